@@ -1,0 +1,23 @@
+"""Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
+
+Rooms: `hinge` (random hinge trees and ferns), `layers` (what surrounds a forest in a network) and
+`optim` (optimisers, dense and row-sparse). Every function takes the parameter arrays explicitly.
+"""
+
+from . import hinge, layers, optim
+from ._version import __version__
+from .core.check import unchecked
+from .core.dispatch import using
+from .core.threads import get_num_threads, set_num_threads, show_config
+
+__all__ = [
+    "__version__",
+    "get_num_threads",
+    "hinge",
+    "layers",
+    "optim",
+    "set_num_threads",
+    "show_config",
+    "unchecked",
+    "using",
+]

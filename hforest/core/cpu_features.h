@@ -1,0 +1,41 @@
+/* What the processor offers, asked of the compiler's runtime so that the operating
+   system's consent to wide registers is part of the answer. */
+#ifndef HFOREST_CPU_FEATURES_H
+#define HFOREST_CPU_FEATURES_H
+
+enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4 };
+
+static int hf_cpu_features(void) {
+    int found = 0;
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2")) found |= HF_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        found |= HF_AVX512;
+#elif defined(__aarch64__)
+    found |= HF_NEON;
+#endif
+    return found;
+}
+
+#if defined(__clang__)
+#define HF_COMPILER "Clang " __clang_version__
+#elif defined(__GNUC__)
+#define HF_COMPILER "GCC " __VERSION__
+#elif defined(_MSC_VER)
+#define HF_COMPILER "MSVC"
+#else
+#define HF_COMPILER "unknown"
+#endif
+
+#ifdef _OPENMP
+#include <omp.h>
+#define HF_OPENMP _OPENMP
+#else
+#define HF_OPENMP 0
+static inline int omp_get_max_threads(void) { return 1; }
+static inline void omp_set_num_threads(int n) { (void)n; }
+#endif
+
+#endif

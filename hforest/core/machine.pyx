@@ -1,0 +1,95 @@
+"""The machine below: threads, compiler, processor, and the two scans that validation needs."""
+
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+
+cdef extern from "cpu_features.h" nogil:
+    int HF_AVX2, HF_AVX512, HF_NEON
+    int HF_OPENMP
+    const char* HF_COMPILER
+    int hf_cpu_features()
+    int omp_get_max_threads()
+    void omp_set_num_threads(int n)
+
+# Elements of one parallel step of a scan.
+cdef enum:
+    BLOCK = 1 << 14
+
+
+def compiler():
+    """Name and version of the compiler that built the extension modules."""
+    return HF_COMPILER.decode()
+
+
+def openmp():
+    """The OpenMP specification's date as yyyymm, or 0 in a build without OpenMP."""
+    return HF_OPENMP
+
+
+def cpu_features():
+    """The vector extensions of this processor that hforest knows of, as a tuple of names."""
+    cdef int found = hf_cpu_features()
+    return tuple(
+        name for name, bit in (("avx2", HF_AVX2), ("avx512", HF_AVX512), ("neon", HF_NEON)) if found & bit
+    )
+
+
+def get_num_threads():
+    """Threads that the next call from this Python thread may use."""
+    return omp_get_max_threads()
+
+
+def set_num_threads(n):
+    """Let calls from this Python thread use `n` threads; without OpenMP there is one, whatever `n`."""
+    omp_set_num_threads(n)
+
+
+ctypedef fused element:
+    uint32_t
+    uint64_t
+    int32_t
+
+
+cdef inline bint _bad(element value, int32_t stop) noexcept nogil:
+    # An exponent of all ones is an infinity or a NaN and nothing else; integer tests vectorise.
+    if element is uint32_t:
+        return (value & 0x7F800000u) == 0x7F800000u
+    elif element is uint64_t:
+        return (value & 0x7FF0000000000000ull) == 0x7FF0000000000000ull
+    else:
+        return <uint32_t> value >= <uint32_t> stop
+
+
+cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef bint hit = False
+    for i in range(n):
+        hit |= _bad(a[i], stop)
+    return hit
+
+
+cdef Py_ssize_t _first_bad(const element[::1] a, int32_t stop) noexcept nogil:
+    cdef Py_ssize_t n = a.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK
+    cdef Py_ssize_t b, i, bad_blocks = 0
+    for b in prange(n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()):
+        bad_blocks += _any_bad(&a[b * BLOCK], min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop)
+    if bad_blocks:
+        for i in range(n):
+            if _bad(a[i], stop):
+                return i
+    return -1
+
+
+def first_nonfinite(a):
+    """Flat index of the first NaN or infinity in a contiguous float32 or float64 array, or -1.
+
+    Cost: one read of the array.
+    """
+    if a.itemsize == 4:
+        return _first_bad[uint32_t](a.reshape(-1).view("u4"), 0)
+    return _first_bad[uint64_t](a.reshape(-1).view("u8"), 0)
+
+
+def first_outside(a, int32_t stop):
+    """Flat index of the first element outside 0 <= a < stop in a contiguous int32 array, or -1."""
+    return _first_bad[int32_t](a.reshape(-1), stop)

@@ -1,0 +1,109 @@
+"""Threads and the configuration report."""
+
+import importlib.metadata
+import importlib.util
+import platform
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from . import check, machine
+
+
+def set_num_threads(n: int) -> None:
+    """Let calls from the calling Python thread use `n` OpenMP threads.
+
+    OMP_NUM_THREADS sets the start value; `threadpoolctl.threadpool_limits` is obeyed too (the last word
+    counts). Results do not depend on it. A build without OpenMP has one thread.
+
+    Parameters
+    ----------
+    n : int
+        1 to 1024.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not an integer; outside that range.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> before = hforest.get_num_threads()
+    >>> hforest.set_num_threads(1)
+    >>> hforest.get_num_threads()
+    1
+    >>> hforest.set_num_threads(before)
+    """
+    machine.set_num_threads(check.integer("n", n, 1, 1024))
+
+
+def get_num_threads() -> int:
+    """OpenMP threads that the next call from the calling Python thread may use."""
+    return machine.get_num_threads()
+
+
+def _cupy() -> dict[str, str]:
+    # Found by its metadata: importing CuPy costs a second and a CUDA context.
+    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        try:
+            import cupy
+
+            device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["name"].decode()
+        except Exception as error:
+            device = f"none ({type(error).__name__}: {error})".splitlines()[0]
+        return {"version": f"{name} {version}", "device": device}
+    return {"version": "not installed", "device": "none"}
+
+
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+    """Print, or return, how this hforest was built and what it runs on.
+
+    Parameters
+    ----------
+    mode : "stdout" or "dicts"
+        Print the report and return None, or return it as a dict.
+
+    Returns
+    -------
+    dict or None
+        version, python, numpy, compiler, openmp (specification's date, 0 without), threads,
+        cpu_features (vector extensions the processor offers), cupy (version and device).
+
+    Raises
+    ------
+    ValueError
+        If `mode` is another word.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> sorted(hforest.show_config("dicts"))[:3]
+    ['compiler', 'cpu_features', 'cupy']
+    """
+    check.choice("mode", mode, ("stdout", "dicts"))
+    report: dict[str, Any] = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "compiler": machine.compiler(),
+        "openmp": machine.openmp(),
+        "threads": machine.get_num_threads(),
+        "cpu_features": machine.cpu_features(),
+        "cupy": _cupy(),
+    }
+    if mode == "dicts":
+        return report
+    openmp = report["openmp"] or "none: this build runs on one thread"
+    print(f"hforest      {report['version']} (Python {report['python']}, NumPy {report['numpy']})")
+    print(f"compiler     {report['compiler']}")
+    print(f"OpenMP       {openmp}")
+    print(f"threads      {report['threads']}")
+    print(f"CPU features {' '.join(report['cpu_features']) or 'baseline'}")
+    print(f"CuPy         {report['cupy']['version']}; device: {report['cupy']['device']}")
+    return None

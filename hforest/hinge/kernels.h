@@ -1,0 +1,24 @@
+/* Compiler built-ins that Cython has no name for. */
+#ifndef HFOREST_HINGE_KERNELS_H
+#define HFOREST_HINGE_KERNELS_H
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+static inline int hf_popcount(uint64_t word) { return __builtin_popcountll(word); }
+static inline int hf_lowest_bit(uint64_t word) { return __builtin_ctzll(word); }
+static inline void hf_prefetch(const void *address) { __builtin_prefetch(address); }
+#else
+static inline int hf_popcount(uint64_t word) {
+    int count = 0;
+    for (; word; word &= word - 1) ++count;
+    return count;
+}
+static inline int hf_lowest_bit(uint64_t word) {
+    int bit = 0;
+    for (; !(word & 1); word >>= 1) ++bit;
+    return bit;
+}
+static inline void hf_prefetch(const void *address) { (void)address; }
+#endif
+
+#endif

@@ -1,0 +1,130 @@
+"""The law: random hinge trees and ferns in plain loops (p1 = Lay et al., Random Hinge Forest).
+
+Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come flattened to
+(n_trees, n_leaves, n_outputs). Every sum runs in float64 and is rounded once, except the sum of
+`grad_x` over trees, which is added in the order of the trees in the dtype of `grad_x`.
+"""
+
+import numpy as np
+
+
+def tree_traverse(x, thresholds, features, leaf, margin, vertex):
+    """p1 Alg. 3, HingeTreeTraversal."""
+    n_trees, n_vertices = thresholds.shape
+    depth = (n_vertices + 1).bit_length() - 1
+    for n in range(x.shape[0]):
+        for m in range(n_trees):
+            lowest = x[n, features[m, 0]] - thresholds[m, 0]  # r* = x_f0 - t_0
+            lowest_vertex, v, bits = 0, 0, 0
+            for _ in range(depth):
+                r = x[n, features[m, v]] - thresholds[m, v]  # r = x_fv - t_v
+                if abs(r) < abs(lowest):  # a tie keeps the vertex nearest the root
+                    lowest, lowest_vertex = r, v
+                right = int(r > 0)
+                bits = 2 * bits + right
+                v = 2 * v + right + 1
+            leaf[n, m], margin[n, m], vertex[n, m] = bits, lowest, lowest_vertex
+
+
+def fern_traverse(x, thresholds, features, leaf, margin, vertex):
+    """p1 Alg. 3 with one decision per level (p1 §3, last paragraph)."""
+    n_ferns, depth = thresholds.shape
+    for n in range(x.shape[0]):
+        for m in range(n_ferns):
+            lowest = x[n, features[m, 0]] - thresholds[m, 0]
+            lowest_vertex, bits = 0, 0
+            for i in range(depth):
+                r = x[n, features[m, i]] - thresholds[m, i]
+                if abs(r) < abs(lowest):
+                    lowest, lowest_vertex = r, i
+                bits = 2 * bits + int(r > 0)  # the first decision is the most significant bit
+            leaf[n, m], margin[n, m], vertex[n, m] = bits, lowest, lowest_vertex
+
+
+def leaf_outputs(leaf, margin, weights, divisor, y):
+    """p1 eq 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes) or summed over them and divided."""
+    n_samples, n_trees = leaf.shape
+    for n in range(n_samples):
+        total = np.zeros(weights.shape[2], np.float64)
+        for m in range(n_trees):
+            outputs = weights[m, leaf[n, m]] * abs(margin[n, m])
+            if y.ndim == 3:
+                y[n, m] = outputs
+            total += outputs
+        if y.ndim == 2:
+            y[n] = total / divisor
+
+
+def _forward(traverse, x, thresholds, features, weights, divisor, y):
+    shape = (x.shape[0], thresholds.shape[0])
+    leaf, vertex, margin = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, x.dtype)
+    traverse(x, thresholds, features, leaf, margin, vertex)
+    leaf_outputs(leaf, margin, weights, divisor, y)
+
+
+def tree_forward(x, thresholds, features, weights, divisor, y):
+    """p1 Alg. 3, then eq 10."""
+    _forward(tree_traverse, x, thresholds, features, weights, divisor, y)
+
+
+def fern_forward(x, thresholds, features, weights, divisor, y):
+    """p1 Alg. 3 for ferns, then eq 10."""
+    _forward(fern_traverse, x, thresholds, features, weights, divisor, y)
+
+
+def _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight):
+    # p1 eq 11-12 and the inner loop of Alg. 2. `by_threshold` and `by_weight` are float64.
+    grad_x[...] = 0
+    for n in range(leaf.shape[0]):
+        for m in range(leaf.shape[1]):
+            g = (grad_y[n, m] if grad_y.ndim == 3 else grad_y[n]).astype(np.float64) / divisor
+            r, v, w = margin[n, m], vertex[n, m], weights[m, leaf[n, m]].astype(np.float64)
+            # eq 11: w_leaf sgn(r*), at feature f_v* of the input; sgn(0) = 0
+            s = grad_x.dtype.type(np.sign(np.float64(r)) * np.dot(w, g))
+            grad_x[n, features[m, v]] += s
+            by_threshold[m, v] -= s  # eq 11 by the threshold: r falls as t rises
+            by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq 12: |r*|
+
+
+def backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
+    """Dense gradients, p1 eq 11-12."""
+    by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
+    _gradients(
+        grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight
+    )
+    grad_thresholds[...] = by_threshold
+    grad_weights[...] = by_weight
+
+
+def backward_sparse(
+    grad_y, leaf, margin, vertex, features, weights, divisor,
+    vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x, grad_thresholds, grad_weights,
+):  # fmt: skip
+    """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
+    by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
+    _gradients(
+        grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight
+    )
+    grad_thresholds[...] = by_threshold.reshape(-1)[vertex_rows]
+    grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaf_rows]
+
+
+def touched_count(index, n_slots, count):
+    """Distinct values of index[:, m] for each tree m."""
+    for m in range(index.shape[1]):
+        count[m] = len(set(index[:, m].tolist()))
+
+
+def touched_rows(index, n_slots, start, rows):
+    """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    for m in range(index.shape[1]):
+        for i, slot in enumerate(sorted(set(index[:, m].tolist()))):
+            rows[start[m] + i] = m * n_slots + slot
+
+
+def leaf_counts(leaf, counts):
+    """Samples in each leaf of each tree."""
+    counts[...] = 0
+    for n in range(leaf.shape[0]):
+        for m in range(leaf.shape[1]):
+            counts[m, leaf[n, m]] += 1
