@@ -1,7 +1,9 @@
-"""The machine below: threads, compiler, processor, and the two scans that validation needs."""
+"""The machine below: threads, compiler, processor, the two scans that validation needs, and the two
+loops by which benches measure what memory and loads can do at best."""
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 cdef extern from "cpu_features.h" nogil:
     int HF_AVX2, HF_AVX512, HF_NEON
@@ -93,3 +95,41 @@ def first_nonfinite(a):
 def first_outside(a, int32_t stop):
     """Flat index of the first element outside 0 <= a < stop in a contiguous int32 array, or -1."""
     return _first_bad[int32_t](a.reshape(-1), stop)
+
+
+cdef enum:
+    CHUNK = 1 << 20       # bytes of one parallel step of a copy
+    INDICES = 1 << 12     # indices of one parallel step of a gather
+
+
+def copy(unsigned char[::1] target, const unsigned char[::1] source):
+    """Copy bytes with all threads: what memory bandwidth a bench may hope for."""
+    cdef Py_ssize_t n = min(target.shape[0], source.shape[0]), n_chunks = (n + CHUNK - 1) // CHUNK, i
+    if n == 0:
+        return
+    with nogil:
+        for i in prange(n_chunks, schedule="static"):
+            memcpy(&target[i * CHUNK], &source[i * CHUNK], min(<Py_ssize_t> CHUNK, n - i * CHUNK))
+
+
+cdef int32_t _gather_some(const int32_t* table, const int32_t* index, Py_ssize_t n) noexcept nogil:
+    cdef int32_t total = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        total ^= table[index[i]]
+    return total
+
+
+def gather(const int32_t[::1] table, const int32_t[::1] index):
+    """Exclusive-or of table[index] with all threads: what rate of independent loads a bench may hope for.
+
+    The caller vouches for the indices.
+    """
+    cdef Py_ssize_t n = index.shape[0], n_chunks = (n + INDICES - 1) // INDICES, i
+    cdef int32_t total = 0
+    if n == 0:
+        return 0
+    with nogil:
+        for i in prange(n_chunks, schedule="static"):
+            total ^= _gather_some(&table[0], &index[i * INDICES], min(<Py_ssize_t> INDICES, n - i * INDICES))
+    return total

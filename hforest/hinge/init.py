@@ -557,9 +557,10 @@ def tree_repair_thresholds(thresholds: Array, features: Array) -> Array:
     thresholds : (n_trees, 2**depth - 1) array
         From the root down: a consistent threshold stays; one that is outside is mirrored at the bound
         it violates (a random threshold stays random); where that leaves the interval on the other
-        side too, or hits the bound, the middle of the interval is taken, or the bound -+ 1 where only
-        one bound exists. `tree_thresholds_consistent` is then True everywhere, except where two
-        ancestors leave no number of this dtype between them.
+        side too, or hits the bound, the middle of the interval is taken, or, where only one bound
+        exists, a step of 1 from it (of a thousandth of the bound, if that is more). An infinite
+        threshold without any bound becomes 0. `tree_thresholds_consistent` is then True everywhere,
+        except where two ancestors leave no number of this dtype between them.
 
     Raises
     ------
@@ -589,10 +590,10 @@ def _inside(t: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     fits = (low < t) & (t < high)
     mirrored = np.where(t <= low, low + (low - t), high - (t - high))
     mirrored_fits = (low < mirrored) & (mirrored < high)
-    one = t.dtype.type(1)
+    # A step that is never lost to rounding, whatever the size of the bound.
+    below = high - np.maximum(1, abs(high) / 1024)
+    above = low + np.maximum(1, abs(low) / 1024)
     # Halves first: the sum of two large bounds may overflow.
-    middle = np.where(np.isinf(low), high - one, np.where(np.isinf(high), low + one, low / 2 + high / 2))
-    # Beyond 2**24 (float32) a step of 1 is lost: take the neighbouring number.
-    middle = np.where(np.isinf(low) & (middle >= high), np.nextafter(high, -np.inf, dtype=t.dtype), middle)
-    middle = np.where(np.isinf(high) & (middle <= low), np.nextafter(low, np.inf, dtype=t.dtype), middle)
+    middle = np.where(np.isinf(low), below, np.where(np.isinf(high), above, low / 2 + high / 2))
+    middle = np.where(np.isinf(low) & np.isinf(high), 0, middle)
     return np.where(fits, t, np.where(mirrored_fits, mirrored, middle)).astype(t.dtype)

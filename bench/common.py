@@ -1,0 +1,87 @@
+"""What every bench shares: timing, the machine's measured ceilings, the record."""
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hforest
+from hforest.core import machine
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def seconds(call: Callable[[], Any], repeats: int = 7, least: float = 0.02) -> list[float]:
+    """Wall time of one call, `repeats` times; short calls run in a loop of at least `least` seconds."""
+    call()
+    begin = time.perf_counter()
+    call()
+    once = max(time.perf_counter() - begin, 1e-7)
+    loops = max(1, round(least / once))
+    taken = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        for _ in range(loops):
+            call()
+        taken.append((time.perf_counter() - begin) / loops)
+    return taken
+
+
+def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[str, list[float]]:
+    """Times of several calls taken in turn, so that a drift of the machine's speed meets all of them."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(repeats):
+        for name, call in calls.items():
+            taken[name].append(statistics.median(seconds(call, repeats=1)))
+    return taken
+
+
+def ceilings() -> dict[str, float]:
+    """Best rates of this machine at the present number of threads: bytes copied, loads from L1 and L2."""
+    source = np.ones(1 << 28, np.uint8)
+    target = np.empty_like(source)
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 1 << 22, 1 << 20, np.int32)
+    best = {"copy_bytes": 2 * source.nbytes / min(seconds(lambda: machine.copy(target, source), 5))}
+    for name, size in (("l1", 1 << 12), ("l2", 1 << 17)):
+        table, within = np.arange(size, dtype=np.int32), index % size
+        rate = index.size / min(seconds(lambda table=table, within=within: machine.gather(table, within), 5))  # type: ignore[misc]
+        best[f"gathers_{name}"] = rate
+    return best
+
+
+def machine_text() -> str:
+    """Processor, compiler and versions in one line."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    report = hforest.show_config("dicts")
+    assert report is not None
+    return (
+        f"{model}, {' '.join(report['cpu_features']) or 'baseline'}, {report['compiler']}, "
+        f"OpenMP {report['openmp']}, Python {report['python']}, NumPy {report['numpy']}, "
+        f"hforest {report['version']}"
+    )
+
+
+def record(path: str | Path, rows: Sequence[dict[str, Any]], **more: Any) -> None:
+    """Write rows with the machine's description as json."""
+    report = hforest.show_config("dicts")
+    Path(path).write_text(
+        json.dumps({"machine": machine_text(), "config": report, **more, "rows": list(rows)}, indent=1) + "\n"
+    )
+
+
+def spread(taken: list[float]) -> float:
+    """Half the range over the median: how far a single figure may be off."""
+    return (max(taken) - min(taken)) / 2 / statistics.median(taken)

@@ -1,0 +1,219 @@
+"""The ladder of hinge trees and ferns: traverse, forward, backward; reference, NumPy, one thread, all, GPU.
+
+    python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2] [--dtype float32] [--json FILE]
+
+Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
+tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
+
+The floor of a traversal is counted in loads: at each of D levels a tree reads a feature's number, a
+threshold and the input (3 D loads), a fern the input alone (D loads; its decisions are the same for
+every sample). The bench measures how many independent loads a second this machine makes from L1 and
+from L2, and prints each rung's share of that. Forward and backward are counted in bytes: a row of K
+weights read for each pair (forward), read and a row of gradients added (backward).
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import ceilings, machine_text, record, side_by_side, spread
+
+import hforest
+from hforest import hinge
+
+# samples, features, trees, depth, outputs
+SHAPES = ((1000, 100, 100, 10, 10), (53, 5120, 1000, 10, 10), (65536, 100, 100, 10, 10), (10000, 784, 1000, 10, 1),
+          (4096, 256, 512, 7, 1))  # fmt: skip
+REFERENCE_PAIRS = 2000
+"""Sample-tree pairs that the reference is timed on; it takes about 20 microseconds for each."""
+
+Calls = dict[str, Callable[[], Any]]
+
+
+def numpy_traverse(kind: str, x: Any, thresholds: Any, features: Any) -> tuple[Any, Any, Any]:
+    """The traversal as array expressions, level by level: what a NumPy user would write."""
+    n, m = x.shape[0], thresholds.shape[0]
+    trees, samples = np.arange(m), np.arange(n)[:, None]
+    depth = thresholds.shape[1] if kind == "fern" else (thresholds.shape[1] + 1).bit_length() - 1
+    v, leaf, vertex = np.zeros((n, m), np.int32), np.zeros((n, m), np.int32), np.zeros((n, m), np.int32)
+    margin = None
+    for level in range(depth):
+        at = np.full_like(v, level) if kind == "fern" else v
+        r = x[samples, features[trees, at]] - thresholds[trees, at]
+        if margin is None:
+            margin = r
+        else:
+            closer = abs(r) < abs(margin)
+            margin, vertex = np.where(closer, r, margin), np.where(closer, at, vertex)
+        right = (r > 0).astype(np.int32)
+        leaf, v = 2 * leaf + right, 2 * v + 1 + right
+    return leaf, margin, vertex
+
+
+def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
+    """The CPU twin and the NumPy rung against the reference, on the first samples and trees."""
+    trees = min(len(t), 8)
+    n = max(1, min(len(x), REFERENCE_PAIRS // trees))
+    part = (x[:n], t[:trees].copy(), f[:trees].copy(), w[:trees].copy())
+    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+
+    def everything() -> list[Any]:
+        y, route = forward(*part, aggregate="sum", return_route=True)
+        grads = backward(grad_y[:n], *route, part[2], part[3], x.shape[1], aggregate="sum")
+        return [*route, y, *grads]
+
+    got = everything()
+    with hforest.using("reference"):
+        want = everything()
+    for i, (a, b) in enumerate(zip(got, want, strict=True)):
+        scale = abs(b).max(initial=0) if i > 2 else 0
+        np.testing.assert_allclose(a, b, rtol=4 * np.finfo(x.dtype).eps, atol=4 * np.finfo(x.dtype).eps * scale)
+    for a, b in zip(numpy_traverse(kind, *part[:3]), want, strict=False):
+        np.testing.assert_array_equal(a, b)
+
+
+def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
+    """Job -> rung -> what to time."""
+    traverse, forward, backward = (getattr(hinge, f"{kind}_{job}") for job in ("traverse", "forward", "backward"))
+    route = traverse(x, t, f)
+    jobs: dict[str, Calls] = {
+        "traverse": {"hforest": lambda: traverse(x, t, f)},
+        "forward": {"hforest": lambda: forward(x, t, f, w, aggregate="sum")},
+        "backward": {"hforest": lambda: backward(grad_y, *route, f, w, x.shape[1], aggregate="sum")},
+        "backward sparse": {
+            "hforest": lambda: backward(grad_y, *route, f, w, x.shape[1], aggregate="sum", sparse=True)
+        },
+    }
+    return jobs
+
+
+def gpu_rungs(kind: str, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
+    """The same on a GPU, synchronised, or None where there is none."""
+    try:
+        import cupy
+
+        moved = [cupy.asarray(a) for a in arrays]
+    except Exception:
+        return None
+
+    def waiting(call: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> None:
+            call()
+            cupy.cuda.get_current_stream().synchronize()
+
+        return timed
+
+    return {job: {"gpu": waiting(c["hforest"])} for job, c in rungs(kind, *moved).items()}
+
+
+def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: int) -> tuple[int, int]:
+    """What one sample-tree pair must at least load, and move in bytes of weights and gradients."""
+    loads = 3 * depth if kind == "tree" else depth
+    row = n_outputs * itemsize
+    return {
+        "traverse": (loads, 0),
+        "forward": (loads, row),
+        "backward": (0, 3 * row),
+        "backward sparse": (0, 3 * row),
+    }[job]
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every shape, kind, job and rung."""
+    rows: list[dict[str, Any]] = []
+    for count in options.threads:
+        hforest.set_num_threads(count)
+        best = ceilings()
+        print(
+            f"\n{hforest.get_num_threads()} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, independent loads "
+            f"{best['gathers_l1'] / 1e9:.2f} G/s from L1, {best['gathers_l2'] / 1e9:.2f} G/s from L2"
+        )
+        print(f"{'shape':>26} {'kind':5} {'job':16} {'rung':10} {'ns/pair':>9} {'spread':>7} {'of floor':>9}")
+        for shape in options.shapes:
+            n, n_features, n_trees, depth, n_outputs = shape
+            for kind in options.kinds:
+                rng = np.random.default_rng(0)
+                dtype = np.dtype(options.dtype)
+                t, f, w = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, n_outputs, dtype=dtype, rng=rng)
+                x = rng.normal(size=(n, n_features)).astype(dtype)
+                grad_y = rng.normal(size=(n, n_outputs)).astype(dtype)
+                check(kind, x, t, f, w, grad_y)
+                with hforest.unchecked():
+                    jobs = rungs(kind, x, t, f, w, grad_y)
+                    on_gpu = gpu_rungs(kind, (x, t, f, w, grad_y)) if count == options.threads[-1] else None
+                    for job, calls in jobs.items():
+                        pairs = {name: n * n_trees for name in calls}
+                        if job == "traverse" and n * n_trees <= 10**6 and count == options.threads[0]:
+                            calls["numpy"] = lambda kind=kind, x=x, t=t, f=f: numpy_traverse(kind, x, t, f)  # type: ignore[misc]
+                            pairs["numpy"] = n * n_trees
+                        if on_gpu is not None:
+                            calls |= on_gpu[job]
+                            pairs["gpu"] = n * n_trees
+                        taken = side_by_side(calls, options.repeats)
+                        loads, moved = loads_and_bytes(kind, job, depth, n_outputs, dtype.itemsize)
+                        floor = loads / best["gathers_l1"] + moved / best["copy_bytes"]
+                        for name, times in taken.items():
+                            median = statistics.median(times) / pairs[name]
+                            share = floor / median
+                            print(
+                                f"{','.join(map(str, shape)):>26} {kind:5} {job:16} {name:10} {1e9 * median:9.2f} "
+                                f"{100 * spread(times):6.0f}% {100 * share:8.0f}%",
+                                flush=True,
+                            )
+                            rows.append({
+                                "shape": shape, "kind": kind, "job": job, "rung": name, "dtype": options.dtype,
+                                "threads": hforest.get_num_threads(), "ns_per_pair": 1e9 * median,
+                                "spread": spread(times), "floor_ns": 1e9 * floor, "share_of_floor": share,
+                                "loads_per_pair": loads, "bytes_per_pair": moved, "ceilings": best,
+                            })  # fmt: skip
+    return rows
+
+
+def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The law's own speed, on a small part of the first shape."""
+    n, n_features, n_trees, depth, _ = options.shapes[0]
+    n_trees = min(n_trees, 8)
+    n = max(1, min(n, REFERENCE_PAIRS // n_trees))
+    rows: list[dict[str, Any]] = []
+    for kind in options.kinds:
+        t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, dtype=options.dtype, rng=0)
+        x = np.random.default_rng(0).normal(size=(n, n_features)).astype(options.dtype)
+        traverse = getattr(hinge, f"{kind}_traverse")
+        with hforest.using("reference"):
+            times = side_by_side({"reference": lambda traverse=traverse, x=x, t=t, f=f: traverse(x, t, f)}, 3)["reference"]  # type: ignore[misc]
+        median = statistics.median(times) / (n * n_trees)
+        print(f"reference, {kind} traverse, {n} samples and {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns/pair")
+        rows.append({"kind": kind, "job": "traverse", "rung": "reference", "ns_per_pair": 1e9 * median})
+    return rows
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """n,F,M,D,K"""
+    sizes = tuple(int(part) for part in text.split(","))
+    if len(sizes) != 5 or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"expected five sizes such as 1000,100,100,10,10, got {text}")
+    return sizes
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    print(machine_text())
+    rows = reference_rung(options) + run(options)
+    if options.json:
+        record(options.json, rows, command=" ".join(sys.argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

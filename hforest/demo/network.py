@@ -1,0 +1,316 @@
+"""p1 Fig. 2b: inner products -> normalise -> hinge forest -> sum over trees -> softmax.
+
+The whole state of a run is one dict of arrays (`start` makes it, `step` moves it in place), so that a
+run can be written to a file and taken up again with the same bits. Batches follow from the seed and
+the step alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import hinge, layers, optim
+from ..core import check
+from ..core.dispatch import Array, array_module
+
+State = dict[str, Any]
+Callback = Callable[[int, State, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run does; two runs with equal configs and data give the same bits on one machine."""
+
+    kind: Literal["tree", "fern"] = "tree"
+    trees: int = 100
+    depth: int = 10
+    features: int = 100
+    """Inner products between the data and the forest."""
+    optimizer: Literal["adam", "adagrad"] = "adam"
+    lr: float = 0.005
+    batch: int = 53
+    steps: int = 40_000
+    eval_every: int = 500
+    """Steps between two looks at the test set; weights are brought up to date then."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check.choice("kind", self.kind, ("tree", "fern"))
+        check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
+        check.integer("trees", self.trees, 1)
+        check.integer("depth", self.depth, 1, check.MAX_DEPTH)
+        for name in ("features", "batch", "steps", "eval_every"):
+            check.integer(name, getattr(self, name), 1)
+        check.integer("seed", self.seed, 0)
+        check.number("lr", self.lr, 0.0, open_low=True)
+
+
+PARAMETERS = ("kernel", "thresholds", "weights")
+
+
+def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32) -> State:
+    """State before the first step.
+
+    Parameters
+    ----------
+    config : Config
+    n_inputs, n_classes : int
+        Columns of the data and classes.
+    dtype : float32 or float64
+
+    Returns
+    -------
+    dict
+        kernel (n_inputs, features) ~ N(0, 1); thresholds, features and weights of the forest (p1
+        Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A size that is not an integer or too small.
+
+    Examples
+    --------
+    >>> from hforest.demo import Config, start
+    >>> state = start(Config(trees=2, depth=3, features=4), n_inputs=5, n_classes=3)
+    >>> state["kernel"].shape, state["weights"].shape
+    ((5, 4), (2, 8, 3))
+    """
+    check.integer("n_inputs", n_inputs, 1)
+    check.integer("n_classes", n_classes, 1)
+    rng = np.random.default_rng([config.seed, 0])
+    init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
+    state: State = {"kernel": rng.standard_normal((n_inputs, config.features)).astype(dtype)}
+    state["thresholds"], state["features"], state["weights"] = init(
+        config.trees, config.depth, config.features, n_classes, dtype=dtype, rng=rng
+    )
+    state["mean"] = np.zeros(config.features, dtype)
+    state["var"] = np.ones(config.features, dtype)
+    for name in PARAMETERS:
+        for moment in ("m", "v") if config.optimizer == "adam" else ("h",):
+            state[f"{name}_{moment}"] = np.zeros_like(state[name])
+    if config.optimizer == "adam":
+        state["weights_last"] = np.zeros(config.trees * 2**config.depth, np.int64)
+    state["step"] = 0
+    return state
+
+
+def _rows(a: Array) -> Array:
+    # (trees, leaves, classes) as (trees * leaves, classes): the rows of the sparse gradient.
+    return a.reshape(-1, a.shape[-1])
+
+
+def _catch_up(config: Config, state: State, rows: Array | None) -> None:
+    if config.optimizer == "adam":
+        optim.adam_catch_up(
+            _rows(state["weights"]),
+            _rows(state["weights_m"]),
+            _rows(state["weights_v"]),
+            state["weights_last"],
+            state["step"],
+            config.lr,
+            rows=rows,
+        )
+
+
+def step(config: Config, state: State, x: Array, y: Array) -> float:
+    """One step of stochastic gradient descent (p1 Alg. 2), in place.
+
+    Parameters
+    ----------
+    config : Config
+    state : dict
+        From `start`; changed.
+    x : (n_samples, n_inputs) array
+    y : (n_samples,) array of int32
+
+    Returns
+    -------
+    float
+        Mean softmax loss of the batch before the step.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As the doors it calls.
+
+    Notes
+    -----
+    Only leaf weights that the batch touches are read, moved and brought up to date: the cost of a
+    step does not grow with their number. Thresholds and kernel move densely.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest.demo import Config, start, step
+    >>> config = Config(trees=5, depth=3, features=4)
+    >>> state = start(config, n_inputs=2, n_classes=2)
+    >>> x = np.array([[0, 1], [1, 0]], np.float32); y = np.array([0, 1], np.int32)
+    >>> losses = [step(config, state, x, y) for _ in range(300)]
+    >>> losses[-1] < losses[0]
+    True
+    """
+    trees = config.kind == "tree"
+    traverse = hinge.tree_traverse if trees else hinge.fern_traverse
+    backward = hinge.tree_backward if trees else hinge.fern_backward
+    thresholds, features, weights = state["thresholds"], state["features"], state["weights"]
+
+    inner = x @ state["kernel"]
+    z = layers.normalize(inner, state["mean"], state["var"])
+    route = leaf, margin, _ = traverse(z, thresholds, features)
+    _catch_up(config, state, hinge.leaf_rows(leaf, weights.shape[1]))
+    scores = hinge.leaf_outputs(leaf, margin, weights, aggregate="sum")
+    loss, grad_scores = layers.softmax_loss(scores, y)
+
+    grad_z, by_threshold, (leaf_rows, leaf_grad) = backward(
+        grad_scores, *route, features, weights, config.features, aggregate="sum", sparse=True
+    )
+    grad_kernel = x.T @ layers.normalize_backward(grad_z, state["var"])
+    layers.normalize_update(inner, state["mean"], state["var"], state["step"])
+
+    state["step"] += 1
+    flat = thresholds.reshape(-1)
+    if config.optimizer == "adam":
+        now, lr = state["step"], config.lr
+        grad_t = array_module(x).zeros_like(flat)
+        grad_t[by_threshold[0]] = by_threshold[1]
+        optim.adam(state["kernel"], grad_kernel, state["kernel_m"], state["kernel_v"], now, lr)
+        optim.adam(
+            flat, grad_t, state["thresholds_m"].reshape(-1), state["thresholds_v"].reshape(-1), now, lr
+        )
+        optim.adam_rows(
+            _rows(weights), leaf_rows, leaf_grad, _rows(state["weights_m"]), _rows(state["weights_v"]),
+            state["weights_last"], now, lr,
+        )  # fmt: skip
+    else:
+        optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)
+        optim.adagrad_rows(flat, *by_threshold, state["thresholds_h"].reshape(-1), config.lr)
+        optim.adagrad_rows(_rows(weights), leaf_rows, leaf_grad, _rows(state["weights_h"]), config.lr)
+    return loss
+
+
+def predict(config: Config, state: State, x: Array) -> Array:
+    """Class scores of a batch of any size; the highest is the predicted class.
+
+    Parameters
+    ----------
+    config : Config
+    state : dict
+        Brought up to date first (leaf weights that no recent batch touched lag behind).
+    x : (n_samples, n_inputs) array
+
+    Returns
+    -------
+    scores : (n_samples, n_classes) array
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As the doors it calls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest.demo import Config, predict, start
+    >>> config = Config(trees=5, depth=3, features=4)
+    >>> predict(config, start(config, 2, 3), np.zeros((7, 2), np.float32)).shape
+    (7, 3)
+    """
+    _catch_up(config, state, None)
+    forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
+    z = layers.normalize(x @ state["kernel"], state["mean"], state["var"])
+    return forward(z, state["thresholds"], state["features"], state["weights"], aggregate="sum")
+
+
+def error_rate(config: Config, state: State, x: Array, y: Array) -> float:
+    """Share of samples whose highest score is not their label, 0 to 1.
+
+    Parameters
+    ----------
+    config, state, x
+        As for `predict`.
+    y : (n_samples,) array of int32
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As the doors it calls.
+    """
+    return float((predict(config, state, x).argmax(axis=1) != y).mean())
+
+
+@lru_cache(maxsize=2)
+def _shuffle(seed: int, n: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, 1, epoch]).permutation(n)
+
+
+def _batch(config: Config, n: int, i: int) -> np.ndarray:
+    # Step i's samples: a fresh shuffle every epoch, keyed by the epoch's number; the few samples that
+    # do not fill a batch sit out.
+    size = min(config.batch, n)
+    epoch, part = divmod(i, n // size)
+    return _shuffle(config.seed, n, epoch)[part * size : (part + 1) * size]
+
+
+def train(
+    config: Config,
+    state: State,
+    x_train: Array,
+    y_train: Array,
+    x_test: Array,
+    y_test: Array,
+    callback: Callback | None = None,
+) -> dict[str, np.ndarray]:
+    """Run `step` from where the state stands to `config.steps`, looking at the test set on the way.
+
+    Parameters
+    ----------
+    config : Config
+    state : dict
+        From `start` or a checkpoint; changed, and consistent after every callback.
+    x_train, y_train, x_test, y_test : arrays
+        Data on one device, labels int32.
+    callback : callable, optional
+        `callback(step, state, report)` after every step; `report` is empty but for every
+        `eval_every`-th step and the last, when it holds loss (mean of the batches since the last
+        report) and error (of the test set).
+
+    Returns
+    -------
+    dict
+        Arrays step, loss, error: one element a look, those of a resumed run's earlier part included.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As the doors it calls.
+
+    Notes
+    -----
+    There is no validation set: the least test error over these looks is what p1 reports in its second
+    set of experiments.
+    """
+    history: dict[str, list[float]] = {
+        name: list(state.get(f"history_{name}", ())) for name in ("step", "loss", "error")
+    }
+    xp, losses = array_module(x_train), []
+    for i in range(state["step"], config.steps):
+        picked = xp.asarray(_batch(config, len(x_train), i))
+        losses.append(step(config, state, x_train[picked], y_train[picked]))
+        report: dict[str, float] = {}
+        if (i + 1) % config.eval_every == 0 or i + 1 == config.steps:
+            report = {"loss": float(np.mean(losses)), "error": error_rate(config, state, x_test, y_test)}
+            losses = []
+            for name, value in (("step", i + 1), *report.items()):
+                history[name].append(value)
+                state[f"history_{name}"] = np.array(history[name])
+        if callback is not None:
+            callback(i + 1, state, report)
+    return {name: np.array(values) for name, values in history.items()}

@@ -1,0 +1,207 @@
+"""Validation, dispatch, threads, configuration."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import hinge
+from hforest.core import check, dispatch, launch, machine
+
+
+def routing(n=6, seed=0):
+    t, f, _ = hinge.tree_init(2, 2, 3, dtype=np.float64, rng=seed)
+    return np.random.default_rng(seed).normal(size=(n, 3)), t, f
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000, 300_000])
+def test_scan_for_nonfinite(dtype, threads, size):
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 7):
+        threads(count)
+        a = rng.normal(size=size).astype(dtype)
+        assert machine.first_nonfinite(a) == -1
+        for value in (np.nan, np.inf, -np.inf):
+            for i in {0, size // 2, size - 1} if size else ():
+                b = a.copy()
+                b[i] = b[-1] = value
+                assert machine.first_nonfinite(b) == i
+    extremes = np.array([np.finfo(dtype).max, np.finfo(dtype).min, np.finfo(dtype).smallest_subnormal, -0.0], dtype)
+    assert machine.first_nonfinite(extremes) == -1
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 300_000])
+def test_scan_for_indices(size):
+    a = np.random.default_rng(0).integers(0, 10, size, np.int32)
+    assert machine.first_outside(a, 10) == -1
+    for value in (10, -1, 2**31 - 1, -(2**31)):
+        for i in {0, size // 2, size - 1} if size else ():
+            b = a.copy()
+            b[i] = value
+            assert machine.first_outside(b, 10) == i
+
+
+def test_unchecked_skips_values_only():
+    x, t, f = routing()
+    bad = x.copy()
+    bad[0, 0] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        hinge.tree_traverse(bad, t, f)
+    with hforest.unchecked():
+        hinge.tree_traverse(bad, t, f)
+        with pytest.raises(ValueError, match="shape"):
+            hinge.tree_traverse(bad[0], t, f)
+        with pytest.raises(TypeError, match="dtype"):
+            hinge.tree_traverse(bad, t, f.astype(np.int64))
+    with pytest.raises(ValueError, match="finite"):
+        hinge.tree_traverse(bad, t, f)
+
+
+def test_unchecked_holds_for_one_thread():
+    x, t, f = routing()
+    x[0, 0] = np.nan
+    errors = []
+
+    def call():
+        try:
+            hinge.tree_traverse(x, t, f)
+        except ValueError as error:
+            errors.append(error)
+
+    with hforest.unchecked():
+        other = threading.Thread(target=call)
+        other.start()
+        other.join()
+    assert len(errors) == 1
+
+
+def test_using():
+    seen = []
+    x, t, f = routing()
+    with hforest.using("reference"):
+        seen.append(dispatch.twin("hforest.hinge", x).__name__)
+    seen.append(dispatch.twin("hforest.hinge", x).__name__)
+    assert seen == ["hforest.hinge.reference", "hforest.hinge.cpu"]
+    with pytest.raises(ValueError, match="backend: expected 'reference', got 'gpu'"):
+        hforest.using("gpu")
+    with pytest.raises(ZeroDivisionError), hforest.using("reference"):
+        _ = 1 / 0
+    assert dispatch.twin("hforest.hinge", x).__name__ == "hforest.hinge.cpu"
+    hinge.tree_traverse(x, t, f)
+
+
+class FakeCupy:
+    """Enough of CuPy to be mistaken for it: arrays of its own class."""
+
+    class ndarray:
+        dtype = np.dtype(np.float64)
+
+
+def test_mixed_devices_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", FakeCupy)
+    x, t, f = routing()
+    with pytest.raises(TypeError, match="thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"):
+        hinge.tree_traverse(x, FakeCupy.ndarray(), f)
+    with pytest.raises(TypeError, match="thresholds: expected a CuPy array like x, got a NumPy array"):
+        hinge.tree_traverse(FakeCupy.ndarray(), t, f)
+    with hforest.using("reference"), pytest.raises(TypeError, match="expected NumPy arrays, got CuPy"):
+        dispatch.twin("hforest.hinge", FakeCupy.ndarray())
+
+
+def test_cupy_is_never_imported_for_numpy_arrays():
+    code = (
+        "import sys, numpy as np, hforest; t, f, w = hforest.hinge.tree_init(2, 2, 3, rng=0);"
+        "hforest.hinge.tree_forward(np.zeros((4, 3), np.float32), t, f, w); assert 'cupy' not in sys.modules;"
+        "assert 'hforest.hinge.gpu' not in sys.modules and 'hforest.hinge.reference' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_memory_maps_are_arrays(tmp_path):
+    x, t, f = routing()
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    np.testing.assert_array_equal(hinge.tree_traverse(mapped, t, f)[0], hinge.tree_traverse(x, t, f)[0])
+
+
+def test_threads(threads):
+    threads(3)
+    assert hforest.get_num_threads() == (3 if machine.openmp() else 1)
+    for bad, error in ((0, ValueError), (1025, ValueError), (1.5, TypeError), ("2", TypeError)):
+        with pytest.raises(error, match="n: expected"):
+            hforest.set_num_threads(bad)
+
+
+def test_threadpoolctl_is_obeyed():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    if not machine.openmp():
+        pytest.skip("built without OpenMP")
+    with threadpoolctl.threadpool_limits(limits=1, user_api="openmp"):
+        assert hforest.get_num_threads() == 1
+
+
+def test_environment_is_obeyed():
+    if not machine.openmp():
+        pytest.skip("built without OpenMP")
+    code = "import hforest; print(hforest.get_num_threads())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
+        env={**__import__("os").environ, "OMP_NUM_THREADS": "3"},
+    )  # fmt: skip
+    assert done.stdout.strip() == "3"
+
+
+def test_calls_from_several_threads_at_once():
+    x, t, f = routing(500)
+    want = hinge.tree_traverse(x, t, f)
+    results = [None] * 8
+
+    def call(i):
+        for _ in range(20):
+            results[i] = hinge.tree_traverse(x, t, f)
+
+    workers = [threading.Thread(target=call, args=(i,)) for i in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for result in results:
+        for a, b in zip(result, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_show_config(capsys):
+    report = hforest.show_config("dicts")
+    assert report["version"] == hforest.__version__
+    assert report["compiler"].split()[0] in ("GCC", "Clang", "MSVC", "unknown")
+    assert report["threads"] >= 1
+    assert set(report["cpu_features"]) <= {"avx2", "avx512", "neon"}
+    assert hforest.show_config() is None
+    shown = capsys.readouterr().out
+    for word in (hforest.__version__, report["compiler"], "OpenMP", "threads", "CPU features", "CuPy"):
+        assert word in shown
+    with pytest.raises(ValueError, match="mode: expected one of 'stdout', 'dicts'"):
+        hforest.show_config("json")
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("1", TypeError), (True, TypeError), (None, TypeError), (np.nan, ValueError), (-1, ValueError), (0, ValueError)],
+)
+def test_number(value, error):
+    assert check.number("lr", np.float32(0.5), 0.0) == 0.5
+    with pytest.raises(error, match="lr: expected a"):
+        check.number("lr", value, 0.0, open_low=True)
+
+
+def test_missing_cupy_is_said_when_its_twin_is_launched():
+    try:
+        import cupy  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError):
+            launch.CupyBackend().device()
+    else:
+        pytest.skip("CuPy is installed")

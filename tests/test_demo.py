@@ -1,0 +1,305 @@
+"""The main job: `python -m hforest`, its files, its checkpoints."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from hforest import demo
+from hforest.__main__ import main
+
+SMALL = ["--trees", "6", "--depth", "4", "--features", "12", "--steps", "60", "--eval-every", "20"]
+
+
+def arrays(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same_files(a, b):
+    a, b = arrays(a), arrays(b)
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_digits_are_real():
+    data = demo.load_digits()
+    assert data.x_train.shape == (3823, 64)
+    assert data.x_test.shape == (1797, 64)
+    assert data.x_train.dtype == np.float32
+    assert data.y_train.dtype == np.int32
+    assert np.bincount(data.y_test).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert data.x_train.min() == 0
+    assert data.x_train.max() == 16
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_it_learns(kind, optimizer):
+    data = demo.load_digits()
+    lr = {"adam": 0.005, "adagrad": 0.05}[optimizer]
+    config = demo.Config(kind=kind, trees=40, depth=6, optimizer=optimizer, lr=lr, steps=900, eval_every=300)
+    state = demo.start(config, 64, 10)
+    before = demo.error_rate(config, state, data.x_test, data.y_test)
+    seen = []
+    history = demo.train(config, state, *data, callback=lambda step, state, report: seen.append(step))
+    assert before > 0.7
+    assert history["error"][-1] < 0.08
+    assert history["loss"][-1] < history["loss"][0] / 3
+    assert seen == list(range(1, 901))
+    assert history["step"].tolist() == [300, 600, 900]
+
+
+def test_rows_equal_dense_steps():
+    """The row-sparse training step against the same network with dense gradients and dense Adam."""
+    from hforest import hinge, layers, optim
+
+    data = demo.load_digits()
+    config = demo.Config(trees=8, depth=4, features=10, steps=50, batch=20)
+    rows, dense = demo.start(config, 64, 10, np.float64), demo.start(config, 64, 10, np.float64)
+    moments = {name: [np.zeros_like(dense[name]) for _ in range(2)] for name in ("kernel", "thresholds", "weights")}
+    for i in range(50):
+        x, y = data.x_train[i * 20 : i * 20 + 20].astype(np.float64), data.y_train[i * 20 : i * 20 + 20]
+        loss = demo.step(config, rows, x, y)
+        inner = x @ dense["kernel"]
+        z = layers.normalize(inner, dense["mean"], dense["var"])
+        t, f, w = dense["thresholds"], dense["features"], dense["weights"]
+        scores, route = hinge.tree_forward(z, t, f, w, aggregate="sum", return_route=True)
+        want, g = layers.softmax_loss(scores, y)
+        grad_z, grad_t, grad_w = hinge.tree_backward(g, *route, f, w, 10, aggregate="sum")
+        grads = {
+            "kernel": x.T @ layers.normalize_backward(grad_z, dense["var"]), "thresholds": grad_t, "weights": grad_w
+        }  # fmt: skip
+        layers.normalize_update(inner, dense["mean"], dense["var"], i)
+        for name, grad in grads.items():
+            optim.adam(dense[name], grad, *moments[name], i + 1, config.lr)
+        assert loss == pytest.approx(want, rel=1e-9)
+    demo.predict(config, rows, x)  # brings every row up to date
+    for name in moments:
+        np.testing.assert_allclose(rows[name], dense[name], rtol=1e-8, atol=1e-10)
+
+
+def test_command(tmp_path, capsys):
+    model, picture = tmp_path / "model.npz", tmp_path / "loss.png"
+    assert main([*SMALL, "--save", str(model), "--plot", str(picture)]) == 0
+    out = capsys.readouterr().out
+    for name in ("random hinge forest", "random hinge ferns"):
+        assert re.search(rf"{name}: 6 of depth 4, test error [\d.]+ % after 60 steps .* s, \d+ steps/s", out)
+    assert not model.exists()
+    for kind in ("tree", "fern"):
+        config, state, _ = demo.load_checkpoint(tmp_path / f"model.{kind}.npz")
+        assert config.kind == kind
+        assert state["step"] == 60
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        assert "matplotlib is not installed" in out
+    else:
+        assert picture.stat().st_size > 1000
+
+
+def test_exits_0_without_any_option_that_installs_something():
+    done = subprocess.run([sys.executable, "-m", "hforest", *SMALL], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "optical digits" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys, kind, optimizer):
+    options = [*SMALL, "--kind", kind, "--optimizer", optimizer, "--checkpoint-seconds", "0"]
+    whole, broken = str(tmp_path / "whole.npz"), str(tmp_path / "broken.npz")
+    assert main([*options, "--save", whole]) == 0
+    real = demo.network.step
+
+    def interrupted(config, state, x, y):
+        if state["step"] == 47:
+            raise KeyboardInterrupt
+        return real(config, state, x, y)
+
+    monkeypatch.setattr(demo.network, "step", interrupted)
+    assert main([*options, "--save", broken]) == 130
+    assert "--resume" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert demo.load_checkpoint(broken)[1]["step"] == 40
+    assert main([*options, "--save", broken, "--resume"]) == 0
+    assert "going on from step 40" in capsys.readouterr().out
+    assert_same_files(whole, broken)
+
+
+def test_killed_run_goes_on_to_the_same_bits(tmp_path):
+    options = [*SMALL, "--steps", "3000", "--kind", "tree", "--checkpoint-seconds", "0"]
+    command = [sys.executable, "-m", "hforest", *options]
+    path = tmp_path / "model.npz"
+    with subprocess.Popen([*command, "--save", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline and run.poll() is None:
+            time.sleep(0.005)
+        os.kill(run.pid, signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL, "the run ended before it could be killed"
+    assert demo.load_checkpoint(path)[1]["step"] < 3000
+    subprocess.run([*command, "--save", str(path), "--resume"], check=True, capture_output=True)
+    subprocess.run([*command, "--save", str(tmp_path / "whole.npz")], check=True, capture_output=True)
+    assert_same_files(path, tmp_path / "whole.npz")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "model.npz"
+    assert main([*SMALL, "--kind", "tree", "--save", str(path)]) == 0
+    return path
+
+
+def test_truncated_or_damaged_checkpoint(checkpoint, capsys):
+    whole = checkpoint.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 0xFF
+    for bad in (b"", whole[:10], whole[: len(whole) // 2], whole[:-1], bytes(damaged), b"not a model" * 100):
+        checkpoint.write_bytes(bad)
+        with pytest.raises(ValueError, match=r"model\.npz: expected a checkpoint.*got.*;"):
+            demo.load_checkpoint(checkpoint)
+        assert main([*SMALL, "--kind", "tree", "--save", str(checkpoint), "--resume"]) == 2
+        assert "error: " in capsys.readouterr().err
+        assert checkpoint.read_bytes() == bad  # nothing was overwritten
+
+
+def test_checkpoint_that_would_not_run(checkpoint):
+    good = arrays(checkpoint)
+    for name, value in (
+        ("features", good["features"] + np.int32(100)),
+        ("weights", good["weights"][:, :3]),
+        ("thresholds", good["thresholds"].astype(np.float64)),
+        ("weights_last", good["weights_last"].astype(np.int32)),
+        ("head", np.array("{}")),
+        ("head", np.array("no json")),
+        ("step", np.array([1, 2])),
+    ):
+        np.savez(checkpoint, **{**good, name: value})
+        with pytest.raises(ValueError, match=r"expected a checkpoint written by hforest"):
+            demo.load_checkpoint(checkpoint)
+    np.savez(checkpoint, **{name: a for name, a in good.items() if name != "mean"})
+    with pytest.raises(ValueError, match="mean"):
+        demo.load_checkpoint(checkpoint)
+    np.savez(checkpoint, **{**good, "kernel": np.array([object()])})
+    with pytest.raises(ValueError, match="checkpoint"):
+        demo.load_checkpoint(checkpoint)
+
+
+def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
+    base = [*SMALL, "--kind", "tree", "--save", str(checkpoint), "--resume"]
+    assert main([*base, "--lr", "0.5"]) == 2
+    assert "lr 0.005 (now 0.5)" in capsys.readouterr().err
+    other = demo.load_digits()._asdict()
+    other["y_train"] = np.roll(other["y_train"], 1)
+    np.savez(tmp_path / "other.npz", **other)
+    assert main([*base, "--data", str(tmp_path / "other.npz")]) == 2
+    assert "other data" in capsys.readouterr().err
+
+
+def test_resume_goes_further(checkpoint, capsys):
+    assert main([*SMALL, "--steps", "80", "--kind", "tree", "--save", str(checkpoint), "--resume"]) == 0
+    assert demo.load_checkpoint(checkpoint)[1]["step"] == 80
+    np.testing.assert_array_equal(arrays(checkpoint)["history_step"], [20, 40, 60, 80])
+
+
+def test_resume_without_a_file_starts(tmp_path, capsys):
+    path = tmp_path / "new.npz"
+    assert main([*SMALL, "--kind", "fern", "--save", str(path), "--resume"]) == 0
+    assert "no checkpoint yet" in capsys.readouterr().out
+
+
+def test_own_data(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, (200, 4, 4), np.uint8)
+    y = (x.reshape(200, -1)[:, 0] > 127).astype(np.uint8)
+    path = tmp_path / "own.npz"
+    np.savez(path, x=x, y=y)
+    assert main([*SMALL, "--data", str(path), "--train", "150", "--kind", "tree"]) == 0
+    assert "150 to learn from, 50 to test on, 16 inputs, 2 classes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, [], "--train N"),
+        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "9"], "0 < n_train < 9"),
+        ({"x": np.ones((9, 2)), "y": np.ones(8, int)}, ["--train", "5"], "got (9, 2) and (8,)"),
+        ({"x": np.ones((9, 2)), "y": np.full(9, -1)}, ["--train", "5"], "labels of 0 and up, got -1"),
+        ({"x": np.ones((9, 2)), "y": np.ones(9)}, ["--train", "5"], "integers in y"),
+        ({"x": np.full((9, 2), np.nan), "y": np.ones(9, int)}, ["--train", "5"], "finite"),
+        ({"images": np.ones(3)}, [], "got images"),
+        (None, [], "no such file"),
+    ],
+)
+def test_bad_data(tmp_path, capsys, content, options, words):
+    path = tmp_path / "data.npz"
+    if content is not None:
+        np.savez(path, **content)
+    assert main([*SMALL, "--data", str(path), *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--trees", "0"], "trees: expected at least 1"),
+        (["--depth", "40"], "depth: expected 1 to 30, got 40"),
+        (["--lr", "nan"], "lr: expected a finite number"),
+        (["--batch", "0"], "batch"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_bad_options(capsys, options, words):
+    assert main([*SMALL, *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_resume_needs_a_file(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--resume"])
+    assert caught.value.code == 2
+    assert "--resume needs --save" in capsys.readouterr().err
+
+
+def test_missing_gpu_is_said():
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except ImportError:
+        words = "needs CuPy"
+    except Exception:
+        words = "needs a working GPU"
+    else:
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match=words):
+        main([*SMALL, "--device", "cuda"])
+
+
+def test_save_leaves_the_old_file_when_it_fails(checkpoint, monkeypatch):
+    before = checkpoint.read_bytes()
+    config, state, _ = demo.load_checkpoint(checkpoint)
+
+    def full(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no space"):
+        demo.save_checkpoint(checkpoint, config, state, demo.load_digits())
+    assert checkpoint.read_bytes() == before
+
+
+def test_real_letters(data):
+    """A short run on UCI letter: far below the 96 % of chance."""
+    letter = data("letter")
+    x, y = letter["x"].astype(np.float32), letter["y"].astype(np.int32)
+    config = demo.Config(trees=50, depth=8, steps=1500, eval_every=1500)
+    state = demo.start(config, 16, 26)
+    history = demo.train(config, state, x[:16000], y[:16000], x[16000:], y[16000:])
+    assert history["error"][-1] < 0.2

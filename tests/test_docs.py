@@ -1,0 +1,65 @@
+"""The documentation runs: docstring examples, the guide's code, README's commands and links."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import hforest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = sorted(
+    name for _, name, _ in pkgutil.walk_packages(hforest.__path__, "hforest.") if not name.endswith(("__main__", ".cpu", ".machine"))
+)  # fmt: skip
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["hforest", *MODULES])
+def test_docstring_examples(name):
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testmod(importlib.import_module(name), optionflags=flags)
+    assert result.failed == 0
+
+
+def test_examples_are_found():
+    found = doctest.DocTestFinder().find(hforest.hinge)
+    assert sum(bool(test.examples) for test in found) >= 8
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
+def test_code_on_pages_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks(page, "python"))
+    exec(compile(code, str(page), "exec"), {"__name__": "page"})
+
+
+def test_guide_has_code():
+    assert blocks(ROOT / "docs" / "guide.md", "python")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("room", ["hinge", "layers", "optim"])
+def test_page_names_every_door(room):
+    text = (ROOT / "docs" / f"{room}.md").read_text()
+    for name in importlib.import_module(f"hforest.{room}").__all__:
+        assert f"`{name}`" in text, name
+
+
+def test_readme_begins_with_the_two_commands():
+    main, tests = re.findall(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[:2]
+    assert main.rstrip().endswith("-m hforest")
+    assert tests.rstrip().endswith("-m pytest")
+    for block in (main, tests):
+        assert len(block.strip().splitlines()) == 1
