@@ -1,6 +1,7 @@
 """The ladder of hinge trees and ferns: traverse, forward, backward; reference, NumPy, one thread, all, GPU.
 
-    python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2] [--dtype float32] [--json FILE]
+    python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2]
+                          [--dtype float32] [--json FILE]
 
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
 tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
@@ -16,17 +17,23 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, record, side_by_side, spread
+from common import ceilings, machine_text, record, seconds, side_by_side, spread
 
 import hforest
 from hforest import hinge
 
 # samples, features, trees, depth, outputs
-SHAPES = ((1000, 100, 100, 10, 10), (53, 5120, 1000, 10, 10), (65536, 100, 100, 10, 10), (10000, 784, 1000, 10, 1),
-          (4096, 256, 512, 7, 1))  # fmt: skip
+SHAPES = (
+    (1000, 100, 100, 10, 10),
+    (53, 5120, 1000, 10, 10),
+    (65536, 100, 100, 10, 10),
+    (10000, 784, 1000, 10, 1),
+    (4096, 256, 512, 7, 1),
+)
 REFERENCE_PAIRS = 2000
 """Sample-tree pairs that the reference is timed on; it takes about 20 microseconds for each."""
 
@@ -70,14 +77,18 @@ def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
         want = everything()
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         scale = abs(b).max(initial=0) if i > 2 else 0
-        np.testing.assert_allclose(a, b, rtol=4 * np.finfo(x.dtype).eps, atol=4 * np.finfo(x.dtype).eps * scale)
+        np.testing.assert_allclose(
+            a, b, rtol=4 * np.finfo(x.dtype).eps, atol=4 * np.finfo(x.dtype).eps * scale
+        )
     for a, b in zip(numpy_traverse(kind, *part[:3]), want, strict=False):
         np.testing.assert_array_equal(a, b)
 
 
 def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
     """Job -> rung -> what to time."""
-    traverse, forward, backward = (getattr(hinge, f"{kind}_{job}") for job in ("traverse", "forward", "backward"))
+    traverse, forward, backward = (
+        getattr(hinge, f"{kind}_{job}") for job in ("traverse", "forward", "backward")
+    )
     route = traverse(x, t, f)
     jobs: dict[str, Calls] = {
         "traverse": {"hforest": lambda: traverse(x, t, f)},
@@ -121,71 +132,104 @@ def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: i
     }[job]
 
 
+def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
+    """x, thresholds, features, weights and a gradient by the summed outputs."""
+    n, n_features, n_trees, depth, n_outputs = shape
+    rng = np.random.default_rng(0)
+    t, f, w = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, n_outputs, dtype=dtype, rng=rng)
+    x = rng.normal(size=(n, n_features)).astype(dtype)
+    return x, t, f, w, rng.normal(size=(n, n_outputs)).astype(dtype)
+
+
+def with_numpy(jobs: dict[str, Calls], kind: str, x: Any, t: Any, f: Any) -> None:
+    """Add NumPy's traversal, where its temporaries fit."""
+    if len(x) * len(t) <= 10**6:
+        jobs["traverse"]["numpy"] = lambda: numpy_traverse(kind, x, t, f)
+
+
+def run_kind(
+    kind: str,
+    shape: tuple[int, ...],
+    first: bool,
+    last: bool,
+    best: dict[str, float],
+    options: argparse.Namespace,
+) -> list[dict[str, Any]]:
+    """Every job and rung of one shape and kind."""
+    rows: list[dict[str, Any]] = []
+    dtype = np.dtype(options.dtype)
+    arrays = problem(kind, shape, dtype)
+    check(kind, *arrays)
+    pairs = shape[0] * shape[2]
+    with hforest.unchecked():
+        jobs = rungs(kind, *arrays)
+        if first:
+            with_numpy(jobs, kind, *arrays[:3])
+        for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():
+            jobs[job] |= calls
+        for job, calls in jobs.items():
+            loads, moved = loads_and_bytes(kind, job, shape[3], shape[4], dtype.itemsize)
+            floor = loads / best["gathers_l1"] + moved / best["copy_bytes"]
+            for rung, times in side_by_side(calls, options.repeats).items():
+                median = statistics.median(times) / pairs
+                row = {
+                    "shape": shape,
+                    "kind": kind,
+                    "job": job,
+                    "rung": rung,
+                    "dtype": options.dtype,
+                    "threads": hforest.get_num_threads(),
+                    "ns_per_pair": 1e9 * median,
+                    "spread": spread(times),
+                    "loads_per_pair": loads,
+                    "bytes_per_pair": moved,
+                    "floor_ns": 1e9 * floor,
+                    "share_of_floor": floor / median,
+                }
+                rows.append(row)
+                print(
+                    f"{','.join(map(str, shape)):>26} {kind:5} {job:16} {rung:10} {1e9 * median:9.2f} "
+                    f"{100 * spread(times):6.0f}% {100 * floor / median:8.0f}%",
+                    flush=True,
+                )
+    return rows
+
+
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every shape, kind, job and rung."""
+    """Every number of threads, shape, kind, job and rung."""
     rows: list[dict[str, Any]] = []
     for count in options.threads:
         hforest.set_num_threads(count)
         best = ceilings()
         print(
-            f"\n{hforest.get_num_threads()} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, independent loads "
-            f"{best['gathers_l1'] / 1e9:.2f} G/s from L1, {best['gathers_l2'] / 1e9:.2f} G/s from L2"
+            f"\n{hforest.get_num_threads()} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, "
+            f"independent loads {best['gathers_l1'] / 1e9:.2f} G/s from L1, "
+            f"{best['gathers_l2'] / 1e9:.2f} G/s from L2"
         )
+        rows.append({"threads": hforest.get_num_threads(), "ceilings": best})
         print(f"{'shape':>26} {'kind':5} {'job':16} {'rung':10} {'ns/pair':>9} {'spread':>7} {'of floor':>9}")
+        first, last = count == options.threads[0], count == options.threads[-1]
         for shape in options.shapes:
-            n, n_features, n_trees, depth, n_outputs = shape
             for kind in options.kinds:
-                rng = np.random.default_rng(0)
-                dtype = np.dtype(options.dtype)
-                t, f, w = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, n_outputs, dtype=dtype, rng=rng)
-                x = rng.normal(size=(n, n_features)).astype(dtype)
-                grad_y = rng.normal(size=(n, n_outputs)).astype(dtype)
-                check(kind, x, t, f, w, grad_y)
-                with hforest.unchecked():
-                    jobs = rungs(kind, x, t, f, w, grad_y)
-                    on_gpu = gpu_rungs(kind, (x, t, f, w, grad_y)) if count == options.threads[-1] else None
-                    for job, calls in jobs.items():
-                        pairs = {name: n * n_trees for name in calls}
-                        if job == "traverse" and n * n_trees <= 10**6 and count == options.threads[0]:
-                            calls["numpy"] = lambda kind=kind, x=x, t=t, f=f: numpy_traverse(kind, x, t, f)  # type: ignore[misc]
-                            pairs["numpy"] = n * n_trees
-                        if on_gpu is not None:
-                            calls |= on_gpu[job]
-                            pairs["gpu"] = n * n_trees
-                        taken = side_by_side(calls, options.repeats)
-                        loads, moved = loads_and_bytes(kind, job, depth, n_outputs, dtype.itemsize)
-                        floor = loads / best["gathers_l1"] + moved / best["copy_bytes"]
-                        for name, times in taken.items():
-                            median = statistics.median(times) / pairs[name]
-                            share = floor / median
-                            print(
-                                f"{','.join(map(str, shape)):>26} {kind:5} {job:16} {name:10} {1e9 * median:9.2f} "
-                                f"{100 * spread(times):6.0f}% {100 * share:8.0f}%",
-                                flush=True,
-                            )
-                            rows.append({
-                                "shape": shape, "kind": kind, "job": job, "rung": name, "dtype": options.dtype,
-                                "threads": hforest.get_num_threads(), "ns_per_pair": 1e9 * median,
-                                "spread": spread(times), "floor_ns": 1e9 * floor, "share_of_floor": share,
-                                "loads_per_pair": loads, "bytes_per_pair": moved, "ceilings": best,
-                            })  # fmt: skip
+                rows += run_kind(kind, shape, first, last, best, options)
     return rows
 
 
 def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The law's own speed, on a small part of the first shape."""
-    n, n_features, n_trees, depth, _ = options.shapes[0]
+    n, n_features, n_trees, depth, n_outputs = options.shapes[0]
     n_trees = min(n_trees, 8)
     n = max(1, min(n, REFERENCE_PAIRS // n_trees))
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
-        t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, dtype=options.dtype, rng=0)
-        x = np.random.default_rng(0).normal(size=(n, n_features)).astype(options.dtype)
+        x, t, f, _, _ = problem(kind, (n, n_features, n_trees, depth, n_outputs), np.dtype(options.dtype))
         traverse = getattr(hinge, f"{kind}_traverse")
         with hforest.using("reference"):
-            times = side_by_side({"reference": lambda traverse=traverse, x=x, t=t, f=f: traverse(x, t, f)}, 3)["reference"]  # type: ignore[misc]
-        median = statistics.median(times) / (n * n_trees)
-        print(f"reference, {kind} traverse, {n} samples and {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns/pair")
+            median = statistics.median(seconds(partial(traverse, x, t, f), 3)) / (n * n_trees)
+        print(
+            f"reference, {kind} traverse, {n} samples and {n_trees} trees of depth {depth}: "
+            f"{1e9 * median:.0f} ns/pair"
+        )
         rows.append({"kind": kind, "job": "traverse", "rung": "reference", "ns_per_pair": 1e9 * median})
     return rows
 
@@ -200,7 +244,9 @@ def shape(text: str) -> tuple[int, ...]:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])

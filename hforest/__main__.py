@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import demo
-from .demo.network import State
+from .demo.network import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
@@ -24,11 +24,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m hforest",
-        description="Train a random hinge forest and random hinge ferns on handwritten digits, or on your data.",
+        description="Train a random hinge forest and random hinge ferns on digits, or on your data.",
     )
     add = parser.add_argument
     add("--data", metavar="FILE.npz", help="x_train, y_train, x_test, y_test, or x and y with --train")
-    add("--train", type=int, metavar="N", help="with x and y: the first N rows to train on, the rest to test on")
+    add(
+        "--train",
+        type=int,
+        metavar="N",
+        help="with x and y: the first N rows to train on, the rest to test on",
+    )
     add("--kind", choices=("tree", "fern"), help="train only this kind (both by default)")
     add("--trees", type=int, default=100, help="trees or ferns (%(default)s)")
     add("--depth", type=int, default=10, help="decisions on a path (%(default)s)")
@@ -92,7 +97,9 @@ class Progress:
             self._bar.update()
         elif report:
             rate = (step - self._first) / (time.perf_counter() - self._begin)
-            print(f"{self._name}: step {step} of {self._total}, {self._shown}, {rate:.0f} steps/s", flush=True)
+            print(
+                f"{self._name}: step {step} of {self._total}, {self._shown}, {rate:.0f} steps/s", flush=True
+            )
 
     def close(self) -> None:
         """Leave the line."""
@@ -119,14 +126,20 @@ def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, pat
     wanted, got = asdict(config), asdict(saved)
     others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
     if others:
-        raise ValueError(f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones")
+        raise ValueError(
+            f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones"
+        )
     if fingerprint != data.fingerprint:
-        raise ValueError(f"{path}: expected a run on the same data, got one on other data; check --data and --train")
+        raise ValueError(
+            f"{path}: expected a run on the same data, got one on other data; check --data and --train"
+        )
     print(f"{path}: going on from step {state['step']}")
     return state
 
 
-def run(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> dict[str, np.ndarray]:
+def run(
+    options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None
+) -> dict[str, np.ndarray]:
     """Train one kind, print its line, return its history."""
     place = to_device(options.device)
     state = begin(options, config, data, path)
@@ -144,7 +157,8 @@ def run(options: argparse.Namespace, config: demo.Config, data: demo.Data, path:
             saved = time.perf_counter()
 
     try:
-        history = demo.train(config, state, *(place(a) for a in data), callback=callback)
+        x_train, y_train, x_test, y_test = (place(a) for a in data)
+        history = demo.train(config, state, x_train, y_train, x_test, y_test, callback=callback)
     finally:
         progress.close()
     seconds = time.perf_counter() - begun
@@ -161,7 +175,7 @@ def run(options: argparse.Namespace, config: demo.Config, data: demo.Data, path:
     return history
 
 
-def plot(path: str, histories: dict[str, dict[str, np.ndarray]]) -> None:
+def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
     """Loss and test error over the steps."""
     try:
         import matplotlib
@@ -204,8 +218,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"{source}: {len(data.x_train)} to learn from, {len(data.x_test)} to test on, "
             f"{data.x_train.shape[1]} inputs, {data.n_classes} classes"
         )
-        kinds = (options.kind,) if options.kind else ("tree", "fern")
-        histories = {}
+        kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
+        histories: dict[Kind, dict[str, np.ndarray]] = {}
         for kind in kinds:
             path = checkpoint_path(options.save, kind, len(kinds) > 1)
             histories[kind] = run(options, replace(config, kind=kind), data, path)
@@ -215,7 +229,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\ninterrupted; " + ("--resume goes on from the last checkpoint" if options.save else "nothing was saved"))
+        print(
+            "\ninterrupted; "
+            + ("--resume goes on from the last checkpoint" if options.save else "nothing was saved")
+        )
         return 130
     return 0
 

@@ -1,5 +1,6 @@
 """Validation, dispatch, threads, configuration."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -29,7 +30,9 @@ def test_scan_for_nonfinite(dtype, threads, size):
                 b = a.copy()
                 b[i] = b[-1] = value
                 assert machine.first_nonfinite(b) == i
-    extremes = np.array([np.finfo(dtype).max, np.finfo(dtype).min, np.finfo(dtype).smallest_subnormal, -0.0], dtype)
+    extremes = np.array(
+        [np.finfo(dtype).max, np.finfo(dtype).min, np.finfo(dtype).smallest_subnormal, -0.0], dtype
+    )
     assert machine.first_nonfinite(extremes) == -1
 
 
@@ -103,7 +106,9 @@ class FakeCupy:
 def test_mixed_devices_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", FakeCupy)
     x, t, f = routing()
-    with pytest.raises(TypeError, match="thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"):
+    with pytest.raises(
+        TypeError, match="thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"
+    ):
         hinge.tree_traverse(x, FakeCupy.ndarray(), f)
     with pytest.raises(TypeError, match="thresholds: expected a CuPy array like x, got a NumPy array"):
         hinge.tree_traverse(FakeCupy.ndarray(), t, f)
@@ -143,13 +148,27 @@ def test_threadpoolctl_is_obeyed():
         assert hforest.get_num_threads() == 1
 
 
+def test_simd_path_can_be_forced():
+    environment = dict(os.environ)
+    code = "from hforest.core import machine; print(machine.simd())"
+    for name in machine.simd_paths():
+        environment["HFOREST_SIMD"] = name
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+        )
+        assert done.stdout.strip() == name
+    environment["HFOREST_SIMD"] = "mmx"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "HFOREST_SIMD: expected one of plain" in done.stderr
+
+
 def test_environment_is_obeyed():
     if not machine.openmp():
         pytest.skip("built without OpenMP")
     code = "import hforest; print(hforest.get_num_threads())"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True,
-        env={**__import__("os").environ, "OMP_NUM_THREADS": "3"},
+        env={**os.environ, "OMP_NUM_THREADS": "3"},
     )  # fmt: skip
     assert done.stdout.strip() == "3"
 
@@ -178,6 +197,7 @@ def test_show_config(capsys):
     assert report["version"] == hforest.__version__
     assert report["compiler"].split()[0] in ("GCC", "Clang", "MSVC", "unknown")
     assert report["threads"] >= 1
+    assert report["simd"] in machine.simd_paths()
     assert set(report["cpu_features"]) <= {"avx2", "avx512", "neon"}
     assert hforest.show_config() is None
     shown = capsys.readouterr().out
@@ -189,7 +209,14 @@ def test_show_config(capsys):
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [("1", TypeError), (True, TypeError), (None, TypeError), (np.nan, ValueError), (-1, ValueError), (0, ValueError)],
+    [
+        ("1", TypeError),
+        (True, TypeError),
+        (None, TypeError),
+        (np.nan, ValueError),
+        (-1, ValueError),
+        (0, ValueError),
+    ],
 )
 def test_number(value, error):
     assert check.number("lr", np.float32(0.5), 0.0) == 0.5

@@ -63,7 +63,9 @@ def test_rows_equal_dense_steps():
     data = demo.load_digits()
     config = demo.Config(trees=8, depth=4, features=10, steps=50, batch=20)
     rows, dense = demo.start(config, 64, 10, np.float64), demo.start(config, 64, 10, np.float64)
-    moments = {name: [np.zeros_like(dense[name]) for _ in range(2)] for name in ("kernel", "thresholds", "weights")}
+    moments = {
+        name: [np.zeros_like(dense[name]) for _ in range(2)] for name in ("kernel", "thresholds", "weights")
+    }
     for i in range(50):
         x, y = data.x_train[i * 20 : i * 20 + 20].astype(np.float64), data.y_train[i * 20 : i * 20 + 20]
         loss = demo.step(config, rows, x, y)
@@ -137,7 +139,9 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path):
     options = [*SMALL, "--steps", "3000", "--kind", "tree", "--checkpoint-seconds", "0"]
     command = [sys.executable, "-m", "hforest", *options]
     path = tmp_path / "model.npz"
-    with subprocess.Popen([*command, "--save", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+    with subprocess.Popen(
+        [*command, "--save", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
         deadline = time.monotonic() + 60
         while not path.exists() and time.monotonic() < deadline and run.poll() is None:
             time.sleep(0.005)

@@ -58,7 +58,9 @@ def test_page_names_every_door(room):
 
 
 def test_readme_begins_with_the_two_commands():
-    main, tests = re.findall(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[:2]
+    main, tests = re.findall(
+        r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )[:2]
     assert main.rstrip().endswith("-m hforest")
     assert tests.rstrip().endswith("-m pytest")
     for block in (main, tests):

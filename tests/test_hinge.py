@@ -9,6 +9,7 @@ import pytest
 
 import hforest
 from hforest import hinge
+from hforest.core import machine
 
 KINDS = ("tree", "fern")
 AGGREGATES = (None, "sum", "mean")
@@ -126,7 +127,20 @@ def test_twin_equals_reference(fast_twin, dtype, kind, shape, aggregate, coarse)
     got, _ = everything(kind, fast_twin, arrays, n_features, np.random.default_rng(1), aggregate)
     with hforest.using("reference"):
         want, _ = everything(kind, Twin("reference"), arrays, n_features, np.random.default_rng(1), aggregate)
-    names = ("y leaf margin vertex grad_x grad_t grad_w sparse_grad_x t_rows t_values w_rows w_values").split()
+    names = [
+        "y",
+        "leaf",
+        "margin",
+        "vertex",
+        "grad_x",
+        "grad_t",
+        "grad_w",
+        "sparse_grad_x",
+        "t_rows",
+        "t_values",
+        "w_rows",
+        "w_values",
+    ]
     exact = {"leaf", "margin", "vertex", "t_rows", "w_rows"} | (set() if aggregate else {"y"})
     eps = np.finfo(dtype).eps
     for name, a, b in zip(names, got, want, strict=True):
@@ -137,7 +151,9 @@ def test_twin_equals_reference(fast_twin, dtype, kind, shape, aggregate, coarse)
         else:
             # One rounding of a float64 sum each: two neighbouring numbers at most, relative to the
             # largest term that was added.
-            np.testing.assert_allclose(a, b, rtol=2 * eps, atol=4 * eps * max(1, abs(b).max(initial=0)), err_msg=name)
+            np.testing.assert_allclose(
+                a, b, rtol=2 * eps, atol=4 * eps * max(1, abs(b).max(initial=0)), err_msg=name
+            )
 
 
 @kinds
@@ -173,6 +189,34 @@ def test_threads_change_no_bit(threads, dtype, kind, aggregate, n):
     for others in results[1:]:
         for a, b in zip(results[0], others, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture
+def simd():
+    before = machine.simd()
+    yield machine.set_simd
+    machine.set_simd(before)
+
+
+@kinds
+@pytest.mark.parametrize("path", [name for name in machine.simd_paths() if name != "plain"])
+@pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])
+def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, kind, path, coarse):
+    # Every depth up to 12 (levels held in registers, packed, gathered), partial tiles and groups of trees,
+    # few samples in deep trees (not packed), several blocks, infinite thresholds.
+    cases = [(40, 9, 17, depth) for depth in range(1, 13)]
+    cases += [(8, 3, 5, 12), (31, 4, 33, 3), (33, 17, 16, 7), (300, 40, 3, 9), (700, 5, 50, 6), (64, 1, 2, 8)]
+    for n, n_features, n_trees, depth in cases:
+        x, t, f, w = problem(kind, n, n_features, n_trees, depth, (3,), dtype, seed=depth, coarse=coarse)
+        t[0, ::3] = np.inf
+        t[-1, ::5] = -np.inf
+        results = []
+        for name in ("plain", path):
+            simd(name)
+            results.append(door(kind, "forward")(x, t, f, w, aggregate="sum", return_route=True))
+        (y, route), (y2, route2) = results
+        for a, b in zip((y, *route), (y2, *route2), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=str((n, n_features, n_trees, depth)))
 
 
 @hypothesis.given(
@@ -289,7 +333,9 @@ def test_backward_never_traverses(twin):
     w = np.array([[1.0, 2.0, 4.0, 8.0]])
     f = np.array([[0, 1, 2]], np.int32)
     leaf, vertex = np.array([[3]], np.int32), np.array([[2]], np.int32)
-    grad_x, grad_t, grad_w = hinge.tree_backward(np.array([[10.0]]), leaf, np.array([[-0.5]]), vertex, f, w, 3)
+    grad_x, grad_t, grad_w = hinge.tree_backward(
+        np.array([[10.0]]), leaf, np.array([[-0.5]]), vertex, f, w, 3
+    )
     assert grad_x.tolist() == [[0, 0, -80]]
     assert grad_t.tolist() == [[0, 0, 80]]
     assert grad_w.tolist() == [[0, 0, 0, 5]]
@@ -519,9 +565,7 @@ def reachable(t, f, v):
         path.append(((child - 1) // 2, child % 2 == 0))
         child = (child - 1) // 2
     # Features are independent, so only those ancestors matter that look at v's own.
-    ok = [
-        x for x in tries if all((x > t[a]) == right for a, right in path if f[a] == f[v])
-    ]
+    ok = [x for x in tries if all((x > t[a]) == right for a, right in path if f[a] == f[v])]
     return any(x > t[v] for x in ok) and any(not x > t[v] for x in ok)
 
 

@@ -8,6 +8,6 @@ __device__ static inline size thread_number() {
     return (size)blockIdx.x * (size)blockDim.x + (size)threadIdx.x;
 }
 
-__device__ static inline real magnitude(real a) { return a < 0 ? -a : a; }
+__device__ static inline real magnitude(real a) { return fabs(a); }
 
 __device__ static inline double sign(real a) { return (double)(a > 0) - (double)(a < 0); }

@@ -62,9 +62,9 @@ def source(room: Path) -> str:
 
 
 def launch(
-    room: Path, name: str, dtype: np.dtype, n_blocks: int, args: tuple[Any, ...], threads: int = THREADS
+    room: Path, name: str, dtype: np.dtype, n_blocks: int, args: tuple[Any, ...], threads: int | None = None
 ) -> None:
-    """Run kernel `name` of `room` on `n_blocks` blocks; no block, no launch.
+    """Run kernel `name` of `room` on `n_blocks` blocks of `threads` (default THREADS); no block, no launch.
 
     Arrays pass as pointers, Python ints as long long, Python floats as double.
     """
@@ -74,7 +74,7 @@ def launch(
     module = _modules.get(key)
     if module is None:
         module = _modules[key] = backend.compile(source(room), np.dtype(dtype))
-    module(name)((n_blocks,), (threads,), tuple(_argument(a) for a in args))
+    module(name)((n_blocks,), (threads or THREADS,), tuple(_argument(a) for a in args))
 
 
 def launch_each(room: Path, name: str, dtype: np.dtype, n: int, args: tuple[Any, ...]) -> None:

@@ -1,6 +1,8 @@
 """The machine below: threads, compiler, processor, the two scans that validation needs, and the two
 loops by which benches measure what memory and loads can do at best."""
 
+import os
+
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -34,6 +36,42 @@ def cpu_features():
     return tuple(
         name for name, bit in (("avx2", HF_AVX2), ("avx512", HF_AVX512), ("neon", HF_NEON)) if found & bit
     )
+
+
+cdef extern from "simd.h" nogil:
+    int HF_PATH_PLAIN, HF_PATH_AVX2, HF_PATH_AVX512
+
+_PATHS = {"plain": HF_PATH_PLAIN, "avx2": HF_PATH_AVX2, "avx512": HF_PATH_AVX512}
+cdef int _path = HF_PATH_PLAIN
+
+
+cdef int simd_path() noexcept nogil:
+    return _path
+
+
+def simd_paths():
+    """Vector paths that this processor can run, from the plainest to the best."""
+    return ("plain", *(name for name in cpu_features() if name in _PATHS))
+
+
+def simd():
+    """Name of the vector path in force."""
+    return next(name for name, path in _PATHS.items() if path == _path)
+
+
+def set_simd(name):
+    """Take another vector path in this process; every path gives the same bits."""
+    global _path
+    if name not in simd_paths():
+        raise ValueError(
+            f"HFOREST_SIMD: expected one of {', '.join(simd_paths())} on this processor, got {name!r}; "
+            "leave it unset for the best one"
+        )
+    _path = _PATHS[name]
+
+
+# The last one is the best, unless the user forces another.
+set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1])
 
 
 def get_num_threads():

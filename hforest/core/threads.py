@@ -73,7 +73,8 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     -------
     dict or None
         version, python, numpy, compiler, openmp (specification's date, 0 without), threads,
-        cpu_features (vector extensions the processor offers), cupy (version and device).
+        cpu_features (vector extensions the processor offers), simd (the path in force: the best, or
+        what the variable HFOREST_SIMD names), cupy (version and device).
 
     Raises
     ------
@@ -95,6 +96,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
         "openmp": machine.openmp(),
         "threads": machine.get_num_threads(),
         "cpu_features": machine.cpu_features(),
+        "simd": machine.simd(),
         "cupy": _cupy(),
     }
     if mode == "dicts":
@@ -104,6 +106,6 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     print(f"compiler     {report['compiler']}")
     print(f"OpenMP       {openmp}")
     print(f"threads      {report['threads']}")
-    print(f"CPU features {' '.join(report['cpu_features']) or 'baseline'}")
+    print(f"CPU features {' '.join(report['cpu_features']) or 'baseline'}; in use: {report['simd']}")
     print(f"CuPy         {report['cupy']['version']}; device: {report['cupy']['device']}")
     return None

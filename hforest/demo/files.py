@@ -166,8 +166,9 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     path = Path(path)
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     temporary = path.with_name(path.name + ".tmp")
+    arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
     with open(temporary, "wb") as file:
-        np.savez(file, head=np.array(json.dumps(head)), **{name: to_numpy(a) for name, a in state.items()})
+        np.savez(file, head=np.array(json.dumps(head)), **arrays)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

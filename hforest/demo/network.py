@@ -16,6 +16,7 @@ from .. import hinge, layers, optim
 from ..core import check
 from ..core.dispatch import Array, array_module
 
+Kind = Literal["tree", "fern"]
 State = dict[str, Any]
 Callback = Callable[[int, State, dict[str, float]], None]
 
@@ -24,7 +25,7 @@ Callback = Callable[[int, State, dict[str, float]], None]
 class Config:
     """What a run does; two runs with equal configs and data give the same bits on one machine."""
 
-    kind: Literal["tree", "fern"] = "tree"
+    kind: Kind = "tree"
     trees: int = 100
     depth: int = 10
     features: int = 100

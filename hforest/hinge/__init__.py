@@ -99,7 +99,11 @@ def _check_route(leaf: Array, margin: Array, sizes: check.Sizes) -> None:
 
 
 def _results(
-    names: tuple[str, ...], out: Any, shapes: tuple[Any, ...], dtypes: tuple[Any, ...], inputs: dict[str, Array]
+    names: tuple[str, ...],
+    out: Any,
+    shapes: tuple[Any, ...],
+    dtypes: tuple[Any, ...],
+    inputs: dict[str, Array],
 ) -> tuple[Array, ...]:
     # New arrays, or the caller's after a check: right dtype and shape, writable, nobody else's memory.
     like = next(iter(inputs.values()))
@@ -235,7 +239,9 @@ def fern_traverse(x: Array, thresholds: Array, features: Array, *, out: Route | 
 # ------------------------------------------------------------------------------------------ outputs
 
 
-def _outputs_shape(n_samples: int, n_trees: int, outputs: tuple[int, ...], aggregate: Aggregate) -> tuple[int, ...]:
+def _outputs_shape(
+    n_samples: int, n_trees: int, outputs: tuple[int, ...], aggregate: Aggregate
+) -> tuple[int, ...]:
     return (n_samples, *outputs) if aggregate else (n_samples, n_trees, *outputs)
 
 
@@ -483,7 +489,11 @@ def _backward(
     check.integer("n_samples", n, 0, 2**31 - 1)
     divisor = _divisor(aggregate, n_trees)
     check.array(
-        "grad_y", grad_y, dtype, ("n_samples", *outputs) if aggregate else ("n_samples", "n_trees", *outputs), sizes
+        "grad_y",
+        grad_y,
+        dtype,
+        ("n_samples", *outputs) if aggregate else ("n_samples", "n_trees", *outputs),
+        sizes,
     )
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
     check.indices("vertex", vertex, features.shape[1], _VERTICES[kind])

@@ -12,6 +12,8 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
+from hforest.core.machine cimport simd_path
+
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
 
@@ -24,19 +26,37 @@ ctypedef fused real:
     float
     double
 
+cdef extern from "route.h" nogil:
+    int HF_TILE, HF_GROUP
+    ctypedef struct hf_tree:
+        pass
+    int hf_has_route(int path, int itemsize)
+    void hf_prepare_f32(hf_tree*, int, int n_vertices, int depth, const float*, const int32_t*, int64_t*)
+    void hf_prepare_f64(hf_tree*, int, int n_vertices, int depth, const double*, const int32_t*, int64_t*)
+    void hf_route_f32(const hf_tree*, int path, int fern, const float*, int32_t*, float*, int32_t*)
+    void hf_route_f64(const hf_tree*, int path, int fern, const double*, int32_t*, double*, int32_t*)
+    void hf_fill_tile_f32(int path, const float*, ptrdiff_t n_features, int n, float*)
+    void hf_fill_tile_f64(int path, const double*, ptrdiff_t n_features, int n, double*)
+    void hf_load_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
+    void hf_load_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
+    void hf_store_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
+    void hf_store_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
+
 cdef enum:
-    SAMPLES = 64          # of a routing tile: their input rows stay in L1 or L2
-    TREES = 16            # of a routing tile: one cache line of float32 results a sample
+    SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
+    TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
     SMALL = 1 << 11       # (sample, tree) pairs below which a second thread does not pay
     AHEAD = 8             # trees ahead whose leaf row is prefetched
+    BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
+    BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
 
 
 cdef int _threads(Py_ssize_t pairs) noexcept nogil:
     return 1 if pairs < SMALL else omp_get_max_threads()
 
 
-# ---------------------------------------------------------------------------------------- routing
+# ------------------------------------------------------------------------------- routing, plain path
 
 cdef void _route_tile(
     const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
@@ -76,7 +96,7 @@ cdef void _route_tile(
             vertex[first_sample + i, m] = lowest_vertex[i]
 
 
-cdef void _route(
+cdef void _route_plain(
     const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
     bint fern, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
 ) noexcept nogil:
@@ -92,22 +112,176 @@ cdef void _route(
         )
 
 
+# ------------------------------------------------------------------------------ routing, vector paths
+
+# A thread's room for one block: its input feature-major, one tree made ready, results of a group.
+cdef struct Room:
+    void* tiles
+    int64_t* pairs
+    int32_t* leaf
+    void* margin
+    int32_t* vertex
+
+
+cdef Py_ssize_t _align(Py_ssize_t n_bytes) noexcept nogil:
+    return (n_bytes + 127) // 128 * 128
+
+
+cdef Py_ssize_t _room_bytes(
+    Py_ssize_t block, Py_ssize_t n_features, Py_ssize_t n_vertices, Py_ssize_t itemsize
+) noexcept nogil:
+    return (
+        128 + _align(block * n_features * itemsize) + _align((n_vertices + 16) * 8)
+        + _align(HF_GROUP * block * itemsize) + 2 * _align(HF_GROUP * block * 4)
+    )
+
+
+cdef Room _room(
+    unsigned char* start, Py_ssize_t block, Py_ssize_t n_features, Py_ssize_t n_vertices, Py_ssize_t itemsize
+) noexcept nogil:
+    cdef Room room
+    start += 128 - <size_t> start % 128
+    room.tiles = start
+    start += _align(block * n_features * itemsize)
+    room.pairs = <int64_t*> start
+    start += _align((n_vertices + 16) * 8)
+    room.margin = start
+    start += _align(HF_GROUP * block * itemsize)
+    room.leaf = <int32_t*> start
+    start += _align(HF_GROUP * block * 4)
+    room.vertex = <int32_t*> start
+    return room
+
+
+cdef void _fill_block(
+    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t n, int path, Room room
+) noexcept nogil:
+    cdef Py_ssize_t tile, s, n_features = x.shape[1]
+    for tile in range((n + HF_TILE - 1) // HF_TILE):
+        s = tile * HF_TILE
+        if real is float:
+            hf_fill_tile_f32(
+                path, &x[first + s, 0], n_features, <int> min(<Py_ssize_t> HF_TILE, n - s),
+                <float*> room.tiles + s * n_features,
+            )
+        else:
+            hf_fill_tile_f64(
+                path, &x[first + s, 0], n_features, <int> min(<Py_ssize_t> HF_TILE, n - s),
+                <double*> room.tiles + s * n_features,
+            )
+
+
+cdef void _route_group(
+    const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth, bint fern, int path,
+    Py_ssize_t first_tree, Py_ssize_t last_tree, Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t block,
+    Room room,
+) noexcept nogil:
+    # Routes n samples of a filled block through some trees; tree j's results are at j * block.
+    cdef hf_tree tree
+    cdef Py_ssize_t m, j, s, tile, n_vertices = thresholds.shape[1]
+    # Packing reads each vertex of the tree: not for few samples in a deep one.
+    cdef int64_t* pairs = room.pairs if not fern and n_vertices <= 32 * n else NULL
+    for m in range(first_tree, last_tree):
+        j = (m - first_tree) * block
+        if real is float:
+            hf_prepare_f32(&tree, path, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
+        else:
+            hf_prepare_f64(&tree, path, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
+        for tile in range((n + HF_TILE - 1) // HF_TILE):
+            s = tile * HF_TILE
+            if real is float:
+                hf_route_f32(
+                    &tree, path, fern, <float*> room.tiles + s * n_features,
+                    room.leaf + j + s, <float*> room.margin + j + s, room.vertex + j + s,
+                )
+            else:
+                hf_route_f64(
+                    &tree, path, fern, <double*> room.tiles + s * n_features,
+                    room.leaf + j + s, <double*> room.margin + j + s, room.vertex + j + s,
+                )
+
+
+cdef void _route_block(
+    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
+    bint fern, int path, Py_ssize_t first, Py_ssize_t block, Py_ssize_t first_tree, Py_ssize_t last_tree,
+    unsigned char* scratch, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t n = min(block, x.shape[0] - first), n_trees = thresholds.shape[0], m, group
+    cdef Room room = _room(scratch, block, x.shape[1], thresholds.shape[1], sizeof(real))
+    cdef int count
+    _fill_block(x, first, n, path, room)
+    for group in range((last_tree - first_tree + HF_GROUP - 1) // HF_GROUP):
+        m = first_tree + group * HF_GROUP
+        count = <int> min(<Py_ssize_t> HF_GROUP, last_tree - m)
+        _route_group(thresholds, features, depth, fern, path, m, m + count, n, x.shape[1], block, room)
+        hf_store_words(path, room.leaf, block, count, n, &leaf[first, m], n_trees)
+        hf_store_words(path, room.vertex, block, count, n, &vertex[first, m], n_trees)
+        if real is float:
+            hf_store_words(
+                path, <int32_t*> room.margin, block, count, n, <int32_t*> &margin[first, m], n_trees
+            )
+        else:
+            hf_store_doubles(<double*> room.margin, block, count, n, &margin[first, m], n_trees)
+
+
+cdef void _route_vector(
+    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
+    bint fern, int path, Py_ssize_t block, Py_ssize_t tree_step, unsigned char[:, ::1] scratch,
+    int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
+    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, m
+    for unit in prange(n_units, schedule="dynamic", num_threads=<int> scratch.shape[0]):
+        m = unit % parts * tree_step
+        _route_block(
+            x, thresholds, features, depth, fern, path, unit // parts * block, block,
+            m, min(m + tree_step, n_trees), &scratch[threadid(), 0], leaf, margin, vertex,
+        )
+
+
+def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, vertex):
+    cdef int path = simd_path()
+    cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], n_trees = thresholds.shape[0]
+    cdef Py_ssize_t itemsize = x.dtype.itemsize, block, blocks, step, threads
+    # Turning the input over costs about as much for each element as a level for each pair; feature
+    # numbers are multiplied by the tile's width in 32 bits.
+    if (
+        not hf_has_route(path, <int> itemsize) or n < 8 or n_features > 8 * n_trees * depth
+        or n_features > 1 << 20
+    ):
+        if itemsize == 4:
+            _route_plain[float](x, thresholds, features, depth, fern, leaf, margin, vertex)
+        else:
+            _route_plain[double](x, thresholds, features, depth, fern, leaf, margin, vertex)
+        return
+    block = min(max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize)), <Py_ssize_t> BLOCK, n)
+    block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
+    blocks = (n + block - 1) // block
+    threads = _threads(n * n_trees)
+    # Blocks of samples are shared out; with few of them, so are groups of trees.
+    step = n_trees
+    if threads > 1 and blocks < 4 * threads:
+        step = (n_trees * blocks // (2 * threads) + HF_GROUP) // HF_GROUP * HF_GROUP
+    scratch = np.empty((threads, _room_bytes(block, n_features, thresholds.shape[1], itemsize)), np.uint8)
+    if itemsize == 4:
+        _route_vector[float](
+            x, thresholds, features, depth, fern, path, block, step, scratch, leaf, margin, vertex
+        )
+    else:
+        _route_vector[double](
+            x, thresholds, features, depth, fern, path, block, step, scratch, leaf, margin, vertex
+        )
+
+
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
     """p1 Alg. 3, HingeTreeTraversal."""
-    cdef int depth = (thresholds.shape[1] + 1).bit_length() - 1
-    if x.dtype.itemsize == 4:
-        _route[float](x, thresholds, features, depth, False, leaf, margin, vertex)
-    else:
-        _route[double](x, thresholds, features, depth, False, leaf, margin, vertex)
+    depth = (thresholds.shape[1] + 1).bit_length() - 1
+    _traverse(x, thresholds, features, depth, False, leaf, margin, vertex)
 
 
 def fern_traverse(x, thresholds, features, leaf, margin, vertex):
     """p1 Alg. 3 with one decision per level."""
-    cdef int depth = thresholds.shape[1]
-    if x.dtype.itemsize == 4:
-        _route[float](x, thresholds, features, depth, True, leaf, margin, vertex)
-    else:
-        _route[double](x, thresholds, features, depth, True, leaf, margin, vertex)
+    _traverse(x, thresholds, features, thresholds.shape[1], True, leaf, margin, vertex)
 
 
 # ---------------------------------------------------------------------------------------- outputs
@@ -195,235 +369,284 @@ def fern_forward(x, thresholds, features, weights, divisor, y):
 
 # --------------------------------------------------------------------------------------- gradients
 
-cdef enum:
-    LANES = 8             # independent partial sums of a dot product over the outputs
+cdef extern from "sums.h" nogil:
+    void hf_leaf_f32(
+        int path, const float* row, const float* grad, ptrdiff_t step, const int32_t* order,
+        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor, float* slope, double* total, float* out)
+    void hf_leaf_f64(
+        int path, const double* row, const double* grad, ptrdiff_t step, const int32_t* order,
+        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor, double* slope, double* total, double* out)
 
 
-cdef double _dot(const real* w, const real* g, Py_ssize_t n_outputs) noexcept nogil:
-    # Fixed lanes added in a fixed order: the compiler may vectorise, the bits do not move.
-    cdef double lane[LANES]
-    cdef Py_ssize_t k = 0, i
-    for i in range(LANES):
-        lane[i] = 0
-    while k + LANES <= n_outputs:
-        for i in range(LANES):
-            lane[i] += <double> w[k + i] * <double> g[k + i]
-        k += LANES
-    for i in range(n_outputs - k):
-        lane[i] += <double> w[k + i] * <double> g[k + i]
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
+# A thread's room for the gradients of a group of trees: its route tree by tree, then what one tree needs.
+cdef struct Desk:
+    int32_t* leaf           # (group, n)
+    int32_t* vertex         # (group, n)
+    void* margin            # (group, n)
+    int32_t* start          # (leaf slots + 1): where each leaf's samples begin in `order`
+    int32_t* order          # (n): samples sorted by leaf
+    int32_t* vertex_slot    # (vertices), (leaves): a sparse gradient's row of each touched vertex and leaf
+    int32_t* leaf_slot
+    double* total           # (max(vertex slots, outputs)): sums
 
 
-cdef void _branch_gradients(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, real[:, ::1] slope, real[:, ::1] grad_x,
+cdef Desk _desk(
+    unsigned char* at, Py_ssize_t n, Py_ssize_t n_vertices, Py_ssize_t n_leaves, Py_ssize_t n_outputs,
+    Py_ssize_t itemsize, Py_ssize_t* n_bytes,
 ) noexcept nogil:
-    # eq 11 for each pair: slope = sgn(r*) w_leaf . dL/dy, and its sum by input feature. Samples are
-    # owners. grad_y has one tree when the trees share it (aggregated), all of them otherwise.
-    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], n_outputs = weights.shape[2]
-    cdef Py_ssize_t step = grad_y.shape[1] > 1
-    cdef Py_ssize_t n, m
-    cdef double s
-    cdef real r
-    for n in prange(n_samples, schedule="static", num_threads=_threads(n_samples * n_trees)):
-        memset(&grad_x[n, 0], 0, grad_x.shape[1] * sizeof(real))
-        for m in range(n_trees):
-            if m + AHEAD < n_trees:
-                hf_prefetch(&weights[m + AHEAD, leaf[n, m + AHEAD], 0])
-            r = margin[n, m]
-            s = _dot(&weights[m, leaf[n, m], 0], &grad_y[n, m * step, 0], n_outputs) / divisor
-            s = s if r > 0 else (-s if r < 0 else 0.0)
-            slope[n, m] = <real> s
-            grad_x[n, features[m, vertex[n, m]]] += slope[n, m]
+    # Lays the desk out from `at` and counts its bytes.
+    cdef Desk desk
+    cdef unsigned char* begin = at
+    at += 128 - <size_t> at % 128
+    desk.leaf = <int32_t*> at
+    at += _align(HF_GROUP * n * 4)
+    desk.vertex = <int32_t*> at
+    at += _align(HF_GROUP * n * 4)
+    desk.margin = at
+    at += _align(HF_GROUP * n * itemsize)
+    desk.order = <int32_t*> at
+    at += _align(n * 4)
+    desk.start = <int32_t*> at
+    at += _align((n_leaves + 1) * 4)
+    desk.vertex_slot = <int32_t*> at
+    at += _align(n_vertices * 4)
+    desk.leaf_slot = <int32_t*> at
+    at += _align(n_leaves * 4)
+    desk.total = <double*> at
+    at += _align(max(n_vertices, n_outputs) * 8)
+    n_bytes[0] = at - begin
+    return desk
 
 
-cdef void _tree_sums(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, double divisor, const real[:, ::1] slope, Py_ssize_t m,
-    const int32_t* vertex_slot, Py_ssize_t n_vertex_slots,
+cdef void _tree_gradients(
+    const real[:, :, ::1] grad_y, const int32_t* leaf, const real* margin, const int32_t* vertex,
+    const int32_t[:, ::1] features, const real[:, :, ::1] weights, double divisor, int path, Py_ssize_t m,
+    Desk desk, const int32_t* vertex_slot, Py_ssize_t n_vertex_slots,
     const int32_t* leaf_slot, Py_ssize_t n_leaf_slots,
-    int32_t* start, int32_t* order, double* total,
-    real* grad_thresholds, real* grad_weights, Py_ssize_t n_outputs,
+    real* grad_thresholds, real* grad_weights, real* slope, int32_t* column,
 ) noexcept nogil:
-    # Parameter gradients of tree m. A slot map of NULL is the identity (dense gradients). Samples are
-    # sorted by leaf (counting sort, stable), so that each leaf's row is summed in registers or L1 and
-    # written once.
-    cdef Py_ssize_t n_samples = leaf.shape[0], n, k, i, slot
-    cdef Py_ssize_t step = grad_y.shape[1] > 1
-    cdef double r
-    cdef const real* g
+    # Parameter gradients of tree m, and for each sample the slope ds and the column of grad_x it goes
+    # to. A slot map of NULL is the identity (dense gradients). Samples are sorted by leaf (counting
+    # sort, stable), so that a leaf's weights and sums stay in registers while its samples pass.
+    # grad_y has one tree when the trees share it (aggregated), all of them otherwise.
+    cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n, slot, first = 0
+    cdef Py_ssize_t step = grad_y.shape[1] * n_outputs
+    cdef const real* grad = &grad_y[0, m if grad_y.shape[1] > 1 else 0, 0]
+    cdef int32_t* start = desk.start
+    cdef double* total = desk.total
     cdef real* row
-    memset(total, 0, n_vertex_slots * sizeof(double))
     memset(start, 0, (n_leaf_slots + 1) * sizeof(int32_t))
     for n in range(n_samples):
-        slot = vertex[n, m] if vertex_slot == NULL else vertex_slot[vertex[n, m]]
-        total[slot] -= slope[n, m]
-        slot = leaf[n, m] if leaf_slot == NULL else leaf_slot[leaf[n, m]]
+        slot = leaf[n] if leaf_slot == NULL else leaf_slot[leaf[n]]
         start[slot + 1] += 1
-    for slot in range(n_vertex_slots):
-        grad_thresholds[slot] = <real> total[slot]
     for slot in range(n_leaf_slots):
         start[slot + 1] += start[slot]
     for n in range(n_samples):
-        slot = leaf[n, m] if leaf_slot == NULL else leaf_slot[leaf[n, m]]
-        order[start[slot]] = <int32_t> n
+        slot = leaf[n] if leaf_slot == NULL else leaf_slot[leaf[n]]
+        desk.order[start[slot]] = <int32_t> n
         start[slot] += 1
-    # start[slot] is now the end of the slot's samples and start[slot - 1] their beginning.
-    i = 0
+    # start[slot] is now the end of the slot's samples.
     for slot in range(n_leaf_slots):
         row = grad_weights + slot * n_outputs
-        if i == start[slot]:
+        if first == start[slot]:
             memset(row, 0, n_outputs * sizeof(real))
             continue
-        for k in range(n_outputs):
-            total[k] = 0
-        while i < start[slot]:
-            n = order[i]
-            r = fabs(<double> margin[n, m])
-            g = &grad_y[n, m * step, 0]
-            for k in range(n_outputs):
-                total[k] += r * <double> g[k]
-            i += 1
-        for k in range(n_outputs):
-            row[k] = <real> (total[k] / divisor)
+        if real is float:
+            hf_leaf_f32(
+                path, &weights[m, leaf[desk.order[first]], 0], grad, step, desk.order + first,
+                start[slot] - first, margin, n_outputs, divisor, slope, total, row,
+            )
+        else:
+            hf_leaf_f64(
+                path, &weights[m, leaf[desk.order[first]], 0], grad, step, desk.order + first,
+                start[slot] - first, margin, n_outputs, divisor, slope, total, row,
+            )
+        first = start[slot]
+    memset(total, 0, n_vertex_slots * sizeof(double))
+    for n in range(n_samples):
+        slot = vertex[n] if vertex_slot == NULL else vertex_slot[vertex[n]]
+        total[slot] -= slope[n]
+        column[n] = features[m, vertex[n]]
+    for slot in range(n_vertex_slots):
+        grad_thresholds[slot] = <real> total[slot]
 
 
-cdef void _dense(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, double divisor, const real[:, ::1] slope,
-    int32_t[:, ::1] start, int32_t[:, ::1] order, double[:, ::1] total,
-    real[:, ::1] grad_thresholds, real[:, :, ::1] grad_weights,
+cdef void _fill_slots(
+    const int64_t[::1] rows, Py_ssize_t first, Py_ssize_t last, int64_t offset, int32_t* slots
 ) noexcept nogil:
-    cdef Py_ssize_t m
-    for m in prange(leaf.shape[1], schedule="dynamic", num_threads=<int> start.shape[0]):
-        _tree_sums(
-            grad_y, leaf, margin, vertex, divisor, slope, m,
-            NULL, grad_thresholds.shape[1], NULL, grad_weights.shape[1],
-            &start[threadid(), 0], &order[threadid(), 0], &total[threadid(), 0],
-            &grad_thresholds[m, 0], &grad_weights[m, 0, 0], grad_weights.shape[2],
-        )
-
-
-cdef void _fill_slots(const int64_t[::1] rows, Py_ssize_t first, Py_ssize_t last, int64_t offset, int32_t* slots) noexcept nogil:
     # Only the slots of touched rows are written, and only those are read.
     cdef Py_ssize_t i
     for i in range(first, last):
         slots[rows[i] - offset] = <int32_t> (i - first)
 
 
-cdef void _sparse(
+cdef void _group_gradients(
     const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, double divisor, const real[:, ::1] slope,
+    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
+    double divisor, int path, Py_ssize_t first, Py_ssize_t count, unsigned char* scratch,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
-    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows, Py_ssize_t n_vertices, Py_ssize_t n_leaves,
-    int32_t[:, ::1] slots, int32_t[:, ::1] start, int32_t[:, ::1] order, double[:, ::1] total,
-    real[::1] grad_thresholds, real[:, ::1] grad_weights,
+    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
+    real* grad_thresholds, real* grad_weights, real[:, ::1] slope, int32_t[:, ::1] column,
 ) noexcept nogil:
-    cdef Py_ssize_t m
-    for m in prange(leaf.shape[1], schedule="dynamic", num_threads=<int> start.shape[0]):
-        _fill_slots(vertex_rows, vertex_start[m], vertex_start[m + 1], m * n_vertices, &slots[threadid(), 0])
-        _fill_slots(
-            leaf_rows, leaf_start[m], leaf_start[m + 1], m * n_leaves, &slots[threadid(), n_vertices]
-        )
-        _tree_sums(
-            grad_y, leaf, margin, vertex, divisor, slope, m,
-            &slots[threadid(), 0], vertex_start[m + 1] - vertex_start[m],
-            &slots[threadid(), n_vertices], leaf_start[m + 1] - leaf_start[m],
-            &start[threadid(), 0], &order[threadid(), 0], &total[threadid(), 0],
-            &grad_thresholds[vertex_start[m]], &grad_weights[leaf_start[m], 0], grad_weights.shape[1],
-        )
-
-
-def _slopes(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x):
-    slope = np.empty_like(margin)
-    if margin.dtype.itemsize == 4:
-        _branch_gradients[float](
-            grad_y, leaf, margin, vertex, features, weights, divisor, slope, grad_x
+    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1], j, m
+    cdef Py_ssize_t n_vertices = features.shape[1], n_leaves = weights.shape[1], n_outputs = weights.shape[2]
+    cdef Py_ssize_t n_bytes
+    cdef Desk desk = _desk(scratch, n, n_vertices, n_leaves, n_outputs, sizeof(real), &n_bytes)
+    cdef real* margins = <real*> desk.margin
+    hf_load_words(path, &leaf[0, first], n_trees, <int> count, n, desk.leaf, n)
+    hf_load_words(path, &vertex[0, first], n_trees, <int> count, n, desk.vertex, n)
+    if real is float:
+        hf_load_words(
+            path, <const int32_t*> &margin[0, first], n_trees, <int> count, n, <int32_t*> margins, n
         )
     else:
-        _branch_gradients[double](
-            grad_y, leaf, margin, vertex, features, weights, divisor, slope, grad_x
+        hf_load_doubles(&margin[0, first], n_trees, <int> count, n, margins, n)
+    for j in range(count):
+        m = first + j
+        if leaf_rows is None:
+            _tree_gradients(
+                grad_y, desk.leaf + j * n, margins + j * n, desk.vertex + j * n, features, weights, divisor,
+                path, m, desk, NULL, n_vertices, NULL, n_leaves,
+                grad_thresholds + m * n_vertices, grad_weights + m * n_leaves * n_outputs,
+                &slope[m, 0], &column[m, 0],
+            )
+        else:
+            _fill_slots(vertex_rows, vertex_start[m], vertex_start[m + 1], m * n_vertices, desk.vertex_slot)
+            _fill_slots(leaf_rows, leaf_start[m], leaf_start[m + 1], m * n_leaves, desk.leaf_slot)
+            _tree_gradients(
+                grad_y, desk.leaf + j * n, margins + j * n, desk.vertex + j * n, features, weights, divisor,
+                path, m, desk, desk.vertex_slot, vertex_start[m + 1] - vertex_start[m],
+                desk.leaf_slot, leaf_start[m + 1] - leaf_start[m],
+                grad_thresholds + vertex_start[m], grad_weights + leaf_start[m] * n_outputs,
+                &slope[m, 0], &column[m, 0],
+            )
+
+
+cdef void _input_gradients(
+    const real[:, ::1] slope, const int32_t[:, ::1] column, real[:, ::1] grad_x, int threads
+) noexcept nogil:
+    # Samples are owners; each adds its trees in their order. A tile of samples shares the cache lines of
+    # slope and column, which lie tree by tree.
+    cdef Py_ssize_t n_samples = slope.shape[1], n_trees = slope.shape[0], tile, n, m, first, last
+    for tile in prange((n_samples + TREES - 1) // TREES, schedule="static", num_threads=threads):
+        first = tile * TREES
+        last = min(first + TREES, n_samples)
+        memset(&grad_x[first, 0], 0, (last - first) * grad_x.shape[1] * sizeof(real))
+        for m in range(n_trees):
+            for n in range(first, last):
+                grad_x[n, column[m, n]] += slope[m, n]
+
+
+cdef void _gradients(
+    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
+    double divisor, int path, Py_ssize_t group, unsigned char[:, ::1] scratch,
+    const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
+    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
+    real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights,
+    real[:, ::1] slope, int32_t[:, ::1] column,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
+    for i in prange(n_groups, schedule="dynamic", num_threads=<int> scratch.shape[0]):
+        _group_gradients(
+            grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
+            min(group, n_trees - i * group), &scratch[threadid(), 0],
+            vertex_start, vertex_rows, leaf_start, leaf_rows,
+            &grad_thresholds[0], &grad_weights[0], slope, column,
         )
-    return slope
+    _input_gradients(slope, column, grad_x, <int> scratch.shape[0])
 
 
-def _scratch(leaf, n_vertex_slots, n_leaf_slots, n_outputs):
-    # For each thread: where each leaf's samples start, the samples in that order, float64 sums.
-    threads = _threads(leaf.size)
-    return (
-        np.empty((threads, n_leaf_slots + 17), np.int32),
-        np.empty((threads, leaf.shape[0] + 16), np.int32),
-        np.empty((threads, max(n_vertex_slots, n_outputs) + 8)),
-    )
+def _backward(
+    grad_y, leaf, margin, vertex, features, weights, double divisor, touched,
+    grad_x, grad_thresholds, grad_weights,
+):
+    cdef Py_ssize_t n_bytes, n_trees = leaf.shape[1], group = HF_GROUP
+    cdef int threads = _threads(leaf.size)
+    n, n_leaves, n_outputs = leaf.shape[0], weights.shape[1], weights.shape[2]
+    itemsize = margin.dtype.itemsize
+    # Whole groups turn over fastest; with few trees smaller ones share the work better.
+    while group > 4 and n_trees < 4 * threads * group and threads > 1:
+        group //= 2
+    _desk(NULL, n, features.shape[1], n_leaves, n_outputs, itemsize, &n_bytes)
+    scratch = np.empty((threads, n_bytes), np.uint8)
+    slope, column = np.empty((n_trees, n), margin.dtype), np.empty((n_trees, n), np.int32)
+    grad_y = grad_y.reshape(n, -1, n_outputs)
+    grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
+    if itemsize == 4:
+        _gradients[float](
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, scratch,
+            *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+        )
+    else:
+        _gradients[double](
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, scratch,
+            *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+        )
 
 
-def backward(grad_y, leaf, margin, vertex, features, weights, double divisor, grad_x, grad_thresholds, grad_weights):
+def backward(
+    grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_thresholds, grad_weights
+):
     """Dense gradients, p1 eq 11-12."""
     if leaf.shape[0] == 0:
         grad_thresholds[...] = 0
         grad_weights[...] = 0
         return
-    grad_y = grad_y.reshape(leaf.shape[0], -1, weights.shape[2])
-    slope = _slopes(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x)
-    start, order, total = _scratch(leaf, features.shape[1], weights.shape[1], weights.shape[2])
-    if margin.dtype.itemsize == 4:
-        _dense[float](
-            grad_y, leaf, margin, vertex, divisor, slope, start, order, total, grad_thresholds, grad_weights
-        )
-    else:
-        _dense[double](
-            grad_y, leaf, margin, vertex, divisor, slope, start, order, total, grad_thresholds, grad_weights
-        )
+    _backward(
+        grad_y, leaf, margin, vertex, features, weights, divisor, (None,) * 4,
+        grad_x, grad_thresholds, grad_weights,
+    )
 
 
 def backward_sparse(
-    grad_y, leaf, margin, vertex, features, weights, double divisor,
+    grad_y, leaf, margin, vertex, features, weights, divisor,
     vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x, grad_thresholds, grad_weights,
 ):
     """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
     if leaf.shape[0] == 0:
         return
-    n_leaves, n_outputs = weights.shape[1:]
-    grad_y = grad_y.reshape(leaf.shape[0], -1, n_outputs)
-    slope = _slopes(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x)
-    most = min(leaf.shape[0], n_leaves)
-    start, order, total = _scratch(leaf, min(leaf.shape[0], features.shape[1]), most, n_outputs)
-    slots = np.empty((start.shape[0], features.shape[1] + n_leaves), np.int32)
-    if margin.dtype.itemsize == 4:
-        _sparse[float](
-            grad_y, leaf, margin, vertex, divisor, slope, vertex_start, vertex_rows, leaf_start, leaf_rows,
-            features.shape[1], n_leaves, slots, start, order, total, grad_thresholds, grad_weights,
-        )
-    else:
-        _sparse[double](
-            grad_y, leaf, margin, vertex, divisor, slope, vertex_start, vertex_rows, leaf_start, leaf_rows,
-            features.shape[1], n_leaves, slots, start, order, total, grad_thresholds, grad_weights,
-        )
+    _backward(
+        grad_y, leaf, margin, vertex, features, weights, divisor,
+        (vertex_start, vertex_rows, leaf_start, leaf_rows), grad_x, grad_thresholds, grad_weights,
+    )
 
 
 # ------------------------------------------------------------------------------------ touched rows
 
-cdef void _mark(const int32_t[:, ::1] index, Py_ssize_t m, uint64_t[::1] seen) noexcept nogil:
-    cdef Py_ssize_t n, word
-    for word in range(seen.shape[0]):
-        seen[word] = 0
-    for n in range(index.shape[0]):
-        seen[index[n, m] >> 6] |= (<uint64_t> 1) << (index[n, m] & 63)
+cdef enum:
+    STRIP = 256           # samples whose indices are turned over at a time
 
 
-cdef int64_t _count_marks(const uint64_t[::1] seen) noexcept nogil:
+cdef void _mark(
+    const int32_t[:, ::1] index, Py_ssize_t first, Py_ssize_t count, int path, uint64_t* seen,
+    Py_ssize_t n_words, int32_t* strip,
+) noexcept nogil:
+    # Sets a bit for each value that a tree's column holds, for `count` trees at once.
+    cdef Py_ssize_t n_samples = index.shape[0], s, n, i, j
+    cdef int32_t value
+    memset(seen, 0, count * n_words * sizeof(uint64_t))
+    for s in range((n_samples + STRIP - 1) // STRIP):
+        n = min(<Py_ssize_t> STRIP, n_samples - s * STRIP)
+        hf_load_words(path, &index[s * STRIP, first], index.shape[1], <int> count, n, strip, STRIP)
+        for j in range(count):
+            for i in range(n):
+                value = strip[j * STRIP + i]
+                seen[j * n_words + (value >> 6)] |= (<uint64_t> 1) << (value & 63)
+
+
+cdef int64_t _count_marks(const uint64_t* seen, Py_ssize_t n_words) noexcept nogil:
     cdef int64_t count = 0
     cdef Py_ssize_t word
-    for word in range(seen.shape[0]):
+    for word in range(n_words):
         count += hf_popcount(seen[word])
     return count
 
 
-cdef void _list_marks(const uint64_t[::1] seen, int64_t offset, int64_t[::1] rows, Py_ssize_t i) noexcept nogil:
-    cdef Py_ssize_t word
+cdef void _list_marks(const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows) noexcept nogil:
+    cdef Py_ssize_t word, i = 0
     cdef uint64_t left
-    for word in range(seen.shape[0]):
+    for word in range(n_words):
         left = seen[word]
         while left:
             rows[i] = offset + 64 * word + hf_lowest_bit(left)
@@ -431,32 +654,53 @@ cdef void _list_marks(const uint64_t[::1] seen, int64_t offset, int64_t[::1] row
             i += 1
 
 
-cdef void _touched(
-    const int32_t[:, ::1] index, Py_ssize_t n_slots, uint64_t[:, ::1] seen,
+cdef void _touched_group(
+    const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, int path, unsigned char* scratch,
     int64_t[::1] count, const int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    cdef Py_ssize_t m
-    for m in prange(index.shape[1], schedule="static", num_threads=<int> seen.shape[0]):
-        _mark(index, m, seen[threadid()])
+    cdef Py_ssize_t n_words = (n_slots + 63) // 64, j
+    cdef Py_ssize_t n_trees = min(<Py_ssize_t> HF_GROUP, index.shape[1] - first)
+    cdef uint64_t* seen = <uint64_t*> scratch
+    _mark(index, first, n_trees, path, seen, n_words, <int32_t*> (seen + HF_GROUP * n_words))
+    for j in range(n_trees):
         if rows is None:
-            count[m] = _count_marks(seen[threadid()])
-        else:
-            _list_marks(seen[threadid()], m * n_slots, rows, start[m])
+            count[first + j] = _count_marks(seen + j * n_words, n_words)
+        elif start[first + j] < start[first + j + 1]:
+            _list_marks(seen + j * n_words, n_words, (first + j) * n_slots, &rows[start[first + j]])
+
+
+cdef void _touched(
+    const int32_t[:, ::1] index, Py_ssize_t n_slots, int path, unsigned char[:, ::1] scratch,
+    int64_t[::1] count, const int64_t[::1] start, int64_t[::1] rows,
+) noexcept nogil:
+    cdef Py_ssize_t group
+    for group in prange(
+        (index.shape[1] + HF_GROUP - 1) // HF_GROUP, schedule="static", num_threads=<int> scratch.shape[0]
+    ):
+        _touched_group(
+            index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], count, start, rows
+        )
 
 
 def _bits(index, n_slots):
-    # A bit for each slot of a tree, for each thread.
-    return np.empty((_threads(index.size), (n_slots + 63) // 64), np.uint64)
+    # For each thread: a bit for each slot of a group's trees, and a strip of their indices.
+    n_bytes = HF_GROUP * ((n_slots + 63) // 64 * 8 + STRIP * 4)
+    return np.empty((_threads(index.size), n_bytes), np.uint8)
 
 
 def touched_count(index, n_slots, count):
     """Distinct values of index[:, m] for each tree m."""
-    _touched(index, n_slots, _bits(index, n_slots), count, None, None)
+    if index.shape[0] == 0:
+        count[...] = 0
+        return
+    _touched(index, n_slots, simd_path(), _bits(index, n_slots), count, None, None)
 
 
 def touched_rows(index, n_slots, start, rows):
     """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
-    _touched(index, n_slots, _bits(index, n_slots), None, start, rows)
+    if index.shape[0] == 0:
+        return
+    _touched(index, n_slots, simd_path(), _bits(index, n_slots), None, start, rows)
 
 
 cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts) noexcept nogil:

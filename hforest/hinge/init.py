@@ -181,7 +181,9 @@ def _aside(values: np.ndarray) -> Any:
     return values[0] + values.dtype.type(SPREAD)
 
 
-def _children(x: np.ndarray, samples: np.ndarray, feature: int, threshold: Any) -> tuple[np.ndarray, np.ndarray]:
+def _children(
+    x: np.ndarray, samples: np.ndarray, feature: int, threshold: Any
+) -> tuple[np.ndarray, np.ndarray]:
     right = x[samples, feature] > threshold
     return samples[~right], samples[right]
 
@@ -342,7 +344,9 @@ def _greedy_tree(
         samples += _children(x, samples[v], features[v], thresholds[v])
 
 
-def _greedy_targets(x: Array, y: Array, task: str, n_classes: int | None) -> tuple[np.ndarray, tuple[int, ...]]:
+def _greedy_targets(
+    x: Array, y: Array, task: str, n_classes: int | None
+) -> tuple[np.ndarray, tuple[int, ...]]:
     check.choice("task", task, ("classification", "regression"))
     sizes: check.Sizes = {"n_samples": x.shape[0]}
     if task == "regression":
@@ -455,7 +459,9 @@ def tree_greedy_init(
     )
 
 
-def _fit_leaves(x: np.ndarray, targets: np.ndarray, thresholds: np.ndarray, features: np.ndarray) -> np.ndarray:
+def _fit_leaves(
+    x: np.ndarray, targets: np.ndarray, thresholds: np.ndarray, features: np.ndarray
+) -> np.ndarray:
     n_trees, n_leaves = len(features), features.shape[1] + 1
     shape = (x.shape[0], n_trees)
     leaf, vertex, margin = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, x.dtype)

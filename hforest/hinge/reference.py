@@ -89,9 +89,7 @@ def _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x,
 def backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
     """Dense gradients, p1 eq 11-12."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(
-        grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight
-    )
+    _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight)
     grad_thresholds[...] = by_threshold
     grad_weights[...] = by_weight
 
@@ -102,9 +100,7 @@ def backward_sparse(
 ):  # fmt: skip
     """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(
-        grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight
-    )
+    _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight)
     grad_thresholds[...] = by_threshold.reshape(-1)[vertex_rows]
     grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaf_rows]
 

@@ -1,0 +1,395 @@
+"""Optimisers: AdaGrad without epsilon and Adam, dense, and by touched rows with the same result.
+
+A parameter is an array of any shape, its optimiser's state a few arrays beside it; every function
+changes them in place and returns None. The row functions take gradients at some rows of the first axis
+only, as the sparse gradients of `hforest.hinge` give them (there the parameter is viewed with trees and
+leaves as one axis: `weights.reshape(n_trees * n_leaves, *outputs)`), and cost nothing for the others.
+
+AdaGrad leaves a number without gradient alone, so its row form has the same bits as the dense one. Adam
+moves such a number on, by its first moment. `adam_rows` makes good for the steps that a row missed when
+the row is next touched; `adam_catch_up` does so without a gradient, before rows are read::
+
+    rows = hinge.leaf_rows(leaf, n_leaves)
+    optim.adam_catch_up(weights, m, v, last, step - 1, lr, rows=rows)   # read as if every step had run
+    ...forward, backward...
+    optim.adam_rows(weights, rows, grad, m, v, last, step, lr)
+    ...after the last step...
+    optim.adam_catch_up(weights, m, v, last, step, lr)
+
+Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, rows out of range IndexError;
+the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
+"""
+
+import math
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.dispatch import Array
+from .tables import tables
+
+__all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
+
+_ROOM = __name__
+_LARGEST_BETA = 0.999999
+_LARGEST_STEP = 2**62
+
+
+# ------------------------------------------------------------------------------- checks of the room
+
+
+def _check_dense(param: Array, grad: Array, state: dict[str, Array]) -> None:
+    check.same_device(param=param, grad=grad, **state)
+    dtype = check.floating("param", param)
+    shape = tuple(param.shape)
+    check.array("param", param, dtype, shape, {})
+    for name, a in {"grad": grad, **state}.items():
+        check.array(name, a, dtype, shape, {})
+    _check_outputs({"param": param, **state}, {"grad": grad})
+
+
+def _check_rows(param: Array, rows: Array, grad: Array | None, state: dict[str, Array]) -> None:
+    # The axes of `param` behind the first are fixed by its shape, the number of rows is bound by name.
+    inputs = {"rows": rows} if grad is None else {"rows": rows, "grad": grad}
+    check.same_device(param=param, **inputs, **state)
+    dtype = check.floating("param", param)
+    sizes: check.Sizes = {}
+    check.array("param", param, dtype, ("n_rows", ...), sizes)
+    values = tuple(param.shape[1:])
+    check.array("rows", rows, check.INT64, ("n_given",), sizes)
+    if grad is not None:
+        check.array("grad", grad, dtype, ("n_given", *values), sizes)
+    for name, a in state.items():
+        if name == "last":
+            check.array(name, a, check.INT64, ("n_rows",), sizes)
+        else:
+            check.array(name, a, dtype, ("n_rows", *values), sizes)
+    _check_outputs({"param": param, **state}, inputs)
+    check.rows("rows", rows, sizes["n_rows"])
+
+
+def _check_outputs(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
+    for name, a in outputs.items():
+        check.writable(name, a)
+    check.no_overlap(outputs, inputs)
+
+
+def _check_last(last: Array, rows: Array, reached: int, what: str) -> None:
+    # A row cannot go back in time.
+    if not check._values_checked.get() or rows.size == 0:
+        return
+    at = last[rows]
+    bad = (at < 0) | (at > reached)
+    if bool(bad.any()):
+        i = int(bad.argmax())
+        raise ValueError(
+            f"last: expected 0 <= last <= {what} = {reached}, got {int(at[i])} at row {int(rows[i])}; "
+            "pass the steps 1, 2, ... in order and the `last` that belongs to this parameter"
+        )
+
+
+def _check_adam(step: int, lr: float, beta1: float, beta2: float, eps: float) -> tuple[int, list[float]]:
+    step = check.integer("step", step, 1, _LARGEST_STEP)
+    return step, [
+        check.number("lr", lr, 0.0),
+        check.number("beta1", beta1, 0.0, _LARGEST_BETA),
+        check.number("beta2", beta2, 0.0, _LARGEST_BETA),
+        check.number("eps", eps, 0.0, open_low=True),
+    ]
+
+
+def _flat(*arrays: Array) -> list[Array]:
+    return [a.reshape(-1) for a in arrays]
+
+
+def _by_rows(*arrays: Array) -> list[Array]:
+    # Trailing axes as one, so that twins see one layout.
+    return [a.reshape(a.shape[0], math.prod(a.shape[1:])) for a in arrays]
+
+
+# ---------------------------------------------------------------------------------------- AdaGrad
+
+
+def adagrad(param: Array, grad: Array, state: Array, lr: float) -> None:
+    """One step of AdaGrad without epsilon, in place.
+
+    Parameters
+    ----------
+    param : array of float32 or float64, any shape
+        Changed in place.
+    grad : array, shape and dtype of param
+        Gradient of the loss by param.
+    state : array, shape and dtype of param
+        h, the root of the sum of squared gradients; zeros at the start. Changed in place.
+    lr : float
+        Learning rate, in the unit of param. At least 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap.
+
+    Notes
+    -----
+    h <- sqrt(h**2 + g**2), then param <- param - lr g / h, and nothing where h is 0: Duchi, Hazan,
+    Singer, *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0, as Lay et al.
+    (p1 §6) train with. Cost: three reads and two writes a number.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> p = np.zeros(3); h = np.array([4.0, 0.0, 0.0])
+    >>> hforest.optim.adagrad(p, np.array([3.0, -2.0, 0.0]), h, 0.5)
+    >>> p, h
+    (array([-0.3,  0.5,  0. ]), array([5., 2., 0.]))
+    """
+    _check_dense(param, grad, {"state": state})
+    lr = check.number("lr", lr, 0.0)
+    dispatch.twin(_ROOM, param).adagrad(*_flat(param, grad, state), lr)
+
+
+def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float) -> None:
+    """One step of AdaGrad at some rows, in place; bit for bit the dense step with zeros elsewhere.
+
+    Parameters
+    ----------
+    param : (n_rows, ...) array of float32 or float64
+        Changed in place at the given rows.
+    rows : (n_given,) array of int64
+        Rows with a gradient, ascending, each once.
+    grad : (n_given, ...) array, dtype of param
+        Their gradients; trailing axes of param.
+    state : array, shape and dtype of param
+        h; zeros at the start. Changed in place at the given rows.
+    lr : float
+        Learning rate, in the unit of param. At least 0.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout, rows not ascending, a read-only array, arrays that
+        overlap; a row outside param.
+
+    Notes
+    -----
+    Equations as for `adagrad`. Cost: that of the given rows.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> p = np.zeros((3, 2)); h = np.zeros((3, 2))
+    >>> hforest.optim.adagrad_rows(p, np.array([1]), np.array([[2.0, -4.0]]), h, 0.5)
+    >>> p
+    array([[ 0. ,  0. ],
+           [-0.5,  0.5],
+           [ 0. ,  0. ]])
+    """
+    _check_rows(param, rows, grad, {"state": state})
+    lr = check.number("lr", lr, 0.0)
+    flat, flat_grad, flat_state = _by_rows(param, grad, state)
+    dispatch.twin(_ROOM, param).adagrad_rows(flat, rows, flat_grad, flat_state, lr)
+
+
+# ------------------------------------------------------------------------------------------- Adam
+
+
+def adam(
+    param: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    step: int,
+    lr: float,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> None:
+    """One step of Adam, in place.
+
+    Parameters
+    ----------
+    param : array of float32 or float64, any shape
+        Changed in place.
+    grad : array, shape and dtype of param
+        Gradient of the loss by param.
+    m, v : arrays, shape and dtype of param
+        First and second moment; zeros at the start. Changed in place.
+    step : int
+        Number of this step: 1, 2, ...
+    lr : float
+        Learning rate alpha, in the unit of param. At least 0.
+    beta1, beta2 : float
+        Decay of the moments, 0 to 0.999999.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of grad. Above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap, a number out
+        of its range.
+
+    Notes
+    -----
+    Kingma & Ba, *Adam*, 2015, Alg. 1::
+
+        m <- beta1 m + (1 - beta1) g,            v <- beta2 v + (1 - beta2) g**2
+        param <- param - lr m / (1 - beta1**step) / (sqrt(v / (1 - beta2**step)) + eps)
+
+    in float64, each stored number rounded once. Departure: moments below the smallest normal number of
+    their dtype become 0. Cost: four reads and three writes a number.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> p = np.array([1.0, 1.0]); m = np.zeros(2); v = np.zeros(2)
+    >>> hforest.optim.adam(p, np.array([0.5, 0.0]), m, v, 1, 0.25)
+    >>> p.round(6)
+    array([0.75, 1.  ])
+    """
+    _check_dense(param, grad, {"m": m, "v": v})
+    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    dispatch.twin(_ROOM, param).adam(*_flat(param, grad, m, v), step, *numbers)
+
+
+def adam_rows(
+    param: Array,
+    rows: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    last: Array,
+    step: int,
+    lr: float,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> None:
+    """One step of Adam at some rows, in place, after the steps that these rows have missed.
+
+    The given rows are brought to step - 1 as `adam_catch_up` does, then take the step with their
+    gradient. The result is that of `adam` with zero gradients elsewhere, to rounding.
+
+    Parameters
+    ----------
+    param : (n_rows, ...) array of float32 or float64
+        Changed in place at the given rows.
+    rows : (n_given,) array of int64
+        Rows with a gradient, ascending, each once.
+    grad : (n_given, ...) array, dtype of param
+        Their gradients; trailing axes of param.
+    m, v : arrays, shape and dtype of param
+        Moments; zeros at the start. Changed in place at the given rows.
+    last : (n_rows,) array of int64
+        Step that each row has reached; zeros at the start. Becomes `step` at the given rows.
+    step : int
+        Number of this step: 1, 2, ...
+    lr : float
+        Learning rate, in the unit of param. At least 0. It counts for missed steps too: before a
+        change of rate call `adam_catch_up` with the old one for all rows.
+    beta1, beta2, eps : float
+        As for `adam`, the same in every call.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout, rows not ascending, a given row that is already at
+        `step`, a read-only array, arrays that overlap, a number out of its range; a row outside param.
+
+    Notes
+    -----
+    Equations as for `adam`, and of the missed steps as for `adam_catch_up`. With rows never missed the
+    bits are those of `adam`. Cost: two to four times the dense step for the given rows, nothing for the
+    others.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> p = np.zeros((3, 1)); m = np.zeros((3, 1)); v = np.zeros((3, 1)); last = np.zeros(3, np.int64)
+    >>> hforest.optim.adam_rows(p, np.array([0, 2]), np.array([[1.0], [-1.0]]), m, v, last, 1, 0.25)
+    >>> p.ravel().round(6), last
+    (array([-0.25,  0.  ,  0.25]), array([1, 0, 1]))
+    """
+    _check_rows(param, rows, grad, {"m": m, "v": v, "last": last})
+    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    _check_last(last, rows, step - 1, "step - 1")
+    flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
+    missed = tables(param, numbers[1], numbers[2], step)
+    dispatch.twin(_ROOM, param).adam_rows(
+        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, *missed
+    )
+
+
+def adam_catch_up(
+    param: Array,
+    m: Array,
+    v: Array,
+    last: Array,
+    step: int,
+    lr: float,
+    *,
+    rows: Array | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> None:
+    """Bring rows to `step` in place, as the dense Adam with zero gradients would have, to rounding.
+
+    Parameters
+    ----------
+    param : (n_rows, ...) array of float32 or float64
+        Changed in place.
+    m, v : arrays, shape and dtype of param
+        Moments. Changed in place.
+    last : (n_rows,) array of int64
+        Step that each row has reached. Becomes `step`.
+    step : int
+        Step to reach: 1, 2, ...
+    lr : float
+        Learning rate of the missed steps, in the unit of param. At least 0.
+    rows : (n_given,) array of int64, optional
+        Rows to bring to `step`, ascending, each once; by default all.
+    beta1, beta2, eps : float
+        As for `adam`, the same in every call.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout, rows not ascending, a row that is beyond `step`, a
+        read-only array, arrays that overlap, a number out of its range; a row outside param.
+
+    Notes
+    -----
+    A row at step s with moments m and v moves by ::
+
+        -lr  sum over j = s + 1, ..., step of
+             m beta1**(j - s) / (1 - beta1**j) / (sqrt(v beta2**(j - s) / (1 - beta2**j)) + eps)
+
+    (Kingma & Ba 2015, Alg. 1, with g = 0). The sum to infinity is m times a function of the step and of
+    sqrt(v) / eps, which a table of polynomials gives to rounding; the motion is the difference of two
+    such sums (`hforest/optim/tables.py`). Moments decay by powers. Only rows that stayed behind before
+    about step 100 take those steps one by one, as do all when beta1**2 is not well below beta2. Cost for
+    a row, at any number of missed steps: a few dense steps. The tables take 112 bytes a step, up to
+    5 MB for the default betas.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> p = np.zeros((2, 1)); m = np.full((2, 1), 0.1); v = np.full((2, 1), 0.001)
+    >>> last = np.array([1, 1000])
+    >>> hforest.optim.adam_catch_up(p, m, v, last, 1000, 0.01)
+    >>> p.ravel().round(6), last
+    (array([-0.111037,  0.      ]), array([1000, 1000]))
+    """
+    xp = dispatch.array_module(param)
+    if rows is None:
+        check.same_device(param=param)
+        rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
+    _check_rows(param, rows, None, {"m": m, "v": v, "last": last})
+    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    _check_last(last, rows, step, "step")
+    flat, flat_m, flat_v = _by_rows(param, m, v)
+    missed = tables(param, numbers[1], numbers[2], step)
+    dispatch.twin(_ROOM, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, *missed)

@@ -1,0 +1,255 @@
+"""Random hinge trees and ferns on a GPU (p1 = Lay et al., Random Hinge Forest); the kernels are in gpu.cu.
+
+Scratch comes from the array module of the arguments, work goes to the caller's stream, and nothing here
+waits for the device.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from ..core.dispatch import Array, array_module
+from ..core.launch import launch, launch_each
+
+ROOM = Path(__file__).parent
+
+PAIRS = 1 << 22
+"""Pairs of a sample and a tree that are routed before their leaves are summed: bounds the scratch."""
+
+COLUMNS = 32
+"""Elements of y that a block of `leaf_outputs_sum` owns; gpu.cu knows this number."""
+
+LANES = 32
+"""Threads that share a sum over many samples; the order of such a sum depends on shapes alone."""
+
+FEW = 256
+"""Samples up to which one thread makes such a sum, in the order of the samples as the CPU does."""
+
+
+def _traverse(
+    kernel: str,
+    depth: int,
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+) -> None:
+    (n_samples, n_features), (n_trees, n_vertices) = x.shape, thresholds.shape
+    args = (x, thresholds, features, n_samples, n_features, n_trees, n_vertices, depth, leaf, margin, vertex)
+    launch_each(ROOM, kernel, x.dtype, n_samples * n_trees, args)
+
+
+def tree_traverse(
+    x: Array, thresholds: Array, features: Array, leaf: Array, margin: Array, vertex: Array
+) -> None:
+    """p1 Alg. 3, HingeTreeTraversal."""
+    depth = (thresholds.shape[1] + 1).bit_length() - 1
+    _traverse("tree_traverse", depth, x, thresholds, features, leaf, margin, vertex)
+
+
+def fern_traverse(
+    x: Array, thresholds: Array, features: Array, leaf: Array, margin: Array, vertex: Array
+) -> None:
+    """p1 Alg. 3 with one decision per level."""
+    _traverse("fern_traverse", thresholds.shape[1], x, thresholds, features, leaf, margin, vertex)
+
+
+def leaf_outputs(leaf: Array, margin: Array, weights: Array, divisor: float, y: Array) -> None:
+    """p1 eq 10 for routes already known, for each tree (y of 3 axes) or summed over them and divided."""
+    n_samples = leaf.shape[0]
+    n_trees, n_leaves, n_outputs = weights.shape
+    args = (leaf, margin, weights, n_samples, n_trees, n_leaves, n_outputs)
+    if y.ndim == 3:
+        launch_each(ROOM, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
+    else:
+        n_blocks = -(-n_samples * n_outputs // COLUMNS)
+        launch(ROOM, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
+
+
+def tree_forward(
+    x: Array, thresholds: Array, features: Array, weights: Array, divisor: float, y: Array
+) -> None:
+    """p1 Alg. 3, then eq 10."""
+    depth = (thresholds.shape[1] + 1).bit_length() - 1
+    _forward("tree_traverse", depth, x, thresholds, features, weights, divisor, y)
+
+
+def fern_forward(
+    x: Array, thresholds: Array, features: Array, weights: Array, divisor: float, y: Array
+) -> None:
+    """p1 Alg. 3 for ferns, then eq 10."""
+    _forward("fern_traverse", thresholds.shape[1], x, thresholds, features, weights, divisor, y)
+
+
+def _forward(
+    kernel: str,
+    depth: int,
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    y: Array,
+) -> None:
+    # In chunks of samples, so that extra memory is constant.
+    empty = array_module(x).empty
+    n_samples, n_trees = x.shape[0], thresholds.shape[0]
+    chunk = min(max(1, PAIRS // n_trees), n_samples)
+    leaf, vertex = empty((chunk, n_trees), np.int32), empty((chunk, n_trees), np.int32)
+    margin = empty((chunk, n_trees), x.dtype)
+    for start in range(0, n_samples, chunk or 1):
+        part = slice(start, start + chunk)
+        n = min(chunk, n_samples - start)
+        _traverse(kernel, depth, x[part], thresholds, features, leaf[:n], margin[:n], vertex[:n])
+        leaf_outputs(leaf[:n], margin[:n], weights, divisor, y[part])
+
+
+def _keys(index: Array, n_slots: int) -> Array:
+    # Row tree * n_slots + index of each pair. Narrow keys take half the passes of a radix sort.
+    n_rows = index.shape[1] * n_slots
+    dtype = np.int32 if n_rows < 2**31 else np.int64
+    first = array_module(index).arange(0, n_rows, n_slots, dtype=dtype)
+    return (index + first).ravel()
+
+
+def _segments(index: Array, n_slots: int, rows: Array | None) -> tuple[Array, Array]:
+    # Pairs sorted by row, those of one row by sample, and where each row's pairs begin and end.
+    xp = array_module(index)
+    keys = _keys(index, n_slots)
+    order = xp.argsort(keys, kind="stable")
+    if rows is None:
+        rows = xp.arange(index.shape[1] * n_slots, dtype=keys.dtype)
+    start = xp.empty(rows.size + 1, np.int64)
+    start[:-1] = xp.searchsorted(keys[order], rows)
+    start[-1] = keys.size
+    return order, start
+
+
+def _backward(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    vertex_rows: Array | None,
+    leaf_rows: Array | None,
+    grad_x: Array,
+    grad_thresholds: Array,
+    grad_weights: Array,
+) -> None:
+    # Row lists of None stand for all rows.
+    dtype, n_samples, n_vertices = margin.dtype, leaf.shape[0], features.shape[1]
+    n_trees, n_leaves, n_outputs = weights.shape
+    grad_trees = n_trees if grad_y.ndim == 3 else 1
+    lanes = 1 if n_samples <= FEW else LANES
+    slope = array_module(margin).empty(margin.shape, dtype)
+    launch_each(
+        ROOM, "backward_slopes", dtype, n_samples * n_trees,
+        (grad_y, leaf, margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs, divisor, slope),
+    )  # fmt: skip
+    launch(
+        ROOM, "backward_x", dtype, n_samples,
+        (vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x),
+    )  # fmt: skip
+    order, start = _segments(vertex, n_vertices, vertex_rows)
+    n_rows = grad_thresholds.size
+    launch_each(
+        ROOM, "backward_thresholds", dtype, n_rows * lanes,
+        (slope, order, start, n_rows, lanes, grad_thresholds),
+    )  # fmt: skip
+    order, start = _segments(leaf, n_leaves, leaf_rows)
+    n_rows = grad_weights.size // n_outputs
+    launch_each(
+        ROOM, "backward_weights", dtype, n_rows * n_outputs * lanes,
+        (grad_y, margin, order, start, n_trees, grad_trees, n_outputs, divisor, n_rows, lanes, grad_weights),
+    )  # fmt: skip
+
+
+def backward(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    grad_x: Array,
+    grad_thresholds: Array,
+    grad_weights: Array,
+) -> None:
+    """Dense gradients, p1 eq 11-12."""
+    if leaf.shape[0] == 0:
+        grad_thresholds.fill(0)
+        grad_weights.fill(0)
+        return
+    _backward(
+        grad_y, leaf, margin, vertex, features, weights, divisor, None, None,
+        grad_x, grad_thresholds, grad_weights,
+    )  # fmt: skip
+
+
+def backward_sparse(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    vertex_start: Array,
+    vertex_rows: Array,
+    leaf_start: Array,
+    leaf_rows: Array,
+    grad_x: Array,
+    grad_thresholds: Array,
+    grad_weights: Array,
+) -> None:
+    """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
+    if leaf.shape[0] == 0:
+        return
+    _backward(
+        grad_y, leaf, margin, vertex, features, weights, divisor, vertex_rows, leaf_rows,
+        grad_x, grad_thresholds, grad_weights,
+    )  # fmt: skip
+
+
+def _sorted_keys(index: Array, n_slots: int) -> tuple[Array, Array]:
+    # Keys in ascending order, and whether each is the first of its value.
+    xp = array_module(index)
+    keys = xp.sort(_keys(index, n_slots))
+    first = xp.ones(keys.size, np.bool_)
+    xp.not_equal(keys[1:], keys[:-1], out=first[1:])
+    return keys, first
+
+
+def touched_count(index: Array, n_slots: int, count: Array) -> None:
+    """Distinct values of index[:, m] for each tree m."""
+    n_samples, n_trees = index.shape
+    if n_samples == 0:
+        count.fill(0)
+        return
+    # Every tree has n_samples keys, and they lie together once sorted.
+    _, first = _sorted_keys(index, n_slots)
+    count[...] = first.reshape(n_trees, n_samples).sum(axis=1)
+
+
+def touched_rows(index: Array, n_slots: int, start: Array, rows: Array) -> None:
+    """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    if index.shape[0] == 0:
+        return
+    keys, first = _sorted_keys(index, n_slots)
+    rank = array_module(index).cumsum(first, dtype=np.int64)
+    # The dtype chooses a module; this kernel has no floating-point argument.
+    args = (keys.astype(np.int64), rank, keys.size, rows)
+    launch_each(ROOM, "touched_rows", np.dtype(np.float32), keys.size, args)
+
+
+def leaf_counts(leaf: Array, counts: Array) -> None:
+    """Samples in each leaf of each tree."""
+    counts.fill(0)
+    args = (leaf, *leaf.shape, counts.shape[1], counts)
+    launch_each(ROOM, "leaf_counts", np.dtype(np.float32), leaf.size, args)

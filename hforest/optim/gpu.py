@@ -1,0 +1,93 @@
+"""AdaGrad and Adam on the GPU: launches of the kernels in gpu.cu, one thread an element."""
+
+import math
+from pathlib import Path
+
+from ..core.dispatch import Array
+from ..core.launch import launch_each
+from .tables import bias
+
+_ROOM = Path(__file__).parent
+
+
+def adagrad(param: Array, grad: Array, state: Array, lr: float) -> None:
+    """h = sqrt(h**2 + g**2), then a step of lr g / h."""
+    launch_each(_ROOM, "adagrad", param.dtype, param.size, (param, grad, state, lr, param.size))
+
+
+def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float) -> None:
+    """The same at the given rows."""
+    args = (param, rows, grad, state, lr, grad.size, param.shape[1])
+    launch_each(_ROOM, "adagrad_rows", param.dtype, grad.size, args)
+
+
+def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
+    return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
+
+
+def adam(
+    param: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+) -> None:
+    """Kingma & Ba 2015, Alg. 1."""
+    rate, scale = _rate_and_scale(step, lr, beta1, beta2)
+    args = (param, grad, m, v, rate, scale, beta1, beta2, eps, param.size)
+    launch_each(_ROOM, "adam", param.dtype, param.size, args)
+
+
+def adam_rows(
+    param: Array,
+    rows: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    last: Array,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    powers: Array,
+    tail: Array,
+    closed: int,
+) -> None:
+    """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    rate, scale = _rate_and_scale(step, lr, beta1, beta2)
+    args = (
+        *(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, rate, scale),
+        *(powers, powers.shape[1], tail, *tail.shape, closed, grad.size, param.shape[1]),
+    )
+    launch_each(_ROOM, "adam_rows", param.dtype, grad.size, args)
+    launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
+
+
+def adam_catch_up(
+    param: Array,
+    rows: Array,
+    m: Array,
+    v: Array,
+    last: Array,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    powers: Array,
+    tail: Array,
+    closed: int,
+) -> None:
+    """Missed steps up to `step` with zero gradient, at the given rows."""
+    n = rows.size * param.shape[1]
+    args = (
+        *(param, rows, m, v, last, step, lr, beta1, beta2, eps),
+        *(powers, powers.shape[1], tail, *tail.shape, closed, n, param.shape[1]),
+    )
+    launch_each(_ROOM, "adam_catch_up", param.dtype, n, args)
+    launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

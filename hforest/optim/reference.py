@@ -1,0 +1,84 @@
+"""The law: AdaGrad and Adam equation by equation, in float64, every stored number rounded once.
+
+Same functions, parameters and arrays as `cpu` and `gpu`. Parameters come flat, or as (n_rows, n_values)
+where rows count. A missed step is taken, with a gradient of zero: the tables by which the other twins
+pass over missed steps (`powers`, `tail`, `closed`) are not looked at.
+"""
+
+import numpy as np
+
+
+def _adagrad(param, at, grad, state, lr):
+    # Duchi et al. 2011, diagonal, without epsilon: h = sqrt(h**2 + g**2), step lr g / h, none where h is 0.
+    # A zero gradient leaves h as it is, also where h**2 would underflow.
+    g, h = grad.astype(np.float64), state[at].astype(np.float64)
+    h = np.where(g == 0, h, np.sqrt(h * h + g * g))
+    moving = h != 0
+    param[at] = param[at] - lr * np.where(moving, g, 0.0) / np.where(moving, h, 1.0)
+    state[at] = h
+
+
+def adagrad(param, grad, state, lr):
+    """h = sqrt(h**2 + g**2), then a step of lr g / h."""
+    _adagrad(param, slice(None), grad, state, lr)
+
+
+def adagrad_rows(param, rows, grad, state, lr):
+    """The same at the given rows."""
+    for i, row in enumerate(rows):
+        _adagrad(param, row, grad[i], state, lr)
+
+
+def _adam_step(p, g, m, v, step, lr, beta1, beta2, eps):
+    # Kingma & Ba 2015, Alg. 1.
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * (g * g)
+    m_hat = m / (1 - beta1**step)
+    v_hat = v / (1 - beta2**step)
+    return p - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
+
+
+def _load(param, m, v, at):
+    return tuple(a[at].astype(np.float64) for a in (param, m, v))
+
+
+def _store(param, m, v, at, new):
+    param[at] = new[0]
+    for moment, values in ((m, new[1]), (v, new[2])):
+        # Subnormal moments become 0 on every device.
+        moment[at] = np.where(np.abs(values) < np.finfo(moment.dtype).tiny, 0.0, values)
+
+
+def adam(param, grad, m, v, step, lr, beta1, beta2, eps):
+    """Kingma & Ba 2015, Alg. 1."""
+    at = slice(None)
+    p, old_m, old_v = _load(param, m, v, at)
+    _store(param, m, v, at, _adam_step(p, grad.astype(np.float64), old_m, old_v, step, lr, beta1, beta2, eps))
+
+
+def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
+    new = _load(param, m, v, row)
+    first = max(int(last[row]), 0) + 1
+    for missed in range(first, step + 1):
+        new = _adam_step(new[0], 0.0, new[1], new[2], missed, lr, beta1, beta2, eps)
+    if first <= step:
+        _store(param, m, v, row, new)
+
+
+def adam_rows(
+    param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed
+):
+    """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    for i, row in enumerate(rows):
+        _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps)
+        g = grad[i].astype(np.float64)
+        p, old_m, old_v = _load(param, m, v, row)
+        _store(param, m, v, row, _adam_step(p, g, old_m, old_v, step, lr, beta1, beta2, eps))
+        last[row] = step
+
+
+def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed):
+    """Missed steps up to `step` with zero gradient, at the given rows."""
+    for row in rows:
+        _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps)
+        last[row] = step

@@ -1,0 +1,1 @@
+"""CUDA on the host: kernels compiled as C++ and run with a thread for each CUDA thread."""

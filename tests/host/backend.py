@@ -1,0 +1,311 @@
+"""A launch backend that compiles CUDA kernels as C++ and runs them on NumPy arrays.
+
+It is stricter than CuPy: the number of arguments, their dtypes, layout, writability and overlap are held
+against each kernel's signature. It may compile with a sanitizer, whose runtime must then be preloaded
+into the Python process (`sanitized_command` says how).
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hforest
+from hforest.core import dispatch, launch
+
+HERE = Path(__file__).resolve().parent
+
+FLAGS = (
+    "-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-pthread", "-ffp-contract=off",
+    "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
+)  # fmt: skip
+SANITIZE = {
+    None: (),
+    "thread": ("-fsanitize=thread",),
+    "address,undefined": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+}
+RUNTIMES = {"thread": ("libtsan.so",), "address,undefined": ("libasan.so", "libubsan.so")}
+
+TYPES = {
+    "char": np.int8,
+    "signed char": np.int8,
+    "unsigned char": np.uint8,
+    "int": np.int32,
+    "unsigned": np.uint32,
+    "unsigned int": np.uint32,
+    "long long": np.int64,
+    "size": np.int64,
+    "unsigned long long": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+}
+
+OUTCOMES = {
+    1: "__syncthreads() was not reached by every thread of a block",
+    2: "this machine cannot start as many threads as a block has",
+}
+"""What a launch may come back with, beside 0."""
+
+
+class Parameter(NamedTuple):
+    text: str
+    type: str
+    dtype: np.dtype
+    pointer: bool
+    const: bool
+    restrict: bool
+
+
+class KernelError(TypeError):
+    """A kernel was given something that its signature does not take."""
+
+
+# ----------------------------------------------------------------------------------------- signatures
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_KERNEL = re.compile(
+    r'extern\s*"C"\s*__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+'
+    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
+)
+_PARAMETER = re.compile(
+    r"(?P<const>const\s+)?(?P<type>\w+(?:\s+(?:int|long|char))*)\s*(?P<pointer>\*)?\s*"
+    r"(?P<restrict>__restrict__\s+)?(?P<name>\w+)"
+)
+
+
+def _parameter(text: str, dtype: np.dtype) -> Parameter:
+    text = " ".join(text.split())
+    match = _PARAMETER.fullmatch(text)
+    kind = match["type"] if match else ""
+    element = dtype if kind == "real" else TYPES.get(kind)
+    if match is None or element is None:
+        raise KernelError(
+            f"cannot read the parameter {text!r}; write [const] type [*] [__restrict__] name, with a type "
+            f"among real, {', '.join(TYPES)}"
+        )
+    pointer = match["pointer"] is not None
+    return Parameter(
+        text, kind, np.dtype(element), pointer, match["const"] is not None, match["restrict"] is not None
+    )
+
+
+def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]:
+    """Kernels of a translation unit, by name, with their parameters."""
+    code = _COMMENT.sub(" ", source)
+    kernels = {}
+    for name, parameters in _KERNEL.findall(code):
+        texts = [text for text in parameters.split(",") if text.strip()]
+        kernels[name] = tuple(_parameter(text, dtype) for text in texts)
+    if len(kernels) != len(re.findall(r"\b__global__\b", code)):
+        raise KernelError(
+            '__global__ appears in another form than extern "C" __global__ void name(parameters) '
+            f"with names of their own; kernels read: {', '.join(kernels) or 'none'}"
+        )
+    for name, parameters in kernels.items():
+        for p in parameters:
+            # launch.py passes scalars as np.int64 and np.float64 only.
+            if not p.pointer and p.dtype not in (np.int64, np.float64):
+                raise KernelError(f"kernel {name}, {p.text}: a number must be long long or double")
+    return kernels
+
+
+def _trampoline(name: str, parameters: Sequence[Parameter]) -> str:
+    types = [f"{'const ' * p.const}{p.type}{' *' * p.pointer}" for p in parameters]
+    arguments = ", ".join(f"host::argument<{t}>(words + {i})" for i, t in enumerate(types))
+    return (
+        f'extern "C" int host_launch_{name}(long long n_blocks, long long n_threads, '
+        f"const unsigned long long *words) {{\n"
+        f"    return host::run(n_blocks, n_threads, [=] {{ {name}({arguments}); }});\n}}\n"
+    )
+
+
+# ----------------------------------------------------------------------------------------- compilation
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The C++ compiler of this machine."""
+    return next((path for path in map(shutil.which, ("g++", "clang++")) if path), None)
+
+
+def have_compiler() -> bool:
+    """Whether kernels can be compiled here."""
+    return compiler() is not None
+
+
+@functools.cache
+def _compiler_version() -> str:
+    return subprocess.run([str(compiler()), "--version"], check=True, capture_output=True, text=True).stdout
+
+
+@functools.cache
+def _folder() -> Path:
+    # Libraries are loaded from here, so nobody else may write to it.
+    folder = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        return Path(tempfile.mkdtemp(prefix="hforest-host-"))
+    return folder
+
+
+def build(source: str, sanitize: str | None = None) -> Path:
+    """Compile C++ text into a shared library, or find the one compiled before."""
+    flags = (*FLAGS, *SANITIZE[sanitize])
+    header = (HERE / "cuda.h").read_text()
+    key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
+    library = _folder() / f"{key}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
+            text, made = Path(scratch, "kernels.cpp"), Path(scratch, "kernels.so")
+            text.write_text(source)
+            command = [str(compiler()), *flags, f"-I{HERE}", str(text), "-o", str(made)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+            made.replace(library)
+    return library
+
+
+class HostKernel:
+    """A kernel that can be launched on NumPy arrays."""
+
+    _running = threading.Lock()  # shared memory is static, so a library runs one launch at a time
+
+    def __init__(self, name: str, parameters: tuple[Parameter, ...], call: Any) -> None:
+        self.name, self.parameters, self.call = name, parameters, call
+        call.argtypes = (ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p)
+        call.restype = ctypes.c_int
+
+    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+        if len(args) != len(self.parameters):
+            raise KernelError(f"kernel {self.name}: takes {len(self.parameters)} arguments, got {len(args)}")
+        if not (1 <= grid[0] < 2**31 and 1 <= block[0] <= 1024):
+            raise KernelError(f"kernel {self.name}: no GPU has a grid of {grid} blocks of {block} threads")
+        words = [self._word(p, a) for p, a in zip(self.parameters, args, strict=True)]
+        self._check_overlap(args)
+        data = (ctypes.c_ulonglong * max(1, len(words)))(*words)
+        with self._running:
+            outcome = self.call(grid[0], block[0], data)
+        if outcome:
+            raise RuntimeError(f"kernel {self.name}: {OUTCOMES[outcome]}")
+
+    def _word(self, p: Parameter, a: Any) -> int:
+        def fail(problem: str) -> KernelError:
+            return KernelError(f"kernel {self.name}, {p.text}: {problem}")
+
+        if not p.pointer:
+            if not isinstance(a, np.generic) or a.dtype != p.dtype:
+                raise fail(f"expected a number of {p.dtype}, got {a!r} of {type(a).__name__}")
+            return struct.unpack("=Q", a.tobytes())[0]
+        if not isinstance(a, np.ndarray):
+            raise fail(f"expected an array, got {type(a).__name__}")
+        if a.dtype != p.dtype:
+            raise fail(f"expected an array of {p.dtype}, got {a.dtype}")
+        if not (a.flags.c_contiguous and a.flags.aligned):
+            raise fail(f"expected a C-contiguous, aligned array, got strides {a.strides} for {a.shape}")
+        if not (p.const or a.flags.writeable):
+            raise fail("expected a writable array, got a read-only one")
+        return a.ctypes.data
+
+    def _check_overlap(self, args: tuple[Any, ...]) -> None:
+        arrays = [(p, a) for p, a in zip(self.parameters, args, strict=True) if p.pointer and a.size]
+        for i, (p, a) in enumerate(arrays):
+            for q, b in arrays[i + 1 :]:
+                promised = (p.restrict or q.restrict) and not (p.const and q.const)
+                if promised and np.may_share_memory(a, b):
+                    raise KernelError(
+                        f"kernel {self.name}: {p.text} and {q.text} overlap, although __restrict__ says not"
+                    )
+
+
+class HostBackend:
+    """Compiles with the C++ compiler of this machine; see `hforest.core.launch.Backend`."""
+
+    def __init__(self, sanitize: str | None = None) -> None:
+        self.sanitize = sanitize
+
+    def device(self) -> int:
+        return 0
+
+    def compile(self, source: str, dtype: np.dtype) -> Callable[[str], HostKernel]:
+        kernels = signatures(source, dtype)
+        trampolines = "".join(_trampoline(name, parameters) for name, parameters in kernels.items())
+        text = (
+            f'#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
+            f'#line 1 "trampolines"\n{trampolines}'
+        )
+        library = ctypes.CDLL(str(build(text, self.sanitize)))
+
+        @functools.cache
+        def kernel(name: str) -> HostKernel:
+            if name not in kernels:
+                raise KernelError(f"no kernel {name!r}; there are {', '.join(kernels)}")
+            return HostKernel(name, kernels[name], getattr(library, f"host_launch_{name}"))
+
+        return kernel
+
+
+_backend = functools.cache(HostBackend)
+
+
+@contextlib.contextmanager
+def host_backend(sanitize: str | None = None) -> Iterator[HostBackend]:
+    """Run the calls of a `with` block in the CUDA twins, on the host, with NumPy arrays."""
+    before, launch.backend = launch.backend, _backend(sanitize)
+    try:
+        with dispatch.forced("gpu"):
+            yield launch.backend
+    finally:
+        launch.backend = before
+
+
+# ------------------------------------------------------------------------------------------ sanitizers
+
+
+def _runtime(name: str) -> str | None:
+    # A runtime that the compiler does not have comes back as the bare name.
+    command = [str(compiler()), f"-print-file-name={name}"]
+    path = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return str(Path(path).resolve()) if Path(path).is_absolute() and Path(path).exists() else None
+
+
+def missing_for(sanitize: str) -> str:
+    """Why this machine cannot run with a sanitizer; empty if it can."""
+    if not have_compiler():
+        return "no C++ compiler"
+    missing = [name for name in RUNTIMES[sanitize] if _runtime(name) is None]
+    return f"{compiler()} has no {missing[0]}" if missing else ""
+
+
+def sanitized_command(sanitize: str, module: str, *args: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that run `python -m module` with a sanitizer's runtime preloaded."""
+    runtimes = ":".join(str(_runtime(name)) for name in RUNTIMES[sanitize])
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(Path(hforest.__file__).parents[1]))),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        # What lies outside the kernels is not instrumented, so its races would be guesses.
+        "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:halt_on_error=1:exitcode=66",
+        "ASAN_OPTIONS": "detect_leaks=0",  # CPython keeps memory until its end
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    }
+    # Older runtimes of ThreadSanitizer cannot place their shadow memory among randomised addresses.
+    still = ["setarch", os.uname().machine, "-R"]
+    if not shutil.which("setarch") or subprocess.run([*still, "true"], capture_output=True).returncode:
+        still = []
+    # Through env, so that only Python meets the runtime.
+    return [*still, "env", f"LD_PRELOAD={runtimes}", sys.executable, "-m", module, *args], environment

@@ -1,0 +1,34 @@
+"""What a room hands to `host.exercise`: calls of its doors, and how close the twins must come."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Case:
+    """`call` returns named arrays; it is made once in the reference and once in the CUDA twin."""
+
+    name: str
+    call: Callable[[], dict[str, np.ndarray]]
+    near: Mapping[str, float] = field(default_factory=dict)
+    """Error allowed to some arrays, in roundings of their largest number; the others agree bit for bit."""
+
+    def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
+        """What is wrong with `got`, in words."""
+        problems = [] if got.keys() == expected.keys() else [f"{sorted(got)} for {sorted(expected)}"]
+        for name in got.keys() & expected.keys():
+            a, b = got[name], expected[name]
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
+                problems.append(f"{name}: {a.dtype} {a.shape} for {b.dtype} {b.shape}")
+            elif name not in self.near:
+                if a.tobytes() != b.tobytes():
+                    n = int((a != b).sum())
+                    problems.append(f"{name}: {n} of {a.size} numbers differ, and all bits should agree")
+            elif a.size:
+                error = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
+                unit = np.finfo(b.dtype).eps * np.abs(b).max()
+                if not error <= self.near[name] * unit:
+                    problems.append(f"{name}: off by {error:g}, roundings are {unit:g}")
+        return problems

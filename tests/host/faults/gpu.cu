@@ -1,0 +1,51 @@
+// Kernels with one fault each, and one without: what the sanitizers and the host backend must report.
+
+extern "C" __global__ void sound(real *__restrict__ a, size n) {
+    __shared__ real shared[32];
+    if (threadIdx.x < 32) shared[threadIdx.x] = (real)threadIdx.x;
+    __syncthreads();
+    if (thread_number() < n) a[thread_number()] = shared[31 - threadIdx.x % 32];
+}
+
+// Two threads of a block meet in shared memory with no barrier between them.
+extern "C" __global__ void race_in_shared_memory(real *__restrict__ a, size n) {
+    __shared__ real shared[32];
+    if (threadIdx.x < 32) shared[threadIdx.x] = (real)threadIdx.x;
+    if (thread_number() < n) a[thread_number()] = shared[31 - threadIdx.x % 32];
+}
+
+// All threads add to one number without an atomic.
+extern "C" __global__ void race_in_global_memory(real *__restrict__ a, size n) {
+    if (thread_number() < n) a[0] += 1;
+}
+
+// The guard lets one thread too many through.
+extern "C" __global__ void out_of_bounds(real *__restrict__ a, size n) {
+    if (thread_number() <= n) a[thread_number()] = 1;
+}
+
+// A size that is 64 bits wide for good reason, squeezed into 32.
+extern "C" __global__ void overflow(real *__restrict__ a, size n) {
+    const int product = (int)n * 1000000;
+    a[0] = (real)product;
+}
+
+// Half of the block leaves before the others wait for it.
+extern "C" __global__ void divergent_barrier(real *__restrict__ a, size n) {
+    if (threadIdx.x >= blockDim.x / 2) return;
+    __syncthreads();
+    if (thread_number() < n) a[thread_number()] = 1;
+}
+
+// The threads wait equally often, but in different blocks.
+extern "C" __global__ void divergent_blocks(real *__restrict__ a, size n) {
+    if ((threadIdx.x + blockIdx.x) % 2) __syncthreads();
+    if (thread_number() < n) a[thread_number()] = 1;
+}
+
+extern "C" __global__ void takes_all_kinds(
+    const int *__restrict__ i, const size *__restrict__ j, const double *d, real *__restrict__ a, real *b,
+    size n, double h
+) {
+    if (thread_number() < n) a[thread_number()] = (real)(i[0] + (double)j[0] + d[0] + h) + b[0];
+}

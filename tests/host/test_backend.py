@@ -1,0 +1,188 @@
+"""The host backend itself: it runs kernels right, and says what CuPy would keep quiet about."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest.core import launch
+from hforest.core.launch import launch as launch_kernel
+
+from . import exercise
+from .backend import HERE, KernelError, build, have_compiler, host_backend, signatures
+
+pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to run CUDA on the host")
+
+FAULTS = HERE / "faults"
+FLOAT = np.dtype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize("room", exercise.ROOMS)
+def test_kernels_agree_with_the_reference(room, dtype):
+    found = {case.name: exercise.problems(case) for case in exercise.room_cases(room, dtype)}
+    assert not {name: lines for name, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize("threads", [32, 96, 256])
+@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize("room", exercise.ROOMS)
+def test_no_bit_depends_on_the_size_of_a_block(room, dtype, threads):
+    for case in exercise.room_cases(room, dtype):
+        strict = dataclasses.replace(case, near={})
+        found = strict.differences(exercise.results(case, threads=threads), exercise.results(case))
+        assert not found, case.name
+
+
+def test_every_room_has_cases():
+    assert "hinge" in exercise.ROOMS
+    for room in exercise.ROOMS:
+        assert list(exercise.room_cases(room, np.float32))
+
+
+def test_a_difference_is_seen():
+    (case, *_) = (c for c in exercise.room_cases("hinge", np.float64) if "n=50" in c.name)
+    expected = case.call()
+    changed = expected | {"y": np.nextafter(expected["y"], np.inf)}
+    assert any("y: " in line for line in case.differences(changed, expected))
+    assert case.differences(expected | {"more": expected["y"]}, expected)
+    assert case.differences(expected | {"leaf": expected["leaf"].astype(np.int64)}, expected)
+
+
+def _kernel(name, *args, n_blocks=1, threads=64):
+    with host_backend():
+        launch_kernel(FAULTS, name, FLOAT, n_blocks, args, threads)
+
+
+def _arguments():
+    return [
+        np.full(1, 1, np.int32), np.full(1, 2, np.int64), np.full(1, 4.0),
+        np.zeros(10, np.float32), np.full(1, 8.0, np.float32), 10, 16.0,
+    ]  # fmt: skip
+
+
+def test_all_kinds_of_arguments_arrive():
+    args = _arguments()
+    _kernel("takes_all_kinds", *args)
+    assert args[3].tolist() == [31.0] * 10
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3])
+def test_shared_memory_and_barriers_work(n_blocks):
+    a = np.zeros(n_blocks * 64, np.float32)
+    _kernel("sound", a, a.size, n_blocks=n_blocks)
+    assert a.tolist() == [*range(31, -1, -1)] * (2 * n_blocks)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "message"),
+    [
+        (0, np.zeros(1, np.int64), r"const int \*__restrict__ i: expected an array of int32, got int64"),
+        (2, np.zeros(1, np.float32), "expected an array of float64, got float32"),
+        (3, np.zeros(10), "expected an array of float32, got float64"),
+        (3, np.zeros(20, np.float32)[::2], "expected a C-contiguous, aligned array"),
+        (3, None, "expected an array, got NoneType"),
+        (5, 10.0, "expected a number of int64"),
+        (5, np.int32(10), "expected a number of int64"),
+        (6, 16, "expected a number of float64"),
+    ],
+)
+def test_a_wrong_argument_is_named(place, wrong, message):
+    args = _arguments()
+    args[place] = wrong
+    with pytest.raises(KernelError, match=f"kernel takes_all_kinds, .*{message}"):
+        _kernel("takes_all_kinds", *args)
+
+
+def test_a_read_only_result_is_refused():
+    args = _arguments()
+    args[3].flags.writeable = False
+    with pytest.raises(KernelError, match="expected a writable array"):
+        _kernel("takes_all_kinds", *args)
+
+
+def test_overlap_against_a_promise_is_refused():
+    args = _arguments()
+    args[4] = args[3][:1]
+    with pytest.raises(KernelError, match="overlap, although __restrict__ says not"):
+        _kernel("takes_all_kinds", *args)
+
+
+def test_a_missing_argument_is_refused():
+    with pytest.raises(KernelError, match="takes 7 arguments, got 6"):
+        _kernel("takes_all_kinds", *_arguments()[:-1])
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(KernelError, match="no kernel 'missing'; there are sound"):
+        _kernel("missing")
+
+
+@pytest.mark.parametrize("name", ["divergent_barrier", "divergent_blocks"])
+def test_a_divergent_barrier_is_an_error_and_not_a_deadlock(name):
+    a = np.zeros(256, np.float32)
+    with pytest.raises(RuntimeError, match=r"__syncthreads\(\) was not reached by every thread"):
+        _kernel(name, a, a.size, n_blocks=4)
+    _kernel("sound", a, a.size, n_blocks=4)
+    assert a[0] == 31
+
+
+def test_errors_point_to_the_source(tmp_path):
+    (tmp_path / "gpu.cu").write_text('extern "C" __global__ void broken(real *a) {\n    a[0] = nothing;\n}\n')
+    with host_backend(), pytest.raises(RuntimeError, match=r"gpu\.cu:2:.*nothing"):
+        launch_kernel(tmp_path, "broken", FLOAT, 1, (np.zeros(1, np.float32),))
+
+
+def test_float_atomics_do_not_compile(tmp_path):
+    (tmp_path / "gpu.cu").write_text('extern "C" __global__ void add(real *a) {\n    atomicAdd(a, 1);\n}\n')
+    with host_backend(), pytest.raises(RuntimeError, match="atomicAdd"):
+        launch_kernel(tmp_path, "add", FLOAT, 1, (np.zeros(1, np.float32),))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("__global__ void plain(real *a) {}", "another form"),
+        ('extern "C" __global__ void kernel(int n) {}', "a number must be long long or double"),
+        ('extern "C" __global__ void kernel(Thing *a) {}', "cannot read the parameter"),
+    ],
+)
+def test_a_signature_off_the_house_rules_is_refused(source, message):
+    with pytest.raises(KernelError, match=message):
+        signatures(source, FLOAT)
+
+
+def test_signatures_are_read():
+    source = """
+    // extern "C" __global__ void comment(real *a) {}
+    extern "C" __global__ void __launch_bounds__(128) two(const real *__restrict__ a, unsigned long long* b,
+        /* __global__ */ size n) {}
+    extern "C" __global__ void none() {}
+    """
+    kernels = signatures(source, FLOAT)
+    assert list(kernels) == ["two", "none"]
+    a, b, n = kernels["two"]
+    assert (a.dtype, a.pointer, a.const, a.restrict) == (np.float32, True, True, True)
+    assert (b.dtype, b.pointer, b.const, b.restrict) == (np.uint64, True, False, False)
+    assert (n.dtype, n.pointer) == (np.int64, False)
+
+
+def test_a_library_is_built_once():
+    text = '#include "cuda.h"\nint once() { return 1; }\n'
+    first = build(text)
+    assert build(text) == first
+    assert build(text, "thread") != first
+
+
+def test_the_backend_is_put_back():
+    before = launch.backend
+    with host_backend() as inside:
+        assert launch.backend is inside is not before
+    assert launch.backend is before
+    with pytest.raises(ZeroDivisionError), host_backend():
+        raise ZeroDivisionError
+    assert launch.backend is before
+    x = np.zeros((1, 1), np.float32)
+    route = hforest.hinge.tree_traverse(x, x.copy(), np.zeros((1, 1), np.int32))
+    assert route[0].item() == 0

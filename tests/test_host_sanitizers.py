@@ -1,0 +1,47 @@
+"""The CUDA twins under ThreadSanitizer, and under AddressSanitizer with UndefinedBehaviorSanitizer."""
+
+import subprocess
+
+import pytest
+from host.backend import RUNTIMES, missing_for, sanitized_command
+
+SECONDS = 600
+
+
+def _run(sanitize, module, *args):
+    reason = missing_for(sanitize)
+    if reason:
+        pytest.skip(reason)
+    command, environment = sanitized_command(sanitize, module, *args, sanitize)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+
+
+@pytest.mark.parametrize("sanitize", RUNTIMES)
+def test_kernels_are_clean(sanitize):
+    done = _run(sanitize, "host.exercise")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all cases passed" in done.stdout
+
+
+@pytest.mark.parametrize("sanitize", RUNTIMES)
+def test_a_sound_kernel_passes(sanitize):
+    done = _run(sanitize, "host.fault", "sound")
+    assert done.returncode == 0, done.stderr
+    assert "ran to its end" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("sanitize", "kernel", "report"),
+    [
+        ("thread", "race_in_shared_memory", "ThreadSanitizer: data race"),
+        ("thread", "race_in_global_memory", "ThreadSanitizer: data race"),
+        ("address,undefined", "out_of_bounds", "AddressSanitizer: heap-buffer-overflow"),
+        ("address,undefined", "overflow", "runtime error: signed integer overflow"),
+    ],
+)
+def test_a_fault_is_reported_at_its_line(sanitize, kernel, report):
+    done = _run(sanitize, "host.fault", kernel)
+    assert done.returncode != 0
+    assert "ran to its end" not in done.stdout
+    assert report in done.stderr
+    assert "faults/gpu.cu:" in done.stderr

@@ -1,0 +1,117 @@
+"""Every gpu.cu compiles with NVRTC, which needs no GPU: oldest and newest architecture, float and double."""
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest.core import launch
+
+ROOMS = sorted(path.parent for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
+
+
+def _candidates():
+    # The wheel nvidia-cuda-nvrtc-cu12 (or -cu13), which is a namespace package; then the loader's path.
+    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            spec = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (spec and spec.submodule_search_locations) or ():
+            yield from (str(path) for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")))
+    yield from ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+@functools.cache
+def _nvrtc():
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    library = _nvrtc()
+    if library is None:
+        pytest.skip("no NVRTC: install nvidia-cuda-nvrtc-cu12")
+    return library
+
+
+def _checked(library, status):
+    if status:
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise RuntimeError(f"NVRTC: {library.nvrtcGetErrorString(status).decode()}")
+
+
+def _architectures(library):
+    count = ctypes.c_int()
+    _checked(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _checked(library, library.nvrtcGetSupportedArchs(numbers))
+    return list(numbers)
+
+
+def _compile(library, source, options):
+    """Whether it compiled, and the log."""
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    _checked(
+        library,
+        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None),
+    )
+    try:
+        words = [option.encode() for option in options]
+        status = library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
+        _checked(library, library.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
+        log = ctypes.create_string_buffer(size.value)
+        _checked(library, library.nvrtcGetProgramLog(program, log))
+        return status == 0, log.value.decode()
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _warnings(log):
+    # Lines of NVRTC itself say that an old architecture will go one day.
+    return [line for line in log.splitlines() if "warning" in line and not line.startswith("nvrtc:")]
+
+
+def _options(architecture, dtype):
+    return (*launch.OPTIONS, f"-Dreal={launch.REAL[np.dtype(dtype)]}", f"--gpu-architecture={architecture}")
+
+
+def test_there_are_rooms_with_kernels():
+    assert "hinge" in [room.name for room in ROOMS]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("age", ["oldest", "newest"])
+@pytest.mark.parametrize("room", ROOMS, ids=[room.name for room in ROOMS])
+def test_compiles_without_a_warning(nvrtc, room, age, dtype):
+    architectures = _architectures(nvrtc)
+    number = min(architectures) if age == "oldest" else max(architectures)
+    worked, log = _compile(nvrtc, launch.source(room), _options(f"compute_{number}", dtype))
+    assert worked, log
+    assert not _warnings(log), log
+
+
+def test_a_broken_kernel_fails_at_its_line(nvrtc, tmp_path):
+    (tmp_path / "gpu.cu").write_text('extern "C" __global__ void broken(real *a) {\n    a[0] = nothing;\n}\n')
+    number = min(_architectures(nvrtc))
+    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    assert not worked
+    assert "nothing" in log
+    assert "gpu.cu(2)" in log
+
+
+def test_a_warning_is_seen(nvrtc, tmp_path):
+    (tmp_path / "gpu.cu").write_text('extern "C" __global__ void loose(real *a) {\n    int unused;\n}\n')
+    number = min(_architectures(nvrtc))
+    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    assert worked, log
+    assert _warnings(log)
