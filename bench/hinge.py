@@ -25,6 +25,7 @@ from common import ceilings, machine_text, record, seconds, side_by_side, spread
 
 import hforest
 from hforest import hinge
+from hforest.core import machine
 
 # samples, features, trees, depth, outputs
 SHAPES = (
@@ -101,6 +102,20 @@ def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
     return jobs
 
 
+def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The same call on the path without vector instructions."""
+
+    def timed() -> None:
+        best = machine.simd()
+        machine.set_simd("plain")
+        try:
+            call()
+        finally:
+            machine.set_simd(best)
+
+    return timed
+
+
 def gpu_rungs(kind: str, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
     """The same on a GPU, synchronised, or None where there is none."""
     try:
@@ -163,6 +178,9 @@ def run_kind(
     pairs = shape[0] * shape[2]
     with hforest.unchecked():
         jobs = rungs(kind, *arrays)
+        if machine.simd() != "plain":
+            for calls in jobs.values():
+                calls["plain"] = plainly(calls["hforest"])
         if first:
             with_numpy(jobs, kind, *arrays[:3])
         for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():

@@ -55,6 +55,11 @@ def unchecked() -> Iterator[None]:
         _values_checked.reset(token)
 
 
+def values_checked() -> bool:
+    """Whether checks that read whole arrays run: not inside `unchecked()`."""
+    return _values_checked.get()
+
+
 def _shape_text(axes: Axes, sizes: Sizes) -> str:
     words = ["..." if axis is ... else str(axis) for axis in axes]
     names = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
@@ -165,7 +170,7 @@ def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
 
 def finite(name: str, a: Array) -> None:
     """No NaN and no infinity, unless inside `unchecked()`. On a GPU this waits for one number."""
-    if not _values_checked.get():
+    if not values_checked():
         return
     if isinstance(a, np.ndarray):
         flat = machine.first_nonfinite(a)
@@ -181,7 +186,7 @@ def finite(name: str, a: Array) -> None:
 
 def not_nan(name: str, a: Array) -> None:
     """No NaN (infinities may pass), unless inside `unchecked()`. For parameters."""
-    if not _values_checked.get() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
+    if not values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
         return
     bad = array_module(a).isnan(a).ravel()
     if bool(bad.any()):
@@ -194,7 +199,7 @@ def not_nan(name: str, a: Array) -> None:
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
     """0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
-    if not _values_checked.get():
+    if not values_checked():
         return
     if isinstance(a, np.ndarray):
         flat = machine.first_outside(a, min(stop, 2**31 - 1))
@@ -211,7 +216,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
 
 def rows(name: str, a: Array, n_rows: int) -> None:
     """Strictly increasing int64 row numbers in 0 <= row < n_rows, unless inside `unchecked()`."""
-    if not _values_checked.get() or a.size == 0:
+    if not values_checked() or a.size == 0:
         return
     if not 0 <= int(a[0]) or not int(a[-1]) < n_rows:
         worst = int(a[0]) if int(a[0]) < 0 else int(a[-1])

@@ -188,7 +188,8 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
         )  # fmt: skip
     else:
         optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)
-        optim.adagrad_rows(flat, *by_threshold, state["thresholds_h"].reshape(-1), config.lr)
+        t_rows, t_grad = by_threshold
+        optim.adagrad_rows(flat, t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
         optim.adagrad_rows(_rows(weights), leaf_rows, leaf_grad, _rows(state["weights_h"]), config.lr)
     return loss
 

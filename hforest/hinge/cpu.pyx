@@ -63,37 +63,28 @@ cdef void _route_tile(
     bint fern, Py_ssize_t first_sample, Py_ssize_t first_tree,
     int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
 ) noexcept nogil:
-    # Level by level over the samples of the tile: their chains of dependent loads overlap.
-    cdef int32_t at[SAMPLES]
-    cdef int32_t bits[SAMPLES]
-    cdef int32_t lowest_vertex[SAMPLES]
-    cdef real lowest[SAMPLES]
-    cdef Py_ssize_t n_samples = min(<Py_ssize_t> SAMPLES, x.shape[0] - first_sample)
-    cdef Py_ssize_t i, m, last_tree = min(first_tree + TREES, thresholds.shape[0])
-    cdef int32_t v
-    cdef int level, right, closer
-    cdef real r
+    # Tree by tree, so that a tree is read from L1 for all samples of the tile.
+    cdef Py_ssize_t last_sample = min(first_sample + SAMPLES, x.shape[0])
+    cdef Py_ssize_t n, m, last_tree = min(first_tree + TREES, thresholds.shape[0])
+    cdef int32_t at, nearest, bits
+    cdef int right, _
+    cdef real r, lowest
     for m in range(first_tree, last_tree):
-        for i in range(n_samples):
-            at[i] = 0
-            bits[i] = 0
-            lowest_vertex[i] = 0
-            lowest[i] = x[first_sample + i, features[m, 0]] - thresholds[m, 0]
-        for level in range(depth):
-            for i in range(n_samples):
-                v = level if fern else at[i]
-                r = x[first_sample + i, features[m, v]] - thresholds[m, v]
+        for n in range(first_sample, last_sample):
+            at = nearest = bits = 0
+            lowest = x[n, features[m, 0]] - thresholds[m, 0]
+            for _ in range(depth):
+                r = x[n, features[m, at]] - thresholds[m, at]
                 # Strictly closer: on equal margins the vertex nearest the root stays.
-                closer = fabs(r) < fabs(lowest[i])
-                lowest[i] = r if closer else lowest[i]
-                lowest_vertex[i] = v if closer else lowest_vertex[i]
+                if fabs(r) < fabs(lowest):
+                    lowest = r
+                    nearest = at
                 right = r > 0
-                bits[i] = 2 * bits[i] + right
-                at[i] = 2 * v + right + 1
-        for i in range(n_samples):
-            leaf[first_sample + i, m] = bits[i]
-            margin[first_sample + i, m] = lowest[i]
-            vertex[first_sample + i, m] = lowest_vertex[i]
+                bits = 2 * bits + right
+                at = at + 1 if fern else 2 * at + right + 1
+            leaf[n, m] = bits
+            margin[n, m] = lowest
+            vertex[n, m] = nearest
 
 
 cdef void _route_plain(
@@ -372,10 +363,12 @@ def fern_forward(x, thresholds, features, weights, divisor, y):
 cdef extern from "sums.h" nogil:
     void hf_leaf_f32(
         int path, const float* row, const float* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor, float* slope, double* total, float* out)
+        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor,
+        float* slope, double* total, float* out)
     void hf_leaf_f64(
         int path, const double* row, const double* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor, double* slope, double* total, double* out)
+        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor,
+        double* slope, double* total, double* out)
 
 
 # A thread's room for the gradients of a group of trees: its route tree by tree, then what one tree needs.

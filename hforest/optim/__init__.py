@@ -76,7 +76,7 @@ def _check_outputs(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
 
 def _check_last(last: Array, rows: Array, reached: int, what: str) -> None:
     # A row cannot go back in time.
-    if not check._values_checked.get() or rows.size == 0:
+    if not check.values_checked() or rows.size == 0:
         return
     at = last[rows]
     bad = (at < 0) | (at > reached)
@@ -88,8 +88,10 @@ def _check_last(last: Array, rows: Array, reached: int, what: str) -> None:
         )
 
 
-def _check_adam(step: int, lr: float, beta1: float, beta2: float, eps: float) -> tuple[int, list[float]]:
-    step = check.integer("step", step, 1, _LARGEST_STEP)
+def _check_adam(
+    step: int, lr: float, beta1: float, beta2: float, eps: float, first: int = 1
+) -> tuple[int, list[float]]:
+    step = check.integer("step", step, first, _LARGEST_STEP)
     return step, [
         check.number("lr", lr, 0.0),
         check.number("beta1", beta1, 0.0, _LARGEST_BETA),
@@ -346,7 +348,7 @@ def adam_catch_up(
     last : (n_rows,) array of int64
         Step that each row has reached. Becomes `step`.
     step : int
-        Step to reach: 1, 2, ...
+        Step to reach: 0, 1, 2, ...; at 0 nothing happens.
     lr : float
         Learning rate of the missed steps, in the unit of param. At least 0.
     rows : (n_given,) array of int64, optional
@@ -381,15 +383,17 @@ def adam_catch_up(
     >>> last = np.array([1, 1000])
     >>> hforest.optim.adam_catch_up(p, m, v, last, 1000, 0.01)
     >>> p.ravel().round(6), last
-    (array([-0.111037,  0.      ]), array([1000, 1000]))
+    (array([-0.050055,  0.      ]), array([1000, 1000]))
     """
     xp = dispatch.array_module(param)
     if rows is None:
         check.same_device(param=param)
         rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
     _check_rows(param, rows, None, {"m": m, "v": v, "last": last})
-    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    step, numbers = _check_adam(step, lr, beta1, beta2, eps, first=0)
     _check_last(last, rows, step, "step")
+    if step == 0:
+        return  # before the first step there is nothing to make good for
     flat, flat_m, flat_v = _by_rows(param, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
     dispatch.twin(_ROOM, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, *missed)

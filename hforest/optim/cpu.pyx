@@ -314,7 +314,8 @@ cdef void _adam_catch_up(
 
 
 def adam_rows(
-    param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps, powers, tail, closed
+    param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps,
+    powers, tail, closed,
 ):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     cdef Adam a = _settings(step, lr, beta1, beta2, eps)

@@ -115,8 +115,8 @@ extern "C" __global__ void adam_rows(
     if (i >= n) return;
     size row = rows[i / width], at = row * width + i % width;
     pass_over(
-        param + at, m + at, v + at, last[row], step - 1, lr, beta1, beta2, eps, powers, n_powers, tail, n_steps,
-        n_columns, closed
+        param + at, m + at, v + at, last[row], step - 1, lr, beta1, beta2, eps, powers, n_powers, tail,
+        n_steps, n_columns, closed
     );
     adam_one(param + at, grad[i], m + at, v + at, rate, scale, beta1, beta2, eps);
 }
@@ -130,8 +130,8 @@ extern "C" __global__ void adam_catch_up(
     if (i >= n) return;
     size row = rows[i / width], at = row * width + i % width;
     pass_over(
-        param + at, m + at, v + at, last[row], step, lr, beta1, beta2, eps, powers, n_powers, tail, n_steps,
-        n_columns, closed
+        param + at, m + at, v + at, last[row], step, lr, beta1, beta2, eps, powers, n_powers, tail,
+        n_steps, n_columns, closed
     );
 }
 

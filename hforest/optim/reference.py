@@ -65,9 +65,7 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
         _store(param, m, v, row, new)
 
 
-def adam_rows(
-    param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed
-):
+def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     for i, row in enumerate(rows):
         _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps)
