@@ -103,7 +103,7 @@ setup(
             "freethreading_compatible": True,
             "boundscheck": DEBUG,
             "wraparound": False,
-            "initializedcheck": DEBUG,
+            "initializedcheck": False,
             "cdivision": True,
             "embedsignature": False,
         },

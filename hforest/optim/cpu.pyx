@@ -99,6 +99,8 @@ def adagrad(param, grad, state, double lr):
 
 def adagrad_rows(param, rows, grad, state, double lr):
     """The same at the given rows."""
+    if param.shape[1] == 0:  # no element has an address
+        return
     if param.dtype.itemsize == 4:
         _adagrad_rows[float](param, rows, grad, state, lr)
     else:
@@ -319,6 +321,9 @@ def adam_rows(
 ):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     cdef Adam a = _settings(step, lr, beta1, beta2, eps)
+    if param.shape[1] == 0:
+        last[rows] = step
+        return
     if param.dtype.itemsize == 4:
         _adam_rows[float](param, rows, grad, m, v, last, step, a, powers, tail, closed)
     else:
@@ -330,6 +335,9 @@ def adam_catch_up(
 ):
     """Missed steps up to `step` with zero gradient, at the given rows."""
     cdef Adam a = _settings(step, lr, beta1, beta2, eps)
+    if param.shape[1] == 0:
+        last[rows] = step
+        return
     if param.dtype.itemsize == 4:
         _adam_catch_up[float](param, rows, m, v, last, step, a, powers, tail, closed)
     else:
