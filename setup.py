@@ -80,7 +80,7 @@ def extension(path):
     import numpy
 
     # No -ffast-math, no -march=native, no contraction: every machine gives the same bits.
-    posix = ["-std=gnu11", "-ffp-contract=off", "-Wall", "-Wno-unused-function", "-Wno-maybe-uninitialized"]
+    posix = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-unused-function", "-Wno-maybe-uninitialized"]
     posix += ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
     return Extension(
         ".".join(path.with_suffix("").parts),

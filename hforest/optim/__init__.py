@@ -239,7 +239,7 @@ def adam(
         m <- beta1 m + (1 - beta1) g,            v <- beta2 v + (1 - beta2) g**2
         param <- param - lr m / (1 - beta1**step) / (sqrt(v / (1 - beta2**step)) + eps)
 
-    in float64, each stored number rounded once. Departure: moments below the smallest normal number of
+    in the arithmetic of the dtype. Departure: moments below the smallest normal number of
     their dtype become 0. Cost: four reads and three writes a number.
 
     Examples
@@ -320,7 +320,7 @@ def adam_rows(
     flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
     dispatch.twin(_ROOM, param).adam_rows(
-        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, *missed
+        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed
     )
 
 
@@ -396,4 +396,4 @@ def adam_catch_up(
         return  # before the first step there is nothing to make good for
     flat, flat_m, flat_v = _by_rows(param, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
-    dispatch.twin(_ROOM, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, *missed)
+    dispatch.twin(_ROOM, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, missed)

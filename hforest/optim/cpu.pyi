@@ -1,5 +1,7 @@
 from numpy.typing import NDArray
 
+from .tables import Tables
+
 def adagrad(param: NDArray, grad: NDArray, state: NDArray, lr: float) -> None: ...
 def adagrad_rows(param: NDArray, rows: NDArray, grad: NDArray, state: NDArray, lr: float) -> None: ...
 def adam(
@@ -25,9 +27,7 @@ def adam_rows(
     beta1: float,
     beta2: float,
     eps: float,
-    powers: NDArray,
-    tail: NDArray,
-    closed: int,
+    missed: Tables,
 ) -> None: ...
 def adam_catch_up(
     param: NDArray,
@@ -40,7 +40,5 @@ def adam_catch_up(
     beta1: float,
     beta2: float,
     eps: float,
-    powers: NDArray,
-    tail: NDArray,
-    closed: int,
+    missed: Tables,
 ) -> None: ...

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..core.dispatch import Array
 from ..core.launch import launch_each
-from .tables import bias
+from .tables import Tables, bias
 
 _ROOM = Path(__file__).parent
 
@@ -23,6 +23,11 @@ def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float
 
 def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
     return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
+
+
+def _missed(tables: Tables) -> tuple[Array | int, ...]:
+    powers, decay, tail, visible, closed = tables
+    return powers, powers.shape[1], decay, decay.shape[1], tail, visible, *tail.shape, closed
 
 
 def adam(
@@ -54,15 +59,14 @@ def adam_rows(
     beta1: float,
     beta2: float,
     eps: float,
-    powers: Array,
-    tail: Array,
-    closed: int,
+    missed: Tables,
 ) -> None:
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
     args = (
         *(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, rate, scale),
-        *(powers, powers.shape[1], tail, *tail.shape, closed, grad.size, param.shape[1]),
+        *_missed(missed),
+        *(grad.size, param.shape[1]),
     )
     launch_each(_ROOM, "adam_rows", param.dtype, grad.size, args)
     launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
@@ -79,15 +83,14 @@ def adam_catch_up(
     beta1: float,
     beta2: float,
     eps: float,
-    powers: Array,
-    tail: Array,
-    closed: int,
+    missed: Tables,
 ) -> None:
     """Missed steps up to `step` with zero gradient, at the given rows."""
     n = rows.size * param.shape[1]
     args = (
         *(param, rows, m, v, last, step, lr, beta1, beta2, eps),
-        *(powers, powers.shape[1], tail, *tail.shape, closed, n, param.shape[1]),
+        *_missed(missed),
+        *(n, param.shape[1]),
     )
     launch_each(_ROOM, "adam_catch_up", param.dtype, n, args)
     launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

@@ -2,7 +2,7 @@
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Parameters come flat, or as (n_rows, n_values)
 where rows count. A missed step is taken, with a gradient of zero: the tables by which the other twins
-pass over missed steps (`powers`, `tail`, `closed`) are not looked at.
+pass over missed steps (`missed`) are not looked at.
 """
 
 import numpy as np
@@ -59,13 +59,13 @@ def adam(param, grad, m, v, step, lr, beta1, beta2, eps):
 def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
     new = _load(param, m, v, row)
     first = max(int(last[row]), 0) + 1
-    for missed in range(first, step + 1):
-        new = _adam_step(new[0], 0.0, new[1], new[2], missed, lr, beta1, beta2, eps)
+    for late in range(first, step + 1):
+        new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps)
     if first <= step:
         _store(param, m, v, row, new)
 
 
-def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed):
+def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     for i, row in enumerate(rows):
         _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps)
@@ -75,7 +75,7 @@ def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, powers
         last[row] = step
 
 
-def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, powers, tail, closed):
+def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, missed):
     """Missed steps up to `step` with zero gradient, at the given rows."""
     for row in rows:
         _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps)

@@ -40,6 +40,8 @@ NEVER = 2**62
 
 _NODES = DEGREE + 1
 _TOLERANCE = 2.0**-47  # of the last coefficient against the first; the next, which is left out, is a sixth
+_SINGLE = 2.0**-27  # of the coefficients that a float32 sum cannot tell from 0, against the first
+_DECAYS = 1024  # gaps whose decays are looked up
 _ROUNDING = 2.0**-60  # of 1: powers below it are left out
 _MOST_DOUBLINGS = 17  # of a sum; with more (beta1 > 0.9996) missed steps are taken one by one
 
@@ -48,13 +50,18 @@ class Tables(NamedTuple):
     """What the twins need besides the arrays of the caller.
 
     powers : (2, 63) float64, beta1 and beta2 to the powers 1, 2, 4, 8, ...
+    decay : (3, 1024) float64, beta1, beta2 and sqrt(beta2) to the powers 0, 1, 2, ...; the bits that the
+        products of `powers` have.
     tail : (n_steps, 3 + DEGREE + 1) float64. Row s: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), A_s, and
         the coefficients of S_s in ascending powers of 2z - 1. The last row holds for every later step.
+    visible : (n_steps,) int64, for each row the column of the last coefficient that matters in float32.
     closed : the first step from which on all polynomials are exact to rounding.
     """
 
     powers: np.ndarray
+    decay: np.ndarray
     tail: np.ndarray
+    visible: np.ndarray
     closed: int
 
 
@@ -115,6 +122,21 @@ def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[n
     return table, exact
 
 
+def _decay(powers: np.ndarray) -> np.ndarray:
+    gap = np.arange(_DECAYS)
+    result = np.ones((3, _DECAYS))
+    for bit in range(_DECAYS.bit_length() - 1):
+        result[:2] *= np.where(gap >> bit & 1, powers[:, bit, None], 1.0)
+    result[2] = np.sqrt(result[1])
+    return result
+
+
+def _visible(tail: np.ndarray) -> np.ndarray:
+    size = np.abs(tail[:, 3:])
+    rest = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all behind it
+    return 2 + np.maximum(1, (rest > _SINGLE * size[:, :1]).sum(axis=1))
+
+
 @lru_cache(maxsize=8)
 def _build(beta1: float, beta2: float, n_steps: int, last: bool) -> Tables:
     n_terms = math.log(_ROUNDING) / math.log(beta1) if beta1 > 0 else 1.0
@@ -129,7 +151,7 @@ def _build(beta1: float, beta2: float, n_steps: int, last: bool) -> Tables:
     if long or (last and closed == n_steps):
         closed = NEVER
     powers = np.array([[beta ** (2**i) for i in range(63)] for beta in (beta1, beta2)])
-    return Tables(powers, tail, closed)
+    return Tables(powers, _decay(powers), tail, _visible(tail), closed)
 
 
 @lru_cache(maxsize=8)
@@ -137,7 +159,7 @@ def _on(xp: ModuleType, device: int, beta1: float, beta2: float, n_steps: int, l
     tables = _build(beta1, beta2, n_steps, last)
     if xp is np:
         return tables
-    copy = Tables(xp.asarray(tables.powers), xp.asarray(tables.tail), tables.closed)
+    copy = Tables(*(xp.asarray(a) for a in tables[:-1]), tables.closed)
     # Later calls may come on other streams.
     xp.cuda.get_current_stream().synchronize()
     return copy
