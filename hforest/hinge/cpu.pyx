@@ -30,9 +30,9 @@ cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
     ctypedef struct hf_tree:
         pass
-    int hf_has_route(int path, int itemsize)
-    void hf_prepare_f32(hf_tree*, int, int n_vertices, int depth, const float*, const int32_t*, int64_t*)
-    void hf_prepare_f64(hf_tree*, int, int n_vertices, int depth, const double*, const int32_t*, int64_t*)
+    int hf_has_route(int path, int itemsize, int fern)
+    void hf_prepare_f32(hf_tree*, int n_vertices, int depth, const float*, const int32_t*, int64_t*)
+    void hf_prepare_f64(hf_tree*, int n_vertices, int depth, const double*, const int32_t*, int64_t*)
     void hf_route_f32(const hf_tree*, int path, int fern, const float*, int32_t*, float*, int32_t*)
     void hf_route_f64(const hf_tree*, int path, int fern, const double*, int32_t*, double*, int32_t*)
     void hf_fill_tile_f32(int path, const float*, ptrdiff_t n_features, int n, float*)
@@ -42,6 +42,14 @@ cdef extern from "route.h" nogil:
     void hf_store_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
     void hf_store_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
 
+cdef extern from "lanes.h" nogil:
+    int HF_WIDTH
+    int hf_has_lanes(int path, int itemsize, int depth)
+    void hf_route_lanes(
+        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
+        int n_vertices, int depth, int count, int32_t*, float*, int32_t*, Py_ssize_t step,
+    )
+
 cdef enum:
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
     TREES = 16            # of that tile: one cache line of float32 results a sample
@@ -49,6 +57,7 @@ cdef enum:
     SMALL = 1 << 11       # (sample, tree) pairs below which a second thread does not pay
     AHEAD = 8             # trees ahead whose leaf row is prefetched
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
+    LANES_BLOCK = 1024    # and where trees are the lanes
     BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
 
 
@@ -175,9 +184,9 @@ cdef void _route_group(
     for m in range(first_tree, last_tree):
         j = (m - first_tree) * block
         if real is float:
-            hf_prepare_f32(&tree, path, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
+            hf_prepare_f32(&tree, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
         else:
-            hf_prepare_f64(&tree, path, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
+            hf_prepare_f64(&tree, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
         for tile in range((n + HF_TILE - 1) // HF_TILE):
             s = tile * HF_TILE
             if real is float:
@@ -230,14 +239,56 @@ cdef void _route_vector(
         )
 
 
+# --------------------------------------------------------------------- routing, trees in vector lanes
+
+cdef void _lanes_unit(
+    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
+    Py_ssize_t first, Py_ssize_t n, Py_ssize_t first_tree, Py_ssize_t last_tree,
+    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t m = first_tree
+    while m < last_tree:
+        hf_route_lanes(
+            &x[first, 0], x.shape[1], n, &thresholds[m, 0], &features[m, 0], <int> thresholds.shape[1], depth,
+            <int> min(<Py_ssize_t> HF_WIDTH, last_tree - m),
+            &leaf[first, m], &margin[first, m], &vertex[first, m], leaf.shape[1],
+        )
+        m += HF_WIDTH
+
+
+cdef void _route_lanes(
+    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
+    Py_ssize_t block, Py_ssize_t tree_step, int threads,
+    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
+    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, first, m
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads):
+        first = unit // parts * block
+        m = unit % parts * tree_step
+        _lanes_unit(
+            x, thresholds, features, depth, first, min(block, x.shape[0] - first),
+            m, min(m + tree_step, n_trees), leaf, margin, vertex,
+        )
+
+
+def _step(Py_ssize_t n_trees, Py_ssize_t blocks, int threads):
+    # Blocks of samples are shared out; with few of them, so are groups of trees.
+    if threads == 1 or blocks >= 4 * threads:
+        return n_trees
+    return (n_trees * blocks // (2 * threads) + HF_GROUP) // HF_GROUP * HF_GROUP
+
+
 def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, vertex):
     cdef int path = simd_path()
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], n_trees = thresholds.shape[0]
-    cdef Py_ssize_t itemsize = x.dtype.itemsize, block, blocks, step, threads
+    cdef Py_ssize_t itemsize = x.dtype.itemsize, block, most
+    cdef bint lanes = not fern and hf_has_lanes(path, <int> itemsize, depth)
+    cdef int threads = _threads(n * n_trees)
     # Turning the input over costs about as much for each element as a level for each pair; feature
     # numbers are multiplied by the tile's width in 32 bits.
-    if (
-        not hf_has_route(path, <int> itemsize) or n < 8 or n_features > 8 * n_trees * depth
+    if n == 0 or not lanes and (
+        not hf_has_route(path, <int> itemsize, fern) or n < 8 or n_features > 8 * n_trees * depth
         or n_features > 1 << 20
     ):
         if itemsize == 4:
@@ -245,14 +296,14 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
         else:
             _route_plain[double](x, thresholds, features, depth, fern, leaf, margin, vertex)
         return
-    block = min(max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize)), <Py_ssize_t> BLOCK, n)
+    most = LANES_BLOCK if lanes else BLOCK
+    block = min(max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize)), most, n)
+    if lanes:
+        step = _step(n_trees, (n + block - 1) // block, threads)
+        _route_lanes(x, thresholds, features, depth, block, step, threads, leaf, margin, vertex)
+        return
     block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
-    blocks = (n + block - 1) // block
-    threads = _threads(n * n_trees)
-    # Blocks of samples are shared out; with few of them, so are groups of trees.
-    step = n_trees
-    if threads > 1 and blocks < 4 * threads:
-        step = (n_trees * blocks // (2 * threads) + HF_GROUP) // HF_GROUP * HF_GROUP
+    step = _step(n_trees, (n + block - 1) // block, threads)
     scratch = np.empty((threads, _room_bytes(block, n_features, thresholds.shape[1], itemsize)), np.uint8)
     if itemsize == 4:
         _route_vector[float](

@@ -1,11 +1,10 @@
-/* Routing by vectors of samples, for trees and ferns (p1 Alg. 3).
+/* Routing by vectors of samples, for ferns and (AVX2, or float64) trees (p1 Alg. 3).
 
    The input of TILE samples is held feature-major, so that one feature of neighbouring samples is one
    load. A fern looks at one feature a level: loads only. A tree's level has 2**level vertices: the first
-   three levels load every candidate feature and blend; after that thresholds and features come from
-   registers as long as they fit (AVX-512: the first six levels), then from memory by gathers of
-   (threshold, feature) pairs. Leaf, margin and vertex have the bits of the plain loop: every margin is
-   one subtraction, and comparisons do not round.
+   two load every candidate feature and blend; after that thresholds and features come from memory by
+   gathers of (threshold, feature) pairs. Leaf, margin and vertex have the bits of the plain loop: every
+   margin is one subtraction, and comparisons do not round.
 
    Each tree's results are TILE values in a row; hf_store turns them into rows of trees. */
 #ifndef HFOREST_HINGE_ROUTE_H
@@ -20,7 +19,7 @@ enum {
     HF_TILE = 32,       /* samples of a tile: two AVX-512 vectors in flight */
     HF_TILE_SHIFT = 5,  /* a feature's row in the tile is feature << HF_TILE_SHIFT */
     HF_GROUP = 16,      /* trees whose results are stored together: a cache line of float32 */
-    HF_TABLE = 64       /* vertices held in registers, with one of padding */
+    HF_TABLE = 32       /* first vertices, of a fern all, whose features are kept multiplied */
 };
 
 /* A tree made ready for a block of samples. Thresholds are bits of float or double. */
@@ -30,111 +29,11 @@ typedef struct {
     int64_t *pairs;              /* float32 only: threshold bits low, feature << HF_TILE_SHIFT high; or NULL */
     int depth;
     int32_t top_features[HF_TABLE];  /* feature << HF_TILE_SHIFT of the first vertices */
-    float top_thresholds[HF_TABLE];
 } hf_tree;
 
 #if HF_X86
 
 /* ------------------------------------------------------------------------------------- AVX-512 */
-
-HF_AVX512_CODE static void hf_pack_avx512(hf_tree *tree, int n_vertices) {
-    const float *t = (const float *)tree->thresholds;
-    const int32_t *f = tree->features;
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i high = _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
-    for (int v = 0; v < n_vertices; v += 16) {
-        __mmask16 k = n_vertices - v >= 16 ? 0xffff : (__mmask16)((1u << (n_vertices - v)) - 1);
-        __m512i a = _mm512_maskz_loadu_epi32(k, t + v);
-        __m512i b = _mm512_slli_epi32(_mm512_maskz_loadu_epi32(k, f + v), HF_TILE_SHIFT);
-        _mm512_storeu_si512(tree->pairs + v, _mm512_permutex2var_epi32(a, low, b));
-        _mm512_storeu_si512(tree->pairs + v + 8, _mm512_permutex2var_epi32(a, high, b));
-    }
-}
-
-/* One level's bookkeeping for the two vectors of a tile half. */
-#define HF_STEP_512(u)                                                                              \
-    do {                                                                                            \
-        __mmask16 closer_ =                                                                         \
-            _mm512_cmp_ps_mask(_mm512_abs_ps(r), _mm512_abs_ps(lowest[u]), _CMP_LT_OQ);             \
-        lowest[u] = _mm512_mask_mov_ps(lowest[u], closer_, r);                                      \
-        vertex[u] = _mm512_mask_mov_epi32(vertex[u], closer_, v[u]);                                \
-        before[u] = right[u];                                                                       \
-        right[u] = _mm512_cmp_ps_mask(r, zero, _CMP_GT_OQ);                                         \
-        v[u] = _mm512_add_epi32(_mm512_add_epi32(v[u], v[u]), one);                                 \
-        v[u] = _mm512_mask_add_epi32(v[u], right[u], v[u], one);                                    \
-    } while (0)
-
-HF_AVX512_CODE static void hf_tree_f32_avx512(
-    const hf_tree *tree, const float *tile, int32_t *leaf_out, float *margin_out, int32_t *vertex_out) {
-    const float *tt = tree->top_thresholds;
-    const int32_t *ff = tree->top_features;
-    const int depth = tree->depth;
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    const __m512i one = _mm512_set1_epi32(1);
-    const __m512 zero = _mm512_setzero_ps();
-    /* Vertices 0..30 in the first two registers; 31..62, level 5, in the others. */
-    const __m512 t0 = _mm512_loadu_ps(tt), t1 = _mm512_loadu_ps(tt + 16);
-    const __m512 t2 = _mm512_loadu_ps(tt + 31), t3 = _mm512_loadu_ps(tt + 47);
-    const __m512i f0 = _mm512_loadu_si512(ff), f1 = _mm512_loadu_si512(ff + 16);
-    const __m512i f2 = _mm512_loadu_si512(ff + 31), f3 = _mm512_loadu_si512(ff + 47);
-    __m512 lowest[2], r, a, b, t;
-    __m512i v[2], vertex[2], f, w;
-    __mmask16 right[2], before[2];
-    int u, level;
-
-    for (u = 0; u < 2; ++u) {
-        r = _mm512_sub_ps(_mm512_loadu_ps(tile + 16 * u + ff[0]), _mm512_set1_ps(tt[0]));
-        lowest[u] = r;
-        vertex[u] = _mm512_setzero_si512();
-        right[u] = _mm512_cmp_ps_mask(r, zero, _CMP_GT_OQ);
-        before[u] = 0;
-        v[u] = _mm512_mask_add_epi32(one, right[u], one, one);
-    }
-    if (depth > 1)
-        for (u = 0; u < 2; ++u) {
-            const float *x = tile + 16 * u;
-            a = _mm512_mask_loadu_ps(_mm512_loadu_ps(x + ff[1]), right[u], x + ff[2]);
-            r = _mm512_sub_ps(a, _mm512_permutexvar_ps(v[u], t0));
-            HF_STEP_512(u);
-        }
-    if (depth > 2)
-        for (u = 0; u < 2; ++u) {
-            const float *x = tile + 16 * u;
-            a = _mm512_mask_loadu_ps(_mm512_loadu_ps(x + ff[3]), right[u], x + ff[4]);
-            b = _mm512_mask_loadu_ps(_mm512_loadu_ps(x + ff[5]), right[u], x + ff[6]);
-            r = _mm512_sub_ps(_mm512_mask_mov_ps(a, before[u], b), _mm512_permutexvar_ps(v[u], t0));
-            HF_STEP_512(u);
-        }
-    for (level = 3; level < depth; ++level)
-        for (u = 0; u < 2; ++u) {
-            if (level < 5) {
-                t = _mm512_permutex2var_ps(t0, v[u], t1);
-                f = _mm512_permutex2var_epi32(f0, v[u], f1);
-            } else if (level == 5) {
-                w = _mm512_sub_epi32(v[u], _mm512_set1_epi32(31));
-                t = _mm512_permutex2var_ps(t2, w, t3);
-                f = _mm512_permutex2var_epi32(f2, w, f3);
-            } else if (tree->pairs) {
-                __m512i p = _mm512_i32gather_epi64(_mm512_castsi512_si256(v[u]), tree->pairs, 8);
-                __m512i q = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(v[u], 1), tree->pairs, 8);
-                t = _mm512_castsi512_ps(_mm512_permutex2var_epi32(p, even, q));
-                f = _mm512_permutex2var_epi32(p, odd, q);
-            } else {
-                t = _mm512_i32gather_ps(v[u], tree->thresholds, 4);
-                f = _mm512_slli_epi32(_mm512_i32gather_epi32(v[u], tree->features, 4), HF_TILE_SHIFT);
-            }
-            r = _mm512_sub_ps(_mm512_i32gather_ps(_mm512_add_epi32(f, lane), tile + 16 * u, 4), t);
-            HF_STEP_512(u);
-        }
-    for (u = 0; u < 2; ++u) {
-        w = _mm512_sub_epi32(v[u], _mm512_set1_epi32((int)((1u << depth) - 1)));
-        _mm512_storeu_si512(leaf_out + 16 * u, w);
-        _mm512_storeu_ps(margin_out + 16 * u, lowest[u]);
-        _mm512_storeu_si512(vertex_out + 16 * u, vertex[u]);
-    }
-}
 
 HF_AVX512_CODE static void hf_fern_f32_avx512(
     const hf_tree *fern, const float *tile, int32_t *leaf_out, float *margin_out, int32_t *vertex_out) {
@@ -354,30 +253,22 @@ HF_AVX2_CODE static void hf_turn_tile_avx2(
 
 /* Make a tree or fern ready. `pairs` holds n_vertices + 16 words, or is NULL: packing reads every vertex and
    pays only where many samples follow. */
-static void hf_prepare_f32(hf_tree *tree, int path, int n_vertices, int depth, const float *thresholds,
+static void hf_prepare_f32(hf_tree *tree, int n_vertices, int depth, const float *thresholds,
                            const int32_t *features, int64_t *pairs) {
     int i, top = n_vertices < HF_TABLE ? n_vertices : HF_TABLE;
     tree->thresholds = thresholds;
     tree->features = features;
     tree->pairs = depth > 2 ? pairs : NULL;
     tree->depth = depth;
-    memset(tree->top_features, 0, sizeof tree->top_features);
-    memset(tree->top_thresholds, 0, sizeof tree->top_thresholds);
-    for (i = 0; i < top; ++i) {
-        tree->top_features[i] = features[i] << HF_TILE_SHIFT;
-        tree->top_thresholds[i] = thresholds[i];
-    }
+    for (i = 0; i < top; ++i) tree->top_features[i] = features[i] << HF_TILE_SHIFT;
 #if HF_X86
-    if (tree->pairs) {
-        if (path == HF_PATH_AVX512) hf_pack_avx512(tree, n_vertices);
-        else hf_pack_avx2(tree, n_vertices);
-    }
+    if (tree->pairs) hf_pack_avx2(tree, n_vertices);
 #endif
 }
 
-static void hf_prepare_f64(hf_tree *tree, int path, int n_vertices, int depth, const double *thresholds,
+static void hf_prepare_f64(hf_tree *tree, int n_vertices, int depth, const double *thresholds,
                            const int32_t *features, int64_t *pairs) {
-    (void)path, (void)n_vertices, (void)pairs;
+    (void)n_vertices, (void)pairs;
     tree->thresholds = thresholds;
     tree->features = features;
     tree->pairs = NULL;
@@ -388,8 +279,7 @@ static void hf_route_f32(const hf_tree *tree, int path, int fern, const float *t
                          int32_t *vertex) {
 #if HF_X86
     if (path == HF_PATH_AVX2) hf_route_f32_avx2(tree, fern, tile, leaf, margin, vertex);
-    else if (fern) hf_fern_f32_avx512(tree, tile, leaf, margin, vertex);
-    else hf_tree_f32_avx512(tree, tile, leaf, margin, vertex);
+    else hf_fern_f32_avx512(tree, tile, leaf, margin, vertex);
 #else
     (void)tree, (void)path, (void)fern, (void)tile, (void)leaf, (void)margin, (void)vertex;
 #endif
@@ -405,9 +295,10 @@ static void hf_route_f64(const hf_tree *tree, int path, int fern, const double *
 #endif
 }
 
-/* Vector paths that route this dtype; everything else takes the plain loop in cpu.pyx. */
-static int hf_has_route(int path, int itemsize) {
-    return HF_X86 && (path == HF_PATH_AVX512 || (path == HF_PATH_AVX2 && itemsize == 4));
+/* Vector paths that route this dtype; everything else takes lanes.h or the plain loop in cpu.pyx. */
+static int hf_has_route(int path, int itemsize, int fern) {
+    if (path == HF_PATH_AVX2) return HF_X86 && itemsize == 4;
+    return HF_X86 && path == HF_PATH_AVX512 && (fern || itemsize == 8);
 }
 
 /* x (n, n_features), n <= HF_TILE, to tile (n_features, HF_TILE); lanes without a sample hold 0. */
