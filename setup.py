@@ -80,20 +80,27 @@ def extension(path):
     import numpy
 
     # No -ffast-math, no -march=native, no contraction: every machine gives the same bits.
-    posix = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-unused-function", "-Wno-maybe-uninitialized"]
+    posix = [
+        "-std=gnu11",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-Wall",
+        "-Wno-unused-function",
+        "-Wno-maybe-uninitialized",
+    ]
     posix += ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
     return Extension(
         ".".join(path.with_suffix("").parts),
         [str(path)],
-        include_dirs=[numpy.get_include(), str(Path("hforest", "core"))],
+        include_dirs=[numpy.get_include(), *sorted({str(header.parent) for header in HEADERS})],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-        depends=[str(header) for header in sorted(path.parent.glob("*.h"))]
-        + [str(header) for header in sorted(Path("hforest", "core").glob("*.h"))],
+        depends=[str(header) for header in HEADERS],
         extra_compile_args=["/fp:precise"] if sys.platform == "win32" else posix,
     )
 
 
 os.chdir(ROOT)
+HEADERS = sorted(Path("hforest").rglob("*.h"))
 setup(
     ext_modules=cythonize(
         [extension(path) for path in sorted(Path("hforest").rglob("*.pyx"))],

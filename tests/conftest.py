@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest.core import dispatch
+from hforest.core import dispatch, machine
 
 hypothesis.settings.register_profile("hforest", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("hforest")
@@ -87,6 +87,14 @@ def threads() -> Iterator[Callable[[int], None]]:
     before = hforest.get_num_threads()
     yield hforest.set_num_threads
     hforest.set_num_threads(before)
+
+
+@pytest.fixture
+def simd() -> Iterator[Callable[[str], None]]:
+    """Forces a vector path of the CPU twins, and puts it back."""
+    before = machine.simd()
+    yield machine.set_simd
+    machine.set_simd(before)
 
 
 @pytest.fixture

@@ -191,13 +191,6 @@ def test_threads_change_no_bit(threads, dtype, kind, aggregate, n):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.fixture
-def simd():
-    before = machine.simd()
-    yield machine.set_simd
-    machine.set_simd(before)
-
-
 @kinds
 @pytest.mark.parametrize("path", [name for name in machine.simd_paths() if name != "plain"])
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])

@@ -231,7 +231,9 @@ def _check_state(config: Config, state: State) -> None:
         if name == "step":
             continue
         a: Any = state[name]
-        shape = (config.trees * 2**config.depth,) if name == "weights_last" else sizes[name.rsplit("_", 1)[0]]
+        shape = sizes[name.rsplit("_", 1)[0]]
+        if name == "weights_last":
+            shape = shape[:2]  # of a leaf, not of its outputs
         dtype = like.dtype if like.dtype.kind == "i" else kernel.dtype
         if a.shape != shape or a.dtype != dtype:
             raise ValueError(f"{name} of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")

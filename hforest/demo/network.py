@@ -90,31 +90,48 @@ def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32
     )
     state["mean"] = np.zeros(config.features, dtype)
     state["var"] = np.ones(config.features, dtype)
-    for name in PARAMETERS:
-        for moment in ("m", "v") if config.optimizer == "adam" else ("h",):
+    adam = config.optimizer == "adam"
+    for name in ("kernel",) if adam else PARAMETERS:
+        for moment in ("m", "v") if adam else ("h",):
             state[f"{name}_{moment}"] = np.zeros_like(state[name])
-    if config.optimizer == "adam":
-        state["weights_last"] = np.zeros(config.trees * 2**config.depth, np.int64)
+    if adam:
+        state |= hinge.adam_state(state["thresholds"], state["weights"])._asdict()
     state["step"] = 0
     return state
 
 
-def _rows(a: Array) -> Array:
-    # (trees, leaves, classes) as (trees * leaves, classes): the rows of the sparse gradient.
-    return a.reshape(-1, a.shape[-1])
+def _adam_state(state: State) -> hinge.AdamState:
+    return hinge.AdamState(*(state[name] for name in hinge.AdamState._fields))
 
 
-def _catch_up(config: Config, state: State, rows: Array | None) -> None:
+def _forward(config: Config, state: State, z: Array) -> tuple[Array, Any]:
+    # Class scores of a batch and its route; with Adam, what the batch reads is brought up to date.
+    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     if config.optimizer == "adam":
-        optim.adam_catch_up(
-            _rows(state["weights"]),
-            _rows(state["weights_m"]),
-            _rows(state["weights_v"]),
-            state["weights_last"],
-            state["step"],
-            config.lr,
-            rows=rows,
+        forward = hinge.tree_adam_forward if config.kind == "tree" else hinge.fern_adam_forward
+        return forward(z, t, f, w, _adam_state(state), state["step"] + 1, config.lr)
+    plain: Any = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
+    return plain(z, t, f, w, aggregate="sum", return_route=True)
+
+
+def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Array:
+    # Moves the forest; the gradient by its input.
+    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
+    if config.optimizer == "adam":
+        backward: Any = hinge.tree_adam_backward if config.kind == "tree" else hinge.fern_adam_backward
+        leaf, margin, vertex = route
+        return backward(
+            *(grad_scores, leaf, margin, vertex, t, f, w, _adam_state(state)),
+            *(config.features, state["step"] + 1, config.lr),
         )
+    plain: Any = hinge.tree_backward if config.kind == "tree" else hinge.fern_backward
+    grad_z, (t_rows, t_grad), (w_rows, w_grad) = plain(
+        grad_scores, *route, f, w, config.features, aggregate="sum", sparse=True
+    )
+    optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
+    flat = (-1, w.shape[-1])
+    optim.adagrad_rows(w.reshape(flat), w_rows, w_grad, state["weights_h"].reshape(flat), config.lr)
+    return grad_z
 
 
 def step(config: Config, state: State, x: Array, y: Array) -> float:
@@ -141,7 +158,7 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
     Notes
     -----
     Only leaf weights that the batch touches are read, moved and brought up to date: the cost of a
-    step does not grow with their number. Thresholds and kernel move densely.
+    step does not grow with their number.
 
     Examples
     --------
@@ -154,43 +171,20 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
     >>> losses[-1] < losses[0]
     True
     """
-    trees = config.kind == "tree"
-    traverse = hinge.tree_traverse if trees else hinge.fern_traverse
-    backward = hinge.tree_backward if trees else hinge.fern_backward
-    thresholds, features, weights = state["thresholds"], state["features"], state["weights"]
-
     inner = x @ state["kernel"]
     z = layers.normalize(inner, state["mean"], state["var"])
-    route = leaf, margin, _ = traverse(z, thresholds, features)
-    _catch_up(config, state, hinge.leaf_rows(leaf, weights.shape[1]))
-    scores = hinge.leaf_outputs(leaf, margin, weights, aggregate="sum")
+    scores, route = _forward(config, state, z)
     loss, grad_scores = layers.softmax_loss(scores, y)
 
-    grad_z, by_threshold, (leaf_rows, leaf_grad) = backward(
-        grad_scores, *route, features, weights, config.features, aggregate="sum", sparse=True
-    )
+    grad_z = _update(config, state, grad_scores, route)
     grad_kernel = x.T @ layers.normalize_backward(grad_z, state["var"])
     layers.normalize_update(inner, state["mean"], state["var"], state["step"])
-
     state["step"] += 1
-    flat = thresholds.reshape(-1)
     if config.optimizer == "adam":
-        now, lr = state["step"], config.lr
-        grad_t = array_module(x).zeros_like(flat)
-        grad_t[by_threshold[0]] = by_threshold[1]
-        optim.adam(state["kernel"], grad_kernel, state["kernel_m"], state["kernel_v"], now, lr)
-        optim.adam(
-            flat, grad_t, state["thresholds_m"].reshape(-1), state["thresholds_v"].reshape(-1), now, lr
-        )
-        optim.adam_rows(
-            _rows(weights), leaf_rows, leaf_grad, _rows(state["weights_m"]), _rows(state["weights_v"]),
-            state["weights_last"], now, lr,
-        )  # fmt: skip
+        m, v = state["kernel_m"], state["kernel_v"]
+        optim.adam(state["kernel"], grad_kernel, m, v, state["step"], config.lr)
     else:
         optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)
-        t_rows, t_grad = by_threshold
-        optim.adagrad_rows(flat, t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
-        optim.adagrad_rows(_rows(weights), leaf_rows, leaf_grad, _rows(state["weights_h"]), config.lr)
     return loss
 
 
@@ -221,7 +215,10 @@ def predict(config: Config, state: State, x: Array) -> Array:
     >>> predict(config, start(config, 2, 3), np.zeros((7, 2), np.float32)).shape
     (7, 3)
     """
-    _catch_up(config, state, None)
+    if config.optimizer == "adam":
+        hinge.adam_catch_up(
+            state["thresholds"], state["weights"], _adam_state(state), state["step"], config.lr
+        )
     forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
     z = layers.normalize(x @ state["kernel"], state["mean"], state["var"])
     return forward(z, state["thresholds"], state["features"], state["weights"], aggregate="sum")

@@ -18,7 +18,7 @@ Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, indi
 IndexError; the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,37 @@ from .init import (
     tree_repair_thresholds,
     tree_thresholds_consistent,
 )
+from .shared import (
+    ROOM,
+    VERTICES,
+    Aggregate,
+    Kind,
+    Route,
+    check_depth,
+    check_route,
+    check_routing,
+    check_weights,
+    divisor_of,
+    flat,
+    results,
+)
+from .training import (
+    AdamState,
+    adam_catch_up,
+    adam_state,
+    fern_adam_backward,
+    fern_adam_forward,
+    tree_adam_backward,
+    tree_adam_forward,
+)
 
 __all__ = [
+    "AdamState",
     "TreePath",
+    "adam_catch_up",
+    "adam_state",
+    "fern_adam_backward",
+    "fern_adam_forward",
     "fern_backward",
     "fern_forward",
     "fern_init",
@@ -44,6 +72,8 @@ __all__ = [
     "leaf_counts",
     "leaf_outputs",
     "leaf_rows",
+    "tree_adam_backward",
+    "tree_adam_forward",
     "tree_backward",
     "tree_forward",
     "tree_greedy_init",
@@ -55,93 +85,18 @@ __all__ = [
     "tree_traverse",
 ]
 
-Kind = Literal["tree", "fern"]
-Aggregate = Literal["sum", "mean"] | None
-Route = tuple[Array, Array, Array]
-Sparse = tuple[Array, Array]
-
-_VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
-_AGGREGATES = (None, "sum", "mean")
-_ROOM = __name__
-
-
-# ------------------------------------------------------------------------------- checks of the room
-
-
-def _check_routing(kind: Kind, x: Array, thresholds: Array, features: Array) -> check.Sizes:
-    dtype = check.floating("x", x)
-    depth = check.tree_depth if kind == "tree" else check.fern_depth
-    d = depth("thresholds", thresholds)
-    sizes = {"2**depth": 2**d, _VERTICES[kind]: thresholds.shape[1]}
-    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
-    check.array("thresholds", thresholds, dtype, ("n_trees", _VERTICES[kind]), sizes)
-    check.array("features", features, check.INT32, ("n_trees", _VERTICES[kind]), sizes)
-    check.at_least_one(sizes, "n_trees", "n_features")
-    check.finite("x", x)
-    check.not_nan("thresholds", thresholds)
-    check.indices("features", features, sizes["n_features"], "n_features")
-    return sizes
-
-
-def _check_weights(weights: Array, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
-    check.array("weights", weights, dtype, ("n_trees", "2**depth", ...), sizes)
-    outputs = tuple(weights.shape[2:])
-    sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))
-    check.at_least_one(sizes, "n_outputs")
-    return outputs
-
-
-def _check_route(leaf: Array, margin: Array, sizes: check.Sizes) -> None:
-    dtype = check.floating("margin", margin)
-    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
-    check.array("margin", margin, dtype, ("n_samples", "n_trees"), sizes)
-    check.at_least_one(sizes, "n_trees")
-
-
-def _results(
-    names: tuple[str, ...],
-    out: Any,
-    shapes: tuple[Any, ...],
-    dtypes: tuple[Any, ...],
-    inputs: dict[str, Array],
-) -> tuple[Array, ...]:
-    # New arrays, or the caller's after a check: right dtype and shape, writable, nobody else's memory.
-    like = next(iter(inputs.values()))
-    if out is None:
-        empty = dispatch.array_module(like).empty
-        return tuple(empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-    given = out if len(names) > 1 else (out,)
-    if not isinstance(given, tuple) or len(given) != len(names):
-        raise TypeError(
-            f"out: expected a tuple of {len(names)} arrays ({', '.join(names)}), "
-            f"got {type(out).__name__}; pass (" + ", ".join(names) + ")"
-        )
-    outputs = {f"out {name}": a for name, a in zip(names, given, strict=True)}
-    check.same_device(**inputs, **outputs)
-    for (name, a), shape, dtype in zip(outputs.items(), shapes, dtypes, strict=True):
-        check.array(name, a, np.dtype(dtype), shape, {})
-        check.writable(name, a)
-    check.no_overlap(outputs, inputs)
-    return given
-
-
-def _divisor(aggregate: Aggregate, n_trees: int) -> float:
-    check.choice("aggregate", aggregate, _AGGREGATES)
-    return float(n_trees) if aggregate == "mean" else 1.0
-
-
 # ------------------------------------------------------------------------------------------ routing
 
 
 def _traverse(kind: Kind, x: Array, thresholds: Array, features: Array, out: Route | None) -> Route:
     check.same_device(x=x, thresholds=thresholds, features=features)
-    sizes = _check_routing(kind, x, thresholds, features)
+    sizes = check_routing(kind, x, thresholds, features)
     shape = (sizes["n_samples"], sizes["n_trees"])
     inputs = {"x": x, "thresholds": thresholds, "features": features}
-    leaf, margin, vertex = _results(
+    leaf, margin, vertex = results(
         ("leaf", "margin", "vertex"), out, (shape,) * 3, (np.int32, x.dtype, np.int32), inputs
     )
-    getattr(dispatch.twin(_ROOM, x), f"{kind}_traverse")(x, thresholds, features, leaf, margin, vertex)
+    getattr(dispatch.twin(ROOM, x), f"{kind}_traverse")(x, thresholds, features, leaf, margin, vertex)
     return leaf, margin, vertex
 
 
@@ -245,11 +200,6 @@ def _outputs_shape(
     return (n_samples, *outputs) if aggregate else (n_samples, n_trees, *outputs)
 
 
-def _flat(a: Array, n_leading: int, n_outputs: int) -> Array:
-    # Trailing output axes as one, so that twins see one layout.
-    return a.reshape(*a.shape[:n_leading], n_outputs)
-
-
 def _forward(
     kind: Kind,
     x: Array,
@@ -261,16 +211,16 @@ def _forward(
     out: Array | None,
 ) -> Any:
     check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
-    sizes = _check_routing(kind, x, thresholds, features)
-    outputs = _check_weights(weights, x.dtype, sizes)
+    sizes = check_routing(kind, x, thresholds, features)
+    outputs = check_weights(weights, x.dtype, sizes)
     n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
-    divisor = _divisor(aggregate, n_trees)
+    divisor = divisor_of(aggregate, n_trees)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     shape = _outputs_shape(n, n_trees, outputs, aggregate)
-    (y,) = _results(("y",), out, (shape,), (x.dtype,), inputs)
-    w = _flat(weights, 2, n_outputs)
-    flat_y = _flat(y, 1 if aggregate else 2, n_outputs)
-    twin = dispatch.twin(_ROOM, x)
+    (y,) = results(("y",), out, (shape,), (x.dtype,), inputs)
+    w = flat(weights, 2, n_outputs)
+    flat_y = flat(y, 1 if aggregate else 2, n_outputs)
+    twin = dispatch.twin(ROOM, x)
     if not return_route:
         getattr(twin, f"{kind}_forward")(x, thresholds, features, w, divisor, flat_y)
         return y
@@ -435,19 +385,19 @@ def leaf_outputs(
     """
     check.same_device(leaf=leaf, margin=margin, weights=weights)
     sizes: check.Sizes = {}
-    _check_route(leaf, margin, sizes)
+    check_route(leaf, margin, sizes)
     check.array("weights", weights, margin.dtype, ("n_trees", "n_leaves", ...), sizes)
     outputs = tuple(weights.shape[2:])
     sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))
     check.at_least_one(sizes, "n_leaves", "n_outputs")
     check.indices("leaf", leaf, sizes["n_leaves"], "n_leaves")
-    divisor = _divisor(aggregate, sizes["n_trees"])
+    divisor = divisor_of(aggregate, sizes["n_trees"])
     shape = _outputs_shape(sizes["n_samples"], sizes["n_trees"], outputs, aggregate)
     inputs = {"leaf": leaf, "margin": margin, "weights": weights}
-    (y,) = _results(("y",), out, (shape,), (margin.dtype,), inputs)
+    (y,) = results(("y",), out, (shape,), (margin.dtype,), inputs)
     n_outputs = sizes["n_outputs"]
-    dispatch.twin(_ROOM, leaf).leaf_outputs(
-        leaf, margin, _flat(weights, 2, n_outputs), divisor, _flat(y, 1 if aggregate else 2, n_outputs)
+    dispatch.twin(ROOM, leaf).leaf_outputs(
+        leaf, margin, flat(weights, 2, n_outputs), divisor, flat(y, 1 if aggregate else 2, n_outputs)
     )
     return y
 
@@ -478,16 +428,14 @@ def _backward(
     }
     check.same_device(**inputs)
     n_features = check.integer("n_features", n_features, 1, 2**31 - 1)
-    depth = check.tree_depth if kind == "tree" else check.fern_depth
-    sizes = {"2**depth": 2 ** depth("features", features), _VERTICES[kind]: features.shape[1]}
-    _check_route(leaf, margin, sizes)
-    dtype = margin.dtype
+    sizes = check_depth(kind, "features", features)
+    dtype = check_route(leaf, margin, sizes)
     check.array("vertex", vertex, check.INT32, ("n_samples", "n_trees"), sizes)
-    check.array("features", features, check.INT32, ("n_trees", _VERTICES[kind]), sizes)
-    outputs = _check_weights(weights, dtype, sizes)
+    check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
+    outputs = check_weights(weights, dtype, sizes)
     n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
     check.integer("n_samples", n, 0, 2**31 - 1)
-    divisor = _divisor(aggregate, n_trees)
+    divisor = divisor_of(aggregate, n_trees)
     check.array(
         "grad_y",
         grad_y,
@@ -496,20 +444,20 @@ def _backward(
         sizes,
     )
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
-    check.indices("vertex", vertex, features.shape[1], _VERTICES[kind])
+    check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
-    twin = dispatch.twin(_ROOM, leaf)
-    g, w = _flat(grad_y, 1 if aggregate else 2, n_outputs), _flat(weights, 2, n_outputs)
+    twin = dispatch.twin(ROOM, leaf)
+    g, w = flat(grad_y, 1 if aggregate else 2, n_outputs), flat(weights, 2, n_outputs)
     if not sparse:
-        grad_x, grad_thresholds, grad_weights = _results(
+        grad_x, grad_thresholds, grad_weights = results(
             ("grad_x", "grad_thresholds", "grad_weights"),
             out,
             ((n, n_features), features.shape, weights.shape),
             (dtype,) * 3,
             inputs,
         )
-        flat = _flat(grad_weights, 2, n_outputs)
-        twin.backward(g, leaf, margin, vertex, features, w, divisor, grad_x, grad_thresholds, flat)
+        by_weight = flat(grad_weights, 2, n_outputs)
+        twin.backward(g, leaf, margin, vertex, features, w, divisor, grad_x, grad_thresholds, by_weight)
         return grad_x, grad_thresholds, grad_weights
     if out is not None:
         raise ValueError(
@@ -721,7 +669,7 @@ def leaf_rows(leaf: Array, n_leaves: int) -> Array:
     array([3, 4, 5])
     """
     _check_leaf(leaf, n_leaves)
-    return _touched(dispatch.twin(_ROOM, leaf), leaf, int(n_leaves))[1]
+    return _touched(dispatch.twin(ROOM, leaf), leaf, int(n_leaves))[1]
 
 
 def _check_leaf(leaf: Array, n_leaves: int) -> None:
@@ -764,7 +712,7 @@ def leaf_counts(leaf: Array, n_leaves: int) -> Array:
     """
     _check_leaf(leaf, n_leaves)
     counts = dispatch.array_module(leaf).empty((leaf.shape[1], int(n_leaves)), np.int64)
-    dispatch.twin(_ROOM, leaf).leaf_counts(leaf, counts)
+    dispatch.twin(ROOM, leaf).leaf_counts(leaf, counts)
     return counts
 
 

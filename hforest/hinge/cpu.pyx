@@ -13,6 +13,9 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport simd_path
+from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
+
+from ..optim.tables import bias
 
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
@@ -20,7 +23,6 @@ cdef extern from "cpu_features.h" nogil:
 cdef extern from "kernels.h" nogil:
     int hf_popcount(uint64_t word)
     int hf_lowest_bit(uint64_t word)
-    void hf_prefetch(const void* address)
 
 ctypedef fused real:
     float
@@ -50,12 +52,45 @@ cdef extern from "lanes.h" nogil:
         int n_vertices, int depth, int count, int32_t*, float*, int32_t*, Py_ssize_t step,
     )
 
+cdef extern from "simd.h" nogil:
+    void hf_fetch(const void* start, Py_ssize_t n_bytes)
+
+cdef extern from "sums.h" nogil:
+    int HF_AHEAD
+    void hf_leaf_f32(
+        int path, const float* row, const float* grad, ptrdiff_t step, const int32_t* order,
+        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor,
+        float* slope, double* total, float* out)
+    void hf_leaf_f64(
+        int path, const double* row, const double* grad, ptrdiff_t step, const int32_t* order,
+        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor,
+        double* slope, double* total, double* out)
+    ctypedef struct hf_visits:
+        const int32_t* leaf
+        const int32_t* next
+        int32_t* slot_of
+        int32_t* slot_leaf
+        ptrdiff_t n_samples, n_outputs, width, step
+        double* total
+    ptrdiff_t hf_visits_f32(
+        int path, const hf_visits*, const float* grad, const float* margin, const float* weights,
+        const float* next_weights, const float* next_m, const float* next_v, double divisor, float* slope)
+    ptrdiff_t hf_visits_f64(
+        int path, const hf_visits*, const double* grad, const double* margin, const double* weights,
+        const double* next_weights, const double* next_m, const double* next_v, double divisor,
+        double* slope)
+    void hf_sum_f32(
+        int path, const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
+        ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, float* y)
+    void hf_sum_f64(
+        int path, const int32_t* leaf, const double* margin, const double* weights, ptrdiff_t n_trees,
+        ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, double* y)
+
 cdef enum:
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
     TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
     SMALL = 1 << 11       # (sample, tree) pairs below which a second thread does not pay
-    AHEAD = 8             # trees ahead whose leaf row is prefetched
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
     LANES_BLOCK = 1024    # and where trees are the lanes
     BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
@@ -338,33 +373,22 @@ cdef void _each_output(
                 y[n, m, k] = weights[m, leaf[n, m], k] * fabs(margin[n, m])
 
 
-cdef void _sum_one(
-    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
-    Py_ssize_t n, double* total, real* y,
-) noexcept nogil:
-    cdef Py_ssize_t m, k, n_trees = leaf.shape[1], n_outputs = weights.shape[2]
-    cdef const real* row
-    cdef real r
-    for k in range(n_outputs):
-        total[k] = 0
-    for m in range(n_trees):
-        if m + AHEAD < n_trees:
-            hf_prefetch(&weights[m + AHEAD, leaf[n, m + AHEAD], 0])
-        row = &weights[m, leaf[n, m], 0]
-        r = fabs(margin[n, m])
-        for k in range(n_outputs):
-            total[k] += <double> (row[k] * r)
-    for k in range(n_outputs):
-        y[k] = <real> (total[k] / divisor)
-
-
 cdef void _sum_outputs(
     const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
-    double[:, ::1] total, real[:, ::1] y,
+    int path, double[:, ::1] total, real[:, ::1] y,
 ) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], n
+    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], n
     for n in prange(n_samples, schedule="static", num_threads=<int> total.shape[0]):
-        _sum_one(leaf, margin, weights, divisor, n, &total[threadid(), 0], &y[n, 0])
+        if real is float:
+            hf_sum_f32(
+                path, &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
+                weights.shape[2], divisor, &total[threadid(), 0], &y[n, 0],
+            )
+        else:
+            hf_sum_f64(
+                path, &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
+                weights.shape[2], divisor, &total[threadid(), 0], &y[n, 0],
+            )
 
 
 def leaf_outputs(leaf, margin, weights, double divisor, y):
@@ -380,9 +404,9 @@ def leaf_outputs(leaf, margin, weights, double divisor, y):
     # One line of partial sums a thread, padded so that threads do not share cache lines.
     total = np.empty((_threads(leaf.size), weights.shape[2] + 8))
     if y.dtype.itemsize == 4:
-        _sum_outputs[float](leaf, margin, weights, divisor, total, y)
+        _sum_outputs[float](leaf, margin, weights, divisor, simd_path(), total, y)
     else:
-        _sum_outputs[double](leaf, margin, weights, divisor, total, y)
+        _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y)
 
 
 def _forward(traverse, x, thresholds, features, weights, divisor, y):
@@ -410,17 +434,6 @@ def fern_forward(x, thresholds, features, weights, divisor, y):
 
 
 # --------------------------------------------------------------------------------------- gradients
-
-cdef extern from "sums.h" nogil:
-    void hf_leaf_f32(
-        int path, const float* row, const float* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor,
-        float* slope, double* total, float* out)
-    void hf_leaf_f64(
-        int path, const double* row, const double* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor,
-        double* slope, double* total, double* out)
-
 
 # A thread's room for the gradients of a group of trees: its route tree by tree, then what one tree needs.
 cdef struct Desk:
@@ -758,3 +771,326 @@ def leaf_counts(leaf, counts):
     """Samples in each leaf of each tree."""
     counts[...] = 0
     _count(leaf, counts)
+
+
+# ---------------------------------------------------------------------------------- steps of training
+
+cdef enum:
+    EAGER = 1023          # vertices of a tree that move at every step: training.EAGER
+    EAGER_LEVELS = 10
+
+
+cdef void _catch_up_tree(
+    const int32_t[:, ::1] leaf, Py_ssize_t m, real[:, :, ::1] weights, real[:, :, ::1] w_m,
+    real[:, :, ::1] w_v, int64_t[:, ::1] last, int64_t reach, const hf_adam* a, int path,
+) noexcept nogil:
+    # A leaf that several samples reach is up to date after the first.
+    cdef Py_ssize_t n, n_samples = leaf.shape[0], width = weights.shape[2] * sizeof(real)
+    cdef int32_t slot
+    for n in range(n_samples):
+        if n + 2 * HF_AHEAD < n_samples:
+            hf_fetch(&last[m, leaf[n + 2 * HF_AHEAD, m]], sizeof(int64_t))
+        if n + HF_AHEAD < n_samples:
+            slot = leaf[n + HF_AHEAD, m]
+            if last[m, slot] < reach:
+                hf_fetch(&weights[m, slot, 0], width)
+                hf_fetch(&w_m[m, slot, 0], width)
+                hf_fetch(&w_v[m, slot, 0], width)
+        slot = leaf[n, m]
+        if last[m, slot] < reach:
+            adam_pass(
+                path, &weights[m, slot, 0], &w_m[m, slot, 0], &w_v[m, slot, 0], weights.shape[2],
+                last[m, slot], reach, a,
+            )
+            last[m, slot] = reach
+
+
+cdef void _catch_up_leaves(
+    const int32_t[:, ::1] leaf, real[:, :, ::1] weights, real[:, :, ::1] w_m, real[:, :, ::1] w_v,
+    int64_t[:, ::1] last, int64_t reach, const hf_adam* a, int path,
+) noexcept nogil:
+    cdef Py_ssize_t m
+    for m in prange(
+        leaf.shape[1], schedule="dynamic", chunksize=HF_GROUP,
+        num_threads=_threads(leaf.shape[0] * leaf.shape[1] * weights.shape[2]),
+    ):
+        _catch_up_tree(leaf, m, weights, w_m, w_v, last, reach, a, path)
+
+
+cdef void _descend_tree(
+    const real[:, ::1] x, real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth, Py_ssize_t m,
+    real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] last, int64_t reach, const hf_adam* a, int path,
+    int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    # From level EAGER_LEVELS on: a vertex is brought up to date when a sample comes to it. Level by level,
+    # so that what a sample needs next is on its way while the others take their turn.
+    cdef Py_ssize_t n, n_samples = x.shape[0]
+    cdef int level, right
+    cdef int32_t at, first
+    cdef real r
+    for level in range(EAGER_LEVELS, depth):
+        first = <int32_t> ((1u << level) - 1)
+        for n in range(n_samples):
+            at = first + leaf[n, m]
+            # Without a first moment a vertex stays where it is, however far behind.
+            if t_m[m, at] != 0 and last[m, at] < reach:
+                adam_pass(path, &thresholds[m, at], &t_m[m, at], &t_v[m, at], 1, last[m, at], reach, a)
+                last[m, at] = reach
+            r = x[n, features[m, at]] - thresholds[m, at]
+            if fabs(r) < fabs(margin[n, m]):
+                margin[n, m] = r
+                vertex[n, m] = at
+            right = r > 0
+            leaf[n, m] = 2 * leaf[n, m] + right
+            at = 2 * at + right + 1
+            if level + 1 < depth:
+                hf_fetch(&last[m, at], sizeof(int64_t))
+                hf_fetch(&features[m, at], sizeof(int32_t))
+                hf_fetch(&thresholds[m, at], sizeof(real))
+                hf_fetch(&t_m[m, at], sizeof(real))
+                hf_fetch(&t_v[m, at], sizeof(real))
+
+
+cdef void _descend(
+    const real[:, ::1] x, real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
+    real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] last, int64_t reach, const hf_adam* a, int path,
+    int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t m
+    for m in prange(
+        thresholds.shape[0], schedule="dynamic", chunksize=HF_GROUP,
+        num_threads=_threads(x.shape[0] * thresholds.shape[0]),
+    ):
+        _descend_tree(
+            x, thresholds, features, depth, m, t_m, t_v, last, reach, a, path, leaf, margin, vertex
+        )
+
+
+def _adam_forward(
+    x, thresholds, features, int depth, bint fern, weights, state, step, double lr, double beta1,
+    double beta2, double eps, missed, divisor, leaf, margin, vertex, y,
+):
+    cdef hf_adam a = adam_settings(lr, beta1, beta2, eps, 0, 0)
+    cdef int path = simd_path()
+    cdef bint deep = not fern and depth > EAGER_LEVELS
+    adam_tables(&a, missed)
+    _traverse(x, thresholds, features, EAGER_LEVELS if deep else depth, fern, leaf, margin, vertex)
+    if deep:
+        if x.dtype.itemsize == 4:
+            _descend[float](
+                x, thresholds, features, depth, state.thresholds_m, state.thresholds_v,
+                state.thresholds_last, step - 1, &a, path, leaf, margin, vertex,
+            )
+        else:
+            _descend[double](
+                x, thresholds, features, depth, state.thresholds_m, state.thresholds_v,
+                state.thresholds_last, step - 1, &a, path, leaf, margin, vertex,
+            )
+    if x.dtype.itemsize == 4:
+        _catch_up_leaves[float](
+            leaf, weights, state.weights_m, state.weights_v, state.weights_last, step - 1, &a, path
+        )
+    else:
+        _catch_up_leaves[double](
+            leaf, weights, state.weights_m, state.weights_v, state.weights_last, step - 1, &a, path
+        )
+    leaf_outputs(leaf, margin, weights, divisor, y)
+
+
+def tree_adam_forward(
+    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
+    leaf, margin, vertex, y,
+):
+    """What the batch reads to step - 1, then p1 Alg. 3 and eq 10."""
+    depth = (thresholds.shape[1] + 1).bit_length() - 1
+    _adam_forward(
+        x, thresholds, features, depth, False, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
+        leaf, margin, vertex, y,
+    )
+
+
+def fern_adam_forward(
+    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
+    leaf, margin, vertex, y,
+):
+    """The same for ferns."""
+    _adam_forward(
+        x, thresholds, features, thresholds.shape[1], True, weights, state, step, lr, beta1, beta2, eps,
+        missed, divisor, leaf, margin, vertex, y,
+    )
+
+
+# A thread's desk for one tree's gradients and steps; between trees slot_of is -1 and the others 0.
+cdef struct Bench:
+    int32_t* slot_of        # (leaves): the slot of a leaf in this batch
+    int32_t* slot_leaf      # (samples): the leaf of a slot
+    double* total           # (samples, width): sums of slots
+    double* vertex_total    # (vertices)
+    void* eager             # (EAGER): gradients of the first levels
+    void* row               # (outputs): the gradient of one leaf
+
+
+cdef Bench _bench(
+    int32_t* slot_of, int32_t* slot_leaf, double* total, double* vertex_total, void* eager, void* row
+) noexcept nogil:
+    # One assignment, so that prange gives each thread its own.
+    cdef Bench bench
+    bench.slot_of, bench.slot_leaf, bench.total, bench.vertex_total = slot_of, slot_leaf, total, vertex_total
+    bench.eager, bench.row = eager, row
+    return bench
+
+
+cdef void _step_tree(
+    const real[:, ::1] grad_y, const int32_t* leaf, const int32_t* next_leaf, const real* margin,
+    const int32_t* vertex, Py_ssize_t m, real[:, ::1] thresholds, const int32_t[:, ::1] features,
+    real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
+    real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
+    int64_t step, const hf_adam* a, double divisor, int path, Bench bench, real* slope, int32_t* column,
+) noexcept nogil:
+    cdef Py_ssize_t n, k, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
+    cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = (n_outputs + 7) // 8 * 8
+    cdef real* row = <real*> bench.row
+    cdef real* eager = <real*> bench.eager
+    cdef real value
+    cdef int32_t at
+    cdef hf_visits visits
+    visits.leaf, visits.next = leaf, next_leaf
+    visits.slot_of, visits.slot_leaf = bench.slot_of, bench.slot_leaf
+    visits.n_samples, visits.n_outputs, visits.width = n_samples, n_outputs, width
+    visits.step, visits.total = n_outputs, bench.total
+    if real is float:
+        n_slots = hf_visits_f32(
+            path, &visits, &grad_y[0, 0], margin, &weights[m, 0, 0], &weights[next_tree, 0, 0],
+            &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0], divisor, slope,
+        )
+    else:
+        n_slots = hf_visits_f64(
+            path, &visits, &grad_y[0, 0], margin, &weights[m, 0, 0], &weights[next_tree, 0, 0],
+            &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0], divisor, slope,
+        )
+    for slot in range(n_slots):
+        at = bench.slot_leaf[slot]
+        bench.slot_of[at] = -1
+        for k in range(n_outputs):
+            row[k] = <real> (bench.total[slot * width + k] / divisor)
+        adam_pass(
+            path, &weights[m, at, 0], &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, w_last[m, at], step - 1, a
+        )
+        adam_step(path, &weights[m, at, 0], row, &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, a)
+        w_last[m, at] = step
+    for n in range(n_samples):
+        bench.vertex_total[vertex[n]] -= slope[n]
+        column[n] = features[m, vertex[n]]
+    # A vertex may have come up more than once: its sum is taken, and wiped, the first time.
+    for n in range(n_samples):
+        at = vertex[n]
+        if at < EAGER:
+            if bench.vertex_total[at] != 0:
+                eager[at] = <real> bench.vertex_total[at]
+        elif t_last[m, at] < step:
+            value = <real> bench.vertex_total[at]
+            adam_pass(path, &thresholds[m, at], &t_m[m, at], &t_v[m, at], 1, t_last[m, at], step - 1, a)
+            adam_step(path, &thresholds[m, at], &value, &t_m[m, at], &t_v[m, at], 1, a)
+            t_last[m, at] = step
+        bench.vertex_total[at] = 0
+    adam_step(
+        path, &thresholds[m, 0], eager, &t_m[m, 0], &t_v[m, 0],
+        min(thresholds.shape[1], <Py_ssize_t> EAGER), a,
+    )
+    for n in range(n_samples):
+        if vertex[n] < EAGER:
+            eager[vertex[n]] = 0
+
+
+cdef void _step_group(
+    const real[:, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, Py_ssize_t first, Py_ssize_t count, int32_t* words, real* margins,
+    real[:, ::1] thresholds, const int32_t[:, ::1] features, real[:, :, ::1] weights,
+    real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
+    real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
+    int64_t step, const hf_adam* a, double divisor, int path, Bench bench,
+    real[:, ::1] slope, int32_t[:, ::1] column,
+) noexcept nogil:
+    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1], j
+    cdef int32_t* leaves = words
+    cdef int32_t* vertices = words + HF_GROUP * n
+    hf_load_words(path, &leaf[0, first], n_trees, <int> count, n, leaves, n)
+    hf_load_words(path, &vertex[0, first], n_trees, <int> count, n, vertices, n)
+    if real is float:
+        hf_load_words(
+            path, <const int32_t*> &margin[0, first], n_trees, <int> count, n, <int32_t*> margins, n
+        )
+    else:
+        hf_load_doubles(&margin[0, first], n_trees, <int> count, n, margins, n)
+    for j in range(count):
+        _step_tree(
+            grad_y, leaves + j * n, leaves + (j + 1) * n if j + 1 < count else NULL, margins + j * n,
+            vertices + j * n, first + j, thresholds, features, weights, t_m, t_v, t_last, w_m, w_v, w_last,
+            step, a, divisor, path, bench, &slope[first + j, 0], &column[first + j, 0],
+        )
+
+
+cdef void _steps(
+    const real[:, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, real[:, ::1] thresholds, const int32_t[:, ::1] features,
+    real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
+    real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
+    int64_t step, const hf_adam* a, double divisor, int path,
+    int32_t[:, ::1] words, real[:, ::1] margins, int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf,
+    double[:, ::1] total, double[:, ::1] vertex_total, real[:, ::1] eager, real[:, ::1] row,
+    real[:, ::1] slope, int32_t[:, ::1] column,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = leaf.shape[1], i
+    cdef Bench bench
+    for i in prange(
+        (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="dynamic", num_threads=<int> words.shape[0]
+    ):
+        bench = _bench(
+            &slot_of[threadid(), 0], &slot_leaf[threadid(), 0], &total[threadid(), 0],
+            &vertex_total[threadid(), 0], &eager[threadid(), 0], &row[threadid(), 0],
+        )
+        _step_group(
+            grad_y, leaf, margin, vertex, i * HF_GROUP, min(<Py_ssize_t> HF_GROUP, n_trees - i * HF_GROUP),
+            &words[threadid(), 0], &margins[threadid(), 0], thresholds, features, weights,
+            t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, bench, slope, column,
+        )
+
+
+def adam_backward(
+    grad_y, leaf, margin, vertex, thresholds, features, weights, state, step, double lr, double beta1,
+    double beta2, double eps, missed, divisor, grad_x,
+):
+    """p1 eq 11-12 and a step of Adam, tree by tree."""
+    cdef hf_adam a = adam_settings(lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step))
+    cdef int threads = _threads(leaf.size * weights.shape[2])
+    adam_tables(&a, missed)
+    dtype, n_trees, (n_leaves, n_outputs) = margin.dtype, leaf.shape[1], weights.shape[1:]
+    if leaf.shape[0] == 0:
+        # Thresholds of the first levels still move: as with a sample whose gradient is zero.
+        grad_y, margin, grad_x = (np.zeros((1, k), dtype) for k in (n_outputs, n_trees, grad_x.shape[1]))
+        leaf, vertex = np.zeros((2, 1, n_trees), np.int32)
+    n = leaf.shape[0]
+    words = np.empty((threads, 2 * HF_GROUP * n), np.int32)
+    margins = np.empty((threads, HF_GROUP * n), dtype)
+    slot_of, slot_leaf = np.full((threads, n_leaves), -1, np.int32), np.empty((threads, n), np.int32)
+    total = np.empty((threads, n * ((n_outputs + 7) // 8 * 8)))
+    vertex_total = np.zeros((threads, thresholds.shape[1]))
+    eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
+    row = np.empty((threads, n_outputs), dtype)
+    slope, column = np.empty((n_trees, n), dtype), np.empty((n_trees, n), np.int32)
+    if dtype.itemsize == 4:
+        _steps[float](
+            grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
+            state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
+            state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
+            vertex_total, eager, row, slope, column,
+        )
+        _input_gradients[float](slope, column, grad_x, threads)
+    else:
+        _steps[double](
+            grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
+            state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
+            state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
+            vertex_total, eager, row, slope, column,
+        )
+        _input_gradients[double](slope, column, grad_x, threads)

@@ -4,12 +4,17 @@ Scratch comes from the array module of the arguments, work goes to the caller's 
 waits for the device.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from ..core.dispatch import Array, array_module
 from ..core.launch import launch, launch_each
+from ..optim import gpu as optimizer
+from ..optim.tables import Tables
+from . import sweep
+from .training import AdamState
 
 ROOM = Path(__file__).parent
 
@@ -253,3 +258,81 @@ def leaf_counts(leaf: Array, counts: Array) -> None:
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
     launch_each(ROOM, "leaf_counts", np.dtype(np.float32), leaf.size, args)
+
+
+def tree_adam_forward(
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    missed: Tables,
+    divisor: float,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    y: Array,
+) -> None:
+    """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_forward(
+        tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
+        settings, divisor, leaf, margin, vertex, y,
+    )  # fmt: skip
+
+
+def fern_adam_forward(
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    missed: Tables,
+    divisor: float,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    y: Array,
+) -> None:
+    """The same for ferns."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_forward(
+        fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
+        settings, divisor, leaf, margin, vertex, y,
+    )  # fmt: skip
+
+
+def adam_backward(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    missed: Tables,
+    divisor: float,
+    grad_x: Array,
+) -> None:
+    """p1 eq 11-12, then a step of Adam."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_backward(
+        sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
+        step, settings, divisor, grad_x,
+    )  # fmt: skip

@@ -6,7 +6,6 @@
 #if defined(__GNUC__) || defined(__clang__)
 static inline int hf_popcount(uint64_t word) { return __builtin_popcountll(word); }
 static inline int hf_lowest_bit(uint64_t word) { return __builtin_ctzll(word); }
-static inline void hf_prefetch(const void *address) { __builtin_prefetch(address); }
 #else
 static inline int hf_popcount(uint64_t word) {
     int count = 0;
@@ -18,7 +17,6 @@ static inline int hf_lowest_bit(uint64_t word) {
     for (; !(word & 1); word >>= 1) ++bit;
     return bit;
 }
-static inline void hf_prefetch(const void *address) { (void)address; }
 #endif
 
 #endif

@@ -5,7 +5,12 @@ Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come fl
 `grad_x` over trees, which is added in the order of the trees in the dtype of `grad_x`.
 """
 
+import sys
+
 import numpy as np
+
+from ..optim import reference as optimizer
+from . import sweep
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
@@ -124,3 +129,39 @@ def leaf_counts(leaf, counts):
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
             counts[m, leaf[n, m]] += 1
+
+
+def tree_adam_forward(
+    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
+    leaf, margin, vertex, y,
+):  # fmt: skip
+    """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_forward(
+        tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
+        settings, divisor, leaf, margin, vertex, y,
+    )  # fmt: skip
+
+
+def fern_adam_forward(
+    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
+    leaf, margin, vertex, y,
+):  # fmt: skip
+    """The same for ferns."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_forward(
+        fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
+        settings, divisor, leaf, margin, vertex, y,
+    )  # fmt: skip
+
+
+def adam_backward(
+    grad_y, leaf, margin, vertex, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed,
+    divisor, grad_x,
+):  # fmt: skip
+    """p1 eq 11-12, then a step of Adam."""
+    settings = (lr, beta1, beta2, eps, missed)
+    sweep.adam_backward(
+        sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
+        step, settings, divisor, grad_x,
+    )  # fmt: skip

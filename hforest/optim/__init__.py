@@ -26,13 +26,12 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.dispatch import Array
+from .settings import check_adam
 from .tables import tables
 
 __all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
 
 _ROOM = __name__
-_LARGEST_BETA = 0.999999
-_LARGEST_STEP = 2**62
 
 
 # ------------------------------------------------------------------------------- checks of the room
@@ -86,18 +85,6 @@ def _check_last(last: Array, rows: Array, reached: int, what: str) -> None:
             f"last: expected 0 <= last <= {what} = {reached}, got {int(at[i])} at row {int(rows[i])}; "
             "pass the steps 1, 2, ... in order and the `last` that belongs to this parameter"
         )
-
-
-def _check_adam(
-    step: int, lr: float, beta1: float, beta2: float, eps: float, first: int = 1
-) -> tuple[int, list[float]]:
-    step = check.integer("step", step, first, _LARGEST_STEP)
-    return step, [
-        check.number("lr", lr, 0.0),
-        check.number("beta1", beta1, 0.0, _LARGEST_BETA),
-        check.number("beta2", beta2, 0.0, _LARGEST_BETA),
-        check.number("eps", eps, 0.0, open_low=True),
-    ]
 
 
 def _flat(*arrays: Array) -> list[Array]:
@@ -251,7 +238,7 @@ def adam(
     array([0.75, 1.  ])
     """
     _check_dense(param, grad, {"m": m, "v": v})
-    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    step, numbers = check_adam(step, lr, beta1, beta2, eps)
     dispatch.twin(_ROOM, param).adam(*_flat(param, grad, m, v), step, *numbers)
 
 
@@ -315,13 +302,11 @@ def adam_rows(
     (array([-0.25,  0.  ,  0.25]), array([1, 0, 1]))
     """
     _check_rows(param, rows, grad, {"m": m, "v": v, "last": last})
-    step, numbers = _check_adam(step, lr, beta1, beta2, eps)
+    step, numbers = check_adam(step, lr, beta1, beta2, eps)
     _check_last(last, rows, step - 1, "step - 1")
     flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
-    dispatch.twin(_ROOM, param).adam_rows(
-        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed
-    )
+    dispatch.twin(_ROOM, param).adam_rows(flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed)
 
 
 def adam_catch_up(
@@ -390,7 +375,7 @@ def adam_catch_up(
         check.same_device(param=param)
         rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
     _check_rows(param, rows, None, {"m": m, "v": v, "last": last})
-    step, numbers = _check_adam(step, lr, beta1, beta2, eps, first=0)
+    step, numbers = check_adam(step, lr, beta1, beta2, eps, first=0)
     _check_last(last, rows, step, "step")
     if step == 0:
         return  # before the first step there is nothing to make good for

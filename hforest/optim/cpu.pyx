@@ -9,10 +9,10 @@ are therefore set to 0 below the smallest normal number; with eps >> 1e-19 no pa
 """
 
 from cython.parallel cimport prange
-from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from hforest.core.machine cimport simd_path
+from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .tables import bias
 
@@ -24,20 +24,6 @@ cdef extern from "kernels.h" nogil:
 
 cdef extern from "simd.h" nogil:
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
-
-cdef extern from "adam.h" nogil:
-    ctypedef struct hf_adam:
-        double lr, beta1, beta2, eps, rate, scale
-        const double* powers
-        const double* decay
-        const double* tail
-        const int64_t* visible
-        Py_ssize_t n_powers, n_decays, n_steps, n_columns
-        int64_t closed
-    void hf_adam_step_f32(int, float*, const float*, float*, float*, Py_ssize_t, const hf_adam*)
-    void hf_adam_step_f64(int, double*, const double*, double*, double*, Py_ssize_t, const hf_adam*)
-    void hf_adam_pass_f32(int, float*, float*, float*, Py_ssize_t, int64_t start, int64_t stop, const hf_adam*)
-    void hf_adam_pass_f64(int, double*, double*, double*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
 
 ctypedef fused real:
     float
@@ -125,24 +111,8 @@ def adagrad_rows(param, rows, grad, state, double lr):
 
 # ------------------------------------------------------------------------------------------- Adam
 
-cdef hf_adam _settings(step, double lr, double beta1, double beta2, double eps) except *:
-    cdef hf_adam a
-    a.lr, a.beta1, a.beta2, a.eps = lr, beta1, beta2, eps
-    a.rate = lr / bias(beta1, step) if step else 0
-    a.scale = 1 / sqrt(<double> bias(beta2, step)) if step else 0
-    a.powers = a.decay = a.tail = NULL
-    a.visible = NULL
-    return a
-
-
-cdef void _set_tables(hf_adam* a, missed) except *:
-    # Pointers into arrays that `missed` keeps alive.
-    cdef const double[:, ::1] powers = missed.powers, decay = missed.decay, tail = missed.tail
-    cdef const int64_t[::1] visible = missed.visible
-    a.powers, a.n_powers = &powers[0, 0], powers.shape[1]
-    a.decay, a.n_decays = &decay[0, 0], decay.shape[1]
-    a.tail, a.n_steps, a.n_columns = &tail[0, 0], tail.shape[0], tail.shape[1]
-    a.visible, a.closed = &visible[0], missed.closed
+cdef hf_adam _settings(step, double lr, double beta1, double beta2, double eps):
+    return adam_settings(lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step))
 
 
 cdef void _adam(
@@ -152,10 +122,7 @@ cdef void _adam(
     for b in prange((n + BLOCK - 1) // BLOCK, schedule="static", num_threads=_threads(n)):
         i = b * BLOCK
         size = min(<Py_ssize_t> BLOCK, n - i)
-        if real is float:
-            hf_adam_step_f32(path, &param[i], &grad[i], &m[i], &v[i], size, a)
-        else:
-            hf_adam_step_f64(path, &param[i], &grad[i], &m[i], &v[i], size, a)
+        adam_step(path, &param[i], &grad[i], &m[i], &v[i], size, a)
 
 
 def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps):
@@ -191,15 +158,9 @@ cdef void _adam_rows(
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):
         _fetch(rows, i + AHEAD, param, m, v, last)
         row = rows[i]
-        if real is float:
-            hf_adam_pass_f32(path, &param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
-        else:
-            hf_adam_pass_f64(path, &param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
+        adam_pass(path, &param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
         if grad is not None:
-            if real is float:
-                hf_adam_step_f32(path, &param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
-            else:
-                hf_adam_step_f64(path, &param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
+            adam_step(path, &param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
         last[row] = step
 
 
@@ -208,7 +169,7 @@ def adam_rows(
 ):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     cdef hf_adam a = _settings(step, lr, beta1, beta2, eps)
-    _set_tables(&a, missed)
+    adam_tables(&a, missed)
     if param.shape[1] == 0:
         last[rows] = step
         return

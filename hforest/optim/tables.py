@@ -159,7 +159,8 @@ def _on(xp: ModuleType, device: int, beta1: float, beta2: float, n_steps: int, l
     tables = _build(beta1, beta2, n_steps, last)
     if xp is np:
         return tables
-    copy = Tables(*(xp.asarray(a) for a in tables[:-1]), tables.closed)
+    powers, decay, tail, visible = (xp.asarray(a) for a in tables[:-1])
+    copy = Tables(powers, decay, tail, visible, tables.closed)
     # Later calls may come on other streams.
     xp.cuda.get_current_stream().synchronize()
     return copy

@@ -1,0 +1,237 @@
+"""One training step of p1's MNIST network: gradients and exact Adam, at the cost of what a batch touches.
+
+    python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--steps 60] [--json FILE]
+
+80 convolutions of 5x5, stride 3 (5120 features), normalisation, 1000 trees of depth 10 with ten classes in
+a leaf, batch 53, float32. The rungs are the same step by
+
+* fused: `tree_adam_forward` and `tree_adam_backward`;
+* rows: traverse, `adam_catch_up`, outputs, sparse gradients, `adam_rows`;
+* dense: dense gradients and `optim.adam` on every parameter;
+* numpy: dense gradients, and Adam as NumPy expressions.
+
+Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
+with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the forest's part
+(what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a gradient
+written, then gradient, parameter and both moments read and three of them written, by the measured copy
+bandwidth. Then the fused step over the depth: its cost grows like D where a dense one grows like 2**D.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import ceilings, machine_text, record
+
+import hforest
+from hforest import hinge, layers, optim
+
+SAMPLES, TREES, CLASSES, LR = 53, 1000, 10, 0.005
+KERNELS, FEATURES = (80, 1, 5, 5), 5120
+Step = Callable[[Any, Any], Any]
+
+
+def _numpy_adam(p: Any, g: Any, m: Any, v: Any, step: int) -> None:
+    m *= 0.9
+    m += 0.1 * g
+    v *= 0.999
+    v += 0.001 * g * g
+    p -= LR / (1 - 0.9**step) * m / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+
+
+def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Step, Callable[[], None]]:
+    """What does one step of the forest on (features, labels) and returns dL/dx, and what ends a training."""
+    t, f, w = arrays
+    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+    state = hinge.adam_state(t, w)
+    for a in state:
+        a.fill(0)  # or the first steps would pay for pages
+    steps = 0
+    rows = (-1, CLASSES)
+    flat_w, flat_m, flat_v = (a.reshape(rows) for a in (w, state.weights_m, state.weights_v))
+    last = state.weights_last.reshape(-1)
+    t_m, t_v = state.thresholds_m, state.thresholds_v
+
+    def fused(x: Any, y: Any) -> Any:
+        scores, route = getattr(hinge, f"{kind}_adam_forward")(x, t, f, w, state, steps, LR)
+        _, grad = layers.softmax_loss(scores, y)
+        return getattr(hinge, f"{kind}_adam_backward")(
+            grad, *route, t, f, w, state, x.shape[1], steps, LR
+        )
+
+    def by_rows(x: Any, y: Any) -> Any:
+        leaf, margin, vertex = getattr(hinge, f"{kind}_traverse")(x, t, f)
+        touched = hinge.leaf_rows(leaf, w.shape[1])
+        optim.adam_catch_up(flat_w, flat_m, flat_v, last, steps - 1, LR, rows=touched)
+        _, grad = layers.softmax_loss(hinge.leaf_outputs(leaf, margin, w, aggregate="sum"), y)
+        grad_x, (t_rows, t_grad), (w_rows, w_grad) = backward(
+            grad, leaf, margin, vertex, f, w, x.shape[1], aggregate="sum", sparse=True
+        )
+        grad_t = np.zeros_like(t)
+        grad_t.reshape(-1)[t_rows] = t_grad
+        optim.adam(t, grad_t, t_m, t_v, steps, LR)
+        optim.adam_rows(flat_w, w_rows, w_grad, flat_m, flat_v, last, steps, LR)
+        return grad_x
+
+    def dense(x: Any, y: Any, adam: Any = None) -> Any:
+        scores, route = forward(x, t, f, w, aggregate="sum", return_route=True)
+        _, grad = layers.softmax_loss(scores, y)
+        grad_x, grad_t, grad_w = backward(grad, *route, f, w, x.shape[1], aggregate="sum")
+        for p, g, m, v in ((t, grad_t, t_m, t_v), (w, grad_w, state.weights_m, state.weights_v)):
+            if adam is None:
+                optim.adam(p, g, m, v, steps, LR)
+            else:
+                adam(p, g, m, v, steps)
+        return grad_x
+
+    def numpy(x: Any, y: Any) -> Any:
+        return dense(x, y, _numpy_adam)
+
+    step = {"fused": fused, "rows": by_rows, "dense": dense, "numpy": numpy}[rung]
+
+    def counted(x: Any, y: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return step(x, y)
+
+    def finish() -> None:
+        if rung == "fused":
+            hinge.adam_catch_up(t, w, state, steps, LR)
+        elif rung == "rows":
+            optim.adam_catch_up(flat_w, flat_m, flat_v, last, steps, LR)
+
+    return counted, finish
+
+
+RUNGS = ("fused", "rows", "dense", "numpy")
+
+
+def start(kind: str, n_trees: int, depth: int, n_features: int) -> tuple[Any, Any, Any]:
+    init = hinge.tree_init if kind == "tree" else hinge.fern_init
+    return init(n_trees, depth, n_features, CLASSES, rng=0)
+
+
+def check(kind: str) -> None:
+    """Every rung from one start through the same steps: the same parameters."""
+    rng = np.random.default_rng(1)
+    ends = []
+    for rung in RUNGS:
+        arrays = start(kind, 30, 6, 40)
+        step, finish = forest_step(rung, kind, arrays)
+        rng = np.random.default_rng(1)
+        for _ in range(30):
+            step(
+                rng.standard_normal((SAMPLES, 40), np.float32),
+                rng.integers(0, CLASSES, SAMPLES).astype(np.int32),
+            )
+        finish()
+        ends.append(arrays)
+    for other in ends[1:]:
+        for a, b in zip(ends[0], other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
+
+
+def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], forest: Step) -> Step:
+    """The whole network's step around a forest's."""
+    steps = 0
+
+    def step(batch: Any, labels: Any) -> Any:
+        nonlocal steps
+        x = images[batch]
+        maps = layers.conv2d(x, kernels, 3)
+        inner = maps.reshape(len(x), -1)
+        z = layers.normalize(inner, norm[0], norm[1])
+        grad = layers.normalize_backward(forest(z, labels), norm[1])
+        _, grad_kernels = layers.conv2d_backward(grad.reshape(maps.shape), x, kernels, 3)
+        layers.normalize_update(inner, norm[0], norm[1], steps)
+        steps += 1
+        optim.adam(kernels, grad_kernels, *moments, steps, LR)
+
+    return step
+
+
+def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
+    """Median milliseconds of a step. The calls take turns of several steps, of which the first few, with
+    the caches full of another's arrays, are not counted: a training has the machine to itself."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    warm, turn, i = 4, 12, 0
+    while min(len(values) for values in taken.values()) < steps:
+        for name, call in calls.items():
+            for j in range(turn):
+                begin = time.perf_counter()
+                call(i + j)
+                if j >= warm:
+                    taken[name].append(1e3 * (time.perf_counter() - begin))
+        i += turn
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--kinds", nargs="+", default=["tree", "fern"], choices=["tree", "fern"])
+    parser.add_argument("--depths", nargs="+", type=int, default=[6, 8, 10, 12, 14])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    hforest.set_num_threads(args.threads)
+    print(machine_text())
+    rng = np.random.default_rng(0)
+    images = rng.random((40 * SAMPLES, 1, 28, 28), np.float32)
+    z = rng.standard_normal((40, SAMPLES, FEATURES), np.float32)
+    labels = rng.integers(0, CLASSES, (40, SAMPLES)).astype(np.int32)
+    copy = ceilings()["copy_bytes"]
+    rows: list[dict[str, Any]] = []
+    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds a step, checks off")
+    for kind in args.kinds:
+        check(kind)
+        arrays = start(kind, TREES, 10, FEATURES)
+        numbers = arrays[0].size + arrays[2].size
+        floor = 1e3 * 8 * 4 * numbers / copy
+        calls: dict[str, Callable[[int], Any]] = {}
+        for rung in RUNGS:
+            step, _ = forest_step(rung, kind, tuple(a.copy() for a in arrays))
+            calls[rung] = lambda i, step=step: step(z[i % 40], labels[i % 40])
+            kernels = rng.standard_normal(KERNELS, np.float32)
+            moments = [np.zeros_like(kernels), np.zeros_like(kernels)]
+            norm = [np.zeros(FEATURES, np.float32), np.ones(FEATURES, np.float32)]
+            inner, _ = forest_step(rung, kind, tuple(a.copy() for a in arrays))
+            whole = network(images, kernels, moments, norm, inner)
+            calls[f"{rung}, network"] = lambda i, whole=whole: whole(
+                slice(i % 40 * SAMPLES, (i % 40 + 1) * SAMPLES), labels[i % 40]
+            )
+        with hforest.unchecked():
+            result = timed(calls, args.steps)
+        print(f"\n{kind}s, depth 10, {numbers / 1e6:.1f} M parameters; floor of a dense step {floor:.1f} ms")
+        for rung in RUNGS:
+            ms, whole_ms = result[rung], result[f"{rung}, network"]
+            print(
+                f"  {rung:6} forest {ms:7.2f}  (dense / this {result['dense'] / ms:5.1f})"
+                f"   network {whole_ms:7.2f}  ({result['dense, network'] / whole_ms:5.1f})"
+            )
+            rows.append(
+                {"kind": kind, "rung": rung, "threads": args.threads, "forest_ms": ms, "network_ms": whole_ms}
+            )
+        rows.append({"kind": kind, "dense_floor_ms": floor, "copy_bytes": copy})
+        del calls
+        print(f"{kind}s, fused, over the depth")
+        for depth in args.depths:
+            step, _ = forest_step("fused", kind, start(kind, TREES, depth, FEATURES))
+            with hforest.unchecked():
+                ms = timed({"fused": lambda i, step=step: step(z[i % 40], labels[i % 40])}, args.steps)[
+                    "fused"
+                ]
+            print(f"  depth {depth:2}  {ms:7.2f}   {TREES * 2**depth * CLASSES / 1e6:7.1f} M leaf weights")
+            rows.append(
+                {"kind": kind, "rung": "fused", "depth": depth, "forest_ms": ms, "threads": args.threads}
+            )
+    if args.json:
+        record(args.json, rows, command=" ".join(sys.argv))
+
+
+if __name__ == "__main__":
+    main()

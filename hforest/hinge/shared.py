@@ -1,0 +1,93 @@
+"""What the doors of this room have in common: words, checks, results."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.dispatch import Array
+
+Kind = Literal["tree", "fern"]
+Aggregate = Literal["sum", "mean"] | None
+Route = tuple[Array, Array, Array]
+Sparse = tuple[Array, Array]
+
+VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
+AGGREGATES = (None, "sum", "mean")
+ROOM = __package__
+
+
+def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
+    """Sizes that follow from the width of thresholds or features."""
+    depth = check.tree_depth if kind == "tree" else check.fern_depth
+    return {"2**depth": 2 ** depth(name, a), VERTICES[kind]: a.shape[1]}
+
+
+def check_routing(kind: Kind, x: Array, thresholds: Array, features: Array) -> check.Sizes:
+    """What a traversal reads; the sizes of the call."""
+    dtype = check.floating("x", x)
+    sizes = check_depth(kind, "thresholds", thresholds)
+    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
+    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
+    check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
+    check.at_least_one(sizes, "n_trees", "n_features")
+    check.finite("x", x)
+    check.not_nan("thresholds", thresholds)
+    check.indices("features", features, sizes["n_features"], "n_features")
+    return sizes
+
+
+def check_weights(weights: Array, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
+    """Leaf weights; their trailing shape."""
+    check.array("weights", weights, dtype, ("n_trees", "2**depth", ...), sizes)
+    outputs = tuple(weights.shape[2:])
+    sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))
+    check.at_least_one(sizes, "n_outputs")
+    return outputs
+
+
+def check_route(leaf: Array, margin: Array, sizes: check.Sizes) -> np.dtype:
+    """Shapes and dtypes of a route; the dtype of its margins."""
+    dtype = check.floating("margin", margin)
+    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.array("margin", margin, dtype, ("n_samples", "n_trees"), sizes)
+    check.at_least_one(sizes, "n_trees")
+    return dtype
+
+
+def results(
+    names: tuple[str, ...],
+    out: Any,
+    shapes: tuple[Any, ...],
+    dtypes: tuple[Any, ...],
+    inputs: dict[str, Array],
+) -> tuple[Array, ...]:
+    """New arrays, or the caller's after a check: right dtype and shape, writable, nobody else's memory."""
+    like = next(iter(inputs.values()))
+    if out is None:
+        empty = dispatch.array_module(like).empty
+        return tuple(empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    given = out if len(names) > 1 else (out,)
+    if not isinstance(given, tuple) or len(given) != len(names):
+        raise TypeError(
+            f"out: expected a tuple of {len(names)} arrays ({', '.join(names)}), "
+            f"got {type(out).__name__}; pass (" + ", ".join(names) + ")"
+        )
+    outputs = {f"out {name}": a for name, a in zip(names, given, strict=True)}
+    check.same_device(**inputs, **outputs)
+    for (name, a), shape, dtype in zip(outputs.items(), shapes, dtypes, strict=True):
+        check.array(name, a, np.dtype(dtype), shape, {})
+        check.writable(name, a)
+    check.no_overlap(outputs, inputs)
+    return given
+
+
+def divisor_of(aggregate: Aggregate, n_trees: int) -> float:
+    """What a sum over trees is divided by."""
+    check.choice("aggregate", aggregate, AGGREGATES)
+    return float(n_trees) if aggregate == "mean" else 1.0
+
+
+def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
+    """Trailing output axes as one, so that twins see one layout."""
+    return a.reshape(*a.shape[:n_leading], n_outputs)

@@ -1,0 +1,514 @@
+"""Forward and backward of a training step with exact Adam, at the cost of what a batch touches.
+
+The dense way round (`tree_forward`, `tree_backward`, `optim.adam`) moves every weight at every step. Here
+weights that a batch does not reach stay behind, their missed steps are made good when they are next read
+(`optim.adam_catch_up` has the equations), and gradients meet their parameters tree by tree, without an
+array of gradients in between.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from .. import optim
+from ..core import check, dispatch
+from ..core.dispatch import Array
+from ..optim.settings import check_adam
+from ..optim.tables import tables
+from .shared import (
+    ROOM,
+    VERTICES,
+    Kind,
+    Route,
+    check_depth,
+    check_route,
+    check_routing,
+    check_weights,
+    divisor_of,
+    flat,
+    results,
+)
+
+Total = Literal["sum", "mean"]
+_TOTALS = ("sum", "mean")
+
+EAGER = 2**10 - 1
+"""Vertices of the first ten levels. They move at every step: a batch of some fifty samples reaches most of
+them, and sixteen neighbours move for the price of one."""
+
+
+class AdamState(NamedTuple):
+    """What Adam keeps beside the parameters of a forest; `adam_state` makes it, the doors change it."""
+
+    thresholds_m: Array
+    """First moments, shape and dtype of thresholds."""
+    thresholds_v: Array
+    """Second moments."""
+    thresholds_last: Array
+    """(n_trees, n_vertices) int64: step that each vertex has reached. The first ten levels move at every
+    step; for them `adam_catch_up` alone keeps it."""
+    weights_m: Array
+    """First moments, shape and dtype of weights."""
+    weights_v: Array
+    """Second moments."""
+    weights_last: Array
+    """(n_trees, n_leaves) int64: step that each leaf has reached."""
+
+
+def adam_state(thresholds: Array, weights: Array) -> AdamState:
+    """Adam's state before the first step: zeros.
+
+    Parameters
+    ----------
+    thresholds : (n_trees, n_vertices) array of float32 or float64
+    weights : (n_trees, n_leaves, *outputs) array, dtype of thresholds
+
+    Returns
+    -------
+    AdamState
+        Arrays on the device of thresholds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout.
+
+    Notes
+    -----
+    Memory: twice that of the parameters, and 8 bytes a vertex and leaf.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> state = hforest.hinge.adam_state(np.zeros((5, 3)), np.zeros((5, 4, 2)))
+    >>> state.weights_m.shape, state.weights_last.shape
+    ((5, 4, 2), (5, 4))
+    """
+    _check_parameters(thresholds, weights)
+    zeros = dispatch.array_module(thresholds).zeros
+    return AdamState(
+        zeros(thresholds.shape, thresholds.dtype),
+        zeros(thresholds.shape, thresholds.dtype),
+        zeros(thresholds.shape, np.int64),
+        zeros(weights.shape, weights.dtype),
+        zeros(weights.shape, weights.dtype),
+        zeros(weights.shape[:2], np.int64),
+    )
+
+
+def adam_catch_up(
+    thresholds: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> None:
+    """Bring a whole forest to `step` in place: before it is evaluated, saved, or the learning rate changes.
+
+    Parameters
+    ----------
+    thresholds, weights : arrays
+        Parameters. Changed in place.
+    state : AdamState
+        Changed in place.
+    step : int
+        Last step taken; at 0 nothing happens.
+    lr, beta1, beta2, eps : float
+        As in the steps.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout; a row beyond `step`; a number out of its range.
+
+    Notes
+    -----
+    Cost: a few dense steps of Adam for what lies behind, a look at the others.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> t = np.zeros((1, 1)); w = np.zeros((1, 2)); state = hforest.hinge.adam_state(t, w)
+    >>> hforest.hinge.adam_catch_up(t, w, state, 3, 0.01)
+    >>> state.weights_last
+    array([[3, 3]])
+    """
+    _check_parameters(thresholds, weights)
+    _check_state(thresholds, weights, state)
+    state.thresholds_last[:, :EAGER] = check_adam(step, lr, beta1, beta2, eps, first=0)[0]
+    for param, m, v, last in (
+        (thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
+        (weights, state.weights_m, state.weights_v, state.weights_last),
+    ):
+        n_rows = last.size
+        p, first, second = (a.reshape(n_rows, *a.shape[2:]) for a in (param, m, v))
+        optim.adam_catch_up(
+            p, first, second, last.reshape(n_rows), step, lr, beta1=beta1, beta2=beta2, eps=eps
+        )
+
+
+# ------------------------------------------------------------------------------- checks of the room
+
+
+def _check_parameters(thresholds: Array, weights: Array) -> None:
+    check.same_device(thresholds=thresholds, weights=weights)
+    dtype = check.floating("thresholds", thresholds)
+    sizes: check.Sizes = {}
+    check.array("thresholds", thresholds, dtype, ("n_trees", "n_vertices"), sizes)
+    check.array("weights", weights, dtype, ("n_trees", "n_leaves", ...), sizes)
+    check.at_least_one(sizes, "n_trees", "n_vertices", "n_leaves")
+
+
+def _check_state(thresholds: Array, weights: Array, state: AdamState) -> dict[str, Array]:
+    if not isinstance(state, AdamState):
+        raise TypeError(
+            f"state: expected an AdamState, got {type(state).__name__}; "
+            "adam_state(thresholds, weights) makes one"
+        )
+    arrays = {f"state.{name}": a for name, a in state._asdict().items()}
+    check.same_device(thresholds=thresholds, **arrays)
+    for name, a in arrays.items():
+        of = thresholds if name.startswith("state.thresholds") else weights
+        last = name.endswith("last")
+        shape = tuple(of.shape[:2] if last else of.shape)
+        check.array(name, a, check.INT64 if last else np.dtype(of.dtype), shape, {})
+        check.writable(name, a)
+    for name, a in (("thresholds", thresholds), ("weights", weights)):
+        check.writable(name, a)
+    return arrays
+
+
+def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
+    return state._replace(
+        weights_m=flat(state.weights_m, 2, n_outputs), weights_v=flat(state.weights_v, 2, n_outputs)
+    )
+
+
+# -------------------------------------------------------------------------------------------- steps
+
+
+def _forward(
+    kind: Kind,
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    aggregate: Total,
+    numbers: tuple[float, float, float],
+) -> tuple[Array, Route]:
+    check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
+    sizes = check_routing(kind, x, thresholds, features)
+    outputs = check_weights(weights, x.dtype, sizes)
+    check.choice("aggregate", aggregate, _TOTALS)
+    moments = _check_state(thresholds, weights, state)
+    inputs = {"x": x, "features": features}
+    check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
+    step, settings = check_adam(step, lr, *numbers)
+    n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
+    shape = (n, n_trees)
+    y, leaf, margin, vertex = results(
+        ("y", "leaf", "margin", "vertex"),
+        None,
+        ((n, *outputs), shape, shape, shape),
+        (x.dtype, np.int32, x.dtype, np.int32),
+        inputs,
+    )
+    getattr(dispatch.twin(ROOM, x), f"{kind}_adam_forward")(
+        x, thresholds, features, flat(weights, 2, n_outputs), _flat_state(state, n_outputs), step, *settings,
+        tables(x, settings[1], settings[2], step), divisor_of(aggregate, n_trees),
+        leaf, margin, vertex, flat(y, 1, n_outputs),
+    )  # fmt: skip
+    return y, (leaf, margin, vertex)
+
+
+def _backward(
+    kind: Kind,
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    n_features: int,
+    step: int,
+    lr: float,
+    aggregate: Total,
+    numbers: tuple[float, float, float],
+) -> Array:
+    inputs = {"grad_y": grad_y, "leaf": leaf, "margin": margin, "vertex": vertex, "features": features}
+    check.same_device(**inputs, thresholds=thresholds, weights=weights)
+    n_features = check.integer("n_features", n_features, 1, 2**31 - 1)
+    sizes = check_depth(kind, "features", features)
+    dtype = check_route(leaf, margin, sizes)
+    check.array("vertex", vertex, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
+    check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
+    outputs = check_weights(weights, dtype, sizes)
+    n_outputs = sizes["n_outputs"]
+    check.choice("aggregate", aggregate, _TOTALS)
+    check.array("grad_y", grad_y, dtype, ("n_samples", *outputs), sizes)
+    moments = _check_state(thresholds, weights, state)
+    check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
+    step, settings = check_adam(step, lr, *numbers)
+    check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
+    check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
+    check.indices("features", features, n_features, "n_features")
+    (grad_x,) = results(("grad_x",), None, ((sizes["n_samples"], n_features),), (dtype,), inputs)
+    dispatch.twin(ROOM, leaf).adam_backward(
+        flat(grad_y, 1, n_outputs), leaf, margin, vertex, thresholds, features, flat(weights, 2, n_outputs),
+        _flat_state(state, n_outputs), step, *settings, tables(leaf, settings[1], settings[2], step),
+        divisor_of(aggregate, sizes["n_trees"]), grad_x,
+    )  # fmt: skip
+    return grad_x
+
+
+def tree_adam_forward(
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    aggregate: Total = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> tuple[Array, Route]:
+    """Outputs of hinge trees in training: `tree_forward` on parameters that lag behind (p1 eq 10).
+
+    Whatever the batch reads is brought to step - 1 first, as if every parameter had taken every step.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite.
+    thresholds, features : (n_trees, 2**depth - 1) arrays, dtype of x and int32
+        Thresholds that are read are brought up to date in place.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Likewise.
+    state : AdamState
+        From `adam_state`. Changed in place.
+    step : int
+        Number of the step that this call begins: 1, 2, ...
+    lr : float
+        Learning rate of the steps before; at least 0. Before a change call `adam_catch_up`.
+    aggregate : "sum" or "mean"
+        How outputs of trees are put together, in float64 in the order of the trees.
+    beta1, beta2, eps : float
+        As for `optim.adam`, the same in every call.
+
+    Returns
+    -------
+    y : (n_samples, *outputs) array
+    route : tuple of three arrays
+        (leaf, margin, vertex), for `tree_adam_backward`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape, layout or NaN; a feature outside x; a number out of its range.
+
+    Notes
+    -----
+    A departure from dense Adam in rounding only (`optim.adam_rows`). Vertices of the first ten levels move
+    at every step, deeper ones and leaves when a batch gets there: the cost grows with the depth, not with
+    the number of leaves. On a GPU, where sweeping is cheap, everything moves at every step.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> from hforest import hinge
+    >>> t, f, w = hinge.tree_init(20, 4, n_features=3, outputs=2, dtype=np.float64, rng=0)
+    >>> state = hinge.adam_state(t, w)
+    >>> x = np.random.default_rng(0).normal(size=(8, 3)); goal = x[:, :2].copy()
+    >>> losses = []
+    >>> for step in range(1, 201):
+    ...     y, route = hinge.tree_adam_forward(x, t, f, w, state, step, 0.01)
+    ...     loss, grad_y = hforest.layers.squared_loss(y, goal)
+    ...     grad_x = hinge.tree_adam_backward(grad_y, *route, t, f, w, state, 3, step, 0.01)
+    ...     losses.append(loss)
+    >>> hinge.adam_catch_up(t, w, state, 200, 0.01)
+    >>> losses[-1] < 0.01 * losses[0]
+    True
+    """
+    numbers = (beta1, beta2, eps)
+    return _forward("tree", x, thresholds, features, weights, state, step, lr, aggregate, numbers)
+
+
+def fern_adam_forward(
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    aggregate: Total = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> tuple[Array, Route]:
+    """Outputs of hinge ferns in training: `fern_forward` on parameters that lag behind (p1 eq 10).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite.
+    thresholds, features : (n_ferns, depth) arrays, dtype of x and int32
+    weights : (n_ferns, 2**depth, *outputs) array, dtype of x
+        Rows that are read are brought up to date in place.
+    state : AdamState
+        From `adam_state`. Changed in place.
+    step : int
+        Number of the step that this call begins: 1, 2, ...
+    lr : float
+        Learning rate of the steps before; at least 0.
+    aggregate : "sum" or "mean"
+        How outputs of ferns are put together.
+    beta1, beta2, eps : float
+        As for `optim.adam`, the same in every call.
+
+    Returns
+    -------
+    y : (n_samples, *outputs) array
+    route : tuple of three arrays
+        (leaf, margin, vertex), for `fern_adam_backward`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `tree_adam_forward`, where the notes and an example are.
+    """
+    numbers = (beta1, beta2, eps)
+    return _forward("fern", x, thresholds, features, weights, state, step, lr, aggregate, numbers)
+
+
+def tree_adam_backward(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    n_features: int,
+    step: int,
+    lr: float,
+    *,
+    aggregate: Total = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> Array:
+    """Gradients of hinge trees and a step of Adam in one pass (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+
+    The gradient by the input is returned; those by thresholds and weights go into the parameters of a tree
+    as soon as they are known.
+
+    Parameters
+    ----------
+    grad_y : (n_samples, *outputs) array, dtype of margin
+        dL/dy.
+    leaf, margin, vertex : (n_samples, n_trees) arrays
+        The route, from `tree_adam_forward` of the same step.
+    thresholds, features, weights, state
+        As there. Thresholds, weights and state are changed in place.
+    n_features : int
+        Columns of x.
+    step : int
+        Number of this step: 1, 2, ..., each of them once.
+    lr : float
+        Learning rate, at least 0.
+    aggregate : "sum" or "mean"
+        As in the forward call.
+    beta1, beta2, eps : float
+        As for `optim.adam`, the same in every call.
+
+    Returns
+    -------
+    grad_x : (n_samples, n_features) array
+        With the weights as they were before the step.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout; a leaf, vertex or feature out of range; a number out
+        of its range.
+
+    Notes
+    -----
+    Equal to `tree_backward(..., sparse=True)`, then `optim.adam` on the thresholds and `optim.adam_rows` on
+    the weights. Memory beside the results: a slope for each sample and tree, and per thread a few
+    numbers for each leaf and vertex of one tree.
+    """
+    return _backward(
+        "tree", grad_y, leaf, margin, vertex, thresholds, features, weights, state, n_features, step, lr,
+        aggregate, (beta1, beta2, eps),
+    )  # fmt: skip
+
+
+def fern_adam_backward(
+    grad_y: Array,
+    leaf: Array,
+    margin: Array,
+    vertex: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    state: AdamState,
+    n_features: int,
+    step: int,
+    lr: float,
+    *,
+    aggregate: Total = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> Array:
+    """Gradients of hinge ferns and a step of Adam in one pass (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+
+    Parameters
+    ----------
+    grad_y : (n_samples, *outputs) array, dtype of margin
+        dL/dy.
+    leaf, margin, vertex : (n_samples, n_ferns) arrays
+        The route, from `fern_adam_forward` of the same step.
+    thresholds, features, weights, state
+        As there. Thresholds, weights and state are changed in place.
+    n_features : int
+        Columns of x.
+    step : int
+        Number of this step: 1, 2, ..., each of them once.
+    lr : float
+        Learning rate, at least 0.
+    aggregate : "sum" or "mean"
+        As in the forward call.
+    beta1, beta2, eps : float
+        As for `optim.adam`, the same in every call.
+
+    Returns
+    -------
+    grad_x : (n_samples, n_features) array
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `tree_adam_backward`, where the notes are.
+    """
+    return _backward(
+        "fern", grad_y, leaf, margin, vertex, thresholds, features, weights, state, n_features, step, lr,
+        aggregate, (beta1, beta2, eps),
+    )  # fmt: skip
