@@ -1,6 +1,6 @@
 """One training step of p1's MNIST network: gradients and exact Adam, at the cost of what a batch touches.
 
-    python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--steps 60] [--json FILE]
+    python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--json FILE]
 
 80 convolutions of 5x5, stride 3 (5120 features), normalisation, 1000 trees of depth 10 with ten classes in
 a leaf, batch 53, float32. The rungs are the same step by
@@ -11,8 +11,8 @@ a leaf, batch 53, float32. The rungs are the same step by
 * numpy: dense gradients, and Adam as NumPy expressions.
 
 Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
-with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the forest's part
-(what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a gradient
+with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the
+forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a gradient
 written, then gradient, parameter and both moments read and three of them written, by the measured copy
 bandwidth. Then the fused step over the depth: its cost grows like D where a dense one grows like 2**D.
 """
@@ -59,9 +59,7 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
     def fused(x: Any, y: Any) -> Any:
         scores, route = getattr(hinge, f"{kind}_adam_forward")(x, t, f, w, state, steps, LR)
         _, grad = layers.softmax_loss(scores, y)
-        return getattr(hinge, f"{kind}_adam_backward")(
-            grad, *route, t, f, w, state, x.shape[1], steps, LR
-        )
+        return getattr(hinge, f"{kind}_adam_backward")(grad, *route, t, f, w, state, x.shape[1], steps, LR)
 
     def by_rows(x: Any, y: Any) -> Any:
         leaf, margin, vertex = getattr(hinge, f"{kind}_traverse")(x, t, f)
@@ -154,6 +152,21 @@ def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], fore
     return step
 
 
+def on_features(step: Step, z: Any, labels: Any) -> Callable[[int], Any]:
+    """The step on the i-th batch of features."""
+    return lambda i: step(z[i % len(z)], labels[i % len(z)])
+
+
+def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
+    """The step on the i-th batch of images, given by its place."""
+
+    def call(i: int) -> Any:
+        i %= len(labels)
+        return step(slice(i * SAMPLES, (i + 1) * SAMPLES), labels[i])
+
+    return call
+
+
 def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
     """Median milliseconds of a step. The calls take turns of several steps, of which the first few, with
     the caches full of another's arrays, are not counted: a training has the machine to itself."""
@@ -195,15 +208,13 @@ def main() -> None:
         calls: dict[str, Callable[[int], Any]] = {}
         for rung in RUNGS:
             step, _ = forest_step(rung, kind, tuple(a.copy() for a in arrays))
-            calls[rung] = lambda i, step=step: step(z[i % 40], labels[i % 40])
+            calls[rung] = on_features(step, z, labels)
             kernels = rng.standard_normal(KERNELS, np.float32)
             moments = [np.zeros_like(kernels), np.zeros_like(kernels)]
             norm = [np.zeros(FEATURES, np.float32), np.ones(FEATURES, np.float32)]
             inner, _ = forest_step(rung, kind, tuple(a.copy() for a in arrays))
             whole = network(images, kernels, moments, norm, inner)
-            calls[f"{rung}, network"] = lambda i, whole=whole: whole(
-                slice(i % 40 * SAMPLES, (i % 40 + 1) * SAMPLES), labels[i % 40]
-            )
+            calls[f"{rung}, network"] = on_images(whole, labels)
         with hforest.unchecked():
             result = timed(calls, args.steps)
         print(f"\n{kind}s, depth 10, {numbers / 1e6:.1f} M parameters; floor of a dense step {floor:.1f} ms")
@@ -222,9 +233,7 @@ def main() -> None:
         for depth in args.depths:
             step, _ = forest_step("fused", kind, start(kind, TREES, depth, FEATURES))
             with hforest.unchecked():
-                ms = timed({"fused": lambda i, step=step: step(z[i % 40], labels[i % 40])}, args.steps)[
-                    "fused"
-                ]
+                ms = timed({"fused": on_features(step, z, labels)}, args.steps)["fused"]
             print(f"  depth {depth:2}  {ms:7.2f}   {TREES * 2**depth * CLASSES / 1e6:7.1f} M leaf weights")
             rows.append(
                 {"kind": kind, "rung": "fused", "depth": depth, "forest_ms": ms, "threads": args.threads}

@@ -38,6 +38,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--trees", type=int, default=100, help="trees or ferns (%(default)s)")
     add("--depth", type=int, default=10, help="decisions on a path (%(default)s)")
     add("--features", type=int, default=100, help="learned inner-product features (%(default)s)")
+    add("--kernels", type=int, default=0, help="learned 5x5 convolutions of square images in their place")
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
     add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad)")
     add("--batch", type=int, default=53, help="samples of a mini-batch (%(default)s)")
@@ -207,6 +208,7 @@ def main(arguments: list[str] | None = None) -> int:
             trees=options.trees,
             depth=options.depth,
             features=options.features,
+            kernels=options.kernels,
             optimizer=options.optimizer,
             lr=options.lr,
             batch=options.batch,

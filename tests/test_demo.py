@@ -307,3 +307,31 @@ def test_real_letters(data):
     state = demo.start(config, 16, 26)
     history = demo.train(config, state, x[:16000], y[:16000], x[16000:], y[16000:])
     assert history["error"][-1] < 0.2
+
+
+def test_convolutions_learn_and_come_back(tmp_path):
+    data = demo.load_digits()
+    config = demo.Config(trees=20, depth=5, kernels=6, steps=150, eval_every=75)
+    state = demo.start(config, 64, data.n_classes)
+    assert state["kernel"].shape == (6, 5, 5)
+    assert state["mean"].shape == (6 * 2 * 2,)
+    path = tmp_path / "model.npz"
+
+    def save_half_way(step, state, report):
+        if step == 75:
+            demo.save_checkpoint(path, config, state, data)
+
+    history = demo.train(config, state, *data, callback=save_half_way)
+    assert history["error"][-1] < 0.5
+    saved, half, _ = demo.load_checkpoint(path)
+    assert saved == config
+    demo.train(config, half, *data)
+    for name, a in state.items():
+        assert np.array_equal(a, half[name]), name
+
+
+def test_convolutions_need_square_images():
+    with pytest.raises(ValueError, match=r"^kernels: .*63 columns; use inner-product"):
+        demo.start(demo.Config(kernels=3), 63, 2)
+    with pytest.raises(ValueError, match=r"^kernels"):
+        demo.start(demo.Config(kernels=3), 16, 2)

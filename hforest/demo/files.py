@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.dispatch import to_numpy
-from .network import Config, State, start
+from .network import WINDOW, Config, State, start
 
 FORMAT = 1
 
@@ -214,17 +214,20 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Config, State, int]:
 def _check_state(config: Config, state: State) -> None:
     # The same arrays, dtypes and shapes as a new run's, and indices that stay inside them.
     kernel = state["kernel"]
-    if kernel.ndim != 2 or state["weights"].ndim != 3:
+    if kernel.ndim != (3 if config.kernels else 2) or state["weights"].ndim != 3:
         raise ValueError(f"kernel of shape {kernel.shape} and weights of shape {state['weights'].shape}")
     # A fresh state of the same sizes would cost the memory of a second model: compare shapes of a
     # small one instead, whose large axes are then put in.
-    small = start(Config(config.kind, 1, 1, 1, config.optimizer), kernel.shape[0], state["weights"].shape[2])
+    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, state["weights"].shape[2])
+    # The number of inputs is not in the file: images are known by the features that their windows make.
+    n_features = state["mean"].size if config.kernels else config.features
+    inputs = (WINDOW, WINDOW) if config.kernels else (kernel.shape[0],)
     sizes: dict[str, tuple[int, ...]] = {
-        "kernel": (kernel.shape[0], config.features),
+        "kernel": (config.kernels, *inputs) if config.kernels else (*inputs, config.features),
         "thresholds": (config.trees, 2**config.depth - 1 if config.kind == "tree" else config.depth),
         "weights": (config.trees, 2**config.depth, state["weights"].shape[2]),
-        "mean": (config.features,),
-        "var": (config.features,),
+        "mean": (n_features,),
+        "var": (n_features,),
     }
     sizes["features"] = sizes["thresholds"]
     for name, like in small.items():
@@ -238,5 +241,5 @@ def _check_state(config: Config, state: State) -> None:
         if a.shape != shape or a.dtype != dtype:
             raise ValueError(f"{name} of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")
     f = state["features"]
-    if f.min() < 0 or f.max() >= config.features:
-        raise ValueError(f"features from {f.min()} to {f.max()} instead of 0 to {config.features - 1}")
+    if f.min() < 0 or f.max() >= n_features:
+        raise ValueError(f"features from {f.min()} to {f.max()} instead of 0 to {n_features - 1}")

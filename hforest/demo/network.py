@@ -1,10 +1,11 @@
-"""p1 Fig. 2b: inner products -> normalise -> hinge forest -> sum over trees -> softmax.
+"""p1 Fig. 2b, 2c: inner products or convolutions -> normalise -> hinge forest -> sum over trees -> softmax.
 
 The whole state of a run is one dict of arrays (`start` makes it, `step` moves it in place), so that a
 run can be written to a file and taken up again with the same bits. Batches follow from the seed and
 the step alone.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,8 @@ class Config:
     depth: int = 10
     features: int = 100
     """Inner products between the data and the forest."""
+    kernels: int = 0
+    """Convolutions in their place, 5x5 with stride 3 on square images (p1 Fig. 2c); 0: inner products."""
     optimizer: Literal["adam", "adagrad"] = "adam"
     lr: float = 0.005
     batch: int = 53
@@ -45,11 +48,66 @@ class Config:
         check.integer("depth", self.depth, 1, check.MAX_DEPTH)
         for name in ("features", "batch", "steps", "eval_every"):
             check.integer(name, getattr(self, name), 1)
+        check.integer("kernels", self.kernels, 0)
         check.integer("seed", self.seed, 0)
         check.number("lr", self.lr, 0.0, open_low=True)
 
 
 PARAMETERS = ("kernel", "thresholds", "weights")
+WINDOW, STRIDE = 5, 3
+CHUNK = 2000
+"""Samples that are evaluated at a time."""
+
+
+def _first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
+    """Shape of the first layer's kernel, and the number of features that it makes.
+
+    Parameters
+    ----------
+    config : Config
+    n_inputs : int
+        Columns of the data; with `config.kernels` the pixels of a square image.
+
+    Returns
+    -------
+    shape : tuple of int
+    n_features : int
+
+    Raises
+    ------
+    ValueError
+        Kernels, and columns that are no square image of at least 5x5.
+    """
+    if not config.kernels:
+        return (n_inputs, config.features), config.features
+    side = math.isqrt(n_inputs)
+    if side * side != n_inputs or side < WINDOW:
+        raise ValueError(
+            f"kernels: expected square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
+            "use inner-product features (kernels 0)"
+        )
+    return (config.kernels, WINDOW, WINDOW), config.kernels * ((side - WINDOW) // STRIDE + 1) ** 2
+
+
+def _images(x: Array) -> Array:
+    side = math.isqrt(x.shape[1])
+    return x.reshape(-1, side, side)
+
+
+def _inner(config: Config, kernel: Array, x: Array) -> Array:
+    # The features of a batch before normalisation.
+    if config.kernels:
+        return layers.conv2d(_images(x), kernel, STRIDE).reshape(len(x), -1)
+    return x @ kernel
+
+
+def _kernel_gradient(config: Config, kernel: Array, x: Array, grad_inner: Array) -> Array:
+    if not config.kernels:
+        return x.T @ grad_inner
+    images = _images(x)
+    out = (images.shape[1] - WINDOW) // STRIDE + 1
+    grad = grad_inner.reshape(len(x), config.kernels, out, out)
+    return layers.conv2d_backward(grad, images, kernel, STRIDE)[1]
 
 
 def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32) -> State:
@@ -65,8 +123,8 @@ def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32
     Returns
     -------
     dict
-        kernel (n_inputs, features) ~ N(0, 1); thresholds, features and weights of the forest (p1
-        Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step 0.
+        kernel (n_inputs, features) or (kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
+        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step 0.
 
     Raises
     ------
@@ -84,12 +142,13 @@ def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32
     check.integer("n_classes", n_classes, 1)
     rng = np.random.default_rng([config.seed, 0])
     init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
-    state: State = {"kernel": rng.standard_normal((n_inputs, config.features)).astype(dtype)}
+    shape, n_features = _first_layer(config, n_inputs)
+    state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
     state["thresholds"], state["features"], state["weights"] = init(
-        config.trees, config.depth, config.features, n_classes, dtype=dtype, rng=rng
+        config.trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
     )
-    state["mean"] = np.zeros(config.features, dtype)
-    state["var"] = np.ones(config.features, dtype)
+    state["mean"] = np.zeros(n_features, dtype)
+    state["var"] = np.ones(n_features, dtype)
     adam = config.optimizer == "adam"
     for name in ("kernel",) if adam else PARAMETERS:
         for moment in ("m", "v") if adam else ("h",):
@@ -117,16 +176,17 @@ def _forward(config: Config, state: State, z: Array) -> tuple[Array, Any]:
 def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Array:
     # Moves the forest; the gradient by its input.
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
+    n_features = len(state["mean"])
     if config.optimizer == "adam":
         backward: Any = hinge.tree_adam_backward if config.kind == "tree" else hinge.fern_adam_backward
         leaf, margin, vertex = route
         return backward(
             *(grad_scores, leaf, margin, vertex, t, f, w, _adam_state(state)),
-            *(config.features, state["step"] + 1, config.lr),
+            *(n_features, state["step"] + 1, config.lr),
         )
     plain: Any = hinge.tree_backward if config.kind == "tree" else hinge.fern_backward
     grad_z, (t_rows, t_grad), (w_rows, w_grad) = plain(
-        grad_scores, *route, f, w, config.features, aggregate="sum", sparse=True
+        grad_scores, *route, f, w, n_features, aggregate="sum", sparse=True
     )
     optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
     flat = (-1, w.shape[-1])
@@ -171,13 +231,14 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
     >>> losses[-1] < losses[0]
     True
     """
-    inner = x @ state["kernel"]
+    inner = _inner(config, state["kernel"], x)
     z = layers.normalize(inner, state["mean"], state["var"])
     scores, route = _forward(config, state, z)
     loss, grad_scores = layers.softmax_loss(scores, y)
 
     grad_z = _update(config, state, grad_scores, route)
-    grad_kernel = x.T @ layers.normalize_backward(grad_z, state["var"])
+    grad_inner = layers.normalize_backward(grad_z, state["var"])
+    grad_kernel = _kernel_gradient(config, state["kernel"], x, grad_inner)
     layers.normalize_update(inner, state["mean"], state["var"], state["step"])
     state["step"] += 1
     if config.optimizer == "adam":
@@ -220,8 +281,13 @@ def predict(config: Config, state: State, x: Array) -> Array:
             state["thresholds"], state["weights"], _adam_state(state), state["step"], config.lr
         )
     forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
-    z = layers.normalize(x @ state["kernel"], state["mean"], state["var"])
-    return forward(z, state["thresholds"], state["features"], state["weights"], aggregate="sum")
+    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
+    scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
+    for first in range(0, len(x), CHUNK):
+        part = slice(first, first + CHUNK)
+        z = layers.normalize(_inner(config, state["kernel"], x[part]), state["mean"], state["var"])
+        forward(z, t, f, w, aggregate="sum", out=scores[part])
+    return scores
 
 
 def error_rate(config: Config, state: State, x: Array, y: Array) -> float:
