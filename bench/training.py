@@ -12,9 +12,9 @@ a leaf, batch 53, float32. The rungs are the same step by
 
 Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
 with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the
-forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a gradient
-written, then gradient, parameter and both moments read and three of them written, by the measured copy
-bandwidth. Then the fused step over the depth: its cost grows like D where a dense one grows like 2**D.
+forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a
+gradient written, then gradient, parameter and both moments read and three of them written, by the measured
+copy bandwidth. Then the fused step over the depth: its cost grows like D where a dense one grows like 2**D.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], fore
         _, grad_kernels = layers.conv2d_backward(grad.reshape(maps.shape), x, kernels, 3)
         layers.normalize_update(inner, norm[0], norm[1], steps)
         steps += 1
-        optim.adam(kernels, grad_kernels, *moments, steps, LR)
+        optim.adam(kernels, grad_kernels, moments[0], moments[1], steps, LR)
 
     return step
 
