@@ -359,7 +359,7 @@ def _greedy_targets(
     check.array("y", y, check.INT32, ("n_samples",), sizes)
     labels = dispatch.to_numpy(y)
     if n_classes is None:
-        n_classes = int(labels.max()) + 1
+        n_classes = max(int(labels.max()), 0) + 1
     n_classes = check.integer("n_classes", n_classes, 1)
     check.indices("y", y, n_classes, "n_classes")
     return np.eye(n_classes)[labels], (n_classes,)

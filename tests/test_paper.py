@@ -1,0 +1,156 @@
+"""The scripts that reproduce paper 1's tables: poker's rules, the network of Fig. 2a, runs that go on."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hforest import demo
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports a script of bench/paper."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "paper"))
+    return importlib.import_module
+
+
+def test_poker_hands_by_hand(script):
+    hands = [
+        ([(1, 1), (2, 3), (3, 5), (4, 7), (1, 9)], 0),
+        ([(1, 1), (2, 1), (3, 5), (4, 7), (1, 9)], 1),
+        ([(1, 1), (2, 1), (3, 5), (4, 5), (1, 9)], 2),
+        ([(1, 4), (2, 4), (3, 4), (4, 5), (1, 9)], 3),
+        ([(1, 1), (2, 2), (3, 3), (4, 4), (1, 5)], 4),
+        ([(1, 10), (2, 11), (3, 12), (4, 13), (1, 1)], 4),  # the ace is high
+        ([(1, 11), (2, 12), (3, 13), (4, 1), (1, 2)], 0),  # but not in the middle
+        ([(3, 1), (3, 4), (3, 6), (3, 8), (3, 13)], 5),
+        ([(1, 4), (2, 4), (3, 4), (4, 9), (1, 9)], 6),
+        ([(1, 4), (2, 4), (3, 4), (4, 4), (1, 9)], 7),
+        ([(2, 5), (2, 6), (2, 7), (2, 8), (2, 9)], 8),
+        ([(2, 10), (2, 11), (2, 12), (2, 13), (2, 1)], 9),
+    ]
+    x = np.array([np.ravel(cards) for cards, _ in hands])
+    assert script("table2").poker_hand(x).tolist() == [label for _, label in hands]
+
+
+def test_poker_hands_of_the_training_file(script, data):
+    file = data("poker_train_only")
+    np.testing.assert_array_equal(script("table2").poker_hand(file["x"].astype(int)), file["y"])
+
+
+def test_drawn_hands_are_hands(script):
+    x = script("table2").hands(2000, np.random.default_rng(0))
+    cards = x[:, 0::2] * 13 + x[:, 1::2]
+    assert all(len(set(row)) == 5 for row in cards)
+    assert (x[:, 0::2].min(), x[:, 0::2].max()) == (1, 4)
+    assert (x[:, 1::2].min(), x[:, 1::2].max()) == (1, 13)
+    share = np.bincount(script("table2").poker_hand(x), minlength=10) / 2000
+    np.testing.assert_allclose(share[:2], [0.501, 0.423], atol=0.03)  # known odds
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("regression", [False, True])
+@pytest.mark.parametrize("features", [0, 20])
+def test_fig2a_learns(script, kind, regression, features):
+    fig2a = script("fig2a")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 4)).astype(np.float32)
+    inside = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
+    y = (x[:, :1] ** 2).astype(np.float32) if regression else inside
+    config = fig2a.Config(
+        kind, 30, 4, 1 if regression else 2, 0.05, regression, features=features, steps=800, looks=4
+    )
+    state, history = fig2a.train(config, x[:400], y[:400], x[400:], y[400:])
+    assert history["step"] == [200, 400, 600, 800]
+    assert fig2a.error(config, state, x[400:], y[400:]) == min(history["error"]) < 0.2
+
+
+def run_script(module, monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["script", *arguments])
+    module.main()
+    return capsys.readouterr().out
+
+
+def test_table2_goes_on_where_it_was(script, monkeypatch, capsys, data, tmp_path):
+    data("iris")
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    path = tmp_path / "table2.json"
+    arguments = ["--data", str(folder), "--only", "iris-tree", "--steps", "60", "--json", str(path)]
+    table2 = script("table2")
+    run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
+    first = json.loads(path.read_text())["rows"]
+    assert [r["run"] for r in first] == [0]
+    text = run_script(table2, monkeypatch, capsys, *arguments, "--runs", "2")
+    rows = json.loads(path.read_text())["rows"]
+    assert rows[0] == first[0]
+    assert [r["run"] for r in rows] == [0, 1, 2]  # iris has half as many again
+    assert "| iris, tree | 10/5 | 2.13 ± 2.66 |" in text
+
+
+def test_table3_goes_on_from_a_checkpoint(script, monkeypatch, tmp_path):
+    table3 = script("table3")
+    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "trees": 5, "depth": 4})
+    digits = demo.load_digits()
+    whole = table3.run("digits", 0, 4000, digits, tmp_path)
+
+    class Killed(Exception):
+        pass
+
+    save = demo.save_checkpoint
+
+    def save_and_die(*args):
+        save(*args)
+        raise Killed
+
+    monkeypatch.setattr(demo, "save_checkpoint", save_and_die)
+    with pytest.raises(Killed):
+        table3.run("digits", 0, 4000, digits, tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "trees": 5, "depth": 4})
+    resumed = table3.run("digits", 0, 4000, digits, tmp_path)
+    for key in ("least", "at", "last", "steps"):
+        assert resumed[key] == whole[key]
+    assert not list(tmp_path.iterdir())
+
+
+def test_selected_columns_do_not_depend_on_their_order():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1500, 30)).astype(np.float32)
+    y = ((x[:, 4] > 0.2) ^ (x[:, 20] > 0)).astype(np.int32)
+    left = []
+    columns = demo.select_features(x, y, 3, n_trees=20, depth=5, rng=0, callback=left.append)
+    assert {4, 20} <= set(columns.tolist())
+    assert left == [15, 7, 3]
+    assert demo.select_features(x, y, 30).tolist() == list(range(30))
+
+
+def test_split_gains_by_hand():
+    # A tree of depth 2 whose left child splits its samples for nothing.
+    x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64)
+    y = np.array([0, 0, 1, 2], np.int32)
+    t, f = np.full((1, 3), 0.5), np.array([[0, 1, 1]], np.int32)
+    # Purity n (1 - Gini): root 6/4, then 2 and 1, then 1, 1 and 1, 1.
+    np.testing.assert_allclose(demo.split_gains(x, y, t, f), [3 - 1.5, (2 - 2) + (2 - 1)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "name"),
+    [
+        ({"n_selected": 0}, ValueError, "n_selected"),
+        ({"n_selected": 9}, ValueError, "n_selected"),
+        ({"y": np.zeros(3, np.int32)}, ValueError, "y"),
+        ({"y": np.full(20, -1, np.int32)}, IndexError, "y"),
+        ({"x": np.full((20, 4), np.nan)}, ValueError, "x"),
+    ],
+)
+def test_bad_selection(changes, error, name):
+    call = {"x": np.zeros((20, 4)), "y": np.zeros(20, np.int32), "n_selected": 2} | changes
+    with pytest.raises(error, match=f"^{name}"):
+        demo.select_features(**call)
