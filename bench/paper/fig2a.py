@@ -105,7 +105,7 @@ def train(
 ) -> tuple[State, Any]:
     """The state of least validation error among `looks`, and the losses and validation errors on the way.
 
-    `callback(step)` is called after every step.
+    `callback(step, state)` is called after every step.
     """
     state = start(config, x.shape[1])
     rng = np.random.default_rng([config.seed, 1])
@@ -130,5 +130,5 @@ def train(
                 least = now
                 best = {name: state[name].copy() for name in PARAMETERS if name in state}
         if callback is not None:
-            callback(i + 1)
+            callback(i + 1, state)
     return best, history

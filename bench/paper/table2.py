@@ -192,7 +192,7 @@ def run(name: str, number: int, steps: int, folder: Path) -> dict[str, Any]:
         narrow = {key: getattr(split, key)[:, columns].copy() for key in ("x", "x_valid", "x_test")}
         split = split._replace(**narrow)
     bar = progress(f"{name}, run {number}", steps)
-    best, history = fig2a.train(config, *split[:4], callback=None if bar is None else lambda _: bar.update())
+    best, history = fig2a.train(config, *split[:4], callback=None if bar is None else lambda *_: bar.update())
     if bar is not None:
         bar.close()
     return {

@@ -1,0 +1,109 @@
+"""p1 Fig. 3: how the loss goes down, over the depth of trees and over their number.
+
+    python bench/paper/fig3.py --data DIR [--steps 40000] [--only madelon mnist] [--png FILE]
+
+(a) the loss on Madelon's validation samples, Fig. 2a's network, trees and ferns of depth 1, 5 and 10; the
+number of trees, which the paper does not give, is 10 for trees and 50 for ferns, as in its Table 2.
+(b) the loss on MNIST's test samples, Fig. 2c's network, 100 and 1000 trees and ferns of depth 10.
+
+A curve is written as soon as it is known, and started again the script goes on with the next. The picture
+is drawn from the file by matplotlib.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fig2a
+import table2
+from common import RESULTS, machine_text
+
+from hforest import demo, layers
+
+LOOKS = 40
+CURVES = [("madelon", kind, size) for kind in ("tree", "fern") for size in (1, 5, 10)]
+CURVES += [("mnist", kind, size) for kind in ("tree", "fern") for size in (100, 1000)]
+
+
+def madelon(kind: str, depth: int, steps: int, folder: Path) -> dict[str, list[float]]:
+    """Validation loss of run 0 at one depth."""
+    split = table2.madelon(folder, 0)
+    task = table2.TASKS[f"madelon-{kind}"]
+    config = fig2a.Config(kind, task.trees, depth, 2, task.lr, steps=steps)
+    curve: dict[str, list[float]] = {"step": [], "loss": []}
+
+    def look(step: int, state: fig2a.State) -> None:
+        if step % max(1, steps // LOOKS) == 0:
+            loss, _ = layers.softmax_loss(fig2a.predict(config, state, split.x_valid), split.y_valid)
+            curve["step"].append(step)
+            curve["loss"].append(float(loss))
+
+    fig2a.train(config, *split[:4], callback=look)
+    return curve
+
+
+def mnist(kind: Any, trees: int, steps: int, folder: Path) -> dict[str, list[float]]:
+    """Test loss of seed 0 with one number of trees."""
+    data = demo.load_data(folder / "mnist.npz")
+    every = max(1, steps // LOOKS)
+    config = demo.Config(kind, trees, 10, kernels=80, steps=steps, eval_every=every)
+    curve: dict[str, list[float]] = {"step": [], "loss": []}
+
+    def look(step: int, state: Any, report: dict[str, float]) -> None:
+        if report:
+            loss, _ = layers.softmax_loss(demo.predict(config, state, data.x_test), data.y_test)
+            curve["step"].append(step)
+            curve["loss"].append(float(loss))
+
+    demo.train(config, demo.start(config, 784, 10), *data, callback=look)
+    return curve
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Both halves of the figure, of the curves that are known."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for axis, data, title, word in (
+        (axes[0], "madelon", "(a) Madelon, validation", "depth"),
+        (axes[1], "mnist", "(b) MNIST, test", "trees"),
+    ):
+        for row in rows:
+            if row["data"] == data:
+                style = "-" if row["kind"] == "tree" else "--"
+                axis.plot(row["step"], row["loss"], style, label=f"{row['kind']}s, {word} {row['size']}")
+        axis.set(title=title, xlabel="step", ylabel="softmax loss", yscale="log")
+        axis.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--only", nargs="+", choices=["madelon", "mnist"], default=["madelon", "mnist"])
+    parser.add_argument("--steps", type=int, default=40_000)
+    parser.add_argument("--json", type=Path, default=RESULTS / "fig3.json")
+    parser.add_argument("--png", type=Path, default=RESULTS / "fig3.png")
+    args = parser.parse_args()
+    rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
+    for data, kind, size in CURVES:
+        key = {"data": data, "kind": kind, "size": size, "steps": args.steps}
+        if data not in args.only or any(key.items() <= row.items() for row in rows):
+            continue
+        print(f"{data}, {kind}s, {size}", flush=True)
+        curve = (madelon if data == "madelon" else mnist)(kind, size, args.steps, args.data)
+        rows.append({**key, **curve})
+        args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}) + "\n")
+    draw([row for row in rows if row["steps"] == args.steps], args.png)
+
+
+if __name__ == "__main__":
+    main()
