@@ -57,14 +57,6 @@ cdef extern from "simd.h" nogil:
 
 cdef extern from "sums.h" nogil:
     int HF_AHEAD
-    void hf_leaf_f32(
-        int path, const float* row, const float* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const float* margin, ptrdiff_t n_outputs, double divisor,
-        float* slope, double* total, float* out)
-    void hf_leaf_f64(
-        int path, const double* row, const double* grad, ptrdiff_t step, const int32_t* order,
-        ptrdiff_t count, const double* margin, ptrdiff_t n_outputs, double divisor,
-        double* slope, double* total, double* out)
     ctypedef struct hf_visits:
         const int32_t* leaf
         const int32_t* next
@@ -72,13 +64,17 @@ cdef extern from "sums.h" nogil:
         int32_t* slot_leaf
         ptrdiff_t n_samples, n_outputs, width, step
         double* total
+    ctypedef struct hf_next:
+        const void* weights
+        const void* m
+        const void* v
+    ptrdiff_t hf_slot_width(ptrdiff_t n_outputs)
     ptrdiff_t hf_visits_f32(
         int path, const hf_visits*, const float* grad, const float* margin, const float* weights,
-        const float* next_weights, const float* next_m, const float* next_v, double divisor, float* slope)
+        const hf_next*, double divisor, float* slope)
     ptrdiff_t hf_visits_f64(
         int path, const hf_visits*, const double* grad, const double* margin, const double* weights,
-        const double* next_weights, const double* next_m, const double* next_v, double divisor,
-        double* slope)
+        const hf_next*, double divisor, double* slope)
     void hf_sum_f32(
         int path, const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
         ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, float* y)
@@ -435,146 +431,130 @@ def fern_forward(x, thresholds, features, weights, divisor, y):
 
 # --------------------------------------------------------------------------------------- gradients
 
-# A thread's room for the gradients of a group of trees: its route tree by tree, then what one tree needs.
+# A thread's room for one tree. Between trees slot_of is -1 and vertex_total 0, everywhere.
 cdef struct Desk:
-    int32_t* leaf           # (group, n)
-    int32_t* vertex         # (group, n)
-    void* margin            # (group, n)
-    int32_t* start          # (leaf slots + 1): where each leaf's samples begin in `order`
-    int32_t* order          # (n): samples sorted by leaf
-    int32_t* vertex_slot    # (vertices), (leaves): a sparse gradient's row of each touched vertex and leaf
-    int32_t* leaf_slot
-    double* total           # (max(vertex slots, outputs)): sums
+    int32_t* slot_of        # (leaves): the slot of a leaf in this batch
+    int32_t* slot_leaf      # (slots): and the other way
+    double* total           # (slots, width): a leaf's sums
+    double* vertex_total    # (vertices)
 
 
-cdef Desk _desk(
-    unsigned char* at, Py_ssize_t n, Py_ssize_t n_vertices, Py_ssize_t n_leaves, Py_ssize_t n_outputs,
-    Py_ssize_t itemsize, Py_ssize_t* n_bytes,
-) noexcept nogil:
-    # Lays the desk out from `at` and counts its bytes.
+cdef Desk _desk(int32_t* slot_of, int32_t* slot_leaf, double* total, double* vertex_total) noexcept nogil:
+    # One assignment, so that prange gives each thread its own.
     cdef Desk desk
-    cdef unsigned char* begin = at
-    at += 128 - <size_t> at % 128
-    desk.leaf = <int32_t*> at
-    at += _align(HF_GROUP * n * 4)
-    desk.vertex = <int32_t*> at
-    at += _align(HF_GROUP * n * 4)
-    desk.margin = at
-    at += _align(HF_GROUP * n * itemsize)
-    desk.order = <int32_t*> at
-    at += _align(n * 4)
-    desk.start = <int32_t*> at
-    at += _align((n_leaves + 1) * 4)
-    desk.vertex_slot = <int32_t*> at
-    at += _align(n_vertices * 4)
-    desk.leaf_slot = <int32_t*> at
-    at += _align(n_leaves * 4)
-    desk.total = <double*> at
-    at += _align(max(n_vertices, n_outputs) * 8)
-    n_bytes[0] = at - begin
+    desk.slot_of, desk.slot_leaf, desk.total, desk.vertex_total = slot_of, slot_leaf, total, vertex_total
     return desk
+
+
+def _desks(Py_ssize_t threads, Py_ssize_t n, Py_ssize_t n_leaves, Py_ssize_t n_outputs, Py_ssize_t n_vertices):
+    n_slots = min(n, n_leaves)
+    return (
+        np.full((threads, n_leaves), -1, np.int32),
+        np.empty((threads, n_slots), np.int32),
+        np.empty((threads, n_slots * hf_slot_width(n_outputs))),
+        np.zeros((threads, n_vertices)),
+    )
+
+
+cdef Py_ssize_t _visit_tree(
+    const real* grad, Py_ssize_t step, Py_ssize_t n_samples, const int32_t* leaf, const int32_t* next_leaf,
+    const hf_next* next, const real* margin, const real* weights, Py_ssize_t n_outputs, double divisor,
+    int path, Desk desk, real* slope,
+) noexcept nogil:
+    # Slopes and sums of one tree; how many leaves were reached.
+    cdef hf_visits visits
+    visits.leaf, visits.next = leaf, next_leaf
+    visits.slot_of, visits.slot_leaf, visits.total = desk.slot_of, desk.slot_leaf, desk.total
+    visits.n_samples, visits.n_outputs, visits.step = n_samples, n_outputs, step
+    visits.width = hf_slot_width(n_outputs)
+    if real is float:
+        return hf_visits_f32(path, &visits, grad, margin, weights, next, divisor, slope)
+    else:
+        return hf_visits_f64(path, &visits, grad, margin, weights, next, divisor, slope)
+
+
+cdef void _load_group(
+    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const int32_t[:, ::1] vertex,
+    Py_ssize_t first, int count, int path, int32_t* words, real* margins,
+) noexcept nogil:
+    # Routes of some trees, turned over: leaves (HF_GROUP, n), vertices (HF_GROUP, n), margins.
+    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1]
+    hf_load_words(path, &leaf[0, first], n_trees, count, n, words, n)
+    hf_load_words(path, &vertex[0, first], n_trees, count, n, words + HF_GROUP * n, n)
+    if real is float:
+        hf_load_words(path, <const int32_t*> &margin[0, first], n_trees, count, n, <int32_t*> margins, n)
+    else:
+        hf_load_doubles(&margin[0, first], n_trees, count, n, margins, n)
 
 
 cdef void _tree_gradients(
     const real[:, :, ::1] grad_y, const int32_t* leaf, const real* margin, const int32_t* vertex,
     const int32_t[:, ::1] features, const real[:, :, ::1] weights, double divisor, int path, Py_ssize_t m,
-    Desk desk, const int32_t* vertex_slot, Py_ssize_t n_vertex_slots,
-    const int32_t* leaf_slot, Py_ssize_t n_leaf_slots,
-    real* grad_thresholds, real* grad_weights, real* slope, int32_t* column,
+    Desk desk, const int64_t* vertex_rows, Py_ssize_t n_vertex_rows, const int64_t* leaf_rows,
+    Py_ssize_t n_leaf_rows, real* grad_thresholds, real* grad_weights, real* slope, int32_t* column,
 ) noexcept nogil:
     # Parameter gradients of tree m, and for each sample the slope ds and the column of grad_x it goes
-    # to. A slot map of NULL is the identity (dense gradients). Samples are sorted by leaf (counting
-    # sort, stable), so that a leaf's weights and sums stay in registers while its samples pass.
-    # grad_y has one tree when the trees share it (aggregated), all of them otherwise.
-    cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n, slot, first = 0
-    cdef Py_ssize_t step = grad_y.shape[1] * n_outputs
-    cdef const real* grad = &grad_y[0, m if grad_y.shape[1] > 1 else 0, 0]
-    cdef int32_t* start = desk.start
-    cdef double* total = desk.total
+    # to. Row lists of NULL stand for all rows (dense gradients); grad_y has one tree when the trees
+    # share it (aggregated), all of them otherwise.
+    cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n_leaves = weights.shape[1]
+    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), n, i, k, slot, at
+    cdef double* total
     cdef real* row
-    memset(start, 0, (n_leaf_slots + 1) * sizeof(int32_t))
-    for n in range(n_samples):
-        slot = leaf[n] if leaf_slot == NULL else leaf_slot[leaf[n]]
-        start[slot + 1] += 1
-    for slot in range(n_leaf_slots):
-        start[slot + 1] += start[slot]
-    for n in range(n_samples):
-        slot = leaf[n] if leaf_slot == NULL else leaf_slot[leaf[n]]
-        desk.order[start[slot]] = <int32_t> n
-        start[slot] += 1
-    # start[slot] is now the end of the slot's samples.
-    for slot in range(n_leaf_slots):
-        row = grad_weights + slot * n_outputs
-        if first == start[slot]:
-            memset(row, 0, n_outputs * sizeof(real))
-            continue
-        if real is float:
-            hf_leaf_f32(
-                path, &weights[m, leaf[desk.order[first]], 0], grad, step, desk.order + first,
-                start[slot] - first, margin, n_outputs, divisor, slope, total, row,
-            )
+    cdef Py_ssize_t n_slots = _visit_tree(
+        &grad_y[0, m if grad_y.shape[1] > 1 else 0, 0], grad_y.shape[1] * n_outputs, n_samples, leaf, NULL,
+        NULL, margin, &weights[m, 0, 0], n_outputs, divisor, path, desk, slope,
+    )
+    if leaf_rows == NULL:
+        memset(grad_weights, 0, n_leaves * n_outputs * sizeof(real))
+    for i in range(n_slots if leaf_rows == NULL else n_leaf_rows):
+        if leaf_rows == NULL:
+            slot = i
+            at = desk.slot_leaf[i]
+            row = grad_weights + at * n_outputs
         else:
-            hf_leaf_f64(
-                path, &weights[m, leaf[desk.order[first]], 0], grad, step, desk.order + first,
-                start[slot] - first, margin, n_outputs, divisor, slope, total, row,
-            )
-        first = start[slot]
-    memset(total, 0, n_vertex_slots * sizeof(double))
+            at = leaf_rows[i] - m * n_leaves
+            slot = desk.slot_of[at]
+            row = grad_weights + i * n_outputs
+        desk.slot_of[at] = -1
+        total = desk.total + slot * width
+        for k in range(n_outputs):
+            row[k] = <real> (total[k] / divisor)
+    total = desk.vertex_total
     for n in range(n_samples):
-        slot = vertex[n] if vertex_slot == NULL else vertex_slot[vertex[n]]
-        total[slot] -= slope[n]
+        total[vertex[n]] -= slope[n]
         column[n] = features[m, vertex[n]]
-    for slot in range(n_vertex_slots):
-        grad_thresholds[slot] = <real> total[slot]
-
-
-cdef void _fill_slots(
-    const int64_t[::1] rows, Py_ssize_t first, Py_ssize_t last, int64_t offset, int32_t* slots
-) noexcept nogil:
-    # Only the slots of touched rows are written, and only those are read.
-    cdef Py_ssize_t i
-    for i in range(first, last):
-        slots[rows[i] - offset] = <int32_t> (i - first)
+    for i in range(n_vertices if vertex_rows == NULL else n_vertex_rows):
+        at = i if vertex_rows == NULL else vertex_rows[i] - m * n_vertices
+        grad_thresholds[i] = <real> total[at]
+        total[at] = 0
 
 
 cdef void _group_gradients(
     const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
     const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t first, Py_ssize_t count, unsigned char* scratch,
+    double divisor, int path, Py_ssize_t first, Py_ssize_t count, Desk desk, int32_t* words, real* margins,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
     real* grad_thresholds, real* grad_weights, real[:, ::1] slope, int32_t[:, ::1] column,
 ) noexcept nogil:
-    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1], j, m
+    cdef Py_ssize_t n = leaf.shape[0], j, m, a, b
     cdef Py_ssize_t n_vertices = features.shape[1], n_leaves = weights.shape[1], n_outputs = weights.shape[2]
-    cdef Py_ssize_t n_bytes
-    cdef Desk desk = _desk(scratch, n, n_vertices, n_leaves, n_outputs, sizeof(real), &n_bytes)
-    cdef real* margins = <real*> desk.margin
-    hf_load_words(path, &leaf[0, first], n_trees, <int> count, n, desk.leaf, n)
-    hf_load_words(path, &vertex[0, first], n_trees, <int> count, n, desk.vertex, n)
-    if real is float:
-        hf_load_words(
-            path, <const int32_t*> &margin[0, first], n_trees, <int> count, n, <int32_t*> margins, n
-        )
-    else:
-        hf_load_doubles(&margin[0, first], n_trees, <int> count, n, margins, n)
+    _load_group(leaf, margin, vertex, first, <int> count, path, words, margins)
     for j in range(count):
         m = first + j
         if leaf_rows is None:
             _tree_gradients(
-                grad_y, desk.leaf + j * n, margins + j * n, desk.vertex + j * n, features, weights, divisor,
-                path, m, desk, NULL, n_vertices, NULL, n_leaves,
-                grad_thresholds + m * n_vertices, grad_weights + m * n_leaves * n_outputs,
-                &slope[m, 0], &column[m, 0],
+                grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
+                divisor, path, m, desk, NULL, 0, NULL, 0, grad_thresholds + m * n_vertices,
+                grad_weights + m * n_leaves * n_outputs, &slope[m, 0], &column[m, 0],
             )
         else:
-            _fill_slots(vertex_rows, vertex_start[m], vertex_start[m + 1], m * n_vertices, desk.vertex_slot)
-            _fill_slots(leaf_rows, leaf_start[m], leaf_start[m + 1], m * n_leaves, desk.leaf_slot)
+            # Every tree has a row of each: there are samples.
+            a, b = vertex_start[m], leaf_start[m]
             _tree_gradients(
-                grad_y, desk.leaf + j * n, margins + j * n, desk.vertex + j * n, features, weights, divisor,
-                path, m, desk, desk.vertex_slot, vertex_start[m + 1] - vertex_start[m],
-                desk.leaf_slot, leaf_start[m + 1] - leaf_start[m],
-                grad_thresholds + vertex_start[m], grad_weights + leaf_start[m] * n_outputs,
+                grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
+                divisor, path, m, desk, &vertex_rows[a], vertex_start[m + 1] - a,
+                &leaf_rows[b], leaf_start[m + 1] - b, grad_thresholds + a, grad_weights + b * n_outputs,
                 &slope[m, 0], &column[m, 0],
             )
 
@@ -597,48 +577,54 @@ cdef void _input_gradients(
 cdef void _gradients(
     const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
     const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t group, unsigned char[:, ::1] scratch,
+    double divisor, int path, Py_ssize_t group, int32_t[:, ::1] words, real[:, ::1] margins,
+    int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf, double[:, ::1] total, double[:, ::1] vertex_total,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
     real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights,
     real[:, ::1] slope, int32_t[:, ::1] column,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
-    for i in prange(n_groups, schedule="dynamic", num_threads=<int> scratch.shape[0]):
+    cdef Desk desk
+    for i in prange(n_groups, schedule="dynamic", num_threads=<int> words.shape[0]):
+        desk = _desk(
+            &slot_of[threadid(), 0], &slot_leaf[threadid(), 0], &total[threadid(), 0],
+            &vertex_total[threadid(), 0],
+        )
         _group_gradients(
             grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
-            min(group, n_trees - i * group), &scratch[threadid(), 0],
+            min(group, n_trees - i * group), desk, &words[threadid(), 0], &margins[threadid(), 0],
             vertex_start, vertex_rows, leaf_start, leaf_rows,
             &grad_thresholds[0], &grad_weights[0], slope, column,
         )
-    _input_gradients(slope, column, grad_x, <int> scratch.shape[0])
+    _input_gradients(slope, column, grad_x, <int> words.shape[0])
 
 
 def _backward(
     grad_y, leaf, margin, vertex, features, weights, double divisor, touched,
     grad_x, grad_thresholds, grad_weights,
 ):
-    cdef Py_ssize_t n_bytes, n_trees = leaf.shape[1], group = HF_GROUP
+    cdef Py_ssize_t n_trees = leaf.shape[1], group = HF_GROUP
     cdef int threads = _threads(leaf.size)
     n, n_leaves, n_outputs = leaf.shape[0], weights.shape[1], weights.shape[2]
-    itemsize = margin.dtype.itemsize
     # Whole groups turn over fastest; with few trees smaller ones share the work better.
     while group > 4 and n_trees < 4 * threads * group and threads > 1:
         group //= 2
-    _desk(NULL, n, features.shape[1], n_leaves, n_outputs, itemsize, &n_bytes)
-    scratch = np.empty((threads, n_bytes), np.uint8)
-    slope, column = np.empty((n_trees, n), margin.dtype), np.empty((n_trees, n), np.int32)
+    dtype = margin.dtype
+    desks = _desks(threads, n, n_leaves, n_outputs, features.shape[1])
+    words, margins = np.empty((threads, 2 * HF_GROUP * n), np.int32), np.empty((threads, HF_GROUP * n), dtype)
+    slope, column = np.empty((n_trees, n), dtype), np.empty((n_trees, n), np.int32)
     grad_y = grad_y.reshape(n, -1, n_outputs)
     grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
-    if itemsize == 4:
+    if dtype.itemsize == 4:
         _gradients[float](
-            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, scratch,
-            *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
+            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope, column,
         )
     else:
         _gradients[double](
-            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, scratch,
-            *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
+            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope, column,
         )
 
 
@@ -920,79 +906,50 @@ def fern_adam_forward(
     )
 
 
-# A thread's desk for one tree's gradients and steps; between trees slot_of is -1 and the others 0.
-cdef struct Bench:
-    int32_t* slot_of        # (leaves): the slot of a leaf in this batch
-    int32_t* slot_leaf      # (samples): the leaf of a slot
-    double* total           # (samples, width): sums of slots
-    double* vertex_total    # (vertices)
-    void* eager             # (EAGER): gradients of the first levels
-    void* row               # (outputs): the gradient of one leaf
-
-
-cdef Bench _bench(
-    int32_t* slot_of, int32_t* slot_leaf, double* total, double* vertex_total, void* eager, void* row
-) noexcept nogil:
-    # One assignment, so that prange gives each thread its own.
-    cdef Bench bench
-    bench.slot_of, bench.slot_leaf, bench.total, bench.vertex_total = slot_of, slot_leaf, total, vertex_total
-    bench.eager, bench.row = eager, row
-    return bench
-
-
 cdef void _step_tree(
     const real[:, ::1] grad_y, const int32_t* leaf, const int32_t* next_leaf, const real* margin,
     const int32_t* vertex, Py_ssize_t m, real[:, ::1] thresholds, const int32_t[:, ::1] features,
     real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
-    int64_t step, const hf_adam* a, double divisor, int path, Bench bench, real* slope, int32_t* column,
+    int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row, real* slope,
+    int32_t* column,
 ) noexcept nogil:
     cdef Py_ssize_t n, k, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
-    cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = (n_outputs + 7) // 8 * 8
-    cdef real* row = <real*> bench.row
-    cdef real* eager = <real*> bench.eager
+    cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = hf_slot_width(n_outputs)
     cdef real value
     cdef int32_t at
-    cdef hf_visits visits
-    visits.leaf, visits.next = leaf, next_leaf
-    visits.slot_of, visits.slot_leaf = bench.slot_of, bench.slot_leaf
-    visits.n_samples, visits.n_outputs, visits.width = n_samples, n_outputs, width
-    visits.step, visits.total = n_outputs, bench.total
-    if real is float:
-        n_slots = hf_visits_f32(
-            path, &visits, &grad_y[0, 0], margin, &weights[m, 0, 0], &weights[next_tree, 0, 0],
-            &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0], divisor, slope,
-        )
-    else:
-        n_slots = hf_visits_f64(
-            path, &visits, &grad_y[0, 0], margin, &weights[m, 0, 0], &weights[next_tree, 0, 0],
-            &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0], divisor, slope,
-        )
+    cdef hf_next next
+    next.weights = &weights[next_tree, 0, 0]
+    next.m, next.v = &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0]
+    n_slots = _visit_tree(
+        &grad_y[0, 0], n_outputs, n_samples, leaf, next_leaf, &next, margin, &weights[m, 0, 0], n_outputs,
+        divisor, path, desk, slope,
+    )
     for slot in range(n_slots):
-        at = bench.slot_leaf[slot]
-        bench.slot_of[at] = -1
+        at = desk.slot_leaf[slot]
+        desk.slot_of[at] = -1
         for k in range(n_outputs):
-            row[k] = <real> (bench.total[slot * width + k] / divisor)
+            row[k] = <real> (desk.total[slot * width + k] / divisor)
         adam_pass(
             path, &weights[m, at, 0], &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, w_last[m, at], step - 1, a
         )
         adam_step(path, &weights[m, at, 0], row, &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, a)
         w_last[m, at] = step
     for n in range(n_samples):
-        bench.vertex_total[vertex[n]] -= slope[n]
+        desk.vertex_total[vertex[n]] -= slope[n]
         column[n] = features[m, vertex[n]]
     # A vertex may have come up more than once: its sum is taken, and wiped, the first time.
     for n in range(n_samples):
         at = vertex[n]
         if at < EAGER:
-            if bench.vertex_total[at] != 0:
-                eager[at] = <real> bench.vertex_total[at]
+            if desk.vertex_total[at] != 0:
+                eager[at] = <real> desk.vertex_total[at]
         elif t_last[m, at] < step:
-            value = <real> bench.vertex_total[at]
+            value = <real> desk.vertex_total[at]
             adam_pass(path, &thresholds[m, at], &t_m[m, at], &t_v[m, at], 1, t_last[m, at], step - 1, a)
             adam_step(path, &thresholds[m, at], &value, &t_m[m, at], &t_v[m, at], 1, a)
             t_last[m, at] = step
-        bench.vertex_total[at] = 0
+        desk.vertex_total[at] = 0
     adam_step(
         path, &thresholds[m, 0], eager, &t_m[m, 0], &t_v[m, 0],
         min(thresholds.shape[1], <Py_ssize_t> EAGER), a,
@@ -1008,25 +965,18 @@ cdef void _step_group(
     real[:, ::1] thresholds, const int32_t[:, ::1] features, real[:, :, ::1] weights,
     real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
-    int64_t step, const hf_adam* a, double divisor, int path, Bench bench,
+    int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row,
     real[:, ::1] slope, int32_t[:, ::1] column,
 ) noexcept nogil:
-    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1], j
+    cdef Py_ssize_t n = leaf.shape[0], j
     cdef int32_t* leaves = words
     cdef int32_t* vertices = words + HF_GROUP * n
-    hf_load_words(path, &leaf[0, first], n_trees, <int> count, n, leaves, n)
-    hf_load_words(path, &vertex[0, first], n_trees, <int> count, n, vertices, n)
-    if real is float:
-        hf_load_words(
-            path, <const int32_t*> &margin[0, first], n_trees, <int> count, n, <int32_t*> margins, n
-        )
-    else:
-        hf_load_doubles(&margin[0, first], n_trees, <int> count, n, margins, n)
+    _load_group(leaf, margin, vertex, first, <int> count, path, words, margins)
     for j in range(count):
         _step_tree(
             grad_y, leaves + j * n, leaves + (j + 1) * n if j + 1 < count else NULL, margins + j * n,
             vertices + j * n, first + j, thresholds, features, weights, t_m, t_v, t_last, w_m, w_v, w_last,
-            step, a, divisor, path, bench, &slope[first + j, 0], &column[first + j, 0],
+            step, a, divisor, path, desk, eager, row, &slope[first + j, 0], &column[first + j, 0],
         )
 
 
@@ -1041,18 +991,19 @@ cdef void _steps(
     real[:, ::1] slope, int32_t[:, ::1] column,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], i
-    cdef Bench bench
+    cdef Desk desk
     for i in prange(
         (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="dynamic", num_threads=<int> words.shape[0]
     ):
-        bench = _bench(
+        desk = _desk(
             &slot_of[threadid(), 0], &slot_leaf[threadid(), 0], &total[threadid(), 0],
-            &vertex_total[threadid(), 0], &eager[threadid(), 0], &row[threadid(), 0],
+            &vertex_total[threadid(), 0],
         )
         _step_group(
             grad_y, leaf, margin, vertex, i * HF_GROUP, min(<Py_ssize_t> HF_GROUP, n_trees - i * HF_GROUP),
             &words[threadid(), 0], &margins[threadid(), 0], thresholds, features, weights,
-            t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, bench, slope, column,
+            t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, desk, &eager[threadid(), 0],
+            &row[threadid(), 0], slope, column,
         )
 
 
@@ -1072,9 +1023,7 @@ def adam_backward(
     n = leaf.shape[0]
     words = np.empty((threads, 2 * HF_GROUP * n), np.int32)
     margins = np.empty((threads, HF_GROUP * n), dtype)
-    slot_of, slot_leaf = np.full((threads, n_leaves), -1, np.int32), np.empty((threads, n), np.int32)
-    total = np.empty((threads, n * ((n_outputs + 7) // 8 * 8)))
-    vertex_total = np.zeros((threads, thresholds.shape[1]))
+    slot_of, slot_leaf, total, vertex_total = _desks(threads, n, n_leaves, n_outputs, thresholds.shape[1])
     eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
     row = np.empty((threads, n_outputs), dtype)
     slope, column = np.empty((n_trees, n), dtype), np.empty((n_trees, n), np.int32)

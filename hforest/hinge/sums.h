@@ -1,9 +1,10 @@
-/* What one leaf's samples add to the gradients (p1 eq 11, 12).
+/* Sums over samples and trees (p1 eq 10-12), in double.
 
-   For samples i of one leaf, in their order: slope_i = sgn(r_i) (row . g_i) / divisor, and
-   out = sum_i |r_i| g_i / divisor. One pass over g serves both. Sums run in double; the dot product in eight
-   lanes (element k in lane k mod 8) that are added in one fixed order, so that the vector path has the
-   bits of the plain one. Lanes start at +0, so a vector's spare elements, which add +0, change nothing. */
+   Forward: y_k = sum over trees of |r| w_k. Backward, for the samples i of a tree in their order: the slope
+   sgn(r_i) (w_leaf(i) . g_i) / divisor, and for each leaf reached the sum of |r_i| g_i. One pass over g serves
+   both. The dot product runs in eight lanes (element k in lane k mod 8) that are added in one fixed order, so
+   that the vector path has the bits of the plain one. Lanes start at +0, so a vector's spare elements, which
+   add +0, change nothing. */
 #ifndef HFOREST_HINGE_SUMS_H
 #define HFOREST_HINGE_SUMS_H
 #include <math.h>
@@ -16,89 +17,13 @@
 enum {
     HF_LANES = 8,
     HF_MOST_VECTORS = 4,
-    HF_AHEAD = 8    /* trees ahead whose leaf row is asked for */
+    HF_AHEAD = 8    /* trees or samples ahead whose leaf row is asked for */
 };
 
-#define HF_ADD_LANES(a) (((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])))
-
-#define HF_PLAIN_LEAF(NAME, REAL)                                                                         \
-    static void NAME(const REAL *row, const REAL *grad, ptrdiff_t step, const int32_t *order,             \
-                     ptrdiff_t count, const REAL *margin, ptrdiff_t n_outputs, double divisor,            \
-                     REAL *slope, double *total, REAL *out) {                                             \
-        ptrdiff_t c, k, i;                                                                                \
-        for (k = 0; k < n_outputs; ++k) total[k] = 0;                                                     \
-        for (c = 0; c < count; ++c) {                                                                     \
-            const REAL *g = grad + order[c] * step;                                                       \
-            const REAL r = margin[order[c]];                                                              \
-            const double size = fabs((double)r);                                                          \
-            double lane[HF_LANES] = {0}, s;                                                               \
-            for (k = 0; k + HF_LANES <= n_outputs; k += HF_LANES)                                         \
-                for (i = 0; i < HF_LANES; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];          \
-            for (i = 0; k + i < n_outputs; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];         \
-            for (k = 0; k < n_outputs; ++k) total[k] += size * (double)g[k];                              \
-            s = HF_ADD_LANES(lane);                                                                       \
-            s /= divisor;                                                                                 \
-            slope[order[c]] = (REAL)(r > 0 ? s : r < 0 ? -s : 0.0);                                       \
-        }                                                                                                 \
-        for (k = 0; k < n_outputs; ++k) out[k] = (REAL)(total[k] / divisor);                              \
-    }
-
-HF_PLAIN_LEAF(hf_leaf_f32_plain, float)
-HF_PLAIN_LEAF(hf_leaf_f64_plain, double)
-
-#if HF_X86
-HF_AVX512_CODE HF_INLINE double hf_add_lanes_avx512(__m512d a) {
-    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
-    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
-    return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
-}
-
-HF_AVX512_CODE HF_INLINE void hf_leaf_avx512(
-    const float *row, const float *grad, ptrdiff_t step, const int32_t *order, ptrdiff_t count, const float *margin,
-    ptrdiff_t n_outputs, double divisor, float *slope, float *out, const int n_vectors) {
-    const __mmask8 last = (__mmask8)(0xff >> (8 * n_vectors - n_outputs));
-    __m512d w[HF_MOST_VECTORS], total[HF_MOST_VECTORS];
-    int i;
-    for (i = 0; i < n_vectors; ++i) {
-        w[i] = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(i == n_vectors - 1 ? last : 0xff, row + 8 * i));
-        total[i] = _mm512_setzero_pd();
-    }
-    for (ptrdiff_t c = 0; c < count; ++c) {
-        const float *g = grad + order[c] * step;
-        const float r = margin[order[c]];
-        const __m512d size = _mm512_set1_pd(fabs((double)r));
-        __m512d lane = _mm512_setzero_pd();
-        for (i = 0; i < n_vectors; ++i) {
-            __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(i == n_vectors - 1 ? last : 0xff, g + 8 * i));
-            lane = _mm512_add_pd(lane, _mm512_mul_pd(w[i], x));
-            total[i] = _mm512_add_pd(total[i], _mm512_mul_pd(size, x));
-        }
-        const double s = hf_add_lanes_avx512(lane) / divisor;
-        slope[order[c]] = (float)(r > 0 ? s : r < 0 ? -s : 0.0);
-    }
-    for (i = 0; i < n_vectors; ++i) {
-        __m256 rounded = _mm512_cvtpd_ps(_mm512_div_pd(total[i], _mm512_set1_pd(divisor)));
-        _mm256_mask_storeu_ps(out + 8 * i, i == n_vectors - 1 ? last : 0xff, rounded);
-    }
-}
-
-HF_AVX512_CODE static void hf_leaf_f32_avx512(
-    const float *row, const float *grad, ptrdiff_t step, const int32_t *order, ptrdiff_t count, const float *margin,
-    ptrdiff_t n_outputs, double divisor, float *slope, float *out) {
-    switch ((n_outputs + 7) / 8) {
-        case 1: hf_leaf_avx512(row, grad, step, order, count, margin, n_outputs, divisor, slope, out, 1); break;
-        case 2: hf_leaf_avx512(row, grad, step, order, count, margin, n_outputs, divisor, slope, out, 2); break;
-        case 3: hf_leaf_avx512(row, grad, step, order, count, margin, n_outputs, divisor, slope, out, 3); break;
-        default: hf_leaf_avx512(row, grad, step, order, count, margin, n_outputs, divisor, slope, out, 4);
-    }
-}
-#endif
-
-/* The same for all samples of a tree without sorting them: the leaf of sample i gets the slot slot_of[leaf[i]],
-   given on its first visit (slot_of holds -1 before, and is left set for the n_slots leaves in slot_leaf);
-   total (n_slots, width) has the sums, width >= n_outputs a multiple of HF_LANES. A leaf's samples are added
-   in their order, as above, so the bits are the same. Rows of `next` (n), of the tree that follows or NULL,
-   are asked for on the way, with those of m and v beside them. Returns n_slots. */
+/* What is known of one tree's samples, and room for what comes of them. The leaf of sample i gets the slot
+   slot_of[leaf[i]], given on its first visit: slot_of holds -1 before, and is left set for the leaves in
+   slot_leaf. total (slots, width) has the sums; width >= n_outputs is a multiple of HF_LANES, but 1 for one
+   output. Rows of `next`, the leaves of the tree that follows (or NULL), are asked for on the way. */
 typedef struct {
     const int32_t *leaf, *next;
     int32_t *slot_of, *slot_leaf;
@@ -106,9 +31,22 @@ typedef struct {
     double *total;
 } hf_visits;
 
-#define HF_NEXT_ROWS(i)                                                                                         if (a->next) {                                                                                                  const ptrdiff_t at_ = a->next[i] * a->n_outputs;                                                            hf_fetch(next_weights + at_, a->n_outputs * (ptrdiff_t)sizeof *weights);                                    hf_fetch(next_m + at_, a->n_outputs * (ptrdiff_t)sizeof *weights);                                          hf_fetch(next_v + at_, a->n_outputs * (ptrdiff_t)sizeof *weights);                                      }
+/* Parameters of the tree that follows. */
+typedef struct {
+    const void *weights, *m, *v;
+} hf_next;
 
-static inline int32_t hf_visit(const hf_visits *a, ptrdiff_t i, int32_t *n_slots) {
+/* sgn(r) s without a branch, which no processor could foresee. */
+HF_INLINE double hf_signed(double s, double r) {
+    uint64_t a, b;
+    memcpy(&a, &s, sizeof a);
+    memcpy(&b, &r, sizeof b);
+    a = (a ^ (b & ((uint64_t)1 << 63))) & (0 - (uint64_t)(r != 0));
+    memcpy(&s, &a, sizeof s);
+    return s;
+}
+
+HF_INLINE int32_t hf_visit(const hf_visits *a, ptrdiff_t i, int32_t *n_slots) {
     int32_t slot = a->slot_of[a->leaf[i]];
     if (slot < 0) {
         slot = (*n_slots)++;
@@ -119,50 +57,117 @@ static inline int32_t hf_visit(const hf_visits *a, ptrdiff_t i, int32_t *n_slots
     return slot;
 }
 
-#define HF_PLAIN_VISITS(NAME, REAL)                                                                             static ptrdiff_t NAME(const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                              const REAL *next_weights, const REAL *next_m, const REAL *next_v, double divisor,                           REAL *slope) {                                                                            int32_t n_slots = 0;                                                                                        const ptrdiff_t n_outputs = a->n_outputs;                                                                   for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                                  double *total = a->total + hf_visit(a, n, &n_slots) * a->width;                                             const REAL *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs, r = margin[n];                 const double size = fabs((double)r);                                                                        double lane[HF_LANES] = {0}, s;                                                                             ptrdiff_t k, i;                                                                                             HF_NEXT_ROWS(n)                                                                                             for (k = 0; k + HF_LANES <= n_outputs; k += HF_LANES)                                                           for (i = 0; i < HF_LANES; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];                        for (i = 0; k + i < n_outputs; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];                       for (k = 0; k < n_outputs; ++k) total[k] += size * (double)g[k];                                            s = HF_ADD_LANES(lane) / divisor;                                                                           slope[n] = (REAL)(r > 0 ? s : r < 0 ? -s : 0.0);                                                        }                                                                                                           return n_slots;                                                                                         }
+HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t i, ptrdiff_t itemsize) {
+    const ptrdiff_t size = a->n_outputs * itemsize, at = a->next[i] * size;
+    hf_fetch((const char *)next->weights + at, size);
+    hf_fetch((const char *)next->m + at, size);
+    hf_fetch((const char *)next->v + at, size);
+}
 
-HF_PLAIN_VISITS(hf_visits_f32_plain, float)
-HF_PLAIN_VISITS(hf_visits_f64_plain, double)
+/* --------------------------------------------------------------------------------------- plain */
+
+#define HF_PLAIN_SUMS(SUFFIX, REAL, FABS)                                                              \
+    static void hf_sum_##SUFFIX##_plain(                                                               \
+        const int32_t *leaf, const REAL *margin, const REAL *weights, ptrdiff_t n_trees,               \
+        ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double *total, REAL *y) {             \
+        ptrdiff_t m, k;                                                                                \
+        for (k = 0; k < n_outputs; ++k) total[k] = 0;                                                  \
+        for (m = 0; m < n_trees; ++m) {                                                                \
+            const REAL *row = weights + (m * n_leaves + leaf[m]) * n_outputs;                          \
+            const REAL size = FABS(margin[m]);                                                         \
+            if (m + HF_AHEAD < n_trees)                                                                \
+                HF_PREFETCH(weights + ((m + HF_AHEAD) * n_leaves + leaf[m + HF_AHEAD]) * n_outputs);   \
+            for (k = 0; k < n_outputs; ++k) total[k] += (double)(row[k] * size);                       \
+        }                                                                                              \
+        for (k = 0; k < n_outputs; ++k) y[k] = (REAL)(total[k] / divisor);                             \
+    }                                                                                                  \
+                                                                                                       \
+    static ptrdiff_t hf_visits_##SUFFIX##_plain(                                                       \
+        const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                 \
+        const hf_next *next, double divisor, REAL *slope) {                                            \
+        const ptrdiff_t n_outputs = a->n_outputs;                                                      \
+        int32_t n_slots = 0;                                                                           \
+        for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
+            double *total = a->total + hf_visit(a, n, &n_slots) * a->width;                            \
+            const REAL *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;               \
+            const double r = margin[n], size = fabs(r);                                                \
+            double lane[HF_LANES] = {0}, s;                                                            \
+            ptrdiff_t k, i;                                                                            \
+            if (a->next) hf_fetch_next(a, next, n, sizeof(REAL));                                      \
+            for (k = 0; k + HF_LANES <= n_outputs; k += HF_LANES)                                      \
+                for (i = 0; i < HF_LANES; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];       \
+            for (i = 0; k + i < n_outputs; ++i) lane[i] += (double)row[k + i] * (double)g[k + i];      \
+            for (k = 0; k < n_outputs; ++k) total[k] += size * (double)g[k];                           \
+            s = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])); \
+            slope[n] = (REAL)hf_signed(s / divisor, r);                                                \
+        }                                                                                              \
+        return n_slots;                                                                                \
+    }                                                                                                  \
+                                                                                                       \
+    /* One output: the lanes other than the first are +0. */                                           \
+    static ptrdiff_t hf_visits_one_##SUFFIX(                                                           \
+        const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                 \
+        const hf_next *next, double divisor, REAL *slope) {                                            \
+        int32_t n_slots = 0;                                                                           \
+        for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
+            const double g = grad[n * a->step], r = margin[n];                                         \
+            if (a->next) hf_fetch_next(a, next, n, sizeof(REAL));                                      \
+            a->total[hf_visit(a, n, &n_slots)] += fabs(r) * g;                                         \
+            slope[n] = (REAL)hf_signed(((double)weights[a->leaf[n]] * g + 0.0) / divisor, r);          \
+        }                                                                                              \
+        return n_slots;                                                                                \
+    }
+
+HF_PLAIN_SUMS(f32, float, fabsf)
+HF_PLAIN_SUMS(f64, double, fabs)
+
+/* ------------------------------------------------------------------------------------- AVX-512 */
 
 #if HF_X86
-HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_avx512(
-    const hf_visits *a, const float *grad, const float *margin, const float *weights, const float *next_weights,
-    const float *next_m, const float *next_v, double divisor, float *slope, const int n_vectors) {
+HF_AVX512_CODE HF_INLINE double hf_add_lanes(__m512d a) {
+    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
+}
+
+HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
+    const hf_visits *a, const float *grad, const float *margin, const float *weights, const hf_next *next,
+    double divisor, float *slope, const int n_vectors) {
     const ptrdiff_t n_outputs = a->n_outputs;
     const __mmask8 last = (__mmask8)(0xff >> (8 * n_vectors - n_outputs));
     int32_t n_slots = 0;
     for (ptrdiff_t n = 0; n < a->n_samples; ++n) {
         double *total = a->total + hf_visit(a, n, &n_slots) * a->width;
-        const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs, r = margin[n];
-        const __m512d size = _mm512_set1_pd(fabs((double)r));
+        const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;
+        const double r = margin[n];
+        const __m512d size = _mm512_set1_pd(fabs(r));
         __m512d lane = _mm512_setzero_pd();
-        HF_NEXT_ROWS(n)
+        if (a->next) hf_fetch_next(a, next, n, sizeof(float));
         for (int i = 0; i < n_vectors; ++i) {
             const __mmask8 k = i == n_vectors - 1 ? last : 0xff;
             const __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, g + 8 * i));
             const __m512d w = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, row + 8 * i));
             lane = _mm512_add_pd(lane, _mm512_mul_pd(w, x));
-            _mm512_storeu_pd(total + 8 * i, _mm512_add_pd(_mm512_loadu_pd(total + 8 * i), _mm512_mul_pd(size, x)));
+            _mm512_storeu_pd(
+                total + 8 * i, _mm512_add_pd(_mm512_loadu_pd(total + 8 * i), _mm512_mul_pd(size, x)));
         }
-        const double s = hf_add_lanes_avx512(lane) / divisor;
-        slope[n] = (float)(r > 0 ? s : r < 0 ? -s : 0.0);
+        slope[n] = (float)hf_signed(hf_add_lanes(lane) / divisor, r);
     }
     return n_slots;
 }
 
 HF_AVX512_CODE static ptrdiff_t hf_visits_f32_avx512(
-    const hf_visits *a, const float *grad, const float *margin, const float *weights, const float *next_weights,
-    const float *next_m, const float *next_v, double divisor, float *slope) {
+    const hf_visits *a, const float *grad, const float *margin, const float *weights, const hf_next *next,
+    double divisor, float *slope) {
     switch ((a->n_outputs + 7) / 8) {
-        case 1: return hf_visits_avx512(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope, 1);
-        case 2: return hf_visits_avx512(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope, 2);
-        case 3: return hf_visits_avx512(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope, 3);
-        default: return hf_visits_avx512(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope, 4);
+        case 1: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 1);
+        case 2: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 2);
+        case 3: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 3);
+        default: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 4);
     }
 }
 
-/* Outputs of one sample summed over its trees (p1 eq 10), in float64 in the order of the trees. */
-HF_AVX512_CODE HF_INLINE void hf_sum_avx512(
+HF_AVX512_CODE HF_INLINE void hf_sum_vectors(
     const int32_t *leaf, const float *margin, const float *weights, ptrdiff_t n_trees, ptrdiff_t n_leaves,
     ptrdiff_t n_outputs, double divisor, float *y, const int n_vectors) {
     const __mmask8 last = (__mmask8)(0xff >> (8 * n_vectors - n_outputs));
@@ -180,87 +185,74 @@ HF_AVX512_CODE HF_INLINE void hf_sum_avx512(
         }
     }
     for (i = 0; i < n_vectors; ++i)
-        _mm256_mask_storeu_ps(y + 8 * i, i == n_vectors - 1 ? last : 0xff,
-                              _mm512_cvtpd_ps(_mm512_div_pd(total[i], _mm512_set1_pd(divisor))));
+        _mm256_mask_storeu_ps(
+            y + 8 * i, i == n_vectors - 1 ? last : 0xff,
+            _mm512_cvtpd_ps(_mm512_div_pd(total[i], _mm512_set1_pd(divisor))));
 }
 
 HF_AVX512_CODE static void hf_sum_f32_avx512(
     const int32_t *leaf, const float *margin, const float *weights, ptrdiff_t n_trees, ptrdiff_t n_leaves,
     ptrdiff_t n_outputs, double divisor, float *y) {
     switch ((n_outputs + 7) / 8) {
-        case 1: hf_sum_avx512(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 1); break;
-        case 2: hf_sum_avx512(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 2); break;
-        case 3: hf_sum_avx512(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 3); break;
-        default: hf_sum_avx512(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 4);
+        case 1: hf_sum_vectors(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 1); break;
+        case 2: hf_sum_vectors(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 2); break;
+        case 3: hf_sum_vectors(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 3); break;
+        default: hf_sum_vectors(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y, 4);
     }
 }
 #endif
 
-#define HF_PLAIN_SUM(NAME, REAL, FABS)                                                                           static void NAME(const int32_t *leaf, const REAL *margin, const REAL *weights, ptrdiff_t n_trees,                             ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double *total, REAL *y) {              ptrdiff_t k;                                                                                                 for (k = 0; k < n_outputs; ++k) total[k] = 0;                                                                for (ptrdiff_t m = 0; m < n_trees; ++m) {                                                                        const REAL *row = weights + (m * n_leaves + leaf[m]) * n_outputs;                                            const REAL size = FABS(margin[m]);                                                                           if (m + HF_AHEAD < n_trees)                                                                                      HF_PREFETCH(weights + ((m + HF_AHEAD) * n_leaves + leaf[m + HF_AHEAD]) * n_outputs);                     for (k = 0; k < n_outputs; ++k) total[k] += (double)(row[k] * size);                                     }                                                                                                            for (k = 0; k < n_outputs; ++k) y[k] = (REAL)(total[k] / divisor);                                       }
-
-HF_PLAIN_SUM(hf_sum_f32_plain, float, fabsf)
-HF_PLAIN_SUM(hf_sum_f64_plain, double, fabs)
-
 /* ------------------------------------------------------------------------- what cpu.pyx calls */
 
-static int hf_sums_in_vectors(int path, ptrdiff_t n_outputs) {
+static int hf_in_vectors(int path, ptrdiff_t n_outputs) {
     return HF_X86 && path == HF_PATH_AVX512 && n_outputs > 2 && n_outputs <= HF_LANES * HF_MOST_VECTORS;
 }
 
+/* Doubles of a slot's sums. */
+static ptrdiff_t hf_slot_width(ptrdiff_t n_outputs) {
+    return n_outputs == 1 ? 1 : (n_outputs + HF_LANES - 1) / HF_LANES * HF_LANES;
+}
+
+/* Slopes of the samples and sums of the leaves of one tree; the number of slots. */
 static ptrdiff_t hf_visits_f32(
     int path, const hf_visits *a, const float *grad, const float *margin, const float *weights,
-    const float *next_weights, const float *next_m, const float *next_v, double divisor, float *slope) {
+    const hf_next *next, double divisor, float *slope) {
+    if (a->n_outputs == 1) return hf_visits_one_f32(a, grad, margin, weights, next, divisor, slope);
 #if HF_X86
-    if (hf_sums_in_vectors(path, a->n_outputs))
-        return hf_visits_f32_avx512(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope);
+    if (hf_in_vectors(path, a->n_outputs))
+        return hf_visits_f32_avx512(a, grad, margin, weights, next, divisor, slope);
 #endif
-    return hf_visits_f32_plain(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope);
+    (void)path;
+    return hf_visits_f32_plain(a, grad, margin, weights, next, divisor, slope);
 }
 
 static ptrdiff_t hf_visits_f64(
     int path, const hf_visits *a, const double *grad, const double *margin, const double *weights,
-    const double *next_weights, const double *next_m, const double *next_v, double divisor, double *slope) {
+    const hf_next *next, double divisor, double *slope) {
     (void)path;
-    return hf_visits_f64_plain(a, grad, margin, weights, next_weights, next_m, next_v, divisor, slope);
+    if (a->n_outputs == 1) return hf_visits_one_f64(a, grad, margin, weights, next, divisor, slope);
+    return hf_visits_f64_plain(a, grad, margin, weights, next, divisor, slope);
 }
 
+/* Outputs of one sample summed over its trees, in their order. */
 static void hf_sum_f32(
-    int path, const int32_t *leaf, const float *margin, const float *weights, ptrdiff_t n_trees, ptrdiff_t n_leaves,
-    ptrdiff_t n_outputs, double divisor, double *total, float *y) {
+    int path, const int32_t *leaf, const float *margin, const float *weights, ptrdiff_t n_trees,
+    ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double *total, float *y) {
 #if HF_X86
-    if (hf_sums_in_vectors(path, n_outputs)) {
+    if (hf_in_vectors(path, n_outputs)) {
         hf_sum_f32_avx512(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, y);
         return;
     }
 #endif
+    (void)path;
     hf_sum_f32_plain(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, total, y);
 }
 
 static void hf_sum_f64(
-    int path, const int32_t *leaf, const double *margin, const double *weights, ptrdiff_t n_trees, ptrdiff_t n_leaves,
-    ptrdiff_t n_outputs, double divisor, double *total, double *y) {
+    int path, const int32_t *leaf, const double *margin, const double *weights, ptrdiff_t n_trees,
+    ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double *total, double *y) {
     (void)path;
     hf_sum_f64_plain(leaf, margin, weights, n_trees, n_leaves, n_outputs, divisor, total, y);
-}
-
-static void hf_leaf_f32(int path, const float *row, const float *grad, ptrdiff_t step, const int32_t *order,
-                        ptrdiff_t count, const float *margin, ptrdiff_t n_outputs, double divisor, float *slope,
-                        double *total, float *out) {
-#if HF_X86
-    if (hf_sums_in_vectors(path, n_outputs)) {
-        hf_leaf_f32_avx512(row, grad, step, order, count, margin, n_outputs, divisor, slope, out);
-        return;
-    }
-#endif
-    (void)path;
-    hf_leaf_f32_plain(row, grad, step, order, count, margin, n_outputs, divisor, slope, total, out);
-}
-
-static void hf_leaf_f64(int path, const double *row, const double *grad, ptrdiff_t step, const int32_t *order,
-                        ptrdiff_t count, const double *margin, ptrdiff_t n_outputs, double divisor, double *slope,
-                        double *total, double *out) {
-    (void)path;
-    hf_leaf_f64_plain(row, grad, step, order, count, margin, n_outputs, divisor, slope, total, out);
 }
 
 #endif
