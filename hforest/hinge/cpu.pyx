@@ -86,7 +86,7 @@ cdef enum:
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
     TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
-    SMALL = 1 << 11       # (sample, tree) pairs below which a second thread does not pay
+    SMALL = 1 << 14       # (sample, tree) pairs below which a second thread does not pay
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
     LANES_BLOCK = 1024    # and where trees are the lanes
     BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
@@ -798,7 +798,7 @@ cdef void _catch_up_leaves(
     cdef Py_ssize_t m
     for m in prange(
         leaf.shape[1], schedule="dynamic", chunksize=HF_GROUP,
-        num_threads=_threads(leaf.shape[0] * leaf.shape[1] * weights.shape[2]),
+        num_threads=_threads(leaf.shape[0] * leaf.shape[1]),
     ):
         _catch_up_tree(leaf, m, weights, w_m, w_v, last, reach, a, path)
 
@@ -1013,7 +1013,7 @@ def adam_backward(
 ):
     """p1 eq 11-12 and a step of Adam, tree by tree."""
     cdef hf_adam a = adam_settings(lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step))
-    cdef int threads = _threads(leaf.size * weights.shape[2])
+    cdef int threads = _threads(leaf.size)
     adam_tables(&a, missed)
     dtype, n_trees, (n_leaves, n_outputs) = margin.dtype, leaf.shape[1], weights.shape[1:]
     if leaf.shape[0] == 0:

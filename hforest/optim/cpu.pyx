@@ -32,7 +32,7 @@ ctypedef fused real:
 cdef enum:
     BLOCK = 1 << 13       # elements of one parallel step of a dense optimiser
     PART = 64             # elements taken together: their float64 copies stay in L1
-    SMALL = 1 << 13       # elements below which a second thread does not pay
+    SMALL = 1 << 14       # elements below which a second thread does not pay
     ROWS = 32             # rows of one parallel step; their gaps, and so their costs, differ
     AHEAD = 8             # rows ahead that are fetched
 
