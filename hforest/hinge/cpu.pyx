@@ -446,7 +446,9 @@ cdef Desk _desk(int32_t* slot_of, int32_t* slot_leaf, double* total, double* ver
     return desk
 
 
-def _desks(Py_ssize_t threads, Py_ssize_t n, Py_ssize_t n_leaves, Py_ssize_t n_outputs, Py_ssize_t n_vertices):
+def _desks(
+    Py_ssize_t threads, Py_ssize_t n, Py_ssize_t n_leaves, Py_ssize_t n_outputs, Py_ssize_t n_vertices
+):
     n_slots = min(n, n_leaves)
     return (
         np.full((threads, n_leaves), -1, np.int32),
