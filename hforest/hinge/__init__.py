@@ -479,12 +479,11 @@ def _backward(
 def _touched(twin: Any, index: Array, n_slots: int) -> tuple[Array, Array]:
     # Where each tree's rows start, and the rows: sorted, each once.
     xp = dispatch.array_module(index)
-    start = xp.zeros(index.shape[1] + 1, np.int64)
-    twin.touched_count(index, n_slots, start[1:])
-    xp.cumsum(start, out=start)
-    rows = xp.empty(int(start[-1]), np.int64)
-    twin.touched_rows(index, n_slots, start, rows)
-    return start, rows
+    n_samples, n_trees = index.shape
+    start = xp.empty(n_trees + 1, np.int64)
+    rows = xp.empty(n_trees * min(n_samples, n_slots), np.int64)
+    twin.touched(index, n_slots, start, rows)
+    return start, rows[: int(start[-1])]
 
 
 def tree_backward(

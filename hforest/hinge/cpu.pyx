@@ -10,7 +10,7 @@ import numpy as np
 from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
 from hforest.core.machine cimport simd_path
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
@@ -21,7 +21,6 @@ cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
 
 cdef extern from "kernels.h" nogil:
-    int hf_popcount(uint64_t word)
     int hf_lowest_bit(uint64_t word)
 
 ctypedef fused real:
@@ -680,15 +679,10 @@ cdef void _mark(
                 seen[j * n_words + (value >> 6)] |= (<uint64_t> 1) << (value & 63)
 
 
-cdef int64_t _count_marks(const uint64_t* seen, Py_ssize_t n_words) noexcept nogil:
-    cdef int64_t count = 0
-    cdef Py_ssize_t word
-    for word in range(n_words):
-        count += hf_popcount(seen[word])
-    return count
-
-
-cdef void _list_marks(const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows) noexcept nogil:
+cdef int64_t _list_marks(
+    const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows
+) noexcept nogil:
+    # offset + the number of each bit that is set, in ascending order; how many there are.
     cdef Py_ssize_t word, i = 0
     cdef uint64_t left
     for word in range(n_words):
@@ -697,55 +691,46 @@ cdef void _list_marks(const uint64_t* seen, Py_ssize_t n_words, int64_t offset, 
             rows[i] = offset + 64 * word + hf_lowest_bit(left)
             left &= left - 1
             i += 1
+    return i
 
 
 cdef void _touched_group(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, int path, unsigned char* scratch,
-    int64_t[::1] count, const int64_t[::1] start, int64_t[::1] rows,
+    int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    cdef Py_ssize_t n_words = (n_slots + 63) // 64, j
+    # The rows of tree m go to the place that they would have if every tree had as many as it can.
+    cdef Py_ssize_t n_words = (n_slots + 63) // 64, most = rows.shape[0] // index.shape[1], m
     cdef Py_ssize_t n_trees = min(<Py_ssize_t> HF_GROUP, index.shape[1] - first)
     cdef uint64_t* seen = <uint64_t*> scratch
     _mark(index, first, n_trees, path, seen, n_words, <int32_t*> (seen + HF_GROUP * n_words))
-    for j in range(n_trees):
-        if rows is None:
-            count[first + j] = _count_marks(seen + j * n_words, n_words)
-        elif start[first + j] < start[first + j + 1]:
-            _list_marks(seen + j * n_words, n_words, (first + j) * n_slots, &rows[start[first + j]])
+    for m in range(first, first + n_trees):
+        start[m + 1] = _list_marks(seen + (m - first) * n_words, n_words, m * n_slots, &rows[m * most])
 
 
 cdef void _touched(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, int path, unsigned char[:, ::1] scratch,
-    int64_t[::1] count, const int64_t[::1] start, int64_t[::1] rows,
+    int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    cdef Py_ssize_t group
+    cdef Py_ssize_t n_trees = index.shape[1], most = rows.shape[0] // n_trees, group, m
     for group in prange(
-        (index.shape[1] + HF_GROUP - 1) // HF_GROUP, schedule="static", num_threads=<int> scratch.shape[0]
+        (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="static", num_threads=<int> scratch.shape[0]
     ):
-        _touched_group(
-            index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], count, start, rows
-        )
+        _touched_group(index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], start, rows)
+    start[0] = 0
+    for m in range(n_trees):
+        memmove(&rows[start[m]], &rows[m * most], start[m + 1] * sizeof(int64_t))
+        start[m + 1] += start[m]
 
 
-def _bits(index, n_slots):
+def touched(index, n_slots, start, rows):
+    """Distinct values of index[:, m] for each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    if index.shape[0] == 0:
+        start[...] = 0
+        return
     # For each thread: a bit for each slot of a group's trees, and a strip of their indices.
     n_bytes = HF_GROUP * ((n_slots + 63) // 64 * 8 + STRIP * 4)
-    return np.empty((_threads(index.size), n_bytes), np.uint8)
-
-
-def touched_count(index, n_slots, count):
-    """Distinct values of index[:, m] for each tree m."""
-    if index.shape[0] == 0:
-        count[...] = 0
-        return
-    _touched(index, n_slots, simd_path(), _bits(index, n_slots), count, None, None)
-
-
-def touched_rows(index, n_slots, start, rows):
-    """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
-    if index.shape[0] == 0:
-        return
-    _touched(index, n_slots, simd_path(), _bits(index, n_slots), None, start, rows)
+    scratch = np.empty((_threads(index.size), n_bytes), np.uint8)
+    _touched(index, n_slots, simd_path(), scratch, start, rows)
 
 
 cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts) noexcept nogil:

@@ -222,32 +222,19 @@ def backward_sparse(
     )  # fmt: skip
 
 
-def _sorted_keys(index: Array, n_slots: int) -> tuple[Array, Array]:
-    # Keys in ascending order, and whether each is the first of its value.
+def touched(index: Array, n_slots: int, start: Array, rows: Array) -> None:
+    """Distinct values of index[:, m] for each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    n_samples, n_trees = index.shape
+    start.fill(0)
+    if n_samples == 0:
+        return
     xp = array_module(index)
     keys = xp.sort(_keys(index, n_slots))
-    first = xp.ones(keys.size, np.bool_)
-    xp.not_equal(keys[1:], keys[:-1], out=first[1:])
-    return keys, first
-
-
-def touched_count(index: Array, n_slots: int, count: Array) -> None:
-    """Distinct values of index[:, m] for each tree m."""
-    n_samples, n_trees = index.shape
-    if n_samples == 0:
-        count.fill(0)
-        return
+    first = xp.ones(keys.size, np.bool_)  # whether a key is the first of its value
+    first[1:] = keys[1:] != keys[:-1]
     # Every tree has n_samples keys, and they lie together once sorted.
-    _, first = _sorted_keys(index, n_slots)
-    count[...] = first.reshape(n_trees, n_samples).sum(axis=1)
-
-
-def touched_rows(index: Array, n_slots: int, start: Array, rows: Array) -> None:
-    """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
-    if index.shape[0] == 0:
-        return
-    keys, first = _sorted_keys(index, n_slots)
-    rank = array_module(index).cumsum(first, dtype=np.int64)
+    xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1), out=start[1:])
+    rank = xp.cumsum(first, dtype=np.int64)
     # The dtype chooses a module; this kernel has no floating-point argument.
     args = (keys.astype(np.int64), rank, keys.size, rows)
     launch_each(ROOM, "touched_rows", np.dtype(np.float32), keys.size, args)

@@ -4,14 +4,8 @@
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)
-static inline int hf_popcount(uint64_t word) { return __builtin_popcountll(word); }
 static inline int hf_lowest_bit(uint64_t word) { return __builtin_ctzll(word); }
 #else
-static inline int hf_popcount(uint64_t word) {
-    int count = 0;
-    for (; word; word &= word - 1) ++count;
-    return count;
-}
 static inline int hf_lowest_bit(uint64_t word) {
     int bit = 0;
     for (; !(word & 1); word >>= 1) ++bit;

@@ -110,17 +110,13 @@ def backward_sparse(
     grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaf_rows]
 
 
-def touched_count(index, n_slots, count):
-    """Distinct values of index[:, m] for each tree m."""
+def touched(index, n_slots, start, rows):
+    """Distinct values of index[:, m] for each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    start[0] = 0
     for m in range(index.shape[1]):
-        count[m] = len(set(index[:, m].tolist()))
-
-
-def touched_rows(index, n_slots, start, rows):
-    """Those values in ascending order, as rows m * n_slots + value, at start[m]:start[m + 1]."""
-    for m in range(index.shape[1]):
-        for i, slot in enumerate(sorted(set(index[:, m].tolist()))):
-            rows[start[m] + i] = m * n_slots + slot
+        values = np.unique(index[:, m])
+        start[m + 1] = start[m] + len(values)
+        rows[start[m] : start[m + 1]] = m * n_slots + values
 
 
 def leaf_counts(leaf, counts):
