@@ -723,7 +723,7 @@ cdef void _touched(
 
 
 def touched(index, n_slots, start, rows):
-    """Distinct values of index[:, m] of each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     if index.shape[0] == 0:
         start[...] = 0
         return

@@ -223,7 +223,7 @@ def backward_sparse(
 
 
 def touched(index: Array, n_slots: int, start: Array, rows: Array) -> None:
-    """Distinct values of index[:, m] of each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     n_samples, n_trees = index.shape
     start.fill(0)
     if n_samples == 0:

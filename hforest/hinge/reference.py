@@ -111,7 +111,7 @@ def backward_sparse(
 
 
 def touched(index, n_slots, start, rows):
-    """Distinct values of index[:, m] of each tree m, as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     start[0] = 0
     for m in range(index.shape[1]):
         values = np.unique(index[:, m])
