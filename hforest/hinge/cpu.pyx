@@ -20,7 +20,7 @@ from ..optim.tables import bias
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
 
 ctypedef fused real:

@@ -19,7 +19,7 @@ from .tables import bias
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "roots.h" nogil:
     void hf_roots(double* a, Py_ssize_t n)
 
 cdef extern from "simd.h" nogil:

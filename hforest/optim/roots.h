@@ -1,8 +1,8 @@
 /* Square roots of an array. C's sqrt may set errno, so a loop over it is not vectorised; these
    instructions are part of every x86-64 and aarch64 processor, and a square root is rounded
    correctly on each, so all paths give the same bits. */
-#ifndef HFOREST_OPTIM_KERNELS_H
-#define HFOREST_OPTIM_KERNELS_H
+#ifndef HFOREST_OPTIM_ROOTS_H
+#define HFOREST_OPTIM_ROOTS_H
 
 #include <math.h>
 #include <stddef.h>

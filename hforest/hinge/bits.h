@@ -1,6 +1,6 @@
 /* Compiler built-ins that Cython has no name for. */
-#ifndef HFOREST_HINGE_KERNELS_H
-#define HFOREST_HINGE_KERNELS_H
+#ifndef HFOREST_HINGE_BITS_H
+#define HFOREST_HINGE_BITS_H
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)

@@ -1,0 +1,63 @@
+/* Orders numbers: floats as unsigned integers of the same order, and a stable radix sort of such keys. */
+#ifndef HFOREST_ORDER_H
+#define HFOREST_ORDER_H
+#include <stdint.h>
+#include <string.h>
+
+#include "simd.h"
+
+enum { HF_INSERTION = 40 /* keys up to which insertion beats the fixed cost of a radix pass */ };
+
+/* Bits of a number such that a < b as numbers is a < b as integers; -0 is made 0, which it equals. */
+HF_INLINE uint64_t hf_ordered(double a) {
+    uint64_t bits;
+    a += 0.0;
+    memcpy(&bits, &a, sizeof bits);
+    return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+
+/* Sorts n keys with their indices, stably; the second pair of arrays is scratch of the same size. Returns
+   whether the result lies in the scratch. Passes over bytes in which all keys agree are left out: float32
+   values, widened, take half of the eight. */
+static int hf_sort(uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *index2, int64_t n) {
+    if (n <= HF_INSERTION) {
+        for (int64_t i = 1; i < n; ++i) {
+            const uint64_t k = key[i];
+            const uint32_t at = index[i];
+            int64_t j = i;
+            for (; j > 0 && key[j - 1] > k; --j) {
+                key[j] = key[j - 1];
+                index[j] = index[j - 1];
+            }
+            key[j] = k;
+            index[j] = at;
+        }
+        return 0;
+    }
+    uint32_t count[8][256];
+    memset(count, 0, sizeof count);
+    for (int64_t i = 0; i < n; ++i)
+        for (int b = 0; b < 8; ++b) ++count[b][key[i] >> (8 * b) & 255];
+    int swapped = 0;
+    for (int b = 0; b < 8; ++b) {
+        if (count[b][key[0] >> (8 * b) & 255] == (uint64_t)n) continue;
+        uint32_t start[256], total = 0;
+        for (int d = 0; d < 256; ++d) {
+            start[d] = total;
+            total += count[b][d];
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t to = start[key[i] >> (8 * b) & 255]++;
+            key2[to] = key[i];
+            index2[to] = index[i];
+        }
+        uint64_t *k = key;
+        uint32_t *at = index;
+        key = key2, key2 = k;
+        index = index2, index2 = at;
+        swapped = !swapped;
+    }
+    return swapped;
+}
+
+#endif

@@ -1,0 +1,154 @@
+// Impurities and best splits. A candidate's ordered samples are cut into `lanes` runs, one a thread: sums of
+// each run, then every thread sweeps its own from the sums of those before it. The number of lanes is fixed, so
+// no bit depends on the size of a block.
+
+// log2 as hforest/core/score.h has it.
+__device__ static inline double log2_fixed(double a) {
+    int e;
+    double m = frexp(a, &e);
+    if (m < 0.70710678118654752) {
+        m = 2 * m;
+        e = e - 1;
+    }
+    const double s = (m - 1) / (m + 1), q = s * s;
+    double sum = 1.0 / 23;
+    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
+    return e + s * sum * 2.8853900817779268;
+}
+
+__device__ static inline double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
+
+constexpr int GINI = 0, ENTROPY = 1, SQUARED = 2;
+
+extern "C" __global__ void impurity(
+    const real *__restrict__ counts, size n_rows, size n_classes, size criterion, real *__restrict__ out
+) {
+    const size i = thread_number();
+    if (i >= n_rows) return;
+    const real *row = counts + i * n_classes;
+    if (criterion == SQUARED) {
+        const double weight = row[0], mean = weight > 0 ? row[1] / weight : 0.0;
+        const double variance = weight > 0 ? row[2] / weight - mean * mean : 0.0;
+        out[i] = (real)(variance > 0 ? variance : 0.0);
+        return;
+    }
+    double weight = 0, total = 0;
+    for (size k = 0; k < n_classes; ++k) weight += row[k];
+    if (!(weight > 0)) {
+        out[i] = 0;
+        return;
+    }
+    for (size k = 0; k < n_classes; ++k) {
+        const double p = row[k] / weight;
+        total += criterion == GINI ? p * p : xlogx(p);
+    }
+    out[i] = (real)((criterion == GINI ? 1.0 : 0.0) - total);
+}
+
+// What sample `at` adds to the sums; classes where n_outputs is 0.
+__device__ static inline void add(
+    const int *y, const double *outputs, size n_outputs, size at, double w, double *sums
+) {
+    if (n_outputs == 0) sums[y[at]] += w;
+    for (size k = 0; k < n_outputs; ++k) sums[k] += w * outputs[at * n_outputs + k];
+}
+
+// Sums over runs of samples in their own order (`order` of the first candidate counts for all when it is
+// shorter). A thread is a lane of a candidate; sums are (candidates, lanes, n_sums + 1), the weight last.
+extern "C" __global__ void lane_sums(
+    const size *__restrict__ order, const int *__restrict__ y, const double *__restrict__ outputs,
+    const double *__restrict__ weights, size n_candidates, size n, size n_outputs, size n_sums, size lanes,
+    double *__restrict__ sums
+) {
+    const size i = thread_number();
+    if (i >= n_candidates * lanes) return;
+    const size run = (n + lanes - 1) / lanes, first = i % lanes * run;
+    const size *at = order + i / lanes * n;
+    double *mine = sums + i * (n_sums + 1);
+    for (size k = 0; k <= n_sums; ++k) mine[k] = 0;
+    for (size j = first; j < first + run && j < n; ++j) {
+        add(y, outputs, n_outputs, at[j], weights[at[j]], mine);
+        mine[n_sums] += weights[at[j]];
+    }
+}
+
+// Sums of a lane -> sums of the lanes before it, and of all behind the last. A thread is a sum of a candidate.
+extern "C" __global__ void lane_starts(
+    double *__restrict__ sums, size n_candidates, size n_sums, size lanes, double *__restrict__ totals
+) {
+    const size i = thread_number();
+    if (i >= n_candidates * n_sums) return;
+    double *sum = sums + i / n_sums * lanes * n_sums + i % n_sums;
+    double total = 0;
+    for (size lane = 0; lane < lanes; ++lane) {
+        const double own = sum[lane * n_sums];
+        sum[lane * n_sums] = total;
+        total += own;
+    }
+    totals[i] = total;
+}
+
+__device__ static inline double purity(
+    size criterion, const double *sums, const double *from, size n, double weight
+) {
+    // Of `sums`, or of the rest of `from` where that is given.
+    double total = 0;
+    for (size k = 0; k < n; ++k) {
+        const double c = from ? from[k] - sums[k] : sums[k];
+        total += criterion == ENTROPY ? xlogx(c) : c * c;
+    }
+    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
+}
+
+extern "C" __global__ void sweep(
+    const real *__restrict__ values, const size *__restrict__ order, const int *__restrict__ y,
+    const double *__restrict__ outputs, const double *__restrict__ weights, const double *__restrict__ totals,
+    size n_candidates, size n, size n_outputs, size n_sums, size criterion, size min_leaf, size lanes,
+    double *__restrict__ sums, double *__restrict__ best, size *__restrict__ best_at
+) {
+    const size i = thread_number();
+    if (i >= n_candidates * lanes) return;
+    const size run = (n + lanes - 1) / lanes, first = i % lanes * run;
+    const size *at = order + i / lanes * n;
+    const real *value = values + i / lanes * n;
+    const double *total = totals + i / lanes * (n_sums + 1);
+    double *left = sums + i * (n_sums + 1);
+    double score_best = 0;
+    size found = -1;
+    for (size j = first; j < first + run && j + 1 < n; ++j) {
+        add(y, outputs, n_outputs, at[j], weights[at[j]], left);
+        left[n_sums] += weights[at[j]];
+        if (!(value[at[j]] < value[at[j + 1]]) || j + 1 < min_leaf || n - j - 1 < min_leaf) continue;
+        const double rest = total[n_sums] - left[n_sums];
+        if (!(rest > 0)) continue;
+        const double score = purity(criterion, left, nullptr, n_sums, left[n_sums]) +
+                             purity(criterion, left, total, n_sums, rest);
+        if (found < 0 || score > score_best) {
+            score_best = score;
+            found = j;
+        }
+    }
+    best[i] = score_best;
+    best_at[i] = found;
+}
+
+// The best of a candidate's lanes: the first of equals has the lowest threshold. Candidates without any stay
+// as they are.
+extern "C" __global__ void pick(
+    const real *__restrict__ values, const size *__restrict__ order, const double *__restrict__ totals,
+    const double *__restrict__ best, const size *__restrict__ best_at, size n_candidates, size n, size n_sums,
+    size criterion, size lanes, real *__restrict__ threshold, double *__restrict__ gain
+) {
+    const size c = thread_number();
+    if (c >= n_candidates) return;
+    size lane = -1;
+    for (size j = 0; j < lanes; ++j)
+        if (best_at[c * lanes + j] >= 0 && (lane < 0 || best[c * lanes + j] > best[c * lanes + lane])) lane = j;
+    if (lane < 0) return;
+    const size j = best_at[c * lanes + lane];
+    const double low = values[c * n + order[c * n + j]], high = values[c * n + order[c * n + j + 1]];
+    const real t = (real)(low / 2 + high / 2);
+    threshold[c] = t >= low && t < high ? t : (real)low;
+    const double *total = totals + c * (n_sums + 1);
+    gain[c] = best[c * lanes + lane] - purity(criterion, total, nullptr, n_sums, total[n_sums]);
+}

@@ -1,0 +1,96 @@
+/* The best split of one candidate's values: order them, sweep the thresholds between neighbours of
+   different value. */
+#ifndef HFOREST_SPLIT_SWEEP_H
+#define HFOREST_SPLIT_SWEEP_H
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "order.h"
+#include "score.h"
+
+/* Where a sweep stands. `left` and `total` are sums over classes or outputs. */
+typedef struct {
+    double *left, *right, *total;
+    double left_weight, total_weight, left_square, right_square;
+} hf_sums;
+
+/* Sums of integers below this are exact in any order, products of two of them too. */
+#define HF_EXACT 67108864.0
+
+/* Best threshold of n > 0 values and its gain; 0 if memory is out. `y` is a class (outputs == NULL), or
+   `outputs` are n rows of n_out centred targets. A gain of -inf says that no threshold is allowed. */
+static int hf_best_of(
+    const double *value, const int32_t *y, const double *outputs, const double *weight, int64_t n, int64_t n_out,
+    int criterion, int64_t min_leaf, int single, double *threshold, double *gain
+) {
+    char *room = malloc(n * 24 + 3 * n_out * sizeof(double));
+    if (!room) return 0;
+    hf_sums s = {(double *)room, (double *)room + n_out, (double *)room + 2 * n_out, 0, 0, 0, 0};
+    uint64_t *key = (uint64_t *)((double *)room + 3 * n_out), *key2 = key + n;
+    uint32_t *index = (uint32_t *)(key2 + n), *index2 = index + n;
+    for (int64_t i = 0; i < n; ++i) {
+        key[i] = hf_ordered(value[i]);
+        index[i] = (uint32_t)i;
+    }
+    if (hf_sort(key, index, key2, index2, n)) key = key2, index = index2;
+
+    int whole = 1; /* all weights are integers: sums may be kept up to date instead of made anew */
+    for (int64_t k = 0; k < n_out; ++k) s.left[k] = s.total[k] = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        s.total_weight += weight[i];
+        whole &= weight[i] < HF_EXACT && weight[i] == (double)(int64_t)weight[i];
+        if (outputs)
+            for (int64_t k = 0; k < n_out; ++k) s.total[k] += weight[i] * outputs[i * n_out + k];
+        else
+            s.total[y[i]] += weight[i];
+    }
+    whole &= criterion == HF_GINI && s.total_weight < HF_EXACT;
+    const double base = hf_purity(criterion, s.total, n_out, s.total_weight);
+    for (int64_t k = 0; k < n_out; ++k) {
+        s.right[k] = s.total[k];
+        s.right_square += s.total[k] * s.total[k];
+    }
+    double best = -INFINITY;
+    int64_t best_at = -1;
+    for (int64_t i = 0; i + 1 < n; ++i) {
+        const uint32_t at = index[i];
+        const double w = weight[at];
+        s.left_weight += w;
+        if (outputs) {
+            for (int64_t k = 0; k < n_out; ++k) s.left[k] += w * outputs[at * n_out + k];
+        } else {
+            const int32_t k = y[at];
+            if (whole) {
+                s.left_square += w * (2 * s.left[k] + w);
+                s.right_square -= w * (2 * (s.total[k] - s.left[k]) - w);
+            }
+            s.left[k] += w;
+        }
+        if (key[i] == key[i + 1] || i + 1 < min_leaf || n - i - 1 < min_leaf) continue;
+        const double right_weight = s.total_weight - s.left_weight;
+        if (!(right_weight > 0)) continue; /* the rest is lost in rounding */
+        double score;
+        if (whole) {
+            score = s.left_square / s.left_weight + s.right_square / right_weight;
+        } else {
+            for (int64_t k = 0; k < n_out; ++k) s.right[k] = s.total[k] - s.left[k];
+            score = hf_purity(criterion, s.left, n_out, s.left_weight) +
+                    hf_purity(criterion, s.right, n_out, right_weight);
+        }
+        if (score > best) {
+            best = score;
+            best_at = i;
+        }
+    }
+    *gain = -INFINITY;
+    *threshold = NAN;
+    if (best_at >= 0) {
+        const double low = value[index[best_at]], high = value[index[best_at + 1]];
+        *gain = best - base;
+        *threshold = single ? hf_between_f32(low, high) : hf_between_f64(low, high);
+    }
+    free(room);
+    return 1;
+}
+
+#endif

@@ -1,0 +1,42 @@
+"""Cases of `hforest.split`: every criterion, few and many samples, ties, whole weights."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hforest import split
+
+from .case import Case
+
+# candidates, samples, different values
+SHAPES = ((1, 1, 1), (3, 2, 2), (4, 65, 9), (5, 700, 10**6))
+
+
+def _results(shape: tuple[int, int, int], criterion: str, dtype: type) -> dict[str, np.ndarray]:
+    n_candidates, n, n_values = shape
+    rng = np.random.default_rng(n)
+    values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 8).astype(dtype)
+    weights = rng.integers(0, 3, n).astype(dtype)
+    y = rng.integers(0, 3, n, np.int32)
+    n_classes: int | None = 3
+    if criterion == "squared_error":
+        y, n_classes = y.astype(dtype), None
+    best = split.best_split(values, y, weights, n_classes, criterion)
+    counts = rng.integers(0, 9, (n, 3)).astype(dtype)
+    return {
+        "candidate": np.array(best.candidate),
+        "threshold": np.array(best.threshold),
+        "gain": np.array(best.gain),
+        "impurity": split.impurity(counts, criterion),
+    }
+
+
+def cases(dtype: type) -> Iterator[Case]:
+    """Every criterion on every shape; sums of centred targets are rounded in another order."""
+    for shape in SHAPES:
+        for criterion in ("gini", "entropy", "squared_error"):
+            yield Case(
+                f"{criterion} candidates={shape[0]} n={shape[1]}",
+                lambda s=shape, c=criterion: _results(s, c, dtype),
+                {"gain": 1e4} if criterion == "squared_error" else {},
+            )

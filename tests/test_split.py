@@ -1,0 +1,286 @@
+"""Scores of splits: p5's example, brute force over every threshold, adversarial values, bad input."""
+
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import hforest
+from hforest import split
+from hforest.split import best_split, impurity
+
+CRITERIA = ("gini", "entropy", "squared_error")
+VALUE = np.arange(1.0, 11.0)
+LABEL = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3], np.int32) - 1
+
+
+def weighted_impurity(y, w, n_classes, criterion):
+    """W H of one branch, from the definition."""
+    if criterion == "squared_error":
+        y = y.reshape(len(y), -1).astype(float)
+        mean = (w[:, None] * y).sum(0) / w.sum()
+        return (w[:, None] * (y - mean) ** 2).sum()
+    p = np.bincount(y, w, n_classes) / w.sum()
+    h = 1 - (p**2).sum() if criterion == "gini" else -(p[p > 0] * np.log2(p[p > 0])).sum()
+    return w.sum() * h
+
+
+def brute_force(values, y, weights, n_classes, criterion, min_samples_leaf=1):
+    """Gain by candidate and threshold, from the definition: no order, no sums kept."""
+    heavy = weights > 0
+    values, y, weights = values[:, heavy], y[heavy], weights[heavy].astype(float)
+    gains = {}
+    for c, value in enumerate(values):
+        distinct = np.unique(value)
+        for low, high in itertools.pairwise(distinct):
+            left = value <= low
+            if min(left.sum(), (~left).sum()) < min_samples_leaf:
+                continue
+            gain = weighted_impurity(y, weights, n_classes, criterion)
+            for side in (left, ~left):
+                gain -= weighted_impurity(y[side], weights[side], n_classes, criterion)
+            gains[c, low, high] = gain
+    return gains
+
+
+def check_against_brute_force(values, y, weights, n_classes, criterion, **limits):
+    got = best_split(
+        values, y, weights, None if criterion == "squared_error" else n_classes, criterion, **limits
+    )
+    w = np.ones(len(y)) if weights is None else weights
+    gains = brute_force(values, y, w, n_classes, criterion, **limits)
+    if not gains:
+        assert got.candidate == -1
+        assert np.isnan(got.threshold)
+        assert got.gain == 0
+        return
+    best = max(gains.values())
+    slack = 1e-9 * max(
+        1.0, abs(best), weighted_impurity(y[w > 0], w[w > 0].astype(float), n_classes, criterion)
+    )
+    assert abs(got.gain - max(best, 0)) <= slack
+    # The split taken is one of the best, and its threshold parts the neighbours.
+    (taken,) = (at for at in gains if at[0] == got.candidate and at[1] <= got.threshold < at[2])
+    assert gains[taken] >= best - slack
+    first = min(at for at, gain in gains.items() if gain >= best - slack)
+    if all(gain >= best or gain < best - slack for gain in gains.values()):
+        assert taken == first
+
+
+# ----------------------------------------------------------------------------------------- impurity
+
+
+def test_the_worked_example(twin):
+    left, right = (
+        np.array([np.bincount(LABEL[side], minlength=3)], float) for side in (VALUE <= 1.5, VALUE > 1.5)
+    )
+    bits = impurity(left, "entropy") * left.sum() + impurity(right, "entropy") * right.sum()
+    assert round(bits.item(), 2) == 13.77
+    found = best_split(VALUE[None], LABEL, n_classes=3, criterion="entropy")
+    assert (found.candidate, found.threshold) == (0, 6.5)
+    gains = brute_force(VALUE[None], LABEL, np.ones(10), 3, "entropy")
+    assert len(gains) == 9
+    assert max(gains, key=gains.get)[1:] == (6, 7)
+    assert found.gain == pytest.approx(max(gains.values()))
+
+
+def test_impurity_by_hand(twin, dtype):
+    counts = np.array([[2, 2, 0, 0], [1, 1, 1, 1], [5, 0, 0, 0], [0, 0, 0, 0]], dtype)
+    assert impurity(counts, "gini").tolist() == [0.5, 0.75, 0, 0]
+    assert impurity(counts, "entropy").tolist() == [1, 2, 0, 0]
+    moments = np.array([[4, 8, 20], [3, 3, 3], [0, 0, 0]], dtype)
+    assert impurity(moments, "squared_error").tolist() == [1, 0, 0]
+    assert impurity(np.zeros((0, 3), dtype), "squared_error").shape == (0,)
+
+
+@hypothesis.given(counts=st.lists(st.floats(0, 1e6), min_size=1, max_size=9))
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_impurity_is_the_definition(twin, counts):
+    counts = np.array([counts])
+    p = counts[0] / counts.sum() if counts.sum() > 0 else np.eye(1, counts.size)[0]
+    p = p[p > 0]
+    np.testing.assert_allclose(impurity(counts, "gini"), 1 - (p**2).sum(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(impurity(counts, "entropy"), -(p * np.log2(p)).sum(), rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- splits
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@hypothesis.given(
+    n=st.integers(0, 70), n_candidates=st.integers(0, 5), n_values=st.sampled_from([1, 2, 5, 1000]),
+    min_samples_leaf=st.sampled_from([1, 3]), kind=st.sampled_from(["none", "whole", "real"]), seed=st.integers(0, 2**16),
+)  # fmt: skip
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_best_of_brute_force(twin, dtype, criterion, n, n_candidates, n_values, min_samples_leaf, kind, seed):
+    rng = np.random.default_rng(seed)
+    values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 7).astype(dtype)
+    weights = {
+        "none": None,
+        "whole": rng.integers(0, 4, n).astype(dtype),
+        "real": (rng.random(n) * (rng.random(n) < 0.8)).astype(dtype),
+    }[kind]
+    if criterion == "squared_error":
+        y = rng.normal(size=(n, 2) if seed % 2 else n).astype(dtype)
+    else:
+        y = rng.integers(0, 4, n, np.int32)
+    check_against_brute_force(values, y, weights, 4, criterion, min_samples_leaf=min_samples_leaf)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_twins_agree_on_many_samples(fast_twin, dtype, reference, criterion):
+    rng = np.random.default_rng(0)
+    n = 1500
+    values = rng.normal(size=(4, n)).astype(dtype)
+    values[2] = np.round(values[2])
+    y = rng.integers(0, 5, n, np.int32)
+    y[values[1] > 0.3] = 4
+    n_classes = 5
+    if criterion == "squared_error":
+        # Whole targets: their sums are exact in any order.
+        y, n_classes = y.astype(dtype) - dtype(np.rint(y.mean())), None
+    w = rng.integers(0, 3, n).astype(dtype)
+    expected = reference(best_split, values, y, w, n_classes, criterion)
+    moved = [fast_twin.array(a) for a in (values, y, w)]
+    got = best_split(*moved, n_classes, criterion)
+    assert got[:2] == expected[:2]
+    assert got.gain == pytest.approx(expected.gain, rel=1e-12)
+    assert got.candidate == 1
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (1.0, np.nextafter(1.0, 2)), (0.0, 5e-324), (-5e-324, 0.0), (-1e308, 1.7e308), (1e-300, 1e300), (5e-324, 1e-323),
+        (np.nextafter(3.0, 0), 3.0), (-2.0, np.nextafter(-2.0, 0)),
+    ],
+)  # fmt: skip
+def test_neighbouring_and_extreme_float64(twin, pair):
+    value = np.array([[pair[1], pair[0]] * 3])
+    y = np.array([1, 0] * 3, np.int32)
+    found = best_split(value, y, n_classes=2)
+    assert pair[0] <= found.threshold < pair[1]
+    assert found.gain == 3
+
+
+@pytest.mark.parametrize("low", [1.0, -1.0, 1e-45, -1e-45, 3e38, 16777216.0])
+def test_neighbouring_float32(twin, low):
+    low = np.float32(low)
+    high = np.nextafter(low, np.float32(np.inf))
+    found = best_split(np.array([[high, low]], np.float32), np.array([1, 0], np.int32), n_classes=2)
+    assert low <= np.float32(found.threshold) < high
+    assert found.gain == 1
+
+
+def test_minus_zero_is_zero(twin, dtype):
+    value = np.array([[0.0, -0.0, 0.0, -0.0]], dtype)
+    assert best_split(value, np.array([0, 1, 0, 1], np.int32), n_classes=2).candidate == -1
+    # More than an insertion sort's worth, the zeros mixed.
+    value = np.where(np.arange(200) % 2, dtype(-0.0), dtype(0.0))[None].copy()
+    assert best_split(value, (np.arange(200) % 2).astype(np.int32), n_classes=2).candidate == -1
+
+
+def test_nothing_to_split(twin, dtype):
+    y = np.zeros(3, np.int32)
+    for values in (np.ones((2, 3), dtype), np.zeros((0, 3), dtype)):
+        assert best_split(values, y, n_classes=1).candidate == -1
+    assert best_split(np.zeros((2, 1), dtype), y[:1], n_classes=5).candidate == -1
+    assert best_split(np.zeros((2, 0), dtype), y[:0], n_classes=1).candidate == -1
+    values = np.arange(3, dtype=dtype)[None]
+    assert best_split(values, y, np.zeros(3, dtype), 1).candidate == -1
+    assert best_split(values, y, n_classes=1, min_samples_leaf=2).candidate == -1
+    # A pure node can be split, with gain 0; more classes than samples are no trouble.
+    assert best_split(values, y, n_classes=1000) == (0, 0.5, 0.0)
+
+
+def test_ties_go_to_the_lowest(twin, dtype):
+    values = np.array([[3, 1, 2, 0], [0, 1, 2, 3], [0, 1, 2, 3]], dtype)
+    y = np.array([0, 1, 1, 0], np.int32)
+    # Cutting off the first or the last sample is equally good in candidates 1 and 2.
+    assert best_split(values[1:].copy(), y, n_classes=2)[:2] == (0, 0.5)
+    y = np.array([0, 0, 1, 1], np.int32)
+    assert best_split(values, y, n_classes=2)[:2] == (1, 1.5)
+
+
+def test_exclusive_or_has_gain_zero(twin):
+    values = np.array([[0.0, 0, 1, 1], [0, 1, 0, 1]])
+    assert best_split(values, np.array([0, 1, 1, 0], np.int32), n_classes=2) == (0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_wild_weights(twin, criterion):
+    value = np.arange(6.0)[None]
+    y = np.array([0, 0, 1, 1, 0, 1])
+    weights = np.array([1e-100, 1e100, 1e-100, 1e100, 1e-20, 1e-300])
+    y = y.astype(np.float64) if criterion == "squared_error" else y.astype(np.int32)
+    found = best_split(value, y, weights, None if criterion == "squared_error" else 2, criterion)
+    assert found.candidate == 0
+    assert found.threshold in (1.5, 2.5)
+    assert found.gain == pytest.approx({"gini": 1e100, "entropy": 2e100, "squared_error": 0.5e100}[criterion])
+
+
+def test_threads_change_nothing(threads):
+    rng = np.random.default_rng(1)
+    values, y = rng.normal(size=(30, 400)), rng.integers(0, 3, 400, np.int32)
+    values[20:] = values[:10]
+    w = rng.random(400)
+    results = []
+    for count in (1, 2, 7):
+        threads(count)
+        results.append(best_split(values, y, w, 3))
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"values": np.zeros(3)}, ValueError, "values: expected shape"),
+        ({"values": np.zeros((2, 3), int)}, TypeError, "values: expected dtype float32 or float64"),
+        ({"values": np.zeros((3, 2)).T}, ValueError, "C-contiguous"),
+        ({"values": np.array([[0, np.nan, 1]])}, ValueError, "values: expected finite"),
+        ({"values": [[1.0, 2.0, 3.0]]}, TypeError, "numpy.ndarray"),
+        ({"y": np.zeros(3, np.int64)}, TypeError, "y: expected dtype int32"),
+        ({"y": np.array([0, 1, 2], np.int32)}, IndexError, "n_classes = 2"),
+        ({"y": np.array([0, -1, 1], np.int32)}, IndexError, "y: expected 0 <= index"),
+        ({"y": np.zeros(4, np.int32)}, ValueError, "y: expected shape"),
+        ({"weights": np.array([1.0, -1, 1])}, ValueError, "weights: expected at least 0"),
+        ({"weights": np.array([1.0, np.nan, 1])}, ValueError, "weights: expected finite"),
+        ({"weights": np.array([1.0, 1e200, 1])}, ValueError, "weights: expected numbers up to"),
+        ({"weights": np.ones(3, np.float32)}, TypeError, "weights: expected dtype float64"),
+        ({"n_classes": None}, TypeError, "n_classes: expected an int"),
+        ({"n_classes": 2**40}, ValueError, "n_classes: expected 1 to"),
+        ({"criterion": "log_loss"}, ValueError, "criterion: expected one of"),
+        ({"criterion": "squared_error"}, ValueError, "n_classes: expected None"),
+        ({"criterion": "squared_error", "n_classes": None}, TypeError, "y: expected dtype float64"),
+        ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf"),
+    ],
+)
+def test_bad_input(change, error, message):
+    good = {
+        "values": np.zeros((2, 3)),
+        "y": np.array([0, 1, 1], np.int32),
+        "weights": np.ones(3),
+        "n_classes": 2,
+    }
+    best_split(**good)
+    with pytest.raises(error, match=message):
+        best_split(**(good | change))
+
+
+def test_bad_counts():
+    with pytest.raises(ValueError, match="negative"):
+        impurity(np.array([[1.0, -1.0]]))
+    with pytest.raises(ValueError, match=r"\(n_nodes, 3\)"):
+        impurity(np.ones((2, 4)), "squared_error")
+    with pytest.raises(ValueError, match="n_classes"):
+        impurity(np.ones((2, 0)))
+    out = np.empty(2)
+    assert split.impurity(np.ones((2, 4)), out=out) is out
+    assert out.tolist() == [0.75, 0.75]
+
+
+def test_unchecked_skips_the_look_at_values():
+    with hforest.unchecked():
+        assert best_split(np.array([[0.0, np.inf]]), np.array([0, 1], np.int32), n_classes=2).candidate == 0
