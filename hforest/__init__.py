@@ -1,11 +1,11 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
-Rooms: `hinge` (random hinge trees and ferns), `layers` (what surrounds a forest in a network), `optim`
-(optimisers, dense and row-sparse) and `split` (scores of splits). Every function takes the parameter
-arrays explicitly.
+Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing),
+`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse) and `split`
+(scores of splits). Every function takes the parameter arrays explicitly.
 """
 
-from . import hinge, layers, optim, split
+from . import hinge, layers, neural, optim, split
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
@@ -16,6 +16,7 @@ __all__ = [
     "get_num_threads",
     "hinge",
     "layers",
+    "neural",
     "optim",
     "set_num_threads",
     "show_config",

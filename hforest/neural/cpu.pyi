@@ -1,0 +1,17 @@
+from numpy.typing import NDArray
+
+def route(f: NDArray, index: NDArray | None, mu: NDArray) -> None: ...
+def forward(f: NDArray, index: NDArray | None, leaves: NDArray, p: NDArray) -> None: ...
+def backward(
+    f: NDArray,
+    index: NDArray | None,
+    leaves: NDArray,
+    y: NDArray,
+    forest: bool,
+    loss: NDArray,
+    grad_f: NDArray,
+) -> None: ...
+def backward_outputs(
+    grad_p: NDArray, f: NDArray, index: NDArray | None, leaves: NDArray, grad_f: NDArray
+) -> None: ...
+def update_leaves(f: NDArray, index: NDArray | None, y: NDArray, n_iter: int, leaves: NDArray) -> None: ...

@@ -1,0 +1,301 @@
+"""Neural decision forests on the CPU (p4 = Zhang, Notes on Deep Neural Decision Forests, §2).
+
+Parallel loops run over owners of output: units of samples for `mu`, `p` and `grad_f`, pairs of a tree and
+a class for the leaves. No sum is shared between threads and nothing is atomic, so the result has the same
+bits at every number of threads; a sample's numbers do not depend on the samples beside it either.
+"""
+
+import numpy as np
+
+from cython.parallel cimport prange, threadid
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t
+
+from hforest.core.machine cimport simd_path
+
+cdef extern from "cpu_features.h" nogil:
+    int omp_get_max_threads()
+
+ctypedef fused real:
+    float
+    double
+
+cdef extern from "paths.h" nogil:
+    const double HF_LEAST_MASS
+    ctypedef struct hf_forest:
+        const void* f
+        const int32_t* index
+        const void* leaves
+        ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes
+    void hf_route_f32(
+        const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char*, float*)
+    void hf_route_f64(
+        const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char*, double*)
+    void hf_forward_f32(const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, unsigned char*, float*)
+    void hf_forward_f64(const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
+    void hf_backward_f32(
+        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
+        double*, double*, float*)
+    void hf_backward_f64(
+        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
+        double*, double*, double*)
+    void hf_backward_outputs_f32(
+        const hf_forest*, int path, const float*, ptrdiff_t first, ptrdiff_t n, unsigned char*, float*)
+    void hf_backward_outputs_f64(
+        const hf_forest*, int path, const double*, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
+    void hf_expect_f32(
+        const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
+        double*)
+    void hf_expect_f64(
+        const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
+        double*)
+
+cdef enum:
+    LINE = 64             # bytes of a tile's row
+    UNIT = 64             # samples of a unit: a tree's leaves are read once for all of them
+    SMALL = 1 << 12       # decisions below which a second thread does not pay
+    SUMS = 1 << 24        # float64 sums that the leaf update holds at a time: 128 MiB
+    PAIRS = 64            # pairs of a tree and a class that keep many threads busy
+
+
+cdef Py_ssize_t _threads(Py_ssize_t decisions, Py_ssize_t units):
+    return max(<Py_ssize_t> 1, min(<Py_ssize_t> omp_get_max_threads() if decisions > SMALL else 1, units))
+
+
+cdef Py_ssize_t _unit(Py_ssize_t n, Py_ssize_t decisions, Py_ssize_t itemsize):
+    # Whole tiles; fewer where threads would go without.
+    cdef Py_ssize_t row = LINE // itemsize
+    cdef Py_ssize_t share = n // (4 * _threads(decisions, n))
+    return min(max(share // row * row, row), <Py_ssize_t> UNIT)
+
+
+cdef object _rooms(Py_ssize_t threads, Py_ssize_t n_bytes):
+    return np.empty((threads, n_bytes + LINE), np.uint8)
+
+
+cdef inline unsigned char* _aligned(unsigned char* room) noexcept nogil:
+    return room + (LINE - <size_t> room % LINE) % LINE
+
+
+cdef hf_forest _forest(
+    const real[:, ::1] f, index, leaves, Py_ssize_t n_trees, Py_ssize_t n_vertices, Py_ssize_t n_classes
+):
+    # The caller keeps the arrays alive, and none of them is empty.
+    cdef hf_forest a
+    cdef const int32_t[:, ::1] vertices
+    cdef const real[:, :, ::1] probabilities
+    a.f = &f[0, 0]
+    a.index = NULL
+    if index is not None:
+        vertices = index
+        a.index = &vertices[0, 0]
+    a.leaves = NULL
+    if leaves is not None:
+        probabilities = leaves
+        a.leaves = &probabilities[0, 0, 0]
+    a.n_samples, a.n_functions = f.shape[0], f.shape[1]
+    a.n_trees, a.n_vertices, a.n_classes = n_trees, n_vertices, n_classes
+    return a
+
+
+# ----------------------------------------------------------------------------------------- routing
+
+cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
+    cdef Py_ssize_t n = f.shape[0], n_trees = mu.shape[1], v = mu.shape[2] - 1, part
+    cdef hf_forest a = _forest[real](f, index, None, n_trees, v, 0)
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t n_units = (n + unit - 1) // unit * n_trees
+    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), (3 * v + 2) * LINE)
+    cdef int path = simd_path()
+    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+        if real is float:
+            hf_route_f32(
+                &a, path, part // n_trees * unit, min(unit, n - part // n_trees * unit), part % n_trees,
+                _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
+            )
+        else:
+            hf_route_f64(
+                &a, path, part // n_trees * unit, min(unit, n - part // n_trees * unit), part % n_trees,
+                _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
+            )
+
+
+def route(f, index, mu):
+    """mu of every leaf: products of decisions, from the root down."""
+    if f.shape[0] == 0:
+        return
+    if f.dtype.itemsize == 4:
+        _route[float](f, index, mu)
+    else:
+        _route[double](f, index, mu)
+
+
+# ----------------------------------------------------------------------------------------- outputs
+
+cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] p):
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
+    cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef unsigned char[:, ::1] rooms = _rooms(
+        _threads(decisions, n_units), (3 * v + 2) * LINE + unit * leaves.shape[2] * 8
+    )
+    cdef int path = simd_path()
+    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+        if real is float:
+            hf_forward_f32(
+                &a, path, part * unit, min(unit, n - part * unit), _aligned(&rooms[threadid(), 0]), &p[0, 0]
+            )
+        else:
+            hf_forward_f64(
+                &a, path, part * unit, min(unit, n - part * unit), _aligned(&rooms[threadid(), 0]), &p[0, 0]
+            )
+
+
+def forward(f, index, leaves, p):
+    """p = mean over trees of sum_l mu_l pi_l."""
+    if f.shape[0] == 0:
+        return
+    if f.dtype.itemsize == 4:
+        _forward[float](f, index, leaves, p)
+    else:
+        _forward[double](f, index, leaves, p)
+
+
+# --------------------------------------------------------------------------------------- gradients
+
+cdef _backward(
+    const real[:, ::1] f, index, const real[:, :, ::1] leaves, const int32_t[::1] y, bint forest,
+    double[::1] loss, real[:, ::1] grad_f,
+):
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, tiles
+    cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    tiles = (4 * v + 2) * LINE
+    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), tiles + unit * n_trees * 8)
+    cdef int path = simd_path()
+    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+        if real is float:
+            hf_backward_f32(
+                &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
+                _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
+                &loss[0], &grad_f[0, 0],
+            )
+        else:
+            hf_backward_f64(
+                &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
+                _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
+                &loss[0], &grad_f[0, 0],
+            )
+
+
+def backward(f, index, leaves, y, forest, loss, grad_f):
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left."""
+    if f.shape[0] == 0:
+        return
+    if f.dtype.itemsize == 4:
+        _backward[float](f, index, leaves, y, forest, loss, grad_f)
+    else:
+        _backward[double](f, index, leaves, y, forest, loss, grad_f)
+
+
+cdef _backward_outputs(
+    const real[:, ::1] grad_p, const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] grad_f
+):
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
+    cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef unsigned char[:, ::1] rooms = _rooms(
+        _threads(decisions, n_units), (4 * v + 2 + leaves.shape[2]) * LINE
+    )
+    cdef int path = simd_path()
+    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+        if real is float:
+            hf_backward_outputs_f32(
+                &a, path, &grad_p[0, 0], part * unit, min(unit, n - part * unit),
+                _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
+            )
+        else:
+            hf_backward_outputs_f64(
+                &a, path, &grad_p[0, 0], part * unit, min(unit, n - part * unit),
+                _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
+            )
+
+
+def backward_outputs(grad_p, f, index, leaves, grad_f):
+    """The gradient by f of any loss whose gradient by `forward`'s result is grad_p."""
+    if f.shape[0] == 0:
+        return
+    if f.dtype.itemsize == 4:
+        _backward_outputs[float](grad_p, f, index, leaves, grad_f)
+    else:
+        _backward_outputs[double](grad_p, f, index, leaves, grad_f)
+
+
+# ------------------------------------------------------------------------------------------ leaves
+
+cdef void _normalise(const double[:, :, ::1] total, Py_ssize_t first, real[:, :, ::1] leaves) noexcept nogil:
+    # Rows of trees first, first + 1, ...; a leaf that no sample reaches keeps its row.
+    cdef Py_ssize_t m, leaf, k
+    cdef double mass
+    for m in prange(total.shape[0], schedule="static"):
+        for leaf in range(total.shape[2]):
+            mass = 0
+            for k in range(total.shape[1]):
+                mass = mass + total[m, k, leaf]
+            if mass >= HF_LEAST_MASS and isfinite(mass):
+                for k in range(total.shape[1]):
+                    leaves[first + m, leaf, k] = <real> (total[m, k, leaf] / mass)
+
+
+cdef _update_leaves(
+    const real[:, ::1] f, index, const int32_t[::1] order, const int64_t[::1] start, Py_ssize_t n_iter,
+    real[:, :, ::1] leaves,
+):
+    cdef Py_ssize_t n_trees = leaves.shape[0], n_leaves = leaves.shape[1], n_classes = leaves.shape[2]
+    cdef hf_forest a = _forest[real](f, index, leaves, n_trees, n_leaves - 1, n_classes)
+    cdef Py_ssize_t batch = min(
+        n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)),
+        max(<Py_ssize_t> omp_get_max_threads(), (PAIRS + n_classes - 1) // n_classes),
+    )
+    cdef Py_ssize_t first, here, part, k, row = LINE // sizeof(real)
+    cdef unsigned char[:, ::1] rooms = _rooms(
+        _threads(f.shape[0] * batch * n_leaves, batch * n_classes),
+        ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE,
+    )
+    cdef double[:, :, ::1] total = np.empty((batch, n_classes, n_leaves))
+    cdef int path = simd_path()
+    for first in range(0, n_trees, batch):
+        here = min(batch, n_trees - first)
+        for _ in range(n_iter):
+            for part in prange(
+                here * n_classes, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True
+            ):
+                k = part % n_classes
+                if real is float:
+                    hf_expect_f32(
+                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + part // n_classes,
+                        <int32_t> k, _aligned(&rooms[threadid(), 0]), &total[part // n_classes, k, 0],
+                    )
+                else:
+                    hf_expect_f64(
+                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + part // n_classes,
+                        <int32_t> k, _aligned(&rooms[threadid(), 0]), &total[part // n_classes, k, 0],
+                    )
+            with nogil:
+                _normalise(total[:here], first, leaves)
+
+
+def update_leaves(f, index, y, n_iter, leaves):
+    """p4's last formula, n_iter times, in place."""
+    if f.shape[0] == 0:
+        return
+    # Samples by class, those of a class in their order: a tile then has one label.
+    order = np.argsort(y, kind="stable").astype(np.int32)
+    start = np.searchsorted(y[order], np.arange(leaves.shape[2] + 1))
+    if f.dtype.itemsize == 4:
+        _update_leaves[float](f, index, order, start, n_iter, leaves)
+    else:
+        _update_leaves[double](f, index, order, start, n_iter, leaves)

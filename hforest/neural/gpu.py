@@ -1,0 +1,150 @@
+"""Neural decision forests on a GPU (p4 = Zhang, Notes on Deep Neural Decision Forests); kernels in gpu.cu.
+
+Samples go in chunks, so that scratch does not grow with them; a level of the trees is a launch. Work goes
+to the caller's stream, and nothing here waits for the device. Likelihoods run in float64 logarithms
+throughout: a second path for the rare sample whose products leave float32 would make the threads of a
+warp part ways.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ..core.dispatch import Array, array_module
+from ..core.launch import launch_each
+
+_ROOM = Path(__file__).parent
+
+NUMBERS = 1 << 25
+"""Numbers over vertices and leaves of all trees that a chunk of samples holds at a time."""
+
+
+class _Chunk:
+    """Some samples, all trees: what every kernel over vertices is given."""
+
+    def __init__(self, f: Array, index: Array | None, first: int, n: int, n_trees: int, n_vertices: int):
+        self.part = slice(first, first + n)
+        self.n_samples, self.n_pairs, self.n_vertices = n, n * n_trees, n_vertices
+        self.row = 2 * n_vertices + 1
+        self.depth = (n_vertices + 1).bit_length() - 1
+        # Without an index the kernels get some array of int32 that they do not read.
+        vertices = array_module(f).empty((1, 1), np.int32) if index is None else index
+        self.xp, self.dtype = array_module(f), f.dtype
+        self.forest = (f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices)
+
+    def empty(self, dtype: np.dtype | type) -> Array:
+        """A number for each vertex and leaf of each pair."""
+        return self.xp.empty((self.n_pairs, self.row), dtype)
+
+    def levels(self, kernel: str, *args: Array, upwards: bool = False) -> None:
+        """Run a kernel once for each level."""
+        for level in range(self.depth):
+            width = 1 << (self.depth - 1 - level if upwards else level)
+            inputs, result = args[:-1], args[-1]
+            launch_each(
+                _ROOM, kernel, self.dtype, self.n_pairs * width,
+                (*self.forest, width, *inputs, self.n_pairs, result),
+            )  # fmt: skip
+
+
+def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Iterator[_Chunk]:
+    size = max(1, NUMBERS // (n_trees * (2 * n_vertices + 1)))
+    for first in range(0, f.shape[0], size):
+        yield _Chunk(f, index, first, min(size, f.shape[0] - first), n_trees, n_vertices)
+
+
+def _mu(chunk: _Chunk) -> Array:
+    mu = chunk.empty(chunk.dtype)
+    chunk.levels("descend", mu)
+    return mu
+
+
+def route(f: Array, index: Array | None, mu: Array) -> None:
+    """mu of every leaf."""
+    _, n_trees, n_leaves = mu.shape
+    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
+        args = (_mu(chunk), n_leaves - 1, chunk.n_pairs, mu[chunk.part])
+        launch_each(_ROOM, "leaf_rows", f.dtype, chunk.n_pairs * n_leaves, args)
+
+
+def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
+    """p = mean over trees of sum_l mu_l pi_l."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
+        args = (_mu(chunk), leaves, n_trees, n_leaves - 1, n_classes, chunk.n_samples, p[chunk.part])
+        launch_each(_ROOM, "outputs", f.dtype, chunk.n_samples * n_classes, args)
+
+
+def _shares(chunk: _Chunk, leaves: Array, y: Array, logs: Array) -> Array:
+    # Fills `logs` and returns A for every vertex and leaf.
+    n_trees, n_leaves, n_classes = leaves.shape
+    args = (leaves, y[chunk.part], n_trees, n_leaves - 1, n_classes, chunk.n_pairs, logs)
+    launch_each(_ROOM, "leaf_logs", chunk.dtype, chunk.n_pairs * n_leaves, args)
+    chunk.levels("ascend_logs", logs, upwards=True)
+    shares = chunk.empty(np.float64)
+    chunk.levels("descend_shares", logs, shares)
+    return shares
+
+
+def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
+    # Vertices of all trees by the function that they use, and where each function's begin.
+    xp = array_module(index)
+    order = xp.argsort(index.ravel(), kind="stable")
+    start = xp.searchsorted(index.ravel()[order], xp.arange(n_functions + 1, dtype=np.int32))
+    return order.astype(np.int64), start.astype(np.int64)
+
+
+def _gradient(
+    chunk: _Chunk, kernel: str, first: Array, second: Array, users: tuple[Array, Array] | None, grad_f: Array
+) -> None:
+    n_numbers = chunk.n_pairs * chunk.n_vertices
+    target = grad_f[chunk.part]
+    grad = target if users is None else chunk.xp.empty(n_numbers, chunk.dtype)
+    launch_each(_ROOM, kernel, chunk.dtype, n_numbers, (*chunk.forest, first, second, chunk.n_pairs, grad))
+    if users is not None:
+        args = (grad, *users, n_numbers // chunk.n_samples, grad_f.shape[1], chunk.n_samples, target)
+        launch_each(_ROOM, "gather_functions", chunk.dtype, target.size, args)
+
+
+def backward(
+    f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array
+) -> None:
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left."""
+    n_trees, n_leaves, _ = leaves.shape
+    users = None if index is None else _users(index, f.shape[1])
+    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
+        logs = chunk.empty(np.float64)
+        shares = _shares(chunk, leaves, y, logs)
+        weight = chunk.xp.empty(chunk.n_pairs, np.float64)
+        n = chunk.n_samples
+        args = (logs, n_trees, n_leaves - 1, int(forest), n, f.shape[0], loss[chunk.part], weight)
+        launch_each(_ROOM, "losses", f.dtype, n, args)
+        _gradient(chunk, "gradient_by_labels", shares, weight, users, grad_f)
+
+
+def backward_outputs(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
+    """The gradient by f of any loss whose gradient by `forward`'s result is grad_p."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    users = None if index is None else _users(index, f.shape[1])
+    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
+        value = chunk.empty(np.float64)
+        args = (grad_p[chunk.part], leaves, n_trees, n_leaves - 1, n_classes, chunk.n_pairs, value)
+        launch_each(_ROOM, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
+        chunk.levels("ascend", value, upwards=True)
+        _gradient(chunk, "gradient_by_outputs", value, _mu(chunk), users, grad_f)
+
+
+def update_leaves(f: Array, index: Array | None, y: Array, n_iter: int, leaves: Array) -> None:
+    """p4's last formula, n_iter times, in place."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    xp = array_module(f)
+    for _ in range(n_iter):
+        total = xp.zeros(leaves.shape, np.float64)
+        for chunk in _chunks(f, index, n_trees, n_leaves - 1):
+            shares = _shares(chunk, leaves, y, chunk.empty(np.float64))
+            order, start = _users(y[chunk.part], n_classes)
+            args = (shares, order, start, n_trees, n_leaves - 1, n_classes, total)
+            launch_each(_ROOM, "expect", f.dtype, total.size, args)
+        rows = n_trees * n_leaves
+        launch_each(_ROOM, "normalise", f.dtype, rows, (total, rows, n_classes, leaves))

@@ -1,0 +1,144 @@
+"""The law: neural decision forests in plain loops (p4 = Zhang, Notes on Deep Neural Decision Forests, §2).
+
+Same functions, parameters and output arrays as `cpu` and `gpu`. Decision functions come flattened to
+(n_samples, n_functions); `index` (n_trees, n_vertices) names the function of each vertex, and where it is
+None vertex v of tree m has function m * n_vertices + v. Everything runs in float64 and is rounded once;
+likelihoods run in logarithms, so that no product of decisions can underflow.
+"""
+
+import numpy as np
+
+LEAST_MASS = 2.0**-40
+"""Posterior mass of all samples below which a leaf counts as not reached."""
+
+
+def _functions(f, index, m, n_vertices):
+    if index is None:
+        return np.arange(m * n_vertices, (m + 1) * n_vertices)
+    return index[m]
+
+
+def _log_decision(f):
+    """log sigmoid(f); the log of 1 - sigmoid(f) is that of -f."""
+    return f - np.log1p(np.exp(f)) if f < 0 else -np.log1p(np.exp(-f))
+
+
+def _log_sum(a, b):
+    """log(exp(a) + exp(b))."""
+    high, low = max(a, b), min(a, b)
+    return high if high == -np.inf else high + np.log1p(np.exp(low - high))
+
+
+def _route_one(f):
+    """mu of the leaves for one sample and tree, from its decision functions in heap order."""
+    mu = np.ones(2 * len(f) + 1)
+    for v, value in enumerate(f):
+        mu[2 * v + 1] = mu[v] * np.exp(_log_decision(value))  # d_n(x) = sigmoid(f_n(x)): to the left
+        mu[2 * v + 2] = mu[v] * np.exp(_log_decision(-value))  # 1 - d_n(x): to the right
+    return mu[len(f) :]
+
+
+def _log_likelihoods(f, leaf):
+    """log of sum_l pi_ly mu_l below every vertex and leaf, mu counted from that vertex; [0] is log P."""
+    n_vertices = len(f)
+    logs = np.empty(2 * n_vertices + 1)
+    with np.errstate(divide="ignore"):
+        logs[n_vertices:] = np.log(leaf.astype(np.float64))
+    for v in reversed(range(n_vertices)):
+        logs[v] = _log_sum(_log_decision(f[v]) + logs[2 * v + 1], _log_decision(-f[v]) + logs[2 * v + 2])
+    return logs
+
+
+def _shares(f, logs):
+    """A_m = sum over leaves l under m of pi_ly mu_l / P for every vertex and leaf; 0 where P is."""
+    a = np.zeros(len(logs))
+    if logs[0] == -np.inf:
+        return a
+    a[0] = 1
+    for v, value in enumerate(f):
+        if a[v] > 0:
+            a[2 * v + 1] = a[v] * np.exp(_log_decision(value) + logs[2 * v + 1] - logs[v])
+            a[2 * v + 2] = a[v] * np.exp(_log_decision(-value) + logs[2 * v + 2] - logs[v])
+    return a
+
+
+def route(f, index, mu):
+    """p4 §2: mu_l = product over the path of d to the left and 1 - d to the right."""
+    n_samples, n_trees, n_leaves = mu.shape
+    for n in range(n_samples):
+        for m in range(n_trees):
+            at = _functions(f, index, m, n_leaves - 1)
+            mu[n, m] = _route_one(f[n, at].astype(np.float64))
+
+
+def forward(f, index, leaves, p):
+    """p4 §2: P_T[y|x] = sum_l pi_ly mu_l, and the forest's mean over trees."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    for n in range(f.shape[0]):
+        total = np.zeros(n_classes)
+        for m in range(n_trees):
+            at = _functions(f, index, m, n_leaves - 1)
+            total += _route_one(f[n, at].astype(np.float64)) @ leaves[m].astype(np.float64)
+        p[n] = total / n_trees
+
+
+def backward(f, index, leaves, y, forest, loss, grad_f):
+    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, divided by n_samples."""
+    n_samples = f.shape[0]
+    n_trees, n_leaves, _ = leaves.shape
+    for n in range(n_samples):
+        grad = np.zeros(f.shape[1])
+        rows = [f[n, _functions(f, index, m, n_leaves - 1)].astype(np.float64) for m in range(n_trees)]
+        logs = [_log_likelihoods(rows[m], leaves[m, :, y[n]]) for m in range(n_trees)]
+        log_p = np.array([a[0] for a in logs])
+        if forest:  # L = -log of the mean of P over trees: a tree counts by its share of that mean
+            high = log_p.max()
+            share = np.exp(log_p - high) if high > -np.inf else np.zeros(n_trees)
+            loss[n] = -(high + np.log(share.sum() / n_trees)) if high > -np.inf else np.inf
+            weight = share / max(share.sum(), 1)
+        else:  # L = mean over trees of -log P_T
+            loss[n] = -log_p.sum() / n_trees
+            weight = np.full(n_trees, 1 / n_trees)
+        for m in range(n_trees):
+            a = _shares(rows[m], logs[m])
+            at = _functions(f, index, m, n_leaves - 1)
+            for v in range(n_leaves - 1):
+                d, not_d = np.exp(_log_decision(rows[m][v])), np.exp(_log_decision(-rows[m][v]))
+                grad[at[v]] += weight[m] * (d * a[2 * v + 2] - not_d * a[2 * v + 1])
+        grad_f[n] = grad / n_samples
+
+
+def backward_outputs(grad_p, f, index, leaves, grad_f):
+    """Chain rule through p: dp/df_v = mu_v d_v (1 - d_v) (value of left - value of right) / n_trees."""
+    n_trees, n_leaves, _ = leaves.shape
+    for n in range(f.shape[0]):
+        grad = np.zeros(f.shape[1])
+        for m in range(n_trees):
+            at = _functions(f, index, m, n_leaves - 1)
+            row = f[n, at].astype(np.float64)
+            d, not_d = (np.exp([_log_decision(sign * value) for value in row]) for sign in (1, -1))
+            value = np.empty(2 * n_leaves - 1)
+            value[n_leaves - 1 :] = leaves[m].astype(np.float64) @ grad_p[n].astype(np.float64)
+            for v in reversed(range(n_leaves - 1)):
+                value[v] = d[v] * value[2 * v + 1] + not_d[v] * value[2 * v + 2]
+            mu = np.ones(2 * n_leaves - 1)
+            for v in range(n_leaves - 1):
+                mu[2 * v + 1], mu[2 * v + 2] = mu[v] * d[v], mu[v] * not_d[v]
+                grad[at[v]] += mu[v] * d[v] * not_d[v] * (value[2 * v + 1] - value[2 * v + 2]) / n_trees
+        grad_f[n] = grad
+
+
+def update_leaves(f, index, y, n_iter, leaves):
+    """p4 §2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by Z_l."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    for m in range(n_trees):
+        at = _functions(f, index, m, n_leaves - 1)
+        for _ in range(n_iter):
+            total = np.zeros((n_leaves, n_classes))
+            for n in range(f.shape[0]):
+                row = f[n, at].astype(np.float64)
+                logs = _log_likelihoods(row, leaves[m, :, y[n]])
+                total[:, y[n]] += _shares(row, logs)[n_leaves - 1 :]
+            mass = total.sum(axis=1)
+            reached = mass >= LEAST_MASS  # other leaves keep their rows
+            leaves[m, reached] = total[reached] / mass[reached, None]

@@ -1,0 +1,484 @@
+/* Soft routing of one tile: ROW samples through one tree. Included once for each dtype and vector path by
+   paths.h, which defines REAL, BITS and INTS (the integers of that width), LANES (numbers of a vector),
+   CODE (the target attribute), T(name) and the constants of exp.
+
+   A tile is transposed: row i holds vertex or leaf i for all its samples, 64 bytes, aligned. Every number
+   belongs to one sample and sees the same operations in the same order whatever LANES is, so all paths
+   give the same bits. */
+
+#define VECTORS (ROW / LANES)
+
+#if LANES == 1
+typedef REAL T(vec);
+typedef REAL T(loose);
+typedef BITS T(bits);
+typedef INTS T(ints);
+#else
+typedef REAL T(vec) __attribute__((vector_size(LANES * sizeof(REAL))));
+typedef REAL T(loose) __attribute__((vector_size(LANES * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+typedef BITS T(bits) __attribute__((vector_size(LANES * sizeof(REAL))));
+typedef INTS T(ints) __attribute__((vector_size(LANES * sizeof(REAL))));
+#endif
+
+CODE HF_INLINE T(vec) T(load)(const REAL *p) { return *(const T(loose) *)p; }
+CODE HF_INLINE void T(store)(REAL *p, T(vec) a) { *(T(loose) *)p = a; }
+CODE HF_INLINE T(vec) T(all)(REAL a) { return a - (T(vec)){0}; }
+
+CODE HF_INLINE T(bits) T(as_bits)(T(vec) a) {
+    T(bits) b;
+    memcpy(&b, &a, sizeof b);
+    return b;
+}
+
+CODE HF_INLINE T(vec) T(as_real)(T(bits) a) {
+    T(vec) b;
+    memcpy(&b, &a, sizeof b);
+    return b;
+}
+
+/* All ones where a < b. */
+CODE HF_INLINE T(bits) T(less)(T(vec) a, T(vec) b) {
+#if LANES == 1
+    return a < b ? ~(BITS)0 : 0;
+#else
+    return (T(bits))(a < b);
+#endif
+}
+
+/* d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in its last place (docs/neural.md).
+
+   exp(-|f|) = 2**n exp(r) with n an integer, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r); n is rounded
+   by adding a number whose last place is 1, and goes into the exponent as its low bits. LN2_HIGH has so few
+   bits that n * LN2_HIGH is exact. From EXP_LIMIT on the result would leave the normal numbers: it is 0,
+   whatever came before. */
+CODE HF_INLINE void T(decide)(T(vec) f, T(vec) *d, T(vec) *c) {
+    static const REAL q[] = EXP_COEFFICIENTS;
+    const T(bits) sign = (T(bits)){0} + ((BITS)1 << (8 * sizeof(REAL) - 1));
+    const T(bits) negative = (T(bits))((T(ints))T(as_bits)(f) >> (8 * sizeof(REAL) - 1));
+    const T(vec) one = T(all)(1), x = T(as_real)(T(as_bits)(f) | sign);
+    const T(bits) inside = T(less)(T(all)(-EXP_LIMIT), x);
+    T(vec) n = x * T(all)(LOG2_E) + T(all)(EXP_MAGIC), r, p, small, big;
+    const T(bits) exponent = T(as_bits)(n) << EXP_SHIFT;
+    T(bits) change;
+    int i;
+    n = n - T(all)(EXP_MAGIC);
+    r = (x - n * T(all)(LN2_HIGH)) - n * T(all)(LN2_LOW);
+    p = T(all)(q[EXP_DEGREE]);
+#pragma GCC unroll 16
+    for (i = EXP_DEGREE - 1; i >= 0; --i) p = p * r + T(all)(q[i]);
+    p = one + (r + r * r * p);
+    p = T(as_real)((T(as_bits)(p) + exponent) & inside);
+    big = one / (one + p);
+    small = p * big;
+    change = (T(as_bits)(small) ^ T(as_bits)(big)) & negative;
+    *d = T(as_real)(T(as_bits)(big) ^ change);
+    *c = T(as_real)(T(as_bits)(small) ^ change);
+}
+
+/* a[i] lane j <-> a[j] lane i: each round lays the halves of the array into one another. */
+#if LANES > 1
+#if defined(__clang__)
+#define HF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define HF_MIX(a, b, ...) __builtin_shuffle(a, b, (T(bits)){__VA_ARGS__})
+#endif
+#if LANES == 16
+#define HF_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HF_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define HF_LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HF_HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#elif LANES == 4
+#define HF_LOW 0, 4, 1, 5
+#define HF_HIGH 2, 6, 3, 7
+#elif LANES == 2
+#define HF_LOW 0, 2
+#define HF_HIGH 1, 3
+#endif
+#endif
+
+CODE HF_INLINE void T(turn)(T(vec) *a) {
+#if LANES > 1
+    T(vec) b[LANES];
+    int i, round;
+#pragma GCC unroll 4
+    for (round = 1; round < LANES; round *= 2) {
+#pragma GCC unroll 16
+        for (i = 0; i < LANES / 2; ++i) {
+            b[2 * i] = HF_MIX(a[i], a[i + LANES / 2], HF_LOW);
+            b[2 * i + 1] = HF_MIX(a[i], a[i + LANES / 2], HF_HIGH);
+        }
+#pragma GCC unroll 16
+        for (i = 0; i < LANES; ++i) a[i] = b[i];
+    }
+#else
+    (void)a;
+#endif
+}
+#undef HF_MIX
+#undef HF_LOW
+#undef HF_HIGH
+
+/* n numbers of each of ROW samples into n rows of the tile; by `index` if there is one. */
+CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *tile) {
+    T(vec) a[LANES];
+    ptrdiff_t v;
+    int u, j;
+    if (index || n < LANES) {
+        for (v = 0; v < n; ++v)
+            for (j = 0; j < ROW; ++j) tile[v * ROW + j] = samples[j][index ? index[v] : v];
+        return;
+    }
+    for (v = 0; v < n; v += LANES) {
+        if (v > n - LANES) v = n - LANES;
+        for (u = 0; u < VECTORS; ++u) {
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j) a[j] = T(load)(samples[u * LANES + j] + v);
+            T(turn)(a);
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j) T(store)(tile + (v + j) * ROW + u * LANES, a[j]);
+        }
+    }
+}
+
+/* The other way for the first `count` samples; by `index` numbers are added to what is there. */
+CODE static void T(spread)(const REAL *tile, const int32_t *index, ptrdiff_t n, int count, REAL *const *samples) {
+    T(vec) a[LANES];
+    ptrdiff_t v;
+    int u, j;
+    if (index) {
+        for (j = 0; j < count; ++j)
+            for (v = 0; v < n; ++v) samples[j][index[v]] += tile[v * ROW + j];
+        return;
+    }
+    if (n < LANES) {
+        for (j = 0; j < count; ++j)
+            for (v = 0; v < n; ++v) samples[j][v] = tile[v * ROW + j];
+        return;
+    }
+    for (v = 0; v < n; v += LANES) {
+        if (v > n - LANES) v = n - LANES;
+        for (u = 0; u < VECTORS; ++u) {
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j) a[j] = T(load)(tile + (v + j) * ROW + u * LANES);
+            T(turn)(a);
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j)
+                if (u * LANES + j < count) T(store)(samples[u * LANES + j] + v, a[j]);
+        }
+    }
+}
+
+/* mu of every vertex and leaf, in heap order, from the decision functions in `tile`. */
+CODE static void T(reach)(ptrdiff_t n_vertices, const REAL *tile, REAL *mu) {
+    T(vec) d, c, m;
+    ptrdiff_t i;
+    int u;
+    for (u = 0; u < ROW; u += LANES) T(store)(mu + u, T(all)(1));
+    for (i = 0; i < n_vertices; ++i)
+        for (u = 0; u < ROW; u += LANES) {
+            T(decide)(T(load)(tile + i * ROW + u), &d, &c);
+            m = T(load)(mu + i * ROW + u);
+            T(store)(mu + (2 * i + 1) * ROW + u, m * d);
+            T(store)(mu + (2 * i + 2) * ROW + u, m * c);
+        }
+}
+
+/* From the leaves' rows of `value` up: value = d left + c right. `d` holds the decision functions and
+   is overwritten by the decisions. */
+CODE static void T(ascend)(ptrdiff_t n_vertices, REAL *d, REAL *c, REAL *value) {
+    T(vec) left, right;
+    ptrdiff_t i;
+    int u;
+    for (i = n_vertices - 1; i >= 0; --i)
+        for (u = 0; u < ROW; u += LANES) {
+            T(decide)(T(load)(d + i * ROW + u), &left, &right);
+            T(store)(d + i * ROW + u, left);
+            T(store)(c + i * ROW + u, right);
+            left *= T(load)(value + (2 * i + 1) * ROW + u);
+            right *= T(load)(value + (2 * i + 2) * ROW + u);
+            T(store)(value + i * ROW + u, left + right);
+        }
+}
+
+/* From the root down: the vertices' rows of `value` become scale mu d c (right - left); d and c become
+   scale mu of the children. */
+CODE static void T(descend)(ptrdiff_t n_vertices, const REAL *scale, REAL *d, REAL *c, REAL *value) {
+    T(vec) left, right, m, slope;
+    ptrdiff_t i;
+    int u;
+    for (i = 0; i < n_vertices; ++i) {
+        const REAL *above = i == 0 ? scale : ((i & 1) ? d : c) + (i - 1) / 2 * ROW;
+        for (u = 0; u < ROW; u += LANES) {
+            m = T(load)(above + u);
+            left = m * T(load)(d + i * ROW + u);
+            right = T(load)(c + i * ROW + u);
+            slope = T(load)(value + (2 * i + 2) * ROW + u) - T(load)(value + (2 * i + 1) * ROW + u);
+            T(store)(d + i * ROW + u, left);
+            T(store)(value + i * ROW + u, left * right * slope);
+            T(store)(c + i * ROW + u, m * right);
+        }
+    }
+}
+
+/* value[l] = leaves[l, label] for each sample. */
+CODE static void T(leaf_labels)(
+    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *value) {
+    ptrdiff_t l;
+    int s;
+#ifdef LEAF_LABELS
+    LEAF_LABELS
+#endif
+    for (l = 0; l < n_leaves; ++l)
+        for (s = 0; s < ROW; ++s) value[l * ROW + s] = leaves[l * n_classes + labels[s]];
+}
+
+/* value[l] = sum over k of leaves[l, k] grad[k], for each sample. */
+CODE static void T(leaf_products)(
+    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const REAL *grad, REAL *value) {
+    T(vec) sum;
+    ptrdiff_t l, k;
+    int u;
+    for (l = 0; l < n_leaves; ++l)
+        for (u = 0; u < ROW; u += LANES) {
+            sum = T(all)(0);
+            for (k = 0; k < n_classes; ++k) sum += T(load)(grad + k * ROW + u) * T(all)(leaves[l * n_classes + k]);
+            T(store)(value + l * ROW + u, sum);
+        }
+}
+
+/* Adds the lanes of a vector to float64 sums. */
+CODE HF_INLINE void T(add_lanes)(T(vec) a, double *total) {
+    REAL lane[LANES];
+    int s;
+    memcpy(lane, &a, sizeof lane);
+    for (s = 0; s < LANES; ++s) total[s] += (double)lane[s];
+}
+
+/* total[k] += sum over l of mu[l] leaves[l, k] for n <= CLASSES classes. */
+CODE HF_INLINE void T(some_outputs)(
+    const REAL *mu, const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int n, double *total) {
+    T(vec) sum[CLASSES], m;
+    ptrdiff_t block, last, l;
+    int u, k;
+    for (block = 0; block < n_leaves; block += LEAVES) {
+        last = block + LEAVES < n_leaves ? block + LEAVES : n_leaves;
+        for (u = 0; u < ROW; u += LANES) {
+#pragma GCC unroll 16
+            for (k = 0; k < n; ++k) sum[k] = T(all)(0);
+            for (l = block; l < last; ++l) {
+                m = T(load)(mu + l * ROW + u);
+#pragma GCC unroll 16
+                for (k = 0; k < n; ++k) sum[k] += m * T(all)(leaves[l * n_classes + k]);
+            }
+#pragma GCC unroll 16
+            for (k = 0; k < n; ++k) T(add_lanes)(sum[k], total + k * ROW + u);
+        }
+    }
+}
+
+CODE static void T(outputs)(
+    const REAL *mu, const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, double *total) {
+    ptrdiff_t parts = (n_classes + CLASSES - 1) / CLASSES, k, stop;
+    for (k = 0; k < n_classes; k = stop) {
+        stop = k + (n_classes + parts - 1) / parts;
+        if (stop > n_classes) stop = n_classes;
+        switch (stop - k) {
+#define HF_CASE(n) \
+    case n: T(some_outputs)(mu, leaves + k, n_leaves, n_classes, n, total + k * ROW); break;
+            HF_CASE(1) HF_CASE(2) HF_CASE(3) HF_CASE(4) HF_CASE(5) HF_CASE(6) HF_CASE(7)
+            HF_CASE(8) HF_CASE(9) HF_CASE(10) HF_CASE(11) HF_CASE(12) HF_CASE(13)
+#undef HF_CASE
+        }
+    }
+}
+
+/* total[l] += column[l] * sum over samples of mu[l] * weight, for a multiple of LANES leaves or few: sixteen
+   or eight numbers added pairwise in one order on every path. */
+CODE static void T(posteriors)(
+    const REAL *mu, const REAL *weight, const REAL *column, ptrdiff_t n_leaves, double *total) {
+    T(vec) a[LANES], sum[ROW];
+    REAL lane[LANES];
+    ptrdiff_t l, n;
+    int u, j, half;
+    for (l = 0; l < n_leaves; l += LANES) {
+        n = n_leaves - l < LANES ? n_leaves - l : LANES;
+        for (u = 0; u < VECTORS; ++u) {
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j)
+                a[j] = j < n ? T(load)(mu + (l + j) * ROW + u * LANES) * T(load)(weight + u * LANES) : T(all)(0);
+            T(turn)(a);
+#pragma GCC unroll 16
+            for (j = 0; j < LANES; ++j) sum[u * LANES + j] = a[j];
+        }
+#pragma GCC unroll 4
+        for (half = ROW / 2; half > 0; half /= 2) {
+#pragma GCC unroll 16
+            for (j = 0; j < half; ++j) sum[j] += sum[j + half];
+        }
+        memcpy(lane, sum, sizeof lane);
+        for (j = 0; j < n; ++j) total[l + j] += (double)column[l + j] * (double)lane[j];
+    }
+}
+
+/* p[s] = sum over l of mu[l] column[l], in blocks of LEAVES in this dtype, then in float64. */
+CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_leaves, double *p) {
+    T(vec) sum;
+    ptrdiff_t block, last, l;
+    int u;
+    for (u = 0; u < ROW; ++u) p[u] = 0;
+    for (block = 0; block < n_leaves; block += LEAVES) {
+        last = block + LEAVES < n_leaves ? block + LEAVES : n_leaves;
+        for (u = 0; u < ROW; u += LANES) {
+            sum = T(all)(0);
+            for (l = block; l < last; ++l) sum += T(load)(mu + l * ROW + u) * T(all)(column[l]);
+            T(add_lanes)(sum, p + u);
+        }
+    }
+}
+
+CODE static void T(multiply)(REAL *a, ptrdiff_t n, REAL factor) {
+    for (ptrdiff_t i = 0; i < n; ++i) a[i] *= factor;
+}
+
+/* ------------------------------------------------------------------------------- units of samples */
+
+/* Where the decision functions of tree m begin, for ROW samples from `first` on; lanes beyond `count`
+   read the first sample again. `order` renames samples. */
+CODE static void T(samples)(
+    const hf_forest *a, const int32_t *order, ptrdiff_t first, int count, ptrdiff_t m, const REAL **rows) {
+    for (int s = 0; s < ROW; ++s) {
+        ptrdiff_t n = first + (s < count ? s : 0);
+        rows[s] = (const REAL *)a->f + (order ? order[n] : n) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
+    }
+}
+
+CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, int count, ptrdiff_t m, REAL **rows) {
+    for (int s = 0; s < count; ++s)
+        rows[s] = grad_f + (first + s) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
+}
+
+CODE static HF_APART void T(route_unit)(
+    const hf_forest *a, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char *room, REAL *mu_out) {
+    const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
+    REAL *tile = (REAL *)room, *mu = tile + v * ROW, *to[ROW];
+    const REAL *rows[ROW];
+    for (ptrdiff_t t = 0; t < n; t += ROW) {
+        const int count = n - t < ROW ? (int)(n - t) : ROW;
+        T(samples)(a, NULL, first + t, count, m, rows);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+        T(reach)(v, tile, mu);
+        for (int s = 0; s < count; ++s) to[s] = mu_out + ((first + t + s) * a->n_trees + m) * n_leaves;
+        T(spread)(mu + v * ROW, NULL, n_leaves, count, to);
+    }
+}
+
+CODE static HF_APART void T(forward_unit)(
+    const hf_forest *a, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *p) {
+    const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
+    REAL *tile = (REAL *)room, *mu = tile + v * ROW;
+    double *total = (double *)(mu + (2 * v + 2) * ROW);
+    const REAL *rows[ROW];
+    ptrdiff_t m, t, k;
+    memset(total, 0, (n + ROW - 1) / ROW * ROW * n_classes * sizeof *total);
+    for (m = 0; m < a->n_trees; ++m)
+        for (t = 0; t < n; t += ROW) {
+            T(samples)(a, NULL, first + t, n - t < ROW ? (int)(n - t) : ROW, m, rows);
+            T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+            T(reach)(v, tile, mu);
+            T(outputs)(mu + v * ROW, (const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes,
+                       total + t * n_classes);
+        }
+    for (t = 0; t < n; ++t)
+        for (k = 0; k < n_classes; ++k)
+            p[(first + t) * n_classes + k] =
+                (REAL)(total[t / ROW * ROW * n_classes + k * ROW + t % ROW] / (double)a->n_trees);
+}
+
+/* Fast part of the gradient by labels. likelihood[m, s] = P of tree m; gradients of a tree whose P is too
+   small for plain products are 0 if the trees' losses are apart, and else anything. */
+CODE static HF_APART void T(labels_unit)(
+    const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
+    double *likelihood, REAL *grad_f) {
+    const ptrdiff_t v = a->n_vertices;
+    const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
+    REAL *d = (REAL *)room, *c = d + v * ROW, *value = c + v * ROW, *to[ROW], scale[ROW];
+    const REAL *rows[ROW];
+    int32_t labels[ROW];
+    ptrdiff_t m, t;
+    int s;
+    if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
+    for (m = 0; m < a->n_trees; ++m) {
+        const int32_t *index = a->index ? a->index + m * v : NULL;
+        for (t = 0; t < n; t += ROW) {
+            const int count = n - t < ROW ? (int)(n - t) : ROW;
+            for (s = 0; s < ROW; ++s) labels[s] = y[first + t + (s < count ? s : 0)];
+            T(samples)(a, NULL, first + t, count, m, rows);
+            T(fill)(rows, index, v, d);
+            T(leaf_labels)((const REAL *)a->leaves + m * (v + 1) * a->n_classes, v + 1, a->n_classes, labels,
+                           value + v * ROW);
+            T(ascend)(v, d, c, value);
+            for (s = 0; s < ROW; ++s) {
+                const double p = (double)value[s];
+                scale[s] = forest ? 1 : p >= LEAST ? (REAL)(share / p) : 0;
+                if (s < count) likelihood[m * n + t + s] = p;
+            }
+            T(descend)(v, scale, d, c, value);
+            T(targets)(a, grad_f, first + t, count, m, to);
+            T(spread)(value, index, v, count, to);
+        }
+    }
+}
+
+/* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
+CODE static HF_APART void T(outputs_unit)(
+    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *grad_f) {
+    const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
+    REAL *d = (REAL *)room, *c = d + v * ROW, *value = c + v * ROW, *grad = value + (2 * v + 2) * ROW, *to[ROW];
+    REAL scale[ROW];
+    const REAL *rows[ROW];
+    ptrdiff_t m, t, k;
+    int s;
+    if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
+    /* value = d left + c right grows with d towards left: the sign of `descend` is the other one. */
+    for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
+    for (t = 0; t < n; t += ROW) {
+        const int count = n - t < ROW ? (int)(n - t) : ROW;
+        for (k = 0; k < n_classes; ++k)
+            for (s = 0; s < ROW; ++s) grad[k * ROW + s] = grad_p[(first + t + (s < count ? s : 0)) * n_classes + k];
+        for (m = 0; m < a->n_trees; ++m) {
+            const int32_t *index = a->index ? a->index + m * v : NULL;
+            T(samples)(a, NULL, first + t, count, m, rows);
+            T(fill)(rows, index, v, d);
+            T(leaf_products)((const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes, grad,
+                             value + v * ROW);
+            T(ascend)(v, d, c, value);
+            T(descend)(v, scale, d, c, value);
+            T(targets)(a, grad_f, first + t, count, m, to);
+            T(spread)(value, index, v, count, to);
+        }
+    }
+}
+
+/* Posteriors of tree m's leaves for samples of one class, up to ROW of them: column (n_leaves) is the
+   leaves' probability of that class. Samples whose P is too small keep their likelihood in p and add
+   nothing. */
+CODE static HF_APART void T(expect_tile)(
+    const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const REAL *column, unsigned char *room,
+    double *p, double *total) {
+    const ptrdiff_t v = a->n_vertices;
+    REAL *tile = (REAL *)room, *mu = tile + v * ROW, weight[ROW];
+    const REAL *rows[ROW];
+    T(samples)(a, order, 0, count, m, rows);
+    T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+    T(reach)(v, tile, mu);
+    T(likelihoods)(mu + v * ROW, column, v + 1, p);
+    for (int s = 0; s < ROW; ++s) weight[s] = s < count && p[s] >= LEAST_UPDATE ? (REAL)(1.0 / p[s]) : 0;
+    T(posteriors)(mu + v * ROW, weight, column, v + 1, total);
+}
+
+#undef VECTORS
+#undef LANES
+#undef CODE
+#undef T
+#undef LEAF_LABELS

@@ -1,0 +1,53 @@
+"""Cases of `hforest.neural`: every door, with own and shared decision functions, in one chunk and in several."""
+
+from collections.abc import Iterator
+from unittest import mock
+
+import numpy as np
+
+from hforest import neural
+from hforest.neural import gpu
+
+from .case import Case
+
+# samples, trees, depth, classes, functions (0: one for each vertex), size of the decisions
+SHAPES = (
+    (0, 2, 2, 3, 0, 1.0),
+    (1, 1, 1, 2, 0, 1.0),
+    (7, 2, 3, 2, 0, 2.0),
+    (20, 3, 4, 5, 6, 2.0),
+    (9, 2, 3, 3, 0, 1e4),
+    (5, 1, 7, 40, 3, 30.0),
+)
+NEAR = 64.0  # exp and log may round differently in the C library, and deep products add up
+
+
+def _doors(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
+    n, n_trees, depth, n_classes, n_functions, size = shape
+    rng = np.random.default_rng(n + depth)
+    vertices = (n_trees, 2**depth - 1)
+    f = (size * rng.standard_normal((n, n_functions) if n_functions else (n, *vertices))).astype(dtype)
+    index = rng.integers(0, n_functions, vertices, dtype=np.int32) if n_functions else None
+    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth)).astype(dtype)
+    y = rng.integers(0, n_classes, n, dtype=np.int32)
+    results = {}
+    # Scratch for a few samples only, so that they go in chunks.
+    with mock.patch.object(gpu, "NUMBERS", 3 * n_trees * 2 ** (depth + 1)):
+        results["mu"] = neural.route(f, index=index)
+        results["p"] = neural.forward(f, leaves, index=index)
+        for loss in ("forest", "tree"):
+            value, results[f"grad_{loss}"] = neural.backward(f, leaves, y, index=index, loss=loss)
+            results[f"loss_{loss}"] = np.array([value])
+        grad_p = rng.standard_normal((n, n_classes)).astype(dtype)
+        results["grad_outputs"] = neural.backward_outputs(grad_p, f, leaves, index=index)
+        results["leaves"] = neural.update_leaves(f, y, leaves, 2, index=index)
+    return results
+
+
+def cases(dtype: type) -> Iterator[Case]:
+    """Every shape."""
+    names = ("mu", "p", "grad_forest", "loss_forest", "grad_tree", "loss_tree", "grad_outputs", "leaves")
+    for shape in SHAPES:
+        sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
+        name = " ".join(f"{key}={value}" for key, value in sizes.items())
+        yield Case(name, lambda s=shape: _doors(s, dtype), dict.fromkeys(names, NEAR))
