@@ -70,18 +70,21 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axis, data, title, word in (
-        (axes[0], "madelon", "(a) Madelon, validation", "depth"),
-        (axes[1], "mnist", "(b) MNIST, test", "trees"),
-    ):
+    halves = {"madelon": ("(a) Madelon, validation", "depth"), "mnist": ("(b) MNIST, test", "trees")}
+    known = [data for data in halves if any(row["data"] == data for row in rows)]
+    if not known:
+        return
+    figure, axes = pyplot.subplots(
+        1, len(known), figsize=(5.5 * len(known), 4), layout="constrained", squeeze=False
+    )
+    for axis, data in zip(axes[0], known, strict=True):
+        title, word = halves[data]
         for row in rows:
             if row["data"] == data:
                 style = "-" if row["kind"] == "tree" else "--"
                 axis.plot(row["step"], row["loss"], style, label=f"{row['kind']}s, {word} {row['size']}")
         axis.set(title=title, xlabel="step", ylabel="softmax loss", yscale="log")
-        if axis.lines:
-            axis.legend()
+        axis.legend()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 
