@@ -1,11 +1,11 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
 Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing),
-`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse) and `split`
-(scores of splits). Every function takes the parameter arrays explicitly.
+`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse), `split` (scores of
+splits) and `tree` (grown forests as arrays). Every function takes the parameter arrays explicitly.
 """
 
-from . import hinge, layers, neural, optim, split
+from . import hinge, layers, neural, optim, split, tree
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
@@ -21,6 +21,7 @@ __all__ = [
     "set_num_threads",
     "show_config",
     "split",
+    "tree",
     "unchecked",
     "using",
 ]

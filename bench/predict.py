@@ -1,0 +1,120 @@
+"""Applying forests, beside scikit-learn on the very same trees.
+
+    python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1] [--json FILE]
+
+A forest is grown by scikit-learn where it is installed (else by hforest), at most D deep (0: to purity), and
+converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples held
+against the reference, before anything is timed. Figures are thousand rows a second, medians over repeats
+taken in turn; the last lines are the time of one single row inside `unchecked()`.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from common import machine_text, record, side_by_side, spread
+
+import hforest
+from hforest import classic, tree
+
+SHAPES = ((20000, 100, 100, 10, 10), (20000, 100, 100, 0, 10), (5000, 16, 100, 0, 26))
+
+
+def problem(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Classes around random centres, so that trees find splits."""
+    n, n_features, _, _, n_classes = shape
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n, np.int32)
+    centre = rng.normal(size=(n_classes, n_features))
+    return (0.5 * centre[y] + rng.normal(size=(n, n_features))).astype(np.float32), y
+
+
+def grown(shape: tuple[int, ...], x: Any, y: Any) -> tuple[tree.Forest, Any]:
+    """The forest, and scikit-learn's model of it or None."""
+    _, _, n_trees, depth, n_classes = shape
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError:
+        depth_given = depth or None
+        return classic.grow(x, y, n_trees, n_classes=n_classes, max_depth=depth_given, rng=0), None
+    model = RandomForestClassifier(n_trees, max_depth=depth or None, random_state=0).fit(x, y)
+    return tree.check(tree.from_sklearn(model)), model
+
+
+def check(forest: tree.Forest, model: Any, x: Any) -> None:
+    """Leaves against the reference, probabilities against scikit-learn."""
+    few = x[:20]
+    got = tree.leaves(forest, few)
+    with hforest.using("reference"):
+        np.testing.assert_array_equal(got, tree.leaves(forest, few))
+    if model is not None:
+        np.testing.assert_allclose(tree.predict(forest, x), model.predict_proba(x), atol=1e-6)
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every shape, all rows at once and one alone."""
+    rows: list[dict[str, Any]] = []
+    hforest.set_num_threads(options.threads)
+    print(f"{'n,F,M,D,K':>22} {'rung':10} {'krows/s':>10} {'us/row':>10} {'spread':>7} {'hforest/peer':>13}")
+    for shape in options.shapes:
+        x, y = problem(shape)
+        half = len(x) // 2
+        forest, model = grown(shape, x[:half], y[:half])
+        check(forest, model, x)
+        for n in (half, 1):
+            part = x[half : half + n].copy()
+            calls: dict[str, Callable[[], Any]] = {"hforest": partial(tree.predict, forest, part)}
+            if model is not None:
+                model.n_jobs = None if options.threads == 1 else options.threads
+                calls["sklearn"] = partial(model.predict_proba, part)
+            with hforest.unchecked():
+                times = side_by_side(calls, options.repeats)
+            ours = statistics.median(times["hforest"])
+            for rung, taken in times.items():
+                median = statistics.median(taken)
+                rows.append(
+                    {
+                        "shape": shape, "rows": n, "rung": rung, "seconds_per_row": median / n,
+                        "nodes": int(forest.feature.size), "spread": spread(taken), "ratio": median / ours,
+                        "threads": hforest.get_num_threads(),
+                    }
+                )  # fmt: skip
+                text = ",".join(map(str, (n, *shape[1:])))
+                print(
+                    f"{text:>22} {rung:10} {n / median / 1e3:10.2f} {1e6 * median / n:10.2f} "
+                    f"{100 * spread(taken):6.0f}% {median / ours:13.2f}"
+                )
+    return rows
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """n,F,M,D,K"""
+    sizes = tuple(int(part) for part in text.split(","))
+    if len(sizes) != 5 or min(sizes[:3]) < 1 or sizes[3] < 0 or sizes[4] < 2:
+        raise argparse.ArgumentTypeError(f"expected five sizes such as 20000,100,100,10,10, got {text}")
+    return sizes
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    print(machine_text())
+    rows = run(options)
+    if options.json:
+        record(options.json, rows, command=" ".join(sys.argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

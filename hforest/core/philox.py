@@ -1,0 +1,33 @@
+"""Philox 4x32-10 (Salmon et al., SC 2011) in Python, for references; kernels have philox.h."""
+
+_MASK = 2**32 - 1
+
+
+def philox(key: int, counter: int, stream: int) -> tuple[int, int, int, int]:
+    """Four words of 32 bits from a key, a counter and a stream of 64 bits each.
+
+    >>> [f"{word:08x}" for word in philox(0, 0, 0)]
+    ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
+    """
+    a, b, c, d = counter & _MASK, counter >> 32, stream & _MASK, stream >> 32
+    k0, k1 = key & _MASK, key >> 32
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (q >> 32) ^ b ^ k0, q & _MASK, (p >> 32) ^ d ^ k1, p & _MASK
+        k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    return a, b, c, d
+
+
+def keys(words: tuple[int, int, int, int]) -> tuple[int, int]:
+    """Two keys of 64 bits."""
+    return words[1] << 32 | words[0], words[3] << 32 | words[2]
+
+
+def below(word: int, stop: int) -> int:
+    """0 <= result < stop."""
+    return word * stop >> 32
+
+
+def unit(words: tuple[int, int, int, int]) -> float:
+    """Uniform in [0, 1), of 53 bits."""
+    return (keys(words)[0] >> 11) * 2.0**-53

@@ -1,0 +1,268 @@
+"""Walks down forests on the CPU. A thread owns a block of samples and adds trees up in their order."""
+
+from cython.parallel cimport prange
+from libc.math cimport isnan
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+cimport numpy as cnp
+
+from hforest.core.machine cimport simd_path
+
+cnp.import_array()
+
+cdef extern from "cpu_features.h" nogil:
+    int omp_get_max_threads()
+
+cdef extern from "walk.h" nogil:
+    ctypedef struct hf_forest_f32:
+        const int64_t* tree_start
+        const int32_t* feature
+        const float* threshold
+        const int32_t* left
+        const int64_t* start
+        const int32_t* index
+        const float* weight
+    ctypedef struct hf_forest_f64:
+        const int64_t* tree_start
+        const int32_t* feature
+        const double* threshold
+        const int32_t* left
+        const int64_t* start
+        const int32_t* index
+        const double* weight
+    ctypedef struct hf_node_f32:
+        pass
+    ctypedef struct hf_node_f64:
+        pass
+    void hf_pack_f32(int path, const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*)
+    void hf_pack_f64(int path, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
+    void hf_leaves_f32(
+        int path, const hf_forest_f32*, const hf_node_f32*, const float* x, int64_t n_features, int64_t n,
+        int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+    )
+    void hf_leaves_f64(
+        int path, const hf_forest_f64*, const hf_node_f64*, const double* x, int64_t n_features, int64_t n,
+        int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+    )
+    void hf_add_leaves_f32(
+        int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t first, int64_t last,
+        int64_t n, const int32_t* leaf, double* total,
+    )
+    void hf_add_leaves_f64(
+        int path, const hf_forest_f64*, const double* value, int64_t n_outputs, int vote, int64_t first, int64_t last,
+        int64_t n, const int32_t* leaf, double* total,
+    )
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:
+    BLOCK = 128           # samples of a block: their rows and sums stay in L2 beside a tree
+    TREES = 8             # trees walked before their leaf values are added: HF_WALKS of walk.h
+    SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
+    STEPS = 32            # steps of a walk that packing a node must at most stand against
+
+
+cdef struct Batch:
+    # What a call works on, whatever the dtype.
+    const void* forest
+    const void* nodes
+    const void* x
+    const void* value
+    int64_t n_trees
+    int64_t n_features
+    int64_t n_samples
+    int64_t n_outputs
+    int vote
+    int path
+
+
+cdef void _block_leaves(const Batch* b, bint wide, int64_t first, int32_t* leaf) noexcept nogil:
+    cdef int64_t n = min(<int64_t> BLOCK, b.n_samples - first)
+    cdef int32_t scratch[BLOCK]
+    if wide:
+        hf_leaves_f64(
+            b.path, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
+            <const double*> b.x + first * b.n_features, b.n_features, n, 0, b.n_trees, scratch,
+            leaf + first * b.n_trees, b.n_trees, 1,
+        )
+    else:
+        hf_leaves_f32(
+            b.path, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
+            <const float*> b.x + first * b.n_features, b.n_features, n, 0, b.n_trees, scratch,
+            leaf + first * b.n_trees, b.n_trees, 1,
+        )
+
+
+cdef int _block_predict(const Batch* b, bint wide, int64_t first, void* y) noexcept nogil:
+    cdef int64_t n = min(<int64_t> BLOCK, b.n_samples - first), group, tree, last, i
+    cdef int64_t n_sums = n * b.n_outputs
+    cdef int32_t leaf[TREES * BLOCK]
+    cdef double* total = <double*> malloc(n_sums * sizeof(double))
+    if total == NULL:
+        return 0
+    memset(total, 0, n_sums * sizeof(double))
+    for group in range((b.n_trees + TREES - 1) // TREES):
+        tree = group * TREES
+        last = min(tree + TREES, b.n_trees)
+        if wide:
+            hf_leaves_f64(
+                b.path, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
+                <const double*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
+            )
+            hf_add_leaves_f64(
+                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree, last, n,
+                leaf, total,
+            )
+        else:
+            hf_leaves_f32(
+                b.path, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
+                <const float*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
+            )
+            hf_add_leaves_f32(
+                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree, last, n,
+                leaf, total,
+            )
+    if wide:
+        for i in range(n_sums):
+            (<double*> y)[first * b.n_outputs + i] = total[i] / b.n_trees
+    else:
+        for i in range(n_sums):
+            (<float*> y)[first * b.n_outputs + i] = <float> (total[i] / b.n_trees)
+    free(total)
+    return 1
+
+
+cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint oblique) noexcept nogil:
+    cdef int64_t n_blocks = (b.n_samples + BLOCK - 1) // BLOCK, block, tree
+    cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else omp_get_max_threads()
+    cdef int failed = 0
+    cdef void* nodes = NULL
+    if not oblique and b.n_samples * b.n_trees * STEPS >= n_nodes:
+        nodes = malloc(n_nodes * (sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)))
+        if nodes == NULL:
+            return 0
+        for tree in prange(b.n_trees, schedule="dynamic", num_threads=threads):
+            if wide:
+                hf_pack_f64(b.path, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
+            else:
+                hf_pack_f32(b.path, <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes)
+    b.nodes = nodes
+    if n_blocks == 1:
+        # Without the cost of a parallel region.
+        if y == NULL:
+            _block_leaves(b, wide, 0, leaf)
+        else:
+            failed = not _block_predict(b, wide, 0, y)
+    else:
+        for block in prange(n_blocks, schedule="dynamic", num_threads=threads):
+            if y == NULL:
+                _block_leaves(b, wide, block * BLOCK, leaf)
+            else:
+                failed += not _block_predict(b, wide, block * BLOCK, y)
+    free(nodes)
+    return not failed
+
+
+cdef int _call(
+    cnp.ndarray x, cnp.ndarray tree_start, cnp.ndarray feature, cnp.ndarray threshold, cnp.ndarray left,
+    cnp.ndarray start, cnp.ndarray index, cnp.ndarray weight, cnp.ndarray leaf, cnp.ndarray value, bint vote,
+    cnp.ndarray y,
+) except -1:
+    # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
+    cdef hf_forest_f32 narrow
+    cdef hf_forest_f64 doubles
+    cdef Batch b
+    cdef bint wide = cnp.PyArray_ITEMSIZE(x) == 8, oblique = cnp.PyArray_DIM(start, 0) > 0
+    cdef int64_t n_nodes = cnp.PyArray_DIM(feature, 0)
+    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
+    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
+    cdef int done
+    b.x = cnp.PyArray_DATA(x)
+    b.value = NULL if value is None else cnp.PyArray_DATA(value)
+    b.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
+    b.n_samples = cnp.PyArray_DIM(x, 0)
+    b.n_features = cnp.PyArray_DIM(x, 1)
+    b.n_outputs = 0 if value is None else cnp.PyArray_DIM(value, 1)
+    b.vote = vote
+    b.path = simd_path()
+    # Both hold the same pointers; the dtype says which is read.
+    doubles.tree_start = narrow.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
+    doubles.feature = narrow.feature = <const int32_t*> cnp.PyArray_DATA(feature)
+    doubles.left = narrow.left = <const int32_t*> cnp.PyArray_DATA(left)
+    doubles.start = narrow.start = <const int64_t*> cnp.PyArray_DATA(start) if oblique else NULL
+    doubles.index = narrow.index = <const int32_t*> cnp.PyArray_DATA(index)
+    narrow.threshold = <const float*> cnp.PyArray_DATA(threshold)
+    doubles.threshold = <const double*> cnp.PyArray_DATA(threshold)
+    narrow.weight = <const float*> cnp.PyArray_DATA(weight)
+    doubles.weight = <const double*> cnp.PyArray_DATA(weight)
+    b.forest = <const void*> &doubles if wide else <const void*> &narrow
+    with nogil:
+        done = _run(&b, wide, leaves_to, y_to, n_nodes, oblique)
+    if not done:
+        raise MemoryError("forest: no memory to walk it; pass fewer samples or trees at a time")
+    return 0
+
+
+def leaves(x, tree_start, feature, threshold, left, start, index, weight, leaf):
+    """Number in its tree of the leaf that each sample reaches in each tree."""
+    _call(x, tree_start, feature, threshold, left, start, index, weight, leaf, None, False, None)
+
+
+def predict(x, tree_start, feature, threshold, left, start, index, weight, value, vote, y):
+    """Mean over trees of the leaf values, or the share of trees whose leaf has its largest value there."""
+    _call(x, tree_start, feature, threshold, left, start, index, weight, None, value, vote, y)
+
+
+cdef int _fault(
+    int64_t at, int64_t v, int64_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
+    const int32_t[::1] left, const int64_t[::1] start, const int32_t[::1] index, int64_t n_features,
+) noexcept nogil:
+    cdef int64_t f = feature[at], to = left[at], j
+    if f == -1:
+        return 0 if 0 <= to < (n_nodes + 1) // 2 else 1
+    # Children lie behind their parent: no cycles.
+    if not v < to < n_nodes - 1:
+        return 2
+    if isnan(threshold[at]):
+        return 3
+    if f == -2 and start.shape[0]:
+        if not 0 <= start[at] <= start[at + 1] <= index.shape[0]:
+            return 5
+        for j in range(start[at], start[at + 1]):
+            if not 0 <= index[j] < n_features:
+                return 6
+        return 0
+    return 0 if 0 <= f < n_features else 4
+
+
+cdef void _faults(
+    const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
+    const int32_t[::1] left, const int64_t[::1] start, const int32_t[::1] index, int64_t n_features,
+    int64_t[::1] found,
+) noexcept nogil:
+    cdef int64_t tree, root, at
+    cdef int kind
+    found[0] = -1
+    found[1] = 0
+    for tree in range(tree_start.shape[0] - 1):
+        root = tree_start[tree]
+        for at in range(root, tree_start[tree + 1]):
+            kind = _fault(
+                at, at - root, tree_start[tree + 1] - root, feature, threshold, left, start, index, n_features
+            )
+            if kind:
+                found[0] = at
+                found[1] = kind
+                return
+
+
+def faults(tree_start, feature, threshold, left, start, index, n_features, found):
+    """found[0] = the first node with which a walk could leave its tree or x, or -1; found[1] = how."""
+    if threshold.dtype.itemsize == 4:
+        _faults[float](tree_start, feature, threshold, left, start, index, n_features, found)
+    else:
+        _faults[double](tree_start, feature, threshold, left, start, index, n_features, found)

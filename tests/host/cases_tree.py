@@ -1,0 +1,62 @@
+"""Cases of `hforest.tree`: trees of every depth, with and without projections, sound and broken."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hforest import tree
+
+from .case import Case
+
+# samples, trees, depth, features, outputs
+SHAPES = ((1, 1, 0, 1, 1), (40, 3, 2, 3, 2), (130, 9, 5, 4, 3))
+
+
+def _forest(shape: tuple[int, ...], oblique: bool, dtype: type) -> tree.Forest:
+    # Complete trees: in breadth-first order, the children of v are 2 v + 1 and 2 v + 2.
+    _, n_trees, depth, n_features, n_outputs = shape
+    rng = np.random.default_rng(depth)
+    n_nodes, n_leaves = n_trees * (2 ** (depth + 1) - 1), n_trees * 2**depth
+    in_tree = np.tile(np.arange(2 ** (depth + 1) - 1), n_trees)
+    leaf = in_tree >= 2**depth - 1
+    feature = np.where(leaf, -1, -2 if oblique else rng.integers(0, n_features, n_nodes))
+    counts = np.where(leaf | (not oblique), 0, rng.integers(0, 4, n_nodes))
+    return tree.Forest(
+        n_features=np.array(n_features),
+        tree_start=np.arange(n_trees + 1) * (2 ** (depth + 1) - 1),
+        feature=feature.astype(np.int32),
+        threshold=(rng.integers(-4, 5, n_nodes) / 4).astype(dtype),
+        left=np.where(leaf, in_tree - (2**depth - 1), 2 * in_tree + 1).astype(np.int32),
+        value=rng.random((n_leaves, n_outputs)).astype(dtype),
+        gain=rng.random(n_nodes).astype(dtype),
+        start=np.concatenate([[0], np.cumsum(counts)]) if oblique else np.zeros(0, np.int64),
+        index=rng.integers(0, n_features, counts.sum()).astype(np.int32),
+        weight=rng.choice([-1, 1], counts.sum()).astype(dtype),
+    )
+
+
+def _results(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np.ndarray]:
+    forest = _forest(shape, oblique, dtype)
+    x = (np.random.default_rng(1).integers(-4, 5, (shape[0], shape[3])) / 4).astype(dtype)
+    doors = (tree.leaves, tree.predict, tree.votes)
+    return {door.__name__: door(forest, x) for door in doors}
+
+
+def _fault(shape: tuple[int, ...], dtype: type) -> dict[str, np.ndarray]:
+    forest = _forest(shape, True, dtype)
+    for name in ("left", "index"):
+        getattr(forest, name)[-3:] = 99
+    try:
+        tree.check(forest)
+    except IndexError as error:
+        return {"fault": np.frombuffer(str(error).encode(), np.uint8)}
+    return {}
+
+
+def cases(dtype: type) -> Iterator[Case]:
+    """Every shape with features and with projections, and one broken forest."""
+    for shape in SHAPES:
+        for oblique in (False, True):
+            name = f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
+            yield Case(name, lambda s=shape, o=oblique: _results(s, o, dtype))
+    yield Case("broken", lambda: _fault(SHAPES[-1], dtype))

@@ -1,0 +1,327 @@
+"""Forests as arrays: walks in every twin, what `check` refuses, inspection, conversion."""
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import hforest
+from hforest import tree
+from hforest.tree import Forest
+
+
+def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=False, stop=0.2):
+    """Trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with them."""
+    rng = np.random.default_rng(seed)
+    parts = {"feature": [], "threshold": [], "left": [], "entries": []}
+    sizes = []
+    for _ in range(n_trees):
+        feature, threshold, left, entries = [-1], [0.0], [0], [[]]
+        level = [0]
+        for _ in range(depth):
+            below = []
+            for v in level:
+                if rng.random() < stop and len(feature) > 1:
+                    continue
+                use = oblique and rng.random() < 0.7
+                feature[v] = -2 if use else int(rng.integers(n_features))
+                entries[v] = sorted(rng.choice(n_features, int(rng.integers(0, min(4, n_features + 1))), False)) if use else []
+                threshold[v], left[v] = float(rng.integers(-4, 5)) / 4, len(feature)
+                below += [len(feature), len(feature) + 1]
+                for a, blank in ((feature, -1), (threshold, 0.0), (left, 0), (entries, [])):
+                    a += [blank, blank]
+            level = below
+        rows = np.cumsum(np.array(feature) == -1) - 1
+        left = np.where(np.array(feature) == -1, rows, left)
+        for name, a in (("feature", feature), ("threshold", threshold), ("left", left), ("entries", entries)):
+            parts[name].extend(a)
+        sizes.append(len(feature))
+    n_nodes, n_leaves = sum(sizes), (sum(sizes) + n_trees) // 2
+    feature = np.array(parts["feature"], np.int32)
+    counts = [len(e) for e in parts["entries"]]
+    value = rng.random((n_leaves, n_outputs))
+    return Forest(
+        n_features=np.array(n_features), tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        feature=feature, threshold=np.array(parts["threshold"], dtype), left=np.array(parts["left"], np.int32),
+        value=np.round(value / value.sum(1, keepdims=True), 3).astype(dtype),
+        gain=np.where(feature == -1, 0, rng.random(n_nodes)).astype(dtype),
+        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if oblique else np.zeros(0, np.int64),
+        index=np.array([i for e in parts["entries"] for i in e] if oblique else [], np.int32),
+        weight=rng.choice([-1, 1], sum(counts) if oblique else 0).astype(dtype),
+    )  # fmt: skip
+
+
+def inputs(n, n_features, dtype, seed=0):
+    return (np.random.default_rng(seed).integers(-4, 5, (n, n_features)) / 4).astype(dtype)
+
+
+STUMP = Forest(
+    n_features=np.array(2), tree_start=np.array([0, 3]), feature=np.array([1, -1, -1], np.int32),
+    threshold=np.array([0.5, 0, 0]), left=np.array([1, 0, 1], np.int32), value=np.array([[0.25, 0.75], [1, 0]]),
+    gain=np.array([8.0, 0, 0]), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32), weight=np.zeros(0),
+)  # fmt: skip
+X = np.array([[9, 0.5], [9, np.nextafter(0.5, 1)], [0, -1]])
+
+
+# -------------------------------------------------------------------------------------------- walks
+
+
+def test_a_stump_by_hand(twin):
+    assert tree.leaves(STUMP, X).ravel().tolist() == [1, 2, 1]
+    assert tree.predict(STUMP, X).tolist() == [[0.25, 0.75], [1, 0], [0.25, 0.75]]
+    assert tree.votes(STUMP, X).tolist() == [[0, 1], [1, 0], [0, 1]]
+
+
+@hypothesis.given(
+    n=st.integers(0, 21), n_trees=st.integers(1, 19), depth=st.integers(0, 6), n_features=st.integers(1, 5),
+    n_outputs=st.integers(1, 4), oblique=st.booleans(), seed=st.integers(0, 2**16),
+)  # fmt: skip
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_twins_agree(fast_twin, dtype, reference, n, n_trees, depth, n_features, n_outputs, oblique, seed):
+    forest = random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique)
+    x = inputs(n, n_features, dtype, seed)
+    moved, there = Forest(*(fast_twin.array(a) for a in forest)), fast_twin.array(x)
+    for door in (tree.leaves, tree.predict, tree.votes):
+        got, want = fast_twin.numpy(door(moved, there)), reference(door, forest, x)
+        assert got.dtype == want.dtype
+        assert got.tobytes() == want.tobytes(), door.__name__
+        assert got.shape == want.shape
+
+
+@pytest.mark.parametrize("n", [1, 7, 128, 129, 300])
+def test_packed_and_plain_walks_agree(reference, dtype, n):
+    # Few samples in a large forest are walked unpacked, many packed.
+    forest = random_forest(30, 9, 6, 3, dtype, 3)
+    x = inputs(n, 6, dtype)
+    want = reference(tree.leaves, forest, x[:40])
+    np.testing.assert_array_equal(tree.leaves(forest, x)[:40], want)
+    one_by_one = np.concatenate([tree.leaves(forest, x[i : i + 1]) for i in range(n)])
+    np.testing.assert_array_equal(tree.leaves(forest, x), one_by_one)
+    rows = np.concatenate([tree.predict(forest, x[i : i + 1]) for i in range(n)])
+    assert tree.predict(forest, x).tobytes() == rows.tobytes()
+
+
+def test_threads_change_nothing(threads):
+    forest, x = random_forest(40, 8, 5, 3, np.float32, 1), inputs(700, 5, np.float32)
+    results = []
+    for count in (1, 2, 7):
+        threads(count)
+        results.append((tree.leaves(forest, x).tobytes(), tree.predict(forest, x).tobytes()))
+    assert results[0] == results[1] == results[2]
+
+
+def test_out_is_used():
+    out = np.empty((3, 2))
+    assert tree.predict(STUMP, X, out=out) is out
+    assert out.tolist() == tree.predict(STUMP, X).tolist()
+    leaf = np.empty((3, 1), np.int32)
+    assert tree.leaves(STUMP, X, out=leaf) is leaf
+    with pytest.raises(ValueError, match="out: expected shape"):
+        tree.votes(STUMP, X, out=np.empty((2, 2)))
+    with pytest.raises(ValueError, match="out: expected memory of its own"):
+        tree.predict(STUMP, X, out=X)
+
+
+# -------------------------------------------------------------------------------------------- check
+
+
+@pytest.mark.parametrize("oblique", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 7])
+def test_a_sound_forest_passes(twin, dtype, oblique, depth):
+    forest = random_forest(5, depth, 4, 2, dtype, 2, oblique)
+    assert tree.check(forest) is forest
+
+
+def test_files_come_back(tmp_path):
+    forest = random_forest(5, 4, 4, 2, np.float32, 2, True)
+    np.savez(tmp_path / "forest.npz", **forest._asdict())
+    with np.load(tmp_path / "forest.npz") as file:
+        again = tree.check(Forest(**file))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(forest, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("left", [0, 0, 1], IndexError, "a child that does not lie behind"),
+        ("left", [-1, 0, 1], IndexError, "a child that does not lie behind"),
+        ("left", [2, 0, 1], IndexError, "a child that does not lie behind"),
+        ("left", [1, 0, 2], IndexError, "a leaf whose row"),
+        ("left", [1, -1, 1], IndexError, "a leaf whose row"),
+        ("feature", [2, -1, -1], IndexError, "a feature outside"),
+        ("feature", [-2, -1, -1], IndexError, "a feature outside"),
+        ("feature", [-7, -1, -1], IndexError, "a feature outside"),
+        ("feature", [1, -1], ValueError, "forest.threshold: expected shape"),
+        ("threshold", [np.nan, 0, 0], ValueError, "a threshold that is NaN"),
+        ("tree_start", [0, 2], ValueError, "forest.tree_start"),
+        ("tree_start", [1, 3], ValueError, "forest.tree_start"),
+        ("tree_start", [0, 4], ValueError, "forest.tree_start"),
+        ("tree_start", [0], ValueError, "n_trees: expected at least 1"),
+        ("tree_start", [], ValueError, "n_trees: expected at least 1"),
+        ("tree_start", [0, 5, 3], ValueError, "forest.value: expected"),
+        ("value", [[0.25, np.inf], [1, 0]], ValueError, "forest.value: expected finite"),
+        ("value", [[1.0]], ValueError, "forest.value: expected .* rows"),
+        ("value", np.zeros((2, 0)), ValueError, "n_outputs: expected at least 1"),
+        ("start", [0, 0], ValueError, "forest.start: expected shape"),
+        ("n_features", -1, ValueError, "forest.n_features"),
+    ],
+)
+def test_a_broken_forest_is_refused(twin, name, value, error, message):
+    broken = STUMP._replace(**{name: np.array(value, getattr(STUMP, name).dtype)})
+    with pytest.raises(error, match=message):
+        tree.check(broken)
+    if name not in ("value", "n_features"):  # a walk does not look at values; x tells the features
+        with pytest.raises(error, match=message):
+            tree.predict(broken, X)
+
+
+@pytest.mark.parametrize(
+    ("start", "index", "message"),
+    [
+        ([0, 1, 1, 1], [2], "a projection with a feature outside"),
+        ([0, 1, 1, 1], [-1], "a projection with a feature outside"),
+        ([0, 2, 2, 2], [1], "a projection outside index"),
+        ([-1, 1, 1, 1], [1], "a projection outside index"),
+        ([1, 0, 1, 1], [1], "a projection outside index"),
+    ],
+)
+def test_a_broken_projection_is_refused(twin, start, index, message):
+    broken = STUMP._replace(
+        feature=np.array([-2, -1, -1], np.int32), start=np.array(start), index=np.array(index, np.int32), weight=np.ones(1)
+    )
+    with pytest.raises(IndexError, match=message):
+        tree.check(broken)
+    sound = broken._replace(start=np.array([0, 1, 1, 1]), index=np.array([1], np.int32))
+    assert tree.leaves(sound, X).ravel().tolist() == [1, 2, 1]
+
+
+def test_the_first_fault_is_named(twin):
+    forest = random_forest(9, 4, 4, 2, np.float64, 5)
+    feature = forest.feature.copy()
+    split = np.flatnonzero(feature >= 0)
+    feature[split[5:]] = 99
+    where = np.searchsorted(forest.tree_start, split[5], side="right") - 1
+    with pytest.raises(IndexError, match=rf"node {split[5] - forest.tree_start[where]} of tree {where};"):
+        tree.check(forest._replace(feature=feature))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros((2, 3)), ValueError, r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\)"),
+        (np.zeros(2), ValueError, "x: expected shape"),
+        (np.zeros((2, 2), np.float32), TypeError, "x: expected dtype float64"),
+        (np.zeros((2, 4))[:, ::2], ValueError, "C-contiguous"),
+        (np.array([[0, np.nan]]), ValueError, "x: expected finite"),
+        ([[0.0, 1.0]], TypeError, "numpy.ndarray"),
+    ],
+)
+def test_bad_x(x, error, message):
+    with pytest.raises(error, match=message):
+        tree.predict(STUMP, x)
+
+
+def test_bad_kinds():
+    with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest"):
+        tree.leaves(tuple(STUMP), X)
+    with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
+        tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
+    with pytest.raises(TypeError, match="numpy.ndarray"):
+        tree.check(STUMP._replace(n_features=2))
+
+
+def test_nan_stays_in_the_tree_unchecked():
+    forest = random_forest(20, 6, 4, 2, np.float32, 0)
+    with hforest.unchecked():
+        for n in (1, 500):
+            leaf = tree.leaves(forest, np.full((n, 4), np.nan, np.float32))
+            assert np.all(np.take(forest.feature, forest.tree_start[:-1] + leaf) == -1)
+
+
+# --------------------------------------------------------------------------------------- inspection
+
+
+def test_importance_by_hand():
+    assert tree.importance(STUMP).tolist() == [0, 1]
+    oblique = STUMP._replace(
+        feature=np.array([-2, -1, -1], np.int32), start=np.array([0, 3, 3, 3]), index=np.array([0, 1, 1], np.int32), weight=np.array([1.0, -1, 0])
+    )
+    assert tree.importance(oblique).tolist() == [0.5, 0.5]
+    assert tree.importance(oblique, by="gain").tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("oblique", [False, True])
+def test_importance_is_the_definition(oblique):
+    forest = random_forest(7, 5, 6, 2, np.float64, 4, oblique)
+    count, gain = np.zeros(6), np.zeros(6)
+    for m in range(7):
+        nodes = range(forest.tree_start[m], forest.tree_start[m + 1])
+        of_tree = np.zeros(6)
+        for v in nodes:
+            f = forest.feature[v]
+            used = [f] if f >= 0 else forest.index[forest.start[v] : forest.start[v + 1]] if f == -2 else []
+            for i in used:
+                count[i] += 1
+                of_tree[i] += forest.gain[v]
+        gain += of_tree / of_tree.sum()
+    np.testing.assert_allclose(tree.importance(forest), count / count.sum())
+    np.testing.assert_allclose(tree.importance(forest, by="gain"), gain / gain.sum())
+
+
+def test_path_ends_in_the_leaf():
+    forest = random_forest(4, 6, 3, 2, np.float64, 6, True)
+    for x in inputs(20, 3, np.float64):
+        leaf = tree.leaves(forest, x[None])[0]
+        for m in range(4):
+            nodes = tree.path(forest, x, m)
+            assert nodes[0] == 0
+            assert nodes[-1] == leaf[m]
+            assert (np.diff(nodes) > 0).all()
+    with pytest.raises(IndexError, match="n_trees = 4"):
+        tree.path(forest, x, 4)
+    with pytest.raises(ValueError, match="x: expected shape"):
+        tree.path(forest, x[None], 0)
+
+
+def test_text():
+    assert tree.to_text(STUMP) == "x[1] <= 0.5\n  yes: 0.25 0.75\n  no: 1 0"
+    assert tree.to_text(STUMP, max_depth=0) == "..."
+    oblique = STUMP._replace(feature=np.array([-2, -1, -1], np.int32), start=np.array([0, 2, 2, 2]), index=np.array([0, 1], np.int32), weight=np.array([1.0, -1]))  # fmt: skip
+    assert tree.to_text(oblique, feature_names=["a", "b"]).startswith("+1 a -1 b <= 0.5")
+    with pytest.raises(ValueError, match="n_features = 2 names"):
+        tree.to_text(STUMP, feature_names=["a"])
+
+
+# --------------------------------------------------------------------------------------- conversion
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier"])
+def test_scikit_learn_forests(name):
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0) + (x[:, 2] > 1) * 1
+    model = getattr(ensemble, name)(n_estimators=7, random_state=0).fit(x, y)
+    forest = tree.check(tree.from_sklearn(model))
+    held = rng.normal(size=(500, 5)).astype(np.float32)
+    # Inputs on thresholds too.
+    held[:50, 0] = model.estimators_[0].tree_.threshold[model.estimators_[0].tree_.feature == 0][:1].astype(np.float32)
+    want = model.predict_proba(held) if "Classifier" in name else model.predict(held)[:, None]
+    np.testing.assert_allclose(tree.predict(forest, held), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tree.importance(forest, by="gain"), model.feature_importances_, rtol=1e-4, atol=1e-6)
+
+
+def test_scikit_learn_tree_and_strangers():
+    trees = pytest.importorskip("sklearn.tree")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    x, y = inputs(40, 3, np.float32), np.arange(40) % 3
+    model = trees.DecisionTreeClassifier(max_depth=3).fit(x, y)
+    np.testing.assert_allclose(tree.predict(tree.from_sklearn(model), x), model.predict_proba(x), rtol=1e-6)
+    with pytest.raises(TypeError, match="fitted"):
+        tree.from_sklearn(trees.DecisionTreeClassifier())
+    with pytest.raises(TypeError, match="averaged"):
+        tree.from_sklearn(ensemble.GradientBoostingClassifier(n_estimators=2).fit(x, y))
+    with pytest.raises(ValueError, match="one output"):
+        tree.from_sklearn(trees.DecisionTreeClassifier().fit(x, np.stack([y, y], 1)))
+    with pytest.raises(TypeError, match="fitted"):
+        tree.from_sklearn(3)
