@@ -70,6 +70,11 @@ def _shape_text(axes: Axes, sizes: Sizes) -> str:
 
 def same_device(**arrays: Array) -> None:
     """Every argument is a NumPy array, or every one is a CuPy array."""
+    for a in arrays.values():
+        if type(a) is not np.ndarray:
+            break
+    else:
+        return
     first_name, first_gpu = "", False
     for name, a in arrays.items():
         if type(a) in _NUMPY_TYPES:
@@ -104,6 +109,8 @@ def floating(name: str, a: Array) -> np.dtype:
 
 def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> None:
     """dtype, number of axes, sizes (bound in `sizes`), C order and alignment of one array."""
+    if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
+        return
     if a.dtype != dtype:
         raise TypeError(
             f"{name}: expected dtype {dtype}, got {a.dtype}; convert it with {name}.astype(numpy.{dtype})"
@@ -277,7 +284,10 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     """One of a few words."""
-    if not any(value is option or value == option for option in options):
+    for option in options:
+        if value is option:
+            return value
+    if not any(value == option for option in options):
         words = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}: expected one of {words}, got {value!r}; choose one of them")
     return value

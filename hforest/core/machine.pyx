@@ -1,11 +1,14 @@
-"""The machine below: threads, compiler, processor, the two scans that validation needs, and the two
-loops by which benches measure what memory and loads can do at best."""
+"""The machine below: threads, compiler, processor, what validation asks of every array of a call, and the
+two loops by which benches measure what memory and loads can do at best."""
 
 import os
 
+cimport numpy as cnp
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+cnp.import_array()
 
 cdef extern from "cpu_features.h" nogil:
     int HF_AVX2, HF_AVX512, HF_NEON
@@ -108,11 +111,14 @@ cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
     return hit
 
 
-cdef Py_ssize_t _first_bad(const element[::1] a, int32_t stop) noexcept nogil:
-    cdef Py_ssize_t n = a.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK
+cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
+    cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
     cdef Py_ssize_t b, i, bad_blocks = 0
-    for b in prange(n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()):
-        bad_blocks += _any_bad(&a[b * BLOCK], min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop)
+    if n_blocks == 1:
+        bad_blocks = _any_bad(a, n, stop)
+    else:
+        for b in prange(n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()):
+            bad_blocks += _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop)
     if bad_blocks:
         for i in range(n):
             if _bad(a[i], stop):
@@ -120,19 +126,45 @@ cdef Py_ssize_t _first_bad(const element[::1] a, int32_t stop) noexcept nogil:
     return -1
 
 
-def first_nonfinite(a):
-    """Flat index of the first NaN or infinity in a contiguous float32 or float64 array, or -1.
+def first_nonfinite(cnp.ndarray a):
+    """Flat index of the first NaN or infinity in a C-contiguous float32 or float64 array, or -1.
 
     Cost: one read of the array.
     """
-    if a.itemsize == 4:
-        return _first_bad[uint32_t](a.reshape(-1).view("u4"), 0)
-    return _first_bad[uint64_t](a.reshape(-1).view("u8"), 0)
+    cdef const void* start = cnp.PyArray_DATA(a)
+    cdef Py_ssize_t n = cnp.PyArray_SIZE(a)
+    if cnp.PyArray_ITEMSIZE(a) == 4:
+        return _first_bad[uint32_t](<const uint32_t*> start, n, 0)
+    return _first_bad[uint64_t](<const uint64_t*> start, n, 0)
 
 
-def first_outside(a, int32_t stop):
-    """Flat index of the first element outside 0 <= a < stop in a contiguous int32 array, or -1."""
-    return _first_bad[int32_t](a.reshape(-1), stop)
+def first_outside(cnp.ndarray a, int32_t stop):
+    """Flat index of the first element outside 0 <= a < stop in a C-contiguous int32 array, or -1."""
+    return _first_bad[int32_t](<const int32_t*> cnp.PyArray_DATA(a), cnp.PyArray_SIZE(a), stop)
+
+
+def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
+    """Whether an array has this dtype, C order, alignment and these axes: numbers, or names bound in sizes.
+
+    A last axis of Ellipsis stands for any number of axes.
+    """
+    cdef Py_ssize_t i, n_axes = len(axes), size
+    if a.dtype is not dtype or not cnp.PyArray_IS_C_CONTIGUOUS(a) or not cnp.PyArray_ISALIGNED(a):
+        return False
+    if n_axes and axes[n_axes - 1] is ...:
+        n_axes -= 1
+        if cnp.PyArray_NDIM(a) < n_axes:
+            return False
+    elif cnp.PyArray_NDIM(a) != n_axes:
+        return False
+    for i in range(n_axes):
+        size = cnp.PyArray_DIM(a, i)
+        axis = axes[i]
+        if type(axis) is str:
+            axis = sizes.setdefault(axis, size)
+        if axis != size:
+            return False
+    return True
 
 
 cdef enum:

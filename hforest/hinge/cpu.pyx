@@ -31,7 +31,7 @@ cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
     ctypedef struct hf_tree:
         pass
-    int hf_has_route(int path, int itemsize, int fern)
+    int hf_has_route(int path, int itemsize)
     void hf_prepare_f32(hf_tree*, int n_vertices, int depth, const float*, const int32_t*, int64_t*)
     void hf_prepare_f64(hf_tree*, int n_vertices, int depth, const double*, const int32_t*, int64_t*)
     void hf_route_f32(const hf_tree*, int path, int fern, const float*, int32_t*, float*, int32_t*)
@@ -49,6 +49,13 @@ cdef extern from "lanes.h" nogil:
     void hf_route_lanes(
         const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
         int n_vertices, int depth, int count, int32_t*, float*, int32_t*, Py_ssize_t step,
+    )
+
+cdef extern from "ferns.h" nogil:
+    int hf_has_ferns(int path, int itemsize, int depth)
+    void hf_route_ferns(
+        const float* tile, Py_ssize_t n, const float*, const int32_t*, int depth, int count,
+        int32_t*, float*, int32_t*, Py_ssize_t step,
     )
 
 cdef extern from "simd.h" nogil:
@@ -302,6 +309,47 @@ cdef void _route_lanes(
         )
 
 
+# ------------------------------------------------------------- routing, ferns with samples in the lanes
+
+cdef void _ferns_unit(
+    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int path,
+    Py_ssize_t first, Py_ssize_t last, Py_ssize_t first_tree, Py_ssize_t last_tree, float* tile,
+    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t n, m
+    while first < last:
+        n = min(<Py_ssize_t> HF_TILE, last - first)
+        hf_fill_tile_f32(path, &x[first, 0], x.shape[1], <int> n, tile)
+        m = first_tree
+        while m < last_tree:
+            hf_route_ferns(
+                tile, n, &thresholds[m, 0], &features[m, 0], <int> thresholds.shape[1],
+                <int> min(<Py_ssize_t> HF_GROUP, last_tree - m),
+                &leaf[first, m], &margin[first, m], &vertex[first, m], leaf.shape[1],
+            )
+            m += HF_GROUP
+        first += HF_TILE
+
+
+cdef void _route_ferns(
+    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int path,
+    Py_ssize_t block, Py_ssize_t tree_step, unsigned char[:, ::1] scratch,
+    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
+    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, first, m
+    cdef unsigned char* start
+    for unit in prange(n_units, schedule="dynamic", num_threads=<int> scratch.shape[0]):
+        first = unit // parts * block
+        m = unit % parts * tree_step
+        start = &scratch[threadid(), 0]
+        start = start + (128 - <size_t> start % 128)
+        _ferns_unit(
+            x, thresholds, features, path, first, min(first + block, x.shape[0]),
+            m, min(m + tree_step, n_trees), <float*> start, leaf, margin, vertex,
+        )
+
+
 def _step(Py_ssize_t n_trees, Py_ssize_t blocks, int threads):
     # Blocks of samples are shared out; with few of them, so are groups of trees.
     if threads == 1 or blocks >= 4 * threads:
@@ -314,11 +362,12 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], n_trees = thresholds.shape[0]
     cdef Py_ssize_t itemsize = x.dtype.itemsize, block, most
     cdef bint lanes = not fern and hf_has_lanes(path, <int> itemsize, depth)
+    cdef bint ferns = fern and hf_has_ferns(path, <int> itemsize, depth)
     cdef int threads = _threads(n * n_trees)
     # Turning the input over costs about as much for each element as a level for each pair; feature
     # numbers are multiplied by the tile's width in 32 bits.
     if n == 0 or not lanes and (
-        not hf_has_route(path, <int> itemsize, fern) or n < 8 or n_features > 8 * n_trees * depth
+        not ferns and not hf_has_route(path, <int> itemsize) or n < 8 or n_features > 8 * n_trees * depth
         or n_features > 1 << 20
     ):
         if itemsize == 4:
@@ -334,6 +383,10 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
         return
     block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
     step = _step(n_trees, (n + block - 1) // block, threads)
+    if ferns:
+        scratch = np.empty((threads, 128 + n_features * HF_TILE * itemsize), np.uint8)
+        _route_ferns(x, thresholds, features, path, block, step, scratch, leaf, margin, vertex)
+        return
     scratch = np.empty((threads, _room_bytes(block, n_features, thresholds.shape[1], itemsize)), np.uint8)
     if itemsize == 4:
         _route_vector[float](
@@ -411,7 +464,11 @@ def _forward(traverse, x, thresholds, features, weights, divisor, y):
     leaf = np.empty((chunk, n_trees), np.int32)
     vertex = np.empty((chunk, n_trees), np.int32)
     margin = np.empty((chunk, n_trees), x.dtype)
-    for start in range(0, x.shape[0], chunk or 1):
+    if chunk == x.shape[0]:
+        traverse(x, thresholds, features, leaf, margin, vertex)
+        leaf_outputs(leaf, margin, weights, divisor, y)
+        return
+    for start in range(0, x.shape[0], chunk):
         part = slice(start, start + chunk)
         n = x[part].shape[0]
         traverse(x[part], thresholds, features, leaf[:n], margin[:n], vertex[:n])

@@ -1,4 +1,4 @@
-/* Routing by vectors of samples, for ferns and (AVX2, or float64) trees (p1 Alg. 3).
+/* Routing by vectors of samples: AVX2 for float32, AVX-512 for float64 (p1 Alg. 3).
 
    The input of TILE samples is held feature-major, so that one feature of neighbouring samples is one
    load. A fern looks at one feature a level: loads only. A tree's level has 2**level vertices: the first
@@ -34,40 +34,6 @@ typedef struct {
 #if HF_X86
 
 /* ------------------------------------------------------------------------------------- AVX-512 */
-
-HF_AVX512_CODE static void hf_fern_f32_avx512(
-    const hf_tree *fern, const float *tile, int32_t *leaf_out, float *margin_out, int32_t *vertex_out) {
-    const float *t = (const float *)fern->thresholds;
-    const __m512i one = _mm512_set1_epi32(1);
-    const __m512 zero = _mm512_setzero_ps();
-    __m512 lowest[2], r;
-    __m512i leaf[2], vertex[2];
-    int u, level;
-    for (u = 0; u < 2; ++u) {
-        r = _mm512_sub_ps(_mm512_loadu_ps(tile + 16 * u + fern->top_features[0]), _mm512_set1_ps(t[0]));
-        lowest[u] = r;
-        vertex[u] = _mm512_setzero_si512();
-        leaf[u] = _mm512_maskz_mov_epi32(_mm512_cmp_ps_mask(r, zero, _CMP_GT_OQ), one);
-    }
-    for (level = 1; level < fern->depth; ++level) {
-        const float *x = tile + fern->top_features[level];
-        for (u = 0; u < 2; ++u) {
-            __mmask16 closer, right;
-            r = _mm512_sub_ps(_mm512_loadu_ps(x + 16 * u), _mm512_set1_ps(t[level]));
-            closer = _mm512_cmp_ps_mask(_mm512_abs_ps(r), _mm512_abs_ps(lowest[u]), _CMP_LT_OQ);
-            lowest[u] = _mm512_mask_mov_ps(lowest[u], closer, r);
-            vertex[u] = _mm512_mask_mov_epi32(vertex[u], closer, _mm512_set1_epi32(level));
-            right = _mm512_cmp_ps_mask(r, zero, _CMP_GT_OQ);
-            leaf[u] = _mm512_add_epi32(leaf[u], leaf[u]);
-            leaf[u] = _mm512_mask_add_epi32(leaf[u], right, leaf[u], one);
-        }
-    }
-    for (u = 0; u < 2; ++u) {
-        _mm512_storeu_si512(leaf_out + 16 * u, leaf[u]);
-        _mm512_storeu_ps(margin_out + 16 * u, lowest[u]);
-        _mm512_storeu_si512(vertex_out + 16 * u, vertex[u]);
-    }
-}
 
 /* float64: eight samples a vector; thresholds and features are gathered from the given arrays. */
 HF_AVX512_CODE static void hf_route_f64_avx512(
@@ -106,7 +72,7 @@ HF_AVX512_CODE static void hf_route_f64_avx512(
 }
 
 /* 16 rows of 16 words, turned over. */
-HF_AVX512_CODE HF_INLINE void hf_turn16_avx512(const int32_t *in, ptrdiff_t in_step, int32_t *out, ptrdiff_t out_step) {
+HF_AVX512_CODE HF_INLINE void hf_turn_registers_avx512(const int32_t *in, ptrdiff_t in_step, __m512i out[16]) {
     __m512i a[16], b[16];
     int i;
     for (i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(in + i * in_step);
@@ -127,11 +93,17 @@ HF_AVX512_CODE HF_INLINE void hf_turn16_avx512(const int32_t *in, ptrdiff_t in_s
         b[12 + i] = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0xdd);
     }
     for (i = 0; i < 4; ++i) {
-        _mm512_storeu_si512(out + (i + 0) * out_step, _mm512_shuffle_i32x4(b[i], b[8 + i], 0x88));
-        _mm512_storeu_si512(out + (i + 4) * out_step, _mm512_shuffle_i32x4(b[4 + i], b[12 + i], 0x88));
-        _mm512_storeu_si512(out + (i + 8) * out_step, _mm512_shuffle_i32x4(b[i], b[8 + i], 0xdd));
-        _mm512_storeu_si512(out + (i + 12) * out_step, _mm512_shuffle_i32x4(b[4 + i], b[12 + i], 0xdd));
+        out[i + 0] = _mm512_shuffle_i32x4(b[i], b[8 + i], 0x88);
+        out[i + 4] = _mm512_shuffle_i32x4(b[4 + i], b[12 + i], 0x88);
+        out[i + 8] = _mm512_shuffle_i32x4(b[i], b[8 + i], 0xdd);
+        out[i + 12] = _mm512_shuffle_i32x4(b[4 + i], b[12 + i], 0xdd);
     }
+}
+
+HF_AVX512_CODE HF_INLINE void hf_turn16_avx512(const int32_t *in, ptrdiff_t in_step, int32_t *out, ptrdiff_t out_step) {
+    __m512i row[16];
+    hf_turn_registers_avx512(in, in_step, row);
+    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * out_step, row[i]);
 }
 
 HF_AVX512_CODE static void hf_turn_tile_avx512(
@@ -278,8 +250,8 @@ static void hf_prepare_f64(hf_tree *tree, int n_vertices, int depth, const doubl
 static void hf_route_f32(const hf_tree *tree, int path, int fern, const float *tile, int32_t *leaf, float *margin,
                          int32_t *vertex) {
 #if HF_X86
-    if (path == HF_PATH_AVX2) hf_route_f32_avx2(tree, fern, tile, leaf, margin, vertex);
-    else hf_fern_f32_avx512(tree, tile, leaf, margin, vertex);
+    (void)path;
+    hf_route_f32_avx2(tree, fern, tile, leaf, margin, vertex);
 #else
     (void)tree, (void)path, (void)fern, (void)tile, (void)leaf, (void)margin, (void)vertex;
 #endif
@@ -295,10 +267,9 @@ static void hf_route_f64(const hf_tree *tree, int path, int fern, const double *
 #endif
 }
 
-/* Vector paths that route this dtype; everything else takes lanes.h or the plain loop in cpu.pyx. */
-static int hf_has_route(int path, int itemsize, int fern) {
-    if (path == HF_PATH_AVX2) return HF_X86 && itemsize == 4;
-    return HF_X86 && path == HF_PATH_AVX512 && (fern || itemsize == 8);
+/* Vector paths of this header; float32 has AVX-512 in lanes.h and ferns.h, the rest the plain loop in cpu.pyx. */
+static int hf_has_route(int path, int itemsize) {
+    return HF_X86 && (path == HF_PATH_AVX2 ? itemsize == 4 : path == HF_PATH_AVX512 && itemsize == 8);
 }
 
 /* x (n, n_features), n <= HF_TILE, to tile (n_features, HF_TILE); lanes without a sample hold 0. */

@@ -1,5 +1,6 @@
 """What the doors of this room have in common: words, checks, results."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -31,9 +32,10 @@ def check_routing(kind: Kind, x: Array, thresholds: Array, features: Array) -> c
     check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
     check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
     check.at_least_one(sizes, "n_trees", "n_features")
-    check.finite("x", x)
-    check.not_nan("thresholds", thresholds)
-    check.indices("features", features, sizes["n_features"], "n_features")
+    if check.values_checked():
+        check.finite("x", x)
+        check.not_nan("thresholds", thresholds)
+        check.indices("features", features, sizes["n_features"], "n_features")
     return sizes
 
 
@@ -41,7 +43,7 @@ def check_weights(weights: Array, dtype: np.dtype, sizes: check.Sizes) -> tuple[
     """Leaf weights; their trailing shape."""
     check.array("weights", weights, dtype, ("n_trees", "2**depth", ...), sizes)
     outputs = tuple(weights.shape[2:])
-    sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))
+    sizes["n_outputs"] = math.prod(outputs)
     check.at_least_one(sizes, "n_outputs")
     return outputs
 
@@ -66,7 +68,7 @@ def results(
     like = next(iter(inputs.values()))
     if out is None:
         empty = dispatch.array_module(like).empty
-        return tuple(empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        return tuple([empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)])
     given = out if len(names) > 1 else (out,)
     if not isinstance(given, tuple) or len(given) != len(names):
         raise TypeError(
@@ -90,4 +92,4 @@ def divisor_of(aggregate: Aggregate, n_trees: int) -> float:
 
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
     """Trailing output axes as one, so that twins see one layout."""
-    return a.reshape(*a.shape[:n_leading], n_outputs)
+    return a if a.ndim == n_leading + 1 else a.reshape(*a.shape[:n_leading], n_outputs)
