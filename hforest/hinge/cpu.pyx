@@ -22,6 +22,7 @@ cdef extern from "cpu_features.h" nogil:
 
 cdef extern from "bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
+    void hf_mark_columns(int path, const int32_t*, Py_ssize_t step, Py_ssize_t n, int count, uint64_t* seen)
 
 ctypedef fused real:
     float
@@ -62,7 +63,7 @@ cdef extern from "simd.h" nogil:
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
 
 cdef extern from "sums.h" nogil:
-    int HF_AHEAD
+    int HF_AHEAD, HF_TOGETHER
     ctypedef struct hf_visits:
         const int32_t* leaf
         const int32_t* next
@@ -87,6 +88,12 @@ cdef extern from "sums.h" nogil:
     void hf_sum_f64(
         int path, const int32_t* leaf, const double* margin, const double* weights, ptrdiff_t n_trees,
         ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, double* y)
+    void hf_sum_single_f32(
+        const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
+        ptrdiff_t n_leaves, ptrdiff_t n, double divisor, float* y)
+    void hf_sum_single_f64(
+        const int32_t* leaf, const double* margin, const double* weights, ptrdiff_t n_trees,
+        ptrdiff_t n_leaves, ptrdiff_t n, double divisor, double* y)
 
 cdef enum:
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
@@ -439,6 +446,25 @@ cdef void _sum_outputs(
             )
 
 
+cdef void _sum_single(
+    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
+    int threads, real[:, ::1] y,
+) noexcept nogil:
+    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], block, n
+    for block in prange((n_samples + HF_TOGETHER - 1) // HF_TOGETHER, schedule="static", num_threads=threads):
+        n = block * HF_TOGETHER
+        if real is float:
+            hf_sum_single_f32(
+                &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
+                min(<Py_ssize_t> HF_TOGETHER, n_samples - n), divisor, &y[n, 0],
+            )
+        else:
+            hf_sum_single_f64(
+                &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
+                min(<Py_ssize_t> HF_TOGETHER, n_samples - n), divisor, &y[n, 0],
+            )
+
+
 def leaf_outputs(leaf, margin, weights, double divisor, y):
     """p1 eq 10 for routes already known."""
     if leaf.shape[0] == 0:
@@ -448,6 +474,12 @@ def leaf_outputs(leaf, margin, weights, double divisor, y):
             _each_output[float](leaf, margin, weights, y)
         else:
             _each_output[double](leaf, margin, weights, y)
+        return
+    if weights.shape[2] == 1:
+        if y.dtype.itemsize == 4:
+            _sum_single[float](leaf, margin, weights, divisor, _threads(leaf.size), y)
+        else:
+            _sum_single[double](leaf, margin, weights, divisor, _threads(leaf.size), y)
         return
     # One line of partial sums a thread, padded so that threads do not share cache lines.
     total = np.empty((_threads(leaf.size), weights.shape[2] + 8))
@@ -460,7 +492,10 @@ def leaf_outputs(leaf, margin, weights, double divisor, y):
 def _forward(traverse, x, thresholds, features, weights, divisor, y):
     # In chunks of samples, so that extra memory is constant and routes are still in cache when read.
     n_trees = thresholds.shape[0]
-    chunk = min(max(1, PAIRS // n_trees), x.shape[0])
+    chunk = max(1, PAIRS // n_trees)
+    if chunk > HF_TILE:
+        chunk = chunk // HF_TILE * HF_TILE
+    chunk = min(chunk, x.shape[0])
     leaf = np.empty((chunk, n_trees), np.int32)
     vertex = np.empty((chunk, n_trees), np.int32)
     margin = np.empty((chunk, n_trees), x.dtype)
@@ -726,6 +761,9 @@ cdef void _mark(
     # Sets a bit for each value that a tree's column holds, for `count` trees at once.
     cdef Py_ssize_t n_samples = index.shape[0], s, n, i, j
     cdef int32_t value
+    if n_words == 1:
+        hf_mark_columns(path, &index[0, first], index.shape[1], n_samples, <int> count, seen)
+        return
     memset(seen, 0, count * n_words * sizeof(uint64_t))
     for s in range((n_samples + STRIP - 1) // STRIP):
         n = min(<Py_ssize_t> STRIP, n_samples - s * STRIP)

@@ -17,6 +17,7 @@
 enum {
     HF_LANES = 8,
     HF_MOST_VECTORS = 4,
+    HF_TOGETHER = 4,    /* samples of one output summed at once */
     HF_AHEAD = 8    /* trees or samples ahead whose leaf row is asked for */
 };
 
@@ -104,6 +105,21 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
         return n_slots;                                                                                \
     }                                                                                                  \
                                                                                                        \
+    /* One output of a few samples at once: each sum waits for the tree before, the samples don't wait for  \
+       each other. */                                                                                  \
+    static void hf_sum_single_##SUFFIX(                                                                \
+        const int32_t *leaf, const REAL *margin, const REAL *weights, ptrdiff_t n_trees,               \
+        ptrdiff_t n_leaves, ptrdiff_t n, double divisor, REAL *y) {                                    \
+        ptrdiff_t row[HF_TOGETHER], m;                                                                 \
+        double total[HF_TOGETHER];                                                                     \
+        int i;                                                                                         \
+        for (i = 0; i < HF_TOGETHER; ++i) row[i] = (i < n ? i : 0) * n_trees, total[i] = 0;            \
+        for (m = 0; m < n_trees; ++m)                                                                  \
+            for (i = 0; i < HF_TOGETHER; ++i)                                                          \
+                total[i] += (double)(weights[m * n_leaves + leaf[row[i] + m]] * FABS(margin[row[i] + m])); \
+        for (i = 0; i < n; ++i) y[i] = (REAL)(total[i] / divisor);                                     \
+    }                                                                                                  \
+                                                                                                       \
     /* One output: the lanes other than the first are +0. */                                           \
     static ptrdiff_t hf_visits_one_##SUFFIX(                                                           \
         const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                 \
@@ -124,10 +140,21 @@ HF_PLAIN_SUMS(f64, double, fabs)
 /* ------------------------------------------------------------------------------------- AVX-512 */
 
 #if HF_X86
-HF_AVX512_CODE HF_INLINE double hf_add_lanes(__m512d a) {
-    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
-    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
-    return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
+/* The eight lanes of eight vectors added as ((0+4)+(2+6)) + ((1+5)+(3+7)); sum j in lane j. */
+HF_AVX512_CODE HF_INLINE __m512d hf_add_lanes(const __m512d a[8]) {
+    __m512d two[4], four[2];
+    int i;
+    /* Lanes 0 to 3 of vectors i and i + 4 plus their lanes 4 to 7. */
+    for (i = 0; i < 4; ++i)
+        two[i] = _mm512_add_pd(_mm512_shuffle_f64x2(a[i], a[i + 4], 0x44), _mm512_shuffle_f64x2(a[i], a[i + 4], 0xee));
+    /* Of vectors i, i + 2, i + 4, i + 6. */
+    for (i = 0; i < 2; ++i)
+        four[i] = _mm512_add_pd(
+            _mm512_shuffle_f64x2(two[i], two[i + 2], 0x88), _mm512_shuffle_f64x2(two[i], two[i + 2], 0xdd));
+    /* Pairs of lanes hold vectors 0 1, 4 5, 2 3, 6 7. */
+    return _mm512_permutexvar_pd(
+        _mm512_set_epi64(7, 6, 3, 2, 5, 4, 1, 0),
+        _mm512_add_pd(_mm512_unpacklo_pd(four[0], four[1]), _mm512_unpackhi_pd(four[0], four[1])));
 }
 
 HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
@@ -136,22 +163,39 @@ HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
     const ptrdiff_t n_outputs = a->n_outputs;
     const __mmask8 last = (__mmask8)(0xff >> (8 * n_vectors - n_outputs));
     int32_t n_slots = 0;
-    for (ptrdiff_t n = 0; n < a->n_samples; ++n) {
-        double *total = a->total + hf_visit(a, n, &n_slots) * a->width;
-        const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;
-        const double r = margin[n];
-        const __m512d size = _mm512_set1_pd(fabs(r));
-        __m512d lane = _mm512_setzero_pd();
-        if (a->next) hf_fetch_next(a, next, n, sizeof(float));
-        for (int i = 0; i < n_vectors; ++i) {
-            const __mmask8 k = i == n_vectors - 1 ? last : 0xff;
-            const __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, g + 8 * i));
-            const __m512d w = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, row + 8 * i));
-            lane = _mm512_add_pd(lane, _mm512_mul_pd(w, x));
-            _mm512_storeu_pd(
-                total + 8 * i, _mm512_add_pd(_mm512_loadu_pd(total + 8 * i), _mm512_mul_pd(size, x)));
+    for (ptrdiff_t first = 0; first < a->n_samples; first += 8) {
+        const ptrdiff_t rest = a->n_samples - first;
+        const int count = rest < 8 ? (int)rest : 8;
+        const __mmask8 used = (__mmask8)(0xff >> (8 - count));
+        const __m512d r = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(used, margin + first));
+        const __m512i sign = _mm512_and_epi64(_mm512_castpd_si512(r), _mm512_set1_epi64(INT64_MIN));
+        double size[8];
+        __m512d lane[8], s;
+        _mm512_storeu_pd(size, _mm512_abs_pd(r));
+        for (int j = 0; j < 8; ++j) {
+            const ptrdiff_t n = first + j;
+            lane[j] = _mm512_setzero_pd();
+            if (j < count) {
+                double *total = a->total + hf_visit(a, n, &n_slots) * a->width;
+                const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;
+                if (a->next) hf_fetch_next(a, next, n, sizeof(float));
+                for (int i = 0; i < n_vectors; ++i) {
+                    const __mmask8 k = i == n_vectors - 1 ? last : 0xff;
+                    const __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, g + 8 * i));
+                    const __m512d w = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, row + 8 * i));
+                    lane[j] = _mm512_add_pd(lane[j], _mm512_mul_pd(w, x));
+                    _mm512_storeu_pd(
+                        total + 8 * i,
+                        _mm512_add_pd(_mm512_loadu_pd(total + 8 * i), _mm512_mul_pd(_mm512_set1_pd(size[j]), x)));
+                }
+            }
         }
-        slope[n] = (float)hf_signed(hf_add_lanes(lane) / divisor, r);
+        s = hf_add_lanes(lane);
+        if (divisor != 1) s = _mm512_div_pd(s, _mm512_set1_pd(divisor));
+        /* sgn(r) s, and +0 for a margin of zero. */
+        s = _mm512_castsi512_pd(_mm512_maskz_xor_epi64(
+            _mm512_cmp_pd_mask(r, _mm512_setzero_pd(), _CMP_NEQ_UQ), _mm512_castpd_si512(s), sign));
+        _mm256_mask_storeu_ps(slope + first, used, _mm512_cvtpd_ps(s));
     }
     return n_slots;
 }
