@@ -1,7 +1,7 @@
 """The ladder of hinge trees and ferns: traverse, forward, backward; reference, NumPy, one thread, all, GPU.
 
     python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2]
-                          [--dtype float32] [--json FILE]
+                          [--dtype float32] [--peers] [--json FILE]
 
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
 tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from common import ceilings, machine_text, record, seconds, side_by_side, spread
+from peers import add_peers, numpy_traverse
 
 import hforest
 from hforest import hinge
@@ -39,26 +40,6 @@ REFERENCE_PAIRS = 2000
 """Sample-tree pairs that the reference is timed on; it takes about 20 microseconds for each."""
 
 Calls = dict[str, Callable[[], Any]]
-
-
-def numpy_traverse(kind: str, x: Any, thresholds: Any, features: Any) -> tuple[Any, Any, Any]:
-    """The traversal as array expressions, level by level: what a NumPy user would write."""
-    n, m = x.shape[0], thresholds.shape[0]
-    trees, samples = np.arange(m), np.arange(n)[:, None]
-    depth = thresholds.shape[1] if kind == "fern" else (thresholds.shape[1] + 1).bit_length() - 1
-    v, leaf, vertex = np.zeros((n, m), np.int32), np.zeros((n, m), np.int32), np.zeros((n, m), np.int32)
-    margin = None
-    for level in range(depth):
-        at = np.full_like(v, level) if kind == "fern" else v
-        r = x[samples, features[trees, at]] - thresholds[trees, at]
-        if margin is None:
-            margin = r
-        else:
-            closer = abs(r) < abs(margin)
-            margin, vertex = np.where(closer, r, margin), np.where(closer, at, vertex)
-        right = (r > 0).astype(np.int32)
-        leaf, v = 2 * leaf + right, 2 * v + 1 + right
-    return leaf, margin, vertex
 
 
 def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
@@ -99,6 +80,12 @@ def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
             "hforest": lambda: backward(grad_y, *route, f, w, x.shape[1], aggregate="sum", sparse=True)
         },
     }
+
+    def both(sparse: bool) -> Any:
+        y, new_route = forward(x, t, f, w, aggregate="sum", return_route=True)
+        return y, *backward(grad_y, *new_route, f, w, x.shape[1], aggregate="sum", sparse=sparse)
+
+    jobs["forward+backward"] = {"hforest": lambda: both(False), "hforest sparse": lambda: both(True)}
     return jobs
 
 
@@ -144,6 +131,7 @@ def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: i
         "forward": (loads, row),
         "backward": (0, 3 * row),
         "backward sparse": (0, 3 * row),
+        "forward+backward": (loads, 4 * row),
     }[job]
 
 
@@ -154,12 +142,6 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ..
     t, f, w = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, n_outputs, dtype=dtype, rng=rng)
     x = rng.normal(size=(n, n_features)).astype(dtype)
     return x, t, f, w, rng.normal(size=(n, n_outputs)).astype(dtype)
-
-
-def with_numpy(jobs: dict[str, Calls], kind: str, x: Any, t: Any, f: Any) -> None:
-    """Add NumPy's traversal, where its temporaries fit."""
-    if len(x) * len(t) <= 10**6:
-        jobs["traverse"]["numpy"] = lambda: numpy_traverse(kind, x, t, f)
 
 
 def run_kind(
@@ -179,10 +161,10 @@ def run_kind(
     with hforest.unchecked():
         jobs = rungs(kind, *arrays)
         if machine.simd() != "plain":
-            for calls in jobs.values():
+            for calls in list(jobs.values())[:-1]:
                 calls["plain"] = plainly(calls["hforest"])
-        if first:
-            with_numpy(jobs, kind, *arrays[:3])
+        if options.peers:
+            add_peers(kind, arrays, jobs, hforest.get_num_threads())
         for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():
             jobs[job] |= calls
         for job, calls in jobs.items():
@@ -270,6 +252,7 @@ def main() -> int:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--peers", action="store_true", help="also NumPy and, where installed, PyTorch")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     print(machine_text())

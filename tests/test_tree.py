@@ -25,7 +25,11 @@ def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=Fa
                     continue
                 use = oblique and rng.random() < 0.7
                 feature[v] = -2 if use else int(rng.integers(n_features))
-                entries[v] = sorted(rng.choice(n_features, int(rng.integers(0, min(4, n_features + 1))), False)) if use else []
+                entries[v] = (
+                    sorted(rng.choice(n_features, int(rng.integers(0, min(4, n_features + 1))), False))
+                    if use
+                    else []
+                )
                 threshold[v], left[v] = float(rng.integers(-4, 5)) / 4, len(feature)
                 below += [len(feature), len(feature) + 1]
                 for a, blank in ((feature, -1), (threshold, 0.0), (left, 0), (entries, [])):
@@ -187,7 +191,10 @@ def test_a_broken_forest_is_refused(twin, name, value, error, message):
 )
 def test_a_broken_projection_is_refused(twin, start, index, message):
     broken = STUMP._replace(
-        feature=np.array([-2, -1, -1], np.int32), start=np.array(start), index=np.array(index, np.int32), weight=np.ones(1)
+        feature=np.array([-2, -1, -1], np.int32),
+        start=np.array(start),
+        index=np.array(index, np.int32),
+        weight=np.ones(1),
     )
     with pytest.raises(IndexError, match=message):
         tree.check(broken)
@@ -244,7 +251,10 @@ def test_nan_stays_in_the_tree_unchecked():
 def test_importance_by_hand():
     assert tree.importance(STUMP).tolist() == [0, 1]
     oblique = STUMP._replace(
-        feature=np.array([-2, -1, -1], np.int32), start=np.array([0, 3, 3, 3]), index=np.array([0, 1, 1], np.int32), weight=np.array([1.0, -1, 0])
+        feature=np.array([-2, -1, -1], np.int32),
+        start=np.array([0, 3, 3, 3]),
+        index=np.array([0, 1, 1], np.int32),
+        weight=np.array([1.0, -1, 0]),
     )
     assert tree.importance(oblique).tolist() == [0.5, 0.5]
     assert tree.importance(oblique, by="gain").tolist() == [0.5, 0.5]
@@ -305,10 +315,14 @@ def test_scikit_learn_forests(name):
     forest = tree.check(tree.from_sklearn(model))
     held = rng.normal(size=(500, 5)).astype(np.float32)
     # Inputs on thresholds too.
-    held[:50, 0] = model.estimators_[0].tree_.threshold[model.estimators_[0].tree_.feature == 0][:1].astype(np.float32)
+    held[:50, 0] = (
+        model.estimators_[0].tree_.threshold[model.estimators_[0].tree_.feature == 0][:1].astype(np.float32)
+    )
     want = model.predict_proba(held) if "Classifier" in name else model.predict(held)[:, None]
     np.testing.assert_allclose(tree.predict(forest, held), want, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(tree.importance(forest, by="gain"), model.feature_importances_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        tree.importance(forest, by="gain"), model.feature_importances_, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_scikit_learn_tree_and_strangers():

@@ -584,11 +584,10 @@ cdef void _tree_gradients(
     const real[:, :, ::1] grad_y, const int32_t* leaf, const real* margin, const int32_t* vertex,
     const int32_t[:, ::1] features, const real[:, :, ::1] weights, double divisor, int path, Py_ssize_t m,
     Desk desk, const int64_t* vertex_rows, Py_ssize_t n_vertex_rows, const int64_t* leaf_rows,
-    Py_ssize_t n_leaf_rows, real* grad_thresholds, real* grad_weights, real* slope, int32_t* column,
+    Py_ssize_t n_leaf_rows, real* grad_thresholds, real* grad_weights, real* slope,
 ) noexcept nogil:
-    # Parameter gradients of tree m, and for each sample the slope ds and the column of grad_x it goes
-    # to. Row lists of NULL stand for all rows (dense gradients); grad_y has one tree when the trees
-    # share it (aggregated), all of them otherwise.
+    # Parameter gradients of tree m, and for each sample the slope ds. Row lists of NULL stand for all rows
+    # (dense gradients); grad_y has one tree when the trees share it (aggregated), all of them otherwise.
     cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n_leaves = weights.shape[1]
     cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), n, i, k, slot, at
     cdef double* total
@@ -615,7 +614,6 @@ cdef void _tree_gradients(
     total = desk.vertex_total
     for n in range(n_samples):
         total[vertex[n]] -= slope[n]
-        column[n] = features[m, vertex[n]]
     for i in range(n_vertices if vertex_rows == NULL else n_vertex_rows):
         at = i if vertex_rows == NULL else vertex_rows[i] - m * n_vertices
         grad_thresholds[i] = <real> total[at]
@@ -628,7 +626,7 @@ cdef void _group_gradients(
     double divisor, int path, Py_ssize_t first, Py_ssize_t count, Desk desk, int32_t* words, real* margins,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real* grad_thresholds, real* grad_weights, real[:, ::1] slope, int32_t[:, ::1] column,
+    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n = leaf.shape[0], j, m, a, b
     cdef Py_ssize_t n_vertices = features.shape[1], n_leaves = weights.shape[1], n_outputs = weights.shape[2]
@@ -639,7 +637,7 @@ cdef void _group_gradients(
             _tree_gradients(
                 grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
                 divisor, path, m, desk, NULL, 0, NULL, 0, grad_thresholds + m * n_vertices,
-                grad_weights + m * n_leaves * n_outputs, &slope[m, 0], &column[m, 0],
+                grad_weights + m * n_leaves * n_outputs, &slope[m, 0],
             )
         else:
             # Every tree has a row of each: there are samples.
@@ -648,15 +646,16 @@ cdef void _group_gradients(
                 grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
                 divisor, path, m, desk, &vertex_rows[a], vertex_start[m + 1] - a,
                 &leaf_rows[b], leaf_start[m + 1] - b, grad_thresholds + a, grad_weights + b * n_outputs,
-                &slope[m, 0], &column[m, 0],
+                &slope[m, 0],
             )
 
 
 cdef void _input_gradients(
-    const real[:, ::1] slope, const int32_t[:, ::1] column, real[:, ::1] grad_x, int threads
+    const real[:, ::1] slope, const int32_t[:, ::1] vertex, const int32_t[:, ::1] features,
+    real[:, ::1] grad_x, int threads,
 ) noexcept nogil:
     # Samples are owners; each adds its trees in their order. A tile of samples shares the cache lines of
-    # slope and column, which lie tree by tree.
+    # slope, which lies tree by tree.
     cdef Py_ssize_t n_samples = slope.shape[1], n_trees = slope.shape[0], tile, n, m, first, last
     for tile in prange((n_samples + TREES - 1) // TREES, schedule="static", num_threads=threads):
         first = tile * TREES
@@ -664,7 +663,7 @@ cdef void _input_gradients(
         memset(&grad_x[first, 0], 0, (last - first) * grad_x.shape[1] * sizeof(real))
         for m in range(n_trees):
             for n in range(first, last):
-                grad_x[n, column[m, n]] += slope[m, n]
+                grad_x[n, features[m, vertex[n, m]]] += slope[m, n]
 
 
 cdef void _gradients(
@@ -675,7 +674,7 @@ cdef void _gradients(
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
     real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights,
-    real[:, ::1] slope, int32_t[:, ::1] column,
+    real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
     cdef Desk desk
@@ -688,9 +687,9 @@ cdef void _gradients(
             grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
             min(group, n_trees - i * group), desk, &words[threadid(), 0], &margins[threadid(), 0],
             vertex_start, vertex_rows, leaf_start, leaf_rows,
-            &grad_thresholds[0], &grad_weights[0], slope, column,
+            &grad_thresholds[0], &grad_weights[0], slope,
         )
-    _input_gradients(slope, column, grad_x, <int> words.shape[0])
+    _input_gradients(slope, vertex, features, grad_x, <int> words.shape[0])
 
 
 def _backward(
@@ -706,18 +705,18 @@ def _backward(
     dtype = margin.dtype
     desks = _desks(threads, n, n_leaves, n_outputs, features.shape[1])
     words, margins = np.empty((threads, 2 * HF_GROUP * n), np.int32), np.empty((threads, HF_GROUP * n), dtype)
-    slope, column = np.empty((n_trees, n), dtype), np.empty((n_trees, n), np.int32)
+    slope = np.empty((n_trees, n), dtype)
     grad_y = grad_y.reshape(n, -1, n_outputs)
     grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
     if dtype.itemsize == 4:
         _gradients[float](
             grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
-            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope,
         )
     else:
         _gradients[double](
             grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
-            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope, column,
+            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope,
         )
 
 
@@ -994,7 +993,6 @@ cdef void _step_tree(
     real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
     int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row, real* slope,
-    int32_t* column,
 ) noexcept nogil:
     cdef Py_ssize_t n, k, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
     cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = hf_slot_width(n_outputs)
@@ -1019,7 +1017,6 @@ cdef void _step_tree(
         w_last[m, at] = step
     for n in range(n_samples):
         desk.vertex_total[vertex[n]] -= slope[n]
-        column[n] = features[m, vertex[n]]
     # A vertex may have come up more than once: its sum is taken, and wiped, the first time.
     for n in range(n_samples):
         at = vertex[n]
@@ -1048,7 +1045,7 @@ cdef void _step_group(
     real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
     int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row,
-    real[:, ::1] slope, int32_t[:, ::1] column,
+    real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n = leaf.shape[0], j
     cdef int32_t* leaves = words
@@ -1058,7 +1055,7 @@ cdef void _step_group(
         _step_tree(
             grad_y, leaves + j * n, leaves + (j + 1) * n if j + 1 < count else NULL, margins + j * n,
             vertices + j * n, first + j, thresholds, features, weights, t_m, t_v, t_last, w_m, w_v, w_last,
-            step, a, divisor, path, desk, eager, row, &slope[first + j, 0], &column[first + j, 0],
+            step, a, divisor, path, desk, eager, row, &slope[first + j, 0],
         )
 
 
@@ -1070,7 +1067,7 @@ cdef void _steps(
     int64_t step, const hf_adam* a, double divisor, int path,
     int32_t[:, ::1] words, real[:, ::1] margins, int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf,
     double[:, ::1] total, double[:, ::1] vertex_total, real[:, ::1] eager, real[:, ::1] row,
-    real[:, ::1] slope, int32_t[:, ::1] column,
+    real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], i
     cdef Desk desk
@@ -1085,7 +1082,7 @@ cdef void _steps(
             grad_y, leaf, margin, vertex, i * HF_GROUP, min(<Py_ssize_t> HF_GROUP, n_trees - i * HF_GROUP),
             &words[threadid(), 0], &margins[threadid(), 0], thresholds, features, weights,
             t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, desk, &eager[threadid(), 0],
-            &row[threadid(), 0], slope, column,
+            &row[threadid(), 0], slope,
         )
 
 
@@ -1108,20 +1105,20 @@ def adam_backward(
     slot_of, slot_leaf, total, vertex_total = _desks(threads, n, n_leaves, n_outputs, thresholds.shape[1])
     eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
     row = np.empty((threads, n_outputs), dtype)
-    slope, column = np.empty((n_trees, n), dtype), np.empty((n_trees, n), np.int32)
+    slope = np.empty((n_trees, n), dtype)
     if dtype.itemsize == 4:
         _steps[float](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
             state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
             state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
-            vertex_total, eager, row, slope, column,
+            vertex_total, eager, row, slope,
         )
-        _input_gradients[float](slope, column, grad_x, threads)
+        _input_gradients[float](slope, vertex, features, grad_x, threads)
     else:
         _steps[double](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
             state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
             state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
-            vertex_total, eager, row, slope, column,
+            vertex_total, eager, row, slope,
         )
-        _input_gradients[double](slope, column, grad_x, threads)
+        _input_gradients[double](slope, vertex, features, grad_x, threads)

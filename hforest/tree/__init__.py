@@ -111,7 +111,9 @@ def _check_nodes(forest: Forest) -> None:
             "positive, got others; a tree has one leaf more than splits"
         )
     if bool((sizes >= 2**31).any()):
-        raise ValueError("forest.tree_start: expected trees of less than 2**31 nodes, got a larger one; prune it")
+        raise ValueError(
+            "forest.tree_start: expected trees of less than 2**31 nodes, got a larger one; prune it"
+        )
     n_features = int(forest.n_features)
     if n_features < 0:
         raise ValueError(f"forest.n_features: expected at least 0, got {n_features}; pass the columns of x")

@@ -57,6 +57,8 @@ def cases(dtype: type) -> Iterator[Case]:
     """Every shape with features and with projections, and one broken forest."""
     for shape in SHAPES:
         for oblique in (False, True):
-            name = f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
+            name = (
+                f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
+            )
             yield Case(name, lambda s=shape, o=oblique: _results(s, o, dtype))
     yield Case("broken", lambda: _fault(SHAPES[-1], dtype))
