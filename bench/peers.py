@@ -105,18 +105,18 @@ def torch_step(
             per_sample_weights=size_of(x, t, vertex),
         )
 
-    if compiled:
-        route, look_up, look_up_only = (torch.compile(part) for part in (route, look_up, look_up_only))
+    parts: list[Any] = [route, look_up, look_up_only]
+    routing, adding, adding_only = [torch.compile(part) for part in parts] if compiled else parts
 
     def forward() -> Any:
         with torch.no_grad():
-            return look_up_only(x, t, w, *route(x, t)).numpy()
+            return adding_only(x, t, w, *routing(x, t)).numpy()
 
     def both() -> Any:
-        parameters = [a.detach().requires_grad_() for a in (x, t, w)]
+        parameters: list[Any] = [a.detach().requires_grad_() for a in (x, t, w)]
         with torch.no_grad():
-            found = route(x, t)
-        y = look_up(*parameters, *found)
+            found = routing(x, t)
+        y = adding(*parameters, *found)
         y.backward(grad_y)
         return (y.detach().numpy(), *(a.grad.numpy() for a in parameters))
 

@@ -1,8 +1,8 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
 Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing),
-`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse), `split` (scores of
-splits) and `tree` (grown forests as arrays). Every function takes the parameter arrays explicitly.
+`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse), `split` (scores
+of splits) and `tree` (grown forests as arrays). Every function takes the parameter arrays explicitly.
 """
 
 from . import hinge, layers, neural, optim, split, tree

@@ -117,7 +117,9 @@ cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop) noexcep
     if n_blocks == 1:
         bad_blocks = _any_bad(a, n, stop)
     else:
-        for b in prange(n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()):
+        for b in prange(
+            n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()
+        ):
             bad_blocks += _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop)
     if bad_blocks:
         for i in range(n):

@@ -37,8 +37,8 @@ class Forest(NamedTuple):
 
     A node is a leaf where feature is -1. Else it compares feature `feature`, or where that is -2 the
     projection ``sum weight[j] * x[index[j]]`` over ``start[v] <= j < start[v + 1]``, and sends what is
-    ``<= threshold`` to node `left` of the tree, the rest to node ``left + 1``. A tree of N nodes has (N + 1) / 2
-    leaves; the rows of `value` are numbered within a tree like nodes.
+    ``<= threshold`` to node `left` of the tree, the rest to node ``left + 1``. A tree of N nodes has
+    (N + 1) / 2 leaves; the rows of `value` are numbered within a tree like nodes.
     """
 
     n_features: Array
@@ -127,8 +127,8 @@ def _check_nodes(forest: Forest) -> None:
         error = ValueError if fault == 3 else IndexError
         tree = int(np.searchsorted(start, node, side="right")) - 1
         raise error(
-            f"forest: expected nodes that lead to leaves, got {_FAULTS[fault]} at node {node - start[tree]} of "
-            f"tree {tree}; pass arrays of one forest, unchanged"
+            f"forest: expected nodes that lead to leaves, got {_FAULTS[fault]} at node {node - start[tree]} "
+            f"of tree {tree}; pass arrays of one forest, unchanged"
         )
 
 
@@ -161,9 +161,10 @@ def check(forest: Forest) -> Forest:
     --------
     >>> import numpy as np, hforest
     >>> forest = hforest.tree.Forest(
-    ...     n_features=np.array(2), tree_start=np.array([0, 3]), feature=np.array([1, -1, -1], np.int32),
-    ...     threshold=np.array([0.5, 0, 0]), left=np.array([1, 0, 1], np.int32), value=np.array([[0.0], [4.0]]),
-    ...     gain=np.array([8.0, 0, 0]), start=np.zeros(0, int), index=np.zeros(0, np.int32), weight=np.zeros(0))
+    ...     n_features=np.array(2), tree_start=np.array([0, 3]),
+    ...     feature=np.array([1, -1, -1], np.int32), threshold=np.array([0.5, 0, 0]),
+    ...     left=np.array([1, 0, 1], np.int32), value=np.array([[0.0], [4.0]]), gain=np.array([8.0, 0, 0]),
+    ...     start=np.zeros(0, int), index=np.zeros(0, np.int32), weight=np.zeros(0))
     >>> forest is hforest.tree.check(forest)
     True
     """
@@ -184,7 +185,8 @@ def _check(forest: Forest, x: Array) -> np.dtype:
         n_features = int(forest.n_features)
         if sizes["n_features"] != n_features:
             raise ValueError(
-                f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), got {tuple(x.shape)}; "
+                f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), "
+                f"got {tuple(x.shape)}; "
                 "pass the features that the forest was grown on"
             )
     if checks.values_checked():
@@ -396,7 +398,7 @@ def importance(forest: Forest, *, by: str = "count") -> Array:
         node, feature = np.concatenate([node, which]), np.concatenate([feature, host.index[entry]])
     n_features = int(host.n_features)
     if by == "count":
-        total = np.bincount(feature, minlength=n_features).astype(np.float64)
+        total: Any = np.bincount(feature, minlength=n_features).astype(np.float64)
     else:
         n_trees = len(host.tree_start) - 1
         tree = np.searchsorted(host.tree_start, node, side="right") - 1
@@ -521,7 +523,8 @@ def to_text(
         feature_names = [f"x[{f}]" for f in range(n_features)]
     if len(feature_names) != n_features:
         raise ValueError(
-            f"feature_names: expected n_features = {n_features} names, got {len(feature_names)}; name each feature"
+            f"feature_names: expected n_features = {n_features} names, got {len(feature_names)}; "
+            "name each feature"
         )
     first_row = (root + tree) // 2
     lines: list[str] = []

@@ -70,7 +70,7 @@ def from_sklearn(model: Any) -> Any:
     from . import Forest
 
     estimators = getattr(model, "estimators_", [model])
-    trees = [getattr(estimator, "tree_", None) for estimator in np.ravel(np.asarray(estimators, object))]
+    trees: Any = [getattr(estimator, "tree_", None) for estimator in np.ravel(np.asarray(estimators, object))]
     if not trees or any(tree is None for tree in trees):
         raise TypeError(
             f"model: expected a fitted forest or tree of scikit-learn, got {type(model).__name__}; "

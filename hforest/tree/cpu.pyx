@@ -47,11 +47,13 @@ cdef extern from "walk.h" nogil:
         int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     void hf_add_leaves_f32(
-        int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t first, int64_t last,
+        int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t first,
+        int64_t last,
         int64_t n, const int32_t* leaf, double* total,
     )
     void hf_add_leaves_f64(
-        int path, const hf_forest_f64*, const double* value, int64_t n_outputs, int vote, int64_t first, int64_t last,
+        int path, const hf_forest_f64*, const double* value, int64_t n_outputs, int vote, int64_t first,
+        int64_t last,
         int64_t n, const int32_t* leaf, double* total,
     )
 
@@ -114,7 +116,8 @@ cdef int _block_predict(const Batch* b, bint wide, int64_t first, void* y) noexc
                 <const double*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
             )
             hf_add_leaves_f64(
-                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree, last, n,
+                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree,
+                last, n,
                 leaf, total,
             )
         else:
@@ -123,7 +126,8 @@ cdef int _block_predict(const Batch* b, bint wide, int64_t first, void* y) noexc
                 <const float*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
             )
             hf_add_leaves_f32(
-                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree, last, n,
+                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree,
+                last, n,
                 leaf, total,
             )
     if wide:

@@ -6,6 +6,7 @@ projection start[v]:start[v + 1] of (index, weight); what it compares goes left 
 node `left`, else to node `left + 1`.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -50,7 +51,7 @@ def predict(x, tree_start, feature, threshold, left, start, index, weight, value
 def faults(tree_start, feature, threshold, left, start, index, n_features, found):
     """found[0] = the first node with which a walk could leave its tree or x, or -1; found[1] = how."""
     found[0], found[1] = -1, 0
-    for root, stop in zip(tree_start[:-1], tree_start[1:], strict=True):
+    for root, stop in itertools.pairwise(tree_start):
         n_nodes = int(stop - root)
         for v in range(n_nodes):
             at = int(root + v)
