@@ -1,11 +1,12 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
-Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing),
-`layers` (what surrounds a forest in a network), `optim` (optimisers, dense and row-sparse), `split` (scores
-of splits) and `tree` (grown forests as arrays). Every function takes the parameter arrays explicitly.
+Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing), `classic`
+(random forests), `cascade` (gcForest); below them `layers` (what surrounds a forest in a network), `optim`
+(optimisers, dense and row-sparse), `split` (scores of splits), `tree` (grown forests as arrays) and `growth`
+(the engine that grows them). Every function takes its arrays explicitly.
 """
 
-from . import hinge, layers, neural, optim, split, tree
+from . import cascade, classic, growth, hinge, layers, neural, optim, split, tree
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
@@ -13,7 +14,10 @@ from .core.threads import get_num_threads, set_num_threads, show_config
 
 __all__ = [
     "__version__",
+    "cascade",
+    "classic",
     "get_num_threads",
+    "growth",
     "hinge",
     "layers",
     "neural",

@@ -50,7 +50,9 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("room", ["hinge", "layers", "neural", "optim", "split"])
+@pytest.mark.parametrize(
+    "room", ["cascade", "classic", "growth", "hinge", "layers", "neural", "optim", "split", "tree"]
+)
 def test_page_names_every_door(room):
     text = (ROOT / "docs" / f"{room}.md").read_text()
     for name in importlib.import_module(f"hforest.{room}").__all__:

@@ -1,0 +1,344 @@
+"""The engine under grown forests: columns as codes, bags, and trees grown on codes, in parallel over trees.
+
+A column of numbers is encoded once for all trees: as ranks of its distinct values, which loses nothing, or as
+at most 256 bins. A node then orders small whole numbers. Whoever has other candidates than features (their
+projections, say) encodes those. Trees are grown on the CPU; CuPy arrays raise TypeError.
+
+Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels and codes out of range
+IndexError; the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import check, dispatch, machine
+from ..core.dispatch import Array
+
+__all__ = ["Codes", "Trees", "draw_bags", "encode", "grow"]
+
+_ROOM = __name__
+_CRITERIA = ("gini", "entropy", "squared_error")
+_MOST = 2**31 - 1
+_MOST_OUTPUTS = 2**20
+_LARGEST = 1e100  # of weights and targets: their products and sums must not overflow
+_FLOAT64 = np.dtype(np.float64)
+_CODES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
+
+Progress = Callable[[int, int], Any]
+
+
+class Codes(NamedTuple):
+    """Columns as whole numbers in the order of the values that they stand for."""
+
+    codes: np.ndarray
+    """(n_columns, n) of uint8, uint16 or uint32."""
+    low: np.ndarray
+    """(n_columns, n_codes) float64: least value of each code; what lies behind a column's last is unused."""
+    high: np.ndarray
+    """(n_columns, n_codes) float64: the greatest."""
+    dtype: np.dtype
+    """float32 or float64: of the values, and of thresholds between them."""
+
+
+class Trees(NamedTuple):
+    """Grown trees as the arrays of a `hforest.tree.Forest` of features."""
+
+    tree_start: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    value: np.ndarray
+    gain: np.ndarray
+
+
+def on_cpu(**arrays: Array) -> None:
+    """Every argument is a NumPy array; a CuPy array is told where trees grow."""
+    for name, a in arrays.items():
+        if dispatch.is_cupy(a):
+            raise TypeError(
+                f"{name}: expected a numpy.ndarray, got a CuPy array; trees are grown on the CPU: pass "
+                f"cupy.asnumpy({name}), and move the forest to the GPU to apply it"
+            )
+    check.same_device(**arrays)
+
+
+def encode(x: Array, *, max_codes: int | None = None) -> Codes:
+    """Columns of x as ranks of their distinct values, or as bins.
+
+    Parameters
+    ----------
+    x : (n, n_columns) array of float32 or float64
+        Samples; finite.
+    max_codes : int, optional
+        1 to 256: columns of more distinct values are cut into at most so many bins of about as many samples
+        each. By default every value keeps a code of its own.
+
+    Returns
+    -------
+    Codes
+        Of the smallest type that holds them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or a CuPy array; wrong shape or layout, no sample, NaN or infinity.
+
+    Notes
+    -----
+    Samples of one value share a code: it is in the bin where the middle of its samples lies. -0 is 0. Cost: a
+    radix sort of each column, 16 bytes a code for the values.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> codes = hforest.growth.encode(np.array([[2.5], [-1.0], [2.5]]))
+    >>> codes.codes, codes.low
+    (array([[1, 0, 1]], dtype=uint8), array([[-1. ,  2.5]]))
+    """
+    on_cpu(x=x)
+    dtype = check.floating("x", x)
+    sizes: check.Sizes = {}
+    check.array("x", x, dtype, ("n", "n_columns"), sizes)
+    check.at_least_one(sizes, "n_columns")
+    if not 1 <= sizes["n"] <= _MOST:
+        raise ValueError(f"x: expected 1 to 2**31 - 1 samples, got {sizes['n']}; pass samples to learn from")
+    check.finite("x", x)
+    room = sizes["n"]
+    if max_codes is not None:
+        room = min(room, check.integer("max_codes", max_codes, 1, 256))
+    n_columns = sizes["n_columns"]
+    codes = np.empty((n_columns, sizes["n"]), np.uint32)
+    low, high = np.empty((n_columns, room)), np.empty((n_columns, room))
+    n_codes = np.empty(n_columns, np.int64)
+    dispatch.twin(_ROOM, x).encode(x, codes, low, high, n_codes)
+    most = int(n_codes.max())
+    fitting = next(t for t in _CODES if most <= 256**t.itemsize)
+    if most < room:
+        low, high = np.ascontiguousarray(low[:, :most]), np.ascontiguousarray(high[:, :most])
+    for f, used in enumerate(n_codes):
+        low[f, used:], high[f, used:] = low[f, used - 1], high[f, used - 1]
+    return Codes(codes.astype(fitting, copy=False), low, high, dtype)
+
+
+def draw_bags(n: int, n_trees: int, rng: Any = None) -> np.ndarray:
+    """How often each tree draws each sample: n times with replacement.
+
+    Parameters
+    ----------
+    n : int
+        Samples.
+    n_trees : int
+        Trees.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    (n_trees, n) array of int32
+        Multiplicities; each row sums to n.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Notes
+    -----
+    The bags that `grow` draws itself from the same rng. Cost: a Philox round for four draws.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.draw_bags(5, 2, rng=0).sum(axis=1)
+    array([5, 5])
+    """
+    n = check.integer("n", n, 0, _MOST)
+    n_trees = check.integer("n_trees", n_trees, 0, _MOST)
+    counts = np.empty((n_trees, n), np.int32)
+    dispatch.twin(_ROOM, counts).draw_bags(_seed(rng), 0, counts)
+    return counts
+
+
+def _seed(rng: Any) -> int:
+    return int(check.generator(rng).integers(2**64, dtype=np.uint64))
+
+
+def _check_numbers(name: str, a: np.ndarray, low: float) -> None:
+    check.finite(name, a)
+    if check.values_checked() and a.size and not (float(a.min()) >= low and float(abs(a).max()) <= _LARGEST):
+        limits = "-1e100 to 1e100" if low else "0 to 1e100"
+        raise ValueError(
+            f"{name}: expected numbers from {limits}, got {float(a.min()):g} to {float(a.max()):g}; "
+            "scale them, or drop such samples"
+        )
+
+
+def _check_codes(codes: Codes) -> None:
+    if not isinstance(codes, Codes):
+        raise TypeError(f"codes: expected hforest.growth.Codes, got {type(codes).__name__}; call encode(x)")
+    on_cpu(codes=codes.codes, low=codes.low, high=codes.high)
+    if codes.codes.dtype not in _CODES:
+        raise TypeError(
+            f"codes: expected dtype uint8, uint16 or uint32, got {codes.codes.dtype}; call encode(x)"
+        )
+    if codes.dtype not in check.FLOATS:
+        raise TypeError(f"codes.dtype: expected float32 or float64, got {codes.dtype}; call encode(x)")
+    sizes: check.Sizes = {}
+    check.array("codes", codes.codes, codes.codes.dtype, ("n_columns", "n"), sizes)
+    for name, a in (("low", codes.low), ("high", codes.high)):
+        check.array(name, a, _FLOAT64, ("n_columns", "n_codes"), sizes)
+    check.at_least_one(sizes, "n_columns", "n_codes", "n")
+    if max(sizes["n"], sizes["n_columns"]) > _MOST:
+        raise ValueError("codes: expected less than 2**31 samples and columns, got more; take a part of them")
+    if check.values_checked() and int(codes.codes.max()) >= sizes["n_codes"]:
+        raise IndexError(
+            f"codes: expected codes below n_codes = {sizes['n_codes']}, got {int(codes.codes.max())}; "
+            "call encode(x)"
+        )
+
+
+def grow(
+    codes: Codes,
+    y: np.ndarray,
+    weights: np.ndarray,
+    n_trees: int,
+    *,
+    n_classes: int | None,
+    criterion: str,
+    n_drawn: int,
+    bootstrap: bool | np.ndarray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    completely_random: bool = False,
+    progress: Progress | None = None,
+    rng: Any = None,
+) -> Trees:
+    """Trees on codes.
+
+    Parameters
+    ----------
+    codes : Codes
+        Candidates: one column each.
+    y : (n,) array of int32, or (n, n_outputs) array of float64
+        Labels, or targets where n_classes is None.
+    weights : (n,) array of float64
+        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 counts for nothing.
+    n_trees : int
+        Trees.
+    n_classes : int or None
+        Classes, at most 2**20.
+    criterion : "gini", "entropy" or "squared_error"
+        The last for targets alone.
+    n_drawn : int
+        Candidates that a node draws; it goes on until one of them is not constant.
+    bootstrap : bool or (n_trees, n) array of int32
+        Whether each tree draws n samples with replacement, or how often it has each (at least 0).
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a leaf alone. By default there is no limit.
+    min_samples_split, min_samples_leaf : int
+        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_impurity_decrease : float
+        Gain that a split must have at least, as a share of the tree's weight.
+    completely_random : bool
+        Draw candidates until one is not constant, and cut it anywhere between its least and greatest value.
+    progress : callable, optional
+        Called as progress(done, n_trees) after every few trees; True ends the growth, with the trees so far.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Trees
+        Arrays of a `hforest.tree.Forest`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong kind or dtype, or CuPy arrays; wrong shape, a number out of its range; labels, codes or
+        multiplicities out of range; no memory for a tree.
+
+    Notes
+    -----
+    p5 steps 1-4 with weights (bags are multiplicities, not copies). Lower ``sum_b W_b H(b)`` is better; of
+    equal cuts the candidate drawn first wins, in it the lowest. What a node draws depends on its key alone,
+    which comes from its parent's by a counter-based generator: trees do not depend on threads. A tree whose
+    bag holds no weight takes every sample. Cost: for each level, sample and candidate a few nanoseconds.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> codes = hforest.growth.encode(np.array([[0.0], [1.0], [2.0]]))
+    >>> trees = hforest.growth.grow(codes, np.array([0, 1, 1], np.int32), np.ones(3), 1, n_classes=2,
+    ...     criterion="gini", n_drawn=1, bootstrap=False, rng=0)
+    >>> trees.feature, trees.threshold
+    (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
+    """
+    _check_codes(codes)
+    on_cpu(y=y, weights=weights)
+    n_columns, n = codes.codes.shape
+    sizes: check.Sizes = {"n": n}
+    check.choice("criterion", criterion, _CRITERIA[:2] if n_classes is not None else _CRITERIA[2:])
+    labels = targets = None
+    if n_classes is not None:
+        n_outputs = check.integer("n_classes", n_classes, 1, _MOST_OUTPUTS)
+        check.array("y", y, check.INT32, ("n",), sizes)
+        check.indices("y", y, n_outputs, "n_classes")
+        labels = y
+    else:
+        check.array("y", y, _FLOAT64, ("n", "n_outputs"), sizes)
+        check.at_least_one(sizes, "n_outputs")
+        n_outputs = check.integer("n_outputs", sizes["n_outputs"], 1, _MOST_OUTPUTS)
+        _check_numbers("y", y, -_LARGEST)
+        targets = y
+    check.array("weights", weights, _FLOAT64, ("n",), sizes)
+    _check_numbers("weights", weights, 0.0)
+    if not bool((weights > 0).any()):
+        raise ValueError("weights: expected some above 0, got none; give the samples weight")
+    n_trees = check.integer("n_trees", n_trees, 1, _MOST)
+    n_drawn = check.integer("n_drawn", n_drawn, 1, n_columns)
+    depth = _MOST if max_depth is None else check.integer("max_depth", max_depth, 0, _MOST)
+    limits = (
+        check.integer("min_samples_split", min_samples_split, 2, _MOST),
+        check.integer("min_samples_leaf", min_samples_leaf, 1, _MOST),
+        check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
+    )
+    if not isinstance(bootstrap, bool):
+        on_cpu(bootstrap=bootstrap)
+        check.array("bootstrap", bootstrap, check.INT32, (n_trees, n), {})
+        if check.values_checked() and int(bootstrap.min()) < 0:
+            raise ValueError(
+                "bootstrap: expected multiplicities of at least 0, got a negative one; pass counts"
+            )
+    seed = _seed(rng)
+    twin = dispatch.twin(_ROOM, weights)
+    # So few at a time that an interrupt is soon heard, so many that threads are busy.
+    batch = 4 * machine.get_num_threads()
+    trees: list[tuple[np.ndarray, ...]] = []
+    for first in range(0, n_trees, batch):
+        count = min(batch, n_trees - first)
+        bags = None
+        if bootstrap is True:
+            bags = np.empty((count, n), np.int32)
+            twin.draw_bags(seed, first, bags)
+        elif bootstrap is not False:
+            bags = bootstrap[first : first + count]
+        twin.grow(
+            *codes[:3], codes.dtype, labels, targets, n_outputs, weights, _CRITERIA.index(criterion), n_drawn,
+            depth, *limits, completely_random, seed, first, count, bags, trees,
+        )  # fmt: skip
+        if progress is not None and progress(len(trees), n_trees) is True:
+            break
+    feature, threshold, left, gain, value = (np.concatenate([tree[i] for tree in trees]) for i in range(5))
+    starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
+    return Trees(
+        starts.astype(np.int64),
+        feature,
+        threshold.astype(codes.dtype, copy=False),
+        left,
+        value.reshape(-1, n_outputs),
+        gain.astype(codes.dtype, copy=False),
+    )

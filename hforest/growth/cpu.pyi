@@ -1,0 +1,29 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def draw_bags(seed: int, first: int, counts: NDArray) -> None: ...
+def encode(x: NDArray, codes: NDArray, low: NDArray, high: NDArray, n_codes: NDArray) -> None: ...
+def grow(
+    codes: NDArray,
+    low: NDArray,
+    high: NDArray,
+    real: np.dtype,
+    labels: NDArray | None,
+    targets: NDArray | None,
+    n_outputs: int,
+    weight: NDArray,
+    criterion: int,
+    n_drawn: int,
+    max_depth: int,
+    min_split: int,
+    min_leaf: int,
+    min_decrease: float,
+    completely_random: bool,
+    seed: int,
+    first: int,
+    n_trees: int,
+    bags: NDArray | None,
+    trees: list[tuple[Any, ...]],
+) -> None: ...

@@ -1,0 +1,171 @@
+"""Grows trees on the CPU. A thread owns a tree, or a column to encode."""
+
+import numpy as np
+
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+cdef extern from "cpu_features.h" nogil:
+    int omp_get_max_threads()
+
+cdef extern from "order.h" nogil:
+    uint64_t hf_ordered(double a)
+
+cdef extern from "encode.h" nogil:
+    int64_t hf_encode(
+        const double* value, int64_t n, int64_t n_codes, uint64_t* key, uint32_t* index, uint64_t* key2,
+        uint32_t* index2, uint32_t* code, double* low, double* high,
+    )
+
+cdef extern from "engine.h" nogil:
+    ctypedef struct hf_task:
+        const void* codes
+        int width
+        int64_t n
+        int64_t n_columns
+        const double* low
+        const double* high
+        int64_t n_codes
+        int single
+        const int32_t* labels
+        const double* targets
+        int64_t n_outputs
+        const double* weight
+        int criterion
+        int64_t n_drawn
+        int64_t max_depth
+        int64_t min_split
+        int64_t min_leaf
+        double min_decrease
+        int completely_random
+        uint64_t seed
+    ctypedef struct hf_tree:
+        int32_t* feature
+        int32_t* left
+        double* threshold
+        double* gain
+        void* value
+        int64_t n_nodes
+        int64_t n_leaves
+    int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
+    void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
+    void hf_free_tree(hf_tree* tree)
+
+ctypedef fused real:
+    float
+    double
+
+
+def draw_bags(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
+    """counts[m] = how often tree first + m draws each sample, n times with replacement."""
+    cdef int64_t m
+    if counts.size == 0:
+        return
+    for m in prange(counts.shape[0], nogil=True, schedule="dynamic"):
+        hf_draw_bag(seed, first + m, counts.shape[1], &counts[m, 0])
+
+
+cdef int _encode_column(
+    const real[:, ::1] x, Py_ssize_t f, uint32_t* code, double* low, double* high, int64_t n_codes,
+    int64_t* found,
+) noexcept nogil:
+    cdef Py_ssize_t n = x.shape[0], i
+    cdef char* room = <char*> malloc(n * 32)
+    cdef double* value = <double*> room
+    cdef uint64_t* key = <uint64_t*> (room + 8 * n)
+    cdef uint64_t* key2 = <uint64_t*> (room + 16 * n)
+    cdef uint32_t* index = <uint32_t*> (room + 24 * n)
+    if room == NULL:
+        return 0
+    for i in range(n):
+        value[i] = x[i, f]
+        key[i] = hf_ordered(value[i])
+        index[i] = <uint32_t> i
+    found[0] = hf_encode(value, n, n_codes, key, index, key2, index + n, code, low, high)
+    free(room)
+    return 1
+
+
+cdef int _encode(
+    const real[:, ::1] x, uint32_t[:, ::1] codes, double[:, ::1] low, double[:, ::1] high,
+    int64_t[::1] n_codes,
+) noexcept nogil:
+    cdef Py_ssize_t f
+    cdef int failed = 0
+    for f in prange(x.shape[1], schedule="dynamic"):
+        failed += not _encode_column(x, f, &codes[f, 0], &low[f, 0], &high[f, 0], low.shape[1], &n_codes[f])
+    return failed
+
+
+def encode(x, codes, low, high, n_codes):
+    """Ranks of the values of each column, or bins where they are more than a row of `low` holds."""
+    cdef int failed
+    if x.dtype.itemsize == 4:
+        failed = _encode[float](x, codes, low, high, n_codes)
+    else:
+        failed = _encode[double](x, codes, low, high, n_codes)
+    if failed:
+        raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
+
+
+cdef object _array(const void* data, int64_t n, dtype):
+    a = np.empty(n, dtype)
+    if n:
+        memcpy(cnp.PyArray_DATA(a), data, cnp.PyArray_NBYTES(a))
+    return a
+
+
+def grow(
+    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs,
+    const double[::1] weight, int criterion, n_drawn, max_depth, min_split, min_leaf, double min_decrease,
+    bint completely_random, uint64_t seed, int64_t first, int64_t n_trees, bags, trees,
+):
+    """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
+    cdef hf_task t
+    cdef hf_tree* grown
+    cdef const int32_t* bag = NULL
+    cdef int64_t m, n = codes.shape[1]
+    cdef int failed = 0
+    t.codes = cnp.PyArray_DATA(codes)
+    t.width = codes.itemsize
+    t.n_columns = codes.shape[0]
+    t.n = n
+    t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    t.single = real.itemsize == 4
+    t.labels, t.targets = NULL, NULL
+    if labels is not None:
+        t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
+    else:
+        t.targets = <const double*> cnp.PyArray_DATA(targets)
+    t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
+    t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
+    t.min_decrease, t.completely_random, t.seed = min_decrease, completely_random, seed
+    if bags is not None:
+        bag = <const int32_t*> cnp.PyArray_DATA(bags)
+    grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
+    if grown == NULL:
+        raise MemoryError(f"grow: no memory for {n_trees} trees")
+    try:
+        for m in prange(n_trees, nogil=True, schedule="dynamic"):
+            failed += not hf_grow(&t, first + m, NULL if bag == NULL else bag + m * n, &grown[m])
+        if failed:
+            raise MemoryError(f"grow: no memory for a tree on {n} samples")
+        for m in range(n_trees):
+            trees.append((
+                _array(grown[m].feature, grown[m].n_nodes, np.int32),
+                _array(grown[m].threshold, grown[m].n_nodes, np.float64),
+                _array(grown[m].left, grown[m].n_nodes, np.int32),
+                _array(grown[m].gain, grown[m].n_nodes, np.float64),
+                _array(grown[m].value, grown[m].n_leaves * t.n_outputs, real),
+            ))
+            hf_free_tree(&grown[m])
+    finally:
+        for m in range(n_trees):
+            hf_free_tree(&grown[m])
+        free(grown)

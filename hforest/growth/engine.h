@@ -1,0 +1,545 @@
+/* Grows one tree, breadth-first, on coded candidates.
+
+   Candidates are columns of codes: whole numbers in the order of the values they stand for (ranks, or bins). A node
+   draws candidates, orders its samples' codes, and sweeps all cuts. What a node draws depends on its key alone,
+   which is drawn from its parent's (philox.h), so no order of growth can change a tree. Samples of a node stay in
+   ascending order.
+
+   Three ways to score, with equal results where they overlap: Gini with whole weights in integers, with keys of 32
+   or 64 bits that hold code, class and weight; everything else in float64, in the order of codes, then samples. */
+#ifndef HFOREST_GROWTH_ENGINE_H
+#define HFOREST_GROWTH_ENGINE_H
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "philox.h"
+#include "score.h"
+#include "simd.h"
+
+enum {
+    HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
+    HF_DIGIT = 11, /* most bits of a radix pass */
+    HF_STREAM_BAG = 1,
+    HF_STREAM_CHILDREN = 2,
+    HF_STREAM_CANDIDATES = 3,
+    HF_STREAM_CUT = 4
+};
+
+/* Sums of whole weights below this are exact in float64, and their squares too. */
+#define HF_WHOLE 67108864.0
+
+typedef struct {
+    /* Candidates: codes (n_columns, n) of `width` bytes; column f's code c stands for the values from
+       low[f * n_codes + c] to high[f * n_codes + c]. */
+    const void *codes;
+    int width;
+    int64_t n, n_columns;
+    const double *low, *high;
+    int64_t n_codes; /* numbers of a row of the tables */
+    int single; /* thresholds are float32 */
+    /* Labels, or n rows of targets (labels NULL). */
+    const int32_t *labels;
+    const double *targets;
+    int64_t n_outputs;
+    const double *weight; /* of samples, before the bag */
+    int criterion;
+    /* When to stop. */
+    int64_t n_drawn; /* candidates of a node */
+    int64_t max_depth, min_split, min_leaf;
+    double min_decrease;
+    int completely_random;
+    uint64_t seed;
+} hf_task;
+
+typedef struct {
+    int32_t *feature, *left;
+    double *threshold, *gain;
+    void *value; /* (n_leaves, n_outputs), float or double */
+    int64_t n_nodes, n_leaves, node_room, leaf_room;
+} hf_tree;
+
+typedef struct {
+    double score;
+    int64_t column; /* -1: none */
+    uint32_t low, high;
+    double threshold; /* of completely random trees */
+} hf_cut;
+
+#define HF_KEY uint32_t
+#define HF_CODE_SHIFT 16
+#define HF(name) name##_32
+#include "sort.h"
+#include "sweep.h"
+#undef HF_KEY
+#undef HF_CODE_SHIFT
+#undef HF
+#define HF_KEY uint64_t
+#define HF_CODE_SHIFT 32
+#define HF(name) name##_64
+#include "sort.h"
+#include "sweep.h"
+#undef HF_KEY
+#undef HF_CODE_SHIFT
+#undef HF
+
+typedef struct {
+    int64_t first, last;
+    uint64_t key; /* of the parent, but for the root */
+    int32_t depth, side;
+} hf_open; /* a node to be looked at */
+
+/* A tree's room. */
+typedef struct {
+    enum { HF_INT32_KEYS, HF_INT64_KEYS, HF_FLOATS } kind;
+    int64_t n;
+    uint32_t *sample, *sample2;
+    void *payload, *payload2; /* of a sample of the tree: class and weight; of HF_FLOATS its number */
+    void *key, *key2;
+    double *weight, *weight2;    /* HF_FLOATS */
+    int32_t *label, *label2;     /* HF_FLOATS */
+    double *total, *left, *right, *mean;
+    uint32_t *count, *count_left;
+    uint32_t *column, *drawn;
+    hf_open *open;
+    int64_t n_open, open_room;
+} hf_room;
+
+static void hf_free_tree(hf_tree *tree) {
+    free(tree->feature), free(tree->left), free(tree->threshold), free(tree->gain), free(tree->value);
+    memset(tree, 0, sizeof *tree);
+}
+
+static void hf_free_room(hf_room *r) {
+    free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
+    free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
+    free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
+}
+
+/* Doubles an array's room; 0 if memory is out. */
+static int hf_widen(void **a, int64_t room, int64_t size) {
+    void *more = realloc(*a, (size_t)(room * size));
+    if (!more) return 0;
+    *a = more;
+    return 1;
+}
+
+static uint64_t hf_tree_key(uint64_t seed, int64_t tree) { return hf_draw_key(hf_philox(seed, (uint64_t)tree, 0), 0); }
+
+/* How often each sample is drawn, n times with replacement. */
+static void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t *count) {
+    const uint64_t key = hf_tree_key(seed, tree);
+    memset(count, 0, n * sizeof *count);
+    for (int64_t i = 0; i < n; i += 4) {
+        const hf_draw draw = hf_philox(key, (uint64_t)(i / 4), HF_STREAM_BAG);
+        for (int64_t j = i; j < n && j < i + 4; ++j) ++count[hf_below(draw.word[j - i], (uint32_t)n)];
+    }
+}
+
+/* A node of the tree to come, a leaf until it is split; 0 if memory is out. */
+static int hf_add_node(hf_tree *tree) {
+    if (tree->n_nodes == tree->node_room) {
+        const int64_t room = tree->node_room ? 2 * tree->node_room : 256;
+        if (!hf_widen((void **)&tree->feature, room, 4) || !hf_widen((void **)&tree->left, room, 4) ||
+            !hf_widen((void **)&tree->threshold, room, 8) || !hf_widen((void **)&tree->gain, room, 8))
+            return 0;
+        tree->node_room = room;
+    }
+    const int64_t v = tree->n_nodes++;
+    tree->feature[v] = -1;
+    tree->left[v] = 0;
+    tree->threshold[v] = tree->gain[v] = 0;
+    return 1;
+}
+
+/* Puts a node off until its turn. */
+static int hf_put(hf_room *r, hf_tree *tree, hf_open node) {
+    if (r->n_open == r->open_room) {
+        const int64_t room = r->open_room ? 2 * r->open_room : 256;
+        if (!hf_widen((void **)&r->open, room, sizeof(hf_open))) return 0;
+        r->open_room = room;
+    }
+    r->open[r->n_open++] = node;
+    return hf_add_node(tree);
+}
+
+/* Sums of a node in r->total (or r->count) and its weight; whether all its samples are of one kind. */
+static int hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node, double *weight) {
+    const int64_t n = node->last - node->first;
+    int pure = 1;
+    if (r->kind != HF_FLOATS) {
+        uint64_t sum = 0;
+        memset(r->count, 0, t->n_outputs * sizeof *r->count);
+        if (r->kind == HF_INT32_KEYS) {
+            const uint32_t *p = (const uint32_t *)r->payload + node->first;
+            for (int64_t i = 0; i < n; ++i) {
+                r->count[p[i] >> 8] += p[i] & 0xff;
+                sum += p[i] & 0xff;
+                pure &= p[i] >> 8 == p[0] >> 8;
+            }
+        } else {
+            const uint64_t *p = (const uint64_t *)r->payload + node->first;
+            for (int64_t i = 0; i < n; ++i) {
+                r->count[p[i] >> 16] += (uint32_t)(p[i] & 0xffff);
+                sum += p[i] & 0xffff;
+                pure &= p[i] >> 16 == p[0] >> 16;
+            }
+        }
+        *weight = (double)sum;
+        return pure;
+    }
+    double sum = 0;
+    for (int64_t k = 0; k < t->n_outputs; ++k) r->total[k] = 0;
+    for (int64_t i = node->first; i < node->last; ++i) {
+        const double w = r->weight[i];
+        sum += w;
+        if (t->labels) {
+            r->total[r->label[i]] += w;
+            pure &= r->label[i] == r->label[node->first];
+        } else {
+            const double *row = t->targets + r->sample[i] * t->n_outputs;
+            for (int64_t k = 0; k < t->n_outputs; ++k) {
+                r->total[k] += w * row[k];
+                pure &= row[k] == t->targets[r->sample[node->first] * t->n_outputs + k];
+            }
+        }
+    }
+    *weight = sum;
+    if (!t->labels) {
+        /* Sums from here on are of targets minus their mean: less is lost in squares. */
+        for (int64_t k = 0; k < t->n_outputs; ++k) {
+            r->mean[k] = r->total[k] / sum;
+            r->total[k] = 0;
+        }
+        for (int64_t i = node->first; i < node->last; ++i)
+            for (int64_t k = 0; k < t->n_outputs; ++k)
+                r->total[k] += r->weight[i] * (t->targets[r->sample[i] * t->n_outputs + k] - r->mean[k]);
+    }
+    return pure;
+}
+
+static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v, double weight) {
+    if (tree->n_leaves == tree->leaf_room) {
+        const int64_t room = tree->leaf_room ? 2 * tree->leaf_room : 128;
+        if (!hf_widen(&tree->value, room, t->n_outputs * (t->single ? 4 : 8))) return 0;
+        tree->leaf_room = room;
+    }
+    const int64_t at = tree->n_leaves * t->n_outputs;
+    for (int64_t k = 0; k < t->n_outputs; ++k) {
+        const double value = !t->labels ? r->mean[k] : (r->kind == HF_FLOATS ? r->total[k] : r->count[k]) / weight;
+        if (t->single) ((float *)tree->value)[at + k] = (float)value;
+        else ((double *)tree->value)[at + k] = value;
+    }
+    tree->left[v] = (int32_t)tree->n_leaves++;
+    return 1;
+}
+
+/* Adds what sample i of the tree weighs to sums. */
+HF_INLINE void hf_add(const hf_task *t, const hf_room *r, int64_t i, double *sum) {
+    const double w = r->weight[i];
+    if (t->labels) {
+        sum[r->label[i]] += w;
+        return;
+    }
+    const double *row = t->targets + r->sample[i] * t->n_outputs;
+    for (int64_t k = 0; k < t->n_outputs; ++k) sum[k] += w * (row[k] - r->mean[k]);
+}
+
+/* The best cut in float64, O(n_outputs) a cut. Payloads are positions in the tree. */
+static void hf_sweep_floats(
+    const hf_task *t, const hf_room *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
+) {
+    double left_weight = 0;
+    for (int64_t k = 0; k < t->n_outputs; ++k) r->left[k] = 0;
+    for (int64_t i = 0; i + 1 < n; ++i) {
+        const int64_t at = (int64_t)(key[i] & 0xffffffff);
+        hf_add(t, r, at, r->left);
+        left_weight += r->weight[at];
+        const uint32_t low = (uint32_t)(key[i] >> 32), high = (uint32_t)(key[i + 1] >> 32);
+        const double right_weight = total_weight - left_weight;
+        if (low == high || i + 1 < t->min_leaf || n - i - 1 < t->min_leaf || !(right_weight > 0)) continue;
+        for (int64_t k = 0; k < t->n_outputs; ++k) r->right[k] = r->total[k] - r->left[k];
+        const double score = hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
+                             hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+        if (score > best->score) {
+            best->score = score;
+            best->low = low;
+            best->high = high;
+        }
+    }
+}
+
+/* The cut of a completely random tree: uniform between the least and the greatest value. */
+static void hf_cut_at_random(
+    const hf_task *t, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest, hf_cut *best
+) {
+    const double *low = t->low + column * t->n_codes, *high = t->high + column * t->n_codes;
+    const double from = high[lowest], to = low[highest];
+    double cut = from + hf_unit(hf_philox(key, 0, HF_STREAM_CUT)) * (to - from);
+    if (!(cut < INFINITY)) cut = from / 2 + to / 2;
+    if (t->single) cut = (double)(float)cut;
+    if (!(cut >= from && cut < to)) cut = from;
+    /* The last code on the left: its values are at most the cut. */
+    uint32_t below = lowest, above = highest;
+    while (above - below > 1) {
+        const uint32_t middle = below + (above - below) / 2;
+        if (high[middle] <= cut) below = middle;
+        else above = middle;
+    }
+    best->score = 0;
+    best->column = column;
+    best->low = below;
+    best->high = above;
+    best->threshold = cut;
+}
+
+/* Code of a column at a sample. */
+HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
+    if (t->width == 1) return ((const uint8_t *)t->codes)[at + sample];
+    if (t->width == 2) return ((const uint16_t *)t->codes)[at + sample];
+    return ((const uint32_t *)t->codes)[at + sample];
+}
+
+/* The best cut of a node: candidates are drawn without replacement, n_drawn of them, and on until one of them is not
+   constant. Of equal scores the first drawn wins, in it the lowest cut. */
+static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
+    const int64_t n = node->last - node->first;
+    hf_cut best = {-INFINITY, -1, 0, 0, 0};
+    int64_t n_drawn = 0;
+    int varies = 0;
+    hf_draw draw = {{0, 0, 0, 0}};
+    while (n_drawn < t->n_columns && (n_drawn < t->n_drawn || !varies)) {
+        if (n_drawn % 4 == 0) draw = hf_philox(key, (uint64_t)(n_drawn / 4), HF_STREAM_CANDIDATES);
+        const int64_t other = n_drawn + hf_below(draw.word[n_drawn % 4], (uint32_t)(t->n_columns - n_drawn));
+        const uint32_t column = r->column[other];
+        r->column[other] = r->column[n_drawn];
+        r->column[n_drawn] = column;
+        r->drawn[n_drawn++] = (uint32_t)other;
+
+        uint32_t lowest, highest;
+        hf_cut cut = {best.score, -1, 0, 0, 0};
+        if (r->kind == HF_INT32_KEYS) {
+            hf_gather_32(
+                t->codes, t->width, column * t->n, r->sample + node->first, (uint32_t *)r->payload + node->first, n,
+                r->key, &lowest, &highest
+            );
+            if (lowest == highest) continue;
+            varies = 1;
+            if (!t->completely_random) {
+                const uint32_t *sorted = hf_sort_codes_32(r->key, r->key2, n, lowest, highest);
+                hf_sweep_32(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+            }
+        } else {
+            hf_gather_64(
+                t->codes, t->width, column * t->n, r->sample + node->first, (uint64_t *)r->payload + node->first, n,
+                r->key, &lowest, &highest
+            );
+            if (lowest == highest) continue;
+            varies = 1;
+            if (!t->completely_random) {
+                const uint64_t *sorted = hf_sort_codes_64(r->key, r->key2, n, lowest, highest);
+                if (r->kind == HF_FLOATS)
+                    hf_sweep_floats(t, r, sorted, n, weight, &cut);
+                else
+                    hf_sweep_64(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+            }
+        }
+        if (t->completely_random) {
+            hf_cut_at_random(t, key, column, lowest, highest, &best);
+            break;
+        }
+        if (cut.score > best.score) {
+            best = cut;
+            best.column = column;
+        }
+    }
+    /* Put the columns back, so that what the next node draws does not depend on this one. */
+    while (n_drawn-- > 0) {
+        const uint32_t other = r->drawn[n_drawn], column = r->column[n_drawn];
+        r->column[n_drawn] = r->column[other];
+        r->column[other] = column;
+    }
+    return best;
+}
+
+/* Moves samples with a code of at most `cut` to the front of the node, in order; how many they are. */
+static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, int64_t column, uint32_t cut) {
+    const int64_t at = column * t->n;
+    int64_t left = node->first, right = 0;
+    const int wide = r->kind != HF_INT32_KEYS;
+    for (int64_t i = node->first; i < node->last; ++i) {
+        const uint32_t s = r->sample[i];
+        const int goes_right = hf_code(t, at, s) > cut;
+        r->sample2[right] = r->sample[left] = s;
+        if (r->kind == HF_FLOATS) {
+            r->weight2[right] = r->weight[left] = r->weight[i];
+            r->label2[right] = r->label[left] = r->label[i];
+        } else if (wide) {
+            const uint64_t p = ((uint64_t *)r->payload)[i];
+            ((uint64_t *)r->payload2)[right] = ((uint64_t *)r->payload)[left] = p;
+        } else {
+            const uint32_t p = ((uint32_t *)r->payload)[i];
+            ((uint32_t *)r->payload2)[right] = ((uint32_t *)r->payload)[left] = p;
+        }
+        left += !goes_right;
+        right += goes_right;
+    }
+    memcpy(r->sample + left, r->sample2, right * sizeof *r->sample);
+    if (r->kind == HF_FLOATS) {
+        memcpy(r->weight + left, r->weight2, right * sizeof *r->weight);
+        memcpy(r->label + left, r->label2, right * sizeof *r->label);
+    } else {
+        const size_t size = wide ? 8 : 4;
+        memcpy((char *)r->payload + left * size, r->payload2, right * size);
+    }
+    return left;
+}
+
+/* Gain of a completely random cut, from the sums of its left side. */
+static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int64_t middle, double weight) {
+    double left_weight = 0;
+    for (int64_t k = 0; k < t->n_outputs; ++k) r->left[k] = 0;
+    for (int64_t i = node->first; i < middle; ++i) {
+        if (r->kind == HF_FLOATS) {
+            hf_add(t, r, i, r->left);
+            left_weight += r->weight[i];
+        } else if (r->kind == HF_INT32_KEYS) {
+            const uint32_t p = ((uint32_t *)r->payload)[i];
+            r->left[p >> 8] += p & 0xff;
+            left_weight += p & 0xff;
+        } else {
+            const uint64_t p = ((uint64_t *)r->payload)[i];
+            r->left[p >> 16] += (double)(p & 0xffff);
+            left_weight += (double)(p & 0xffff);
+        }
+    }
+    const double right_weight = weight - left_weight;
+    if (!(right_weight > 0 && left_weight > 0)) return -INFINITY;
+    for (int64_t k = 0; k < t->n_outputs; ++k)
+        r->right[k] = (r->kind == HF_FLOATS ? r->total[k] : r->count[k]) - r->left[k];
+    return hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
+           hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+}
+
+/* Fills the room with the samples that weigh something; 0 if memory is out. */
+static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
+    int64_t n = 0;
+    double largest = 0, sum = 0;
+    int whole = 1;
+    for (int64_t i = 0; i < t->n; ++i) {
+        const double w = t->weight[i] * (bag ? bag[i] : 1);
+        if (!(w > 0)) continue;
+        ++n;
+        sum += w;
+        largest = w > largest ? w : largest;
+        whole = whole && w < HF_WHOLE && w == (double)(int64_t)w;
+    }
+    r->n = n;
+    const int integers = t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
+    if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2) r->kind = HF_INT32_KEYS;
+    else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
+    else r->kind = HF_FLOATS;
+    const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n ? n : 1, k = t->n_outputs;
+    r->sample = malloc(room * 4), r->sample2 = malloc(room * 4);
+    r->payload = malloc(room * size), r->payload2 = malloc(room * size);
+    r->key = malloc(room * size), r->key2 = malloc(room * size);
+    r->column = malloc(t->n_columns * 4 + 1), r->drawn = malloc(t->n_columns * 4 + 1);
+    r->left = malloc(k * 8), r->right = malloc(k * 8);
+    if (!r->sample || !r->sample2 || !r->payload || !r->payload2 || !r->key || !r->key2 || !r->column || !r->drawn ||
+        !r->left || !r->right)
+        return 0;
+    if (r->kind == HF_FLOATS) {
+        r->weight = malloc(room * 8), r->weight2 = malloc(room * 8);
+        r->label = malloc(room * 4), r->label2 = malloc(room * 4);
+        r->total = malloc(k * 8), r->mean = malloc(k * 8);
+        if (!r->weight || !r->weight2 || !r->label || !r->label2 || !r->total || !r->mean) return 0;
+    } else {
+        r->count = malloc(k * 4), r->count_left = malloc(k * 4);
+        if (!r->count || !r->count_left) return 0;
+    }
+    int64_t at = 0;
+    for (int64_t i = 0; i < t->n; ++i) {
+        const double w = t->weight[i] * (bag ? bag[i] : 1);
+        if (!(w > 0)) continue;
+        r->sample[at] = (uint32_t)i;
+        if (r->kind == HF_INT32_KEYS) {
+            ((uint32_t *)r->payload)[at] = (uint32_t)t->labels[i] << 8 | (uint32_t)w;
+        } else if (r->kind == HF_INT64_KEYS) {
+            ((uint64_t *)r->payload)[at] = (uint64_t)t->labels[i] << 16 | (uint64_t)w;
+        } else {
+            ((uint64_t *)r->payload)[at] = (uint64_t)at;
+            r->weight[at] = w;
+            r->label[at] = t->labels ? t->labels[i] : 0;
+        }
+        ++at;
+    }
+    for (int64_t f = 0; f < t->n_columns; ++f) r->column[f] = (uint32_t)f;
+    return 1;
+}
+
+static int hf_split_or_leave(
+    const hf_task *t, hf_room *r, hf_tree *tree, int64_t v, double root_weight, double *weight_of_root
+) {
+    const hf_open node = r->open[v];
+    const int64_t n = node.last - node.first;
+    double weight;
+    const int pure = hf_sum_up(t, r, &node, &weight);
+    if (v == 0) *weight_of_root = root_weight = weight;
+    if (pure || n < 2 || n < t->min_split || n < 2 * t->min_leaf || node.depth >= t->max_depth)
+        return hf_write_leaf(t, r, tree, v, weight);
+    /* Drawn only now: most nodes are leaves. */
+    const uint64_t key = v ? hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side) : node.key;
+    hf_cut cut = hf_best_cut(t, r, &node, key, weight);
+    if (cut.column < 0) return hf_write_leaf(t, r, tree, v, weight);
+    double base;
+    if (r->kind == HF_FLOATS) {
+        base = hf_purity(t->criterion, r->total, t->n_outputs, weight);
+    } else {
+        for (int64_t k = 0; k < t->n_outputs; ++k) r->right[k] = r->count[k];
+        base = hf_purity(t->criterion, r->right, t->n_outputs, weight);
+    }
+    if (!t->completely_random && (cut.score - base) / root_weight < t->min_decrease)
+        return hf_write_leaf(t, r, tree, v, weight);
+    const int64_t middle = hf_partition(t, r, &node, cut.column, cut.low);
+    if (t->completely_random) {
+        cut.score = hf_score_of(t, r, &node, middle, weight);
+        if (middle - node.first < t->min_leaf || node.last - middle < t->min_leaf || cut.score == -INFINITY ||
+            (cut.score - base) / root_weight < t->min_decrease)
+            return hf_write_leaf(t, r, tree, v, weight);
+    } else {
+        const double low = t->high[cut.column * t->n_codes + cut.low];
+        const double high = t->low[cut.column * t->n_codes + cut.high];
+        cut.threshold = t->single ? hf_between_f32(low, high) : hf_between_f64(low, high);
+    }
+    tree->feature[v] = (int32_t)cut.column;
+    tree->threshold[v] = cut.threshold;
+    tree->gain[v] = cut.score > base ? cut.score - base : 0.0;
+    tree->left[v] = (int32_t)tree->n_nodes;
+    const hf_open left = {node.first, middle, key, node.depth + 1, 0};
+    const hf_open right = {middle, node.last, key, node.depth + 1, 1};
+    return hf_put(r, tree, left) && hf_put(r, tree, right);
+}
+
+/* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out. */
+static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree *tree) {
+    hf_room r;
+    memset(&r, 0, sizeof r);
+    memset(tree, 0, sizeof *tree);
+    int fine = hf_start_tree(t, &r, bag);
+    if (fine && r.n == 0) { /* only samples without weight were drawn: the tree takes all */
+        hf_free_room(&r);
+        memset(&r, 0, sizeof r);
+        fine = hf_start_tree(t, &r, NULL);
+    }
+    const hf_open root = {0, r.n, hf_tree_key(t->seed, number), 0, 0};
+    double root_weight = 0;
+    fine = fine && hf_put(&r, tree, root);
+    for (int64_t v = 0; fine && v < tree->n_nodes; ++v)
+        fine = hf_split_or_leave(t, &r, tree, v, root_weight, &root_weight);
+    hf_free_room(&r);
+    if (!fine) hf_free_tree(tree);
+    return fine;
+}
+
+#endif

@@ -1,0 +1,337 @@
+"""Cascades: windows, folds, levels, files, resumption."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import cascade, classic, tree
+from hforest.cascade import folds
+from hforest.demo import load_digits
+
+FEW = (partial(classic.grow, n_trees=8), partial(classic.grow_random, n_trees=8))
+
+
+def blobs(n=90, n_features=5, n_classes=3, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % n_classes).astype(np.int32)
+    return (rng.normal(size=(n, n_features)) + 1.5 * y[:, None]).astype(dtype), y
+
+
+# ------------------------------------------------------------------------------------------ windows
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "stride"),
+    [
+        ((9,), 4, 1),
+        ((9,), (3,), 2),
+        ((5, 7), (2, 3), 1),
+        ((6, 5), 3, (2, 1)),
+        ((4, 5, 2), (2, 2), (1, 2)),
+        ((3,), 3, 1),
+    ],
+)
+def test_windows_are_what_loops_cut_out(shape, window, stride):
+    x = np.arange(3 * np.prod(shape)).reshape(3, -1)
+    view = cascade.scan(x, shape, window, stride)
+    assert np.shares_memory(view, x)
+    assert not view.flags.writeable
+    n_axes = min(len(shape), 2)
+    window, stride = np.broadcast_to(window, n_axes), np.broadcast_to(stride, n_axes)
+    grid = [(size - w) // s + 1 for size, w, s in zip(shape, window, stride, strict=False)]
+    assert view.shape == (3, *grid, *window, *shape[2:])
+    for i in range(3):
+        sample = x[i].reshape(shape)
+        for place in np.ndindex(*grid):
+            cut = tuple(slice(p * s, p * s + w) for p, s, w in zip(place, stride, window, strict=True))
+            np.testing.assert_array_equal(view[(i, *place)], sample[cut])
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "stride", "message"),
+    [
+        ((4, 4), (5, 2), 1, r"window\[0\]: expected at most shape\[0\] = 4, got 5"),
+        ((4, 5), 2, 1, "multiply to n_features = 16"),
+        ((4, 4), (2, 2, 2), 1, "tuple of 2"),
+        ((4, 4), 0, 1, r"window\[0\]"),
+        ((4, 4), 2, 0, r"stride\[0\]"),
+        ((2, 2, 2, 2), 1, 1, "shape: expected"),
+    ],
+)
+def test_bad_windows(shape, window, stride, message):
+    with pytest.raises(ValueError, match=message):
+        cascade.scan(np.zeros((2, 16)), shape, window, stride)
+
+
+def test_scanner_vectors_come_from_trees_that_saw_no_window_of_the_sample():
+    # A grower that remembers labels by window: were a sample's windows seen, its own class would be certain.
+    x, _ = blobs(30, 16)
+    y = np.random.default_rng(3).integers(0, 3, 30).astype(np.int32)
+    sharp = [partial(classic.grow, n_trees=4, bootstrap=False, max_features=None)]
+    scanner, vectors = cascade.grow_scanner(x, y, (4, 4), 3, sharp, rng=0)
+    seen = cascade.scan_vectors(scanner, x)
+    assert vectors.shape == seen.shape == (30, 4 * 3)
+    own = np.arange(30)
+    # Two of three folds saw the sample; none of them has a say while training.
+    assert (seen.reshape(30, 4, 3)[own, :, y] >= 2 / 3 - 1e-6).all()
+    assert vectors.reshape(30, 4, 3)[own, :, y].mean() < 0.6
+
+
+def test_scanner_windows_in_order():
+    x, y = blobs(45, 12)
+    scanner, _ = cascade.grow_scanner(x, y, (3, 4), (2, 2), FEW, rng=1, max_windows=4)
+    got = cascade.scan_vectors(scanner, x).reshape(45, 2, 3, len(FEW), 3)
+    view = cascade.scan(x, (3, 4), (2, 2))
+    for a, b in np.ndindex(2, 3):
+        windows = np.ascontiguousarray(view[:, a, b]).reshape(45, 4)
+        for i, forest in enumerate(scanner.forests):
+            np.testing.assert_array_equal(got[:, a, b, i], tree.predict(forest, windows))
+
+
+# -------------------------------------------------------------------------------------------- folds
+
+
+def test_folds_spread_every_class():
+    y = np.repeat(np.arange(3, dtype=np.int32), (5, 6, 31))
+    fold = folds.assign(y, 3, 4, np.random.default_rng(0))
+    for k in range(3):
+        counts = np.bincount(fold[y == k], minlength=4)
+        assert counts.max() - counts.min() <= 1
+    counts = np.bincount(fold, minlength=4)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_parts_of_joined_forests():
+    x, y = blobs()
+    forests = [classic.grow(x, y, 3, rng=i) for i in range(3)]
+    joined = tree.check(folds.join(forests))
+    for i, forest in enumerate(forests):
+        part = tree.check(folds.part(joined, 3 * i, 3 * i + 3))
+        for a, b in zip(part, forest, strict=True):
+            np.testing.assert_array_equal(a, b)
+    mean = np.mean([tree.predict(forest, x) for forest in forests], axis=0)
+    np.testing.assert_allclose(tree.predict(joined, x), mean, rtol=1e-6)
+
+
+def test_parts_with_projections():
+    oblique = tree.Forest(
+        np.array(2), np.array([0, 3]), np.array([-2, -1, -1], np.int32), np.array([1.0, 0, 0]),
+        np.array([1, 0, 1], np.int32), np.array([[1.0, 0], [0, 1]]), np.zeros(3),
+        np.array([0, 2, 2, 2]), np.array([0, 1], np.int32), np.array([1.0, -1.0]),
+    )  # fmt: skip
+    axis = oblique._replace(
+        feature=np.array([1, -1, -1], np.int32), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
+        weight=np.zeros(0),
+    )  # fmt: skip
+    joined = tree.check(folds.join([oblique, axis, oblique]))
+    x = np.random.default_rng(0).normal(size=(50, 2)) * 2
+    for i, forest in enumerate((oblique, axis, oblique)):
+        np.testing.assert_array_equal(tree.predict(folds.part(joined, i, i + 1), x), tree.predict(forest, x))
+
+
+@pytest.mark.parametrize("vectors", ["folds", "bags"])
+def test_class_vectors_come_from_trees_that_did_not_see_the_sample(vectors):
+    # Labels are noise: unseen, they are guessed at chance; seen, trees grown to purity know them.
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300).astype(np.int32)
+    grown = cascade.grow(x, y, [partial(classic.grow, n_trees=30)], vectors=vectors, max_levels=1, rng=0)
+    assert 0.35 < grown.scores[0] < 0.65
+    assert (cascade.predict(grown, x).argmax(axis=1) == y).mean() > 0.95
+
+
+# ------------------------------------------------------------------------------------------- levels
+
+
+@pytest.mark.parametrize("vectors", ["folds", "bags"])
+def test_threads_do_not_change_bits(threads, dtype, vectors):
+    x, y = blobs(dtype=dtype)
+    found = []
+    for count in (1, 2, 7):
+        threads(count)
+        grown = cascade.grow(x, y, FEW, vectors=vectors, max_levels=2, rng=5)
+        found.append((grown.scores, cascade.predict(grown, x)))
+    for scores, p in found[1:]:
+        assert scores == found[0][0]
+        np.testing.assert_array_equal(p, found[0][1])
+
+
+def test_levels_see_the_input_and_the_vectors_before():
+    x, y = blobs()
+    sizes = []
+
+    def spy(x, y, *, n_classes, rng):
+        sizes.append(x.shape)
+        return classic.grow(x, y, 4, n_classes=n_classes, rng=rng)
+
+    states = []
+    cascade.grow((x, x[:, :2].copy()), y, [spy, spy], max_levels=3, patience=3, progress=states.append, rng=0)
+    assert [len(state.levels) for state in states] == [1, 2, 3]
+    # Two forests of three folds a level; two thirds of the samples; the second grain has two features.
+    assert sizes == [(60, 5)] * 6 + [(60, 2 + 6)] * 6 + [(60, 5 + 6)] * 6
+
+
+def test_growth_stops_and_the_best_level_is_kept():
+    x, y = blobs(60)
+    states = []
+    grown = cascade.grow(x, y, FEW, patience=2, max_levels=12, progress=states.append, rng=0)
+    scores = states[-1].scores
+    assert grown.scores == scores[: int(np.argmax(scores)) + 1]
+    assert len(grown.levels) == len(grown.scores)
+    assert len(scores) == 12 or len(scores) - 1 - int(np.argmax(scores)) == 2
+    last = cascade.predict(states[-1], x)
+    assert last.shape == (60, 3)
+    np.testing.assert_allclose(last.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("vectors", ["folds", "bags"])
+def test_interrupted_growth_goes_on_to_the_same_bits(tmp_path, vectors):
+    x, y = blobs(60, seed=2)
+    settings = {"vectors": vectors, "patience": 4, "max_levels": 4, "rng": 3}
+    states = []
+    whole = cascade.grow(x, y, FEW, progress=states.append, **settings)
+
+    def stop(state):
+        cascade.save(tmp_path / "state.npz", state)
+        return len(state.levels) == 2
+
+    cascade.grow(x, y, FEW, progress=stop, **settings)
+    resume = cascade.load(tmp_path / "state.npz")
+    again = []
+    rest = cascade.grow(x, y, FEW, progress=again.append, resume=resume, **settings)
+    assert [len(state.levels) for state in again] == [3, 4]
+    assert again[-1].scores == states[-1].scores
+    np.testing.assert_array_equal(cascade.predict(rest, x), cascade.predict(whole, x))
+    for a, b in zip(rest.levels[-1][0], whole.levels[-1][0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_digits():
+    digits = load_digits()
+    x, x_test = digits.x_train.astype(np.float32), digits.x_test.astype(np.float32)
+    y, y_test = digits.y_train.astype(np.int32), digits.y_test.astype(np.int32)
+    forests = (partial(classic.grow, n_trees=30, splitter="binned"), partial(classic.grow_random, n_trees=30))
+    grown = cascade.grow(x, y, forests * 2, rng=0, max_levels=3)
+    error = (cascade.predict(grown, x_test).argmax(axis=1) != y_test).mean()
+    assert error < 0.035
+    # Validation by unseen trees foresees the test.
+    assert abs(1 - grown.scores[-1] - error) < 0.015
+
+
+# -------------------------------------------------------------------------------------------- files
+
+
+def test_files_bring_everything_back(tmp_path):
+    x, y = blobs(45, 12)
+    scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, FEW, rng=1)
+    grown = cascade.grow((vectors, x), y, FEW, max_levels=2, rng=1)
+    cascade.save(tmp_path / "scanner.npz", scanner)
+    cascade.save(tmp_path / "cascade.npz", grown)
+    scanner2, grown2 = cascade.load(tmp_path / "scanner.npz"), cascade.load(tmp_path / "cascade.npz")
+    assert scanner2[:3] == scanner[:3]
+    assert grown2[:6] == grown[:6]
+    grains = (cascade.scan_vectors(scanner2, x), x)
+    np.testing.assert_array_equal(
+        cascade.predict(grown2, grains), cascade.predict(grown, (cascade.scan_vectors(scanner, x), x))
+    )
+
+
+def test_files_that_are_not_cascades(tmp_path):
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    with pytest.raises(ValueError, match="called 'n_forests'"):
+        cascade.load(tmp_path / "other.npz")
+    x, y = blobs()
+    cascade.save(tmp_path / "c.npz", cascade.grow(x, y, FEW, max_levels=1, rng=0))
+    with np.load(tmp_path / "c.npz") as stream:
+        arrays = dict(stream)
+    arrays["levels/0/0/left"][0] = 10**6
+    np.savez(tmp_path / "c.npz", **arrays)
+    with pytest.raises((ValueError, IndexError), match="forest"):
+        cascade.load(tmp_path / "c.npz")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    x, y = blobs()
+    grown = cascade.grow(x, y, FEW, max_levels=1, rng=0)
+    cascade.save(tmp_path / "c.npz", grown)
+    before = (tmp_path / "c.npz").read_bytes()
+
+    def full(stream, **arrays):
+        stream.write(b"half")
+        raise OSError("no space")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no space"):
+        cascade.save(tmp_path / "c.npz", grown)
+    assert (tmp_path / "c.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+def test_bad_input():
+    x, y = blobs()
+    grow = partial(cascade.grow, max_levels=1, rng=0)
+    with pytest.raises(ValueError, match=r"folds = 4 samples of each class, got 3 of class 1"):
+        grow(x[:10], np.array([0] * 7 + [1] * 3, np.int32), FEW, folds=4)
+    with pytest.raises(ValueError, match="folds"):
+        grow(x, y, FEW, folds=1)
+    with pytest.raises(TypeError, match="y: expected dtype int32"):
+        grow(x, y.astype(np.int64), FEW)
+    with pytest.raises(ValueError, match="finite"):
+        grow(np.where(x > 2, np.nan, x).astype(np.float32), y, FEW)
+    with pytest.raises(IndexError, match="n_classes = 2"):
+        grow(x, y, FEW, n_classes=2)
+    with pytest.raises(ValueError, match="at least one function"):
+        grow(x, y, [])
+    with pytest.raises(TypeError, match="sequence of functions"):
+        grow(x, y, FEW[0])
+    with pytest.raises(TypeError, match="bind n_trees"):
+        grow(x, y, [lambda x, y, **more: None], vectors="bags")
+    with pytest.raises(ValueError, match="'folds', 'bags'"):
+        grow(x, y, FEW, vectors="all")
+    with pytest.raises(TypeError, match=r"forests\[0\]: expected a function that returns"):
+        grow(x, y, [lambda x, y, **more: None])
+    with pytest.raises(ValueError, match=r"x\[1\]"):
+        grow((x, x[:-1]), y, FEW)
+    with pytest.raises(ValueError, match="expected an array or a sequence"):
+        grow((), y, FEW)
+
+
+def test_values_that_are_no_probabilities():
+    x, y = blobs()
+
+    def doubled(x, y, *, n_classes, rng):
+        forest = classic.grow(x, y, 4, n_classes=n_classes, rng=rng)
+        return forest._replace(value=2 * forest.value)
+
+    with pytest.raises(ValueError, match=r"forests\[1\]: .*sum to 1, got a sum of 2"):
+        cascade.grow(x, y, [FEW[0], doubled], max_levels=1, rng=0)
+
+
+def test_bad_resume_and_bad_predictions():
+    x, y = blobs()
+    grown = cascade.grow(x, y, FEW, max_levels=1, rng=0)
+    with pytest.raises(ValueError, match="resume: expected seed"):
+        cascade.grow(x, y, FEW, max_levels=1, rng=1, resume=grown)
+    with pytest.raises(ValueError, match="levels of 1 forests"):
+        cascade.grow(x, y, FEW[:1], max_levels=1, rng=0, resume=grown)
+    with pytest.raises(TypeError, match="resume: expected a Cascade"):
+        cascade.grow(x, y, FEW, max_levels=1, rng=0, resume=1)
+    with pytest.raises(ValueError, match="n_features"):
+        cascade.predict(grown, x[:, :3].copy())
+    with pytest.raises(ValueError, match="n_features"):
+        cascade.predict(grown, (x, x))
+    with pytest.raises(TypeError, match="cascade: expected a Cascade"):
+        cascade.predict(1, x)
+    with pytest.raises(TypeError, match="grown: expected"):
+        cascade.save("unused", 1)
+
+
+def test_no_samples_to_predict():
+    x, y = blobs()
+    grown = cascade.grow(x, y, FEW, max_levels=2, rng=0)
+    assert cascade.predict(grown, x[:0]).shape == (0, 3)
+    assert hforest.cascade.Cascade is cascade.Cascade

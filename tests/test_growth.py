@@ -1,0 +1,363 @@
+"""The engine: codes, bags, and trees that equal the law's."""
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import hforest
+from hforest import growth, tree
+
+
+def make(x, y, *, weights=None, n_trees=3, n_classes=3, criterion="gini", max_codes=None, **settings):
+    codes = growth.encode(x, max_codes=max_codes)
+    weights = np.ones(len(x)) if weights is None else weights
+    settings = {"n_drawn": min(2, x.shape[1]), "rng": 1} | settings
+    return growth.grow(codes, y, weights, n_trees, n_classes=n_classes, criterion=criterion, **settings)
+
+
+def samples(n, n_features, n_classes, dtype, seed, coarse):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-2, 3, (n, n_features)) * 0.5 if coarse else rng.normal(size=(n, n_features))
+    return x.astype(dtype), rng.integers(0, n_classes, n).astype(np.int32)
+
+
+def assert_same(got, want):
+    for name, a, b in zip(got._fields, got, want, strict=True):
+        if name == "gain":
+            np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype == np.float32 else 1e-9, atol=1e-9)
+        else:
+            np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def both(*args, **settings):
+    """The same trees by the CPU twin and by the law."""
+    got = make(*args, **settings)
+    with hforest.using("reference"):
+        want = make(*args, **settings)
+    assert_same(got, want)
+    return got
+
+
+# ------------------------------------------------------------------------------------------- codes
+
+
+@hypothesis.given(
+    n=st.integers(1, 80),
+    n_columns=st.integers(1, 4),
+    most=st.sampled_from([None, 1, 2, 7, 256]),
+    coarse=st.booleans(),
+    double=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_codes(n, n_columns, most, coarse, double, seed):
+    x, _ = samples(n, n_columns, 2, np.float64 if double else np.float32, seed, coarse)
+    x[::3] *= -1  # zeros of either sign
+    codes = growth.encode(x, max_codes=most)
+    with hforest.using("reference"):
+        law = growth.encode(x, max_codes=most)
+    for a, b in zip(codes, law, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert codes.dtype == x.dtype
+    for f in range(n_columns):
+        c = codes.codes[f]
+        assert (codes.low[f, c] <= x[:, f]).all()
+        assert (x[:, f] <= codes.high[f, c]).all()
+        order = np.argsort(x[:, f], kind="stable")
+        assert (np.diff(c[order].astype(int)) >= 0).all()
+        if most is None:
+            assert (codes.low[f, c] == x[:, f]).all()
+        else:
+            assert c.max() < most
+
+
+def test_codes_take_the_smallest_type():
+    for n, dtype in ((256, np.uint8), (257, np.uint16), (65536, np.uint16), (65537, np.uint32)):
+        assert growth.encode(np.arange(n, dtype=np.float64)[:, None]).codes.dtype == dtype
+
+
+def test_bins_hold_about_as_many_samples_each():
+    x = np.random.default_rng(0).normal(size=(10_000, 1))
+    counts = np.bincount(growth.encode(x, max_codes=100).codes[0])
+    assert len(counts) == 100
+    assert counts.min() >= 98
+    assert counts.max() <= 102
+
+
+def test_extreme_values_keep_their_order():
+    tiny = np.nextafter(0, 1)
+    x = np.array([np.finfo(float).max, -tiny, 0.0, tiny, 1.0, np.nextafter(1, 2), -np.finfo(float).max])[
+        :, None
+    ]
+    assert growth.encode(x).codes[0].tolist() == [6, 1, 2, 3, 4, 5, 0]
+
+
+# -------------------------------------------------------------------------------------------- bags
+
+
+def test_bags():
+    bags = growth.draw_bags(1000, 5, rng=3)
+    with hforest.using("reference"):
+        np.testing.assert_array_equal(growth.draw_bags(1000, 5, rng=3), bags)
+    assert (bags.sum(axis=1) == 1000).all()
+    # A sample stays out with probability (1 - 1 / n)**n, about 1 / e.
+    assert abs((bags == 0).mean() - np.exp(-1)) < 0.03
+    assert not np.array_equal(bags[0], bags[1])
+
+
+# ------------------------------------------------------------------------------------------- trees
+
+
+@hypothesis.given(
+    n=st.integers(1, 60),
+    n_features=st.integers(1, 5),
+    n_classes=st.integers(1, 4),
+    criterion=st.sampled_from(["gini", "entropy"]),
+    weighted=st.sampled_from(["ones", "whole", "floats", "zeros"]),
+    bootstrap=st.booleans(),
+    max_codes=st.sampled_from([None, 3, 256]),
+    max_depth=st.sampled_from([None, 0, 1, 3]),
+    min_samples_leaf=st.integers(1, 4),
+    min_samples_split=st.sampled_from([2, 5]),
+    min_impurity_decrease=st.sampled_from([0.0, 0.01]),
+    completely_random=st.booleans(),
+    coarse=st.booleans(),
+    double=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_trees_equal_the_law(
+    n, n_features, n_classes, criterion, weighted, bootstrap, max_codes, max_depth, min_samples_leaf,
+    min_samples_split, min_impurity_decrease, completely_random, coarse, double, seed,
+):  # fmt: skip
+    x, y = samples(n, n_features, n_classes, np.float64 if double else np.float32, seed, coarse)
+    rng = np.random.default_rng(seed)
+    weights = {
+        "ones": np.ones(n),
+        "whole": rng.integers(1, 300, n).astype(float),
+        "floats": rng.random(n) + 0.1,
+        "zeros": (rng.random(n) < 0.7).astype(float),
+    }[weighted]
+    weights[0] = 1
+    both(
+        x, y, weights=weights, n_classes=n_classes, criterion=criterion, bootstrap=bootstrap, rng=seed,
+        max_codes=max_codes, max_depth=max_depth, min_samples_leaf=min_samples_leaf,
+        min_samples_split=min_samples_split, min_impurity_decrease=min_impurity_decrease,
+        completely_random=completely_random,
+    )  # fmt: skip
+
+
+@hypothesis.given(
+    n=st.integers(1, 50),
+    n_features=st.integers(1, 4),
+    n_outputs=st.integers(1, 3),
+    weighted=st.booleans(),
+    bootstrap=st.booleans(),
+    completely_random=st.booleans(),
+    max_codes=st.sampled_from([None, 5]),
+    seed=st.integers(0, 1000),
+)
+def test_regression_trees_equal_the_law(
+    n, n_features, n_outputs, weighted, bootstrap, completely_random, max_codes, seed
+):
+    x, _ = samples(n, n_features, 2, np.float64, seed, False)
+    rng = np.random.default_rng(seed)
+    y = x @ rng.normal(size=(n_features, n_outputs)) + 100
+    both(
+        x, y, weights=rng.random(n) + 0.5 if weighted else None, n_classes=None, criterion="squared_error",
+        bootstrap=bootstrap, completely_random=completely_random, max_codes=max_codes, rng=seed,
+    )  # fmt: skip
+
+
+def test_larger_trees_equal_the_law():
+    # More samples than a byte of codes, more classes than a byte, more candidates than one draw of the generator.
+    x, y = samples(700, 9, 300, np.float32, 0, False)
+    both(x, y, n_trees=2, n_classes=300, n_drawn=6)
+    x, y = samples(700, 9, 5, np.float64, 1, True)
+    both(x, y, n_trees=2, n_classes=5, n_drawn=9, criterion="entropy")
+
+
+def test_a_node_draws_on_while_candidates_are_constant():
+    x = np.zeros((20, 8))
+    x[:, 5] = np.arange(20)
+    y = (np.arange(20) > 9).astype(np.int32)
+    grown = both(x, y, n_classes=2, n_drawn=1, bootstrap=False, n_trees=4)
+    assert grown.feature.tolist() == [5, -1, -1] * 4
+    assert (grown.threshold[::3] == 9.5).all()
+
+
+def test_exclusive_or_has_a_first_step_without_gain():
+    x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], float)
+    y = np.array([0, 1, 1, 0], np.int32)
+    grown = both(x, y, n_classes=2, bootstrap=False)
+    assert (np.diff(grown.tree_start) == 7).all()
+    assert grown.gain[0] == 0
+
+
+def test_thresholds_part_neighbouring_floats():
+    a = np.float32(1)
+    b = np.nextafter(a, np.float32(2))
+    x = np.array([[a], [b], [b]], np.float32)
+    grown = both(x, np.array([0, 1, 1], np.int32), n_classes=2, bootstrap=False, n_trees=1)
+    assert grown.threshold[0] == a
+
+
+def test_thresholds_of_huge_numbers_do_not_overflow():
+    big = np.finfo(np.float64).max
+    x = np.array([[-big], [big * 0.99], [big]])
+    grown = both(x, np.array([0, 1, 0], np.int32), n_classes=2, bootstrap=False, n_trees=1)
+    assert np.isfinite(grown.threshold).all()
+    assert len(grown.feature) == 5
+
+
+def test_least_gain_is_a_share_of_the_trees_weight():
+    x = np.arange(8.0)[:, None]
+    y = np.array([0, 0, 0, 0, 0, 0, 0, 1], np.int32)
+    # W H falls from 8 * 2 * 7 / 64 = 1.75 to 0: a gain of 1.75 / 8 a unit of weight.
+    share = 1.75 / 8
+    for least, nodes in ((share - 1e-9, 3), (share + 1e-9, 1)):
+        grown = make(x, y, n_classes=2, n_trees=1, bootstrap=False, min_impurity_decrease=least)
+        assert len(grown.feature) == nodes
+
+
+def test_completely_random_cuts_are_uniform():
+    x = np.array([[0.0], [1.0]])
+    grown = make(
+        x, np.array([0, 1], np.int32), n_classes=2, n_trees=4000, bootstrap=False, completely_random=True
+    )
+    cuts = grown.threshold[::3]
+    assert np.abs(np.quantile(cuts, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.03
+    assert 0 <= cuts.min() < cuts.max() < 1
+
+
+@pytest.mark.parametrize("criterion", ["gini", "squared_error"])
+def test_threads_do_not_change_trees(threads, criterion):
+    x, y = samples(300, 6, 3, np.float32, 0, False)
+    target = (y, 3) if criterion == "gini" else (x[:, :2].astype(float), None)
+    found = []
+    for count in (1, 2, 7):
+        threads(count)
+        found.append(make(x, target[0], n_classes=target[1], criterion=criterion, n_trees=20))
+    for trees in found[1:]:
+        for a, b in zip(trees, found[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_trees_do_not_depend_on_how_many_there_are():
+    x, y = samples(100, 4, 3, np.float32, 0, False)
+    few, many = make(x, y, n_trees=2), make(x, y, n_trees=30)
+    stop = few.tree_start[-1]
+    assert many.tree_start[2] == stop
+    np.testing.assert_array_equal(many.threshold[:stop], few.threshold)
+
+
+def test_progress_and_its_end():
+    x, y = samples(50, 4, 3, np.float32, 0, False)
+    calls = []
+
+    def progress(done, n_trees):
+        calls.append((done, n_trees))
+        return done >= 20
+
+    grown = make(x, y, n_trees=1000, progress=progress)
+    assert calls[-1][1] == 1000
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+    assert calls[-1][0] == len(grown.tree_start) - 1 < 1000
+    whole = make(x, y, n_trees=calls[-1][0])
+    np.testing.assert_array_equal(grown.threshold, whole.threshold)
+
+
+def test_an_error_in_progress_ends_the_growth():
+    x, y = samples(50, 4, 3, np.float32, 0, False)
+
+    def interrupt(done, n_trees):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(x, y, n_trees=100, progress=interrupt)
+
+
+def test_a_bag_without_weight_takes_every_sample():
+    x, y = samples(6, 2, 2, np.float64, 0, False)
+    weights = np.array([1.0, 0, 0, 0, 0, 2])
+    bags = np.array([[0, 3, 3, 0, 0, 0]], np.int32)
+    grown = both(x, y, weights=weights, n_classes=2, n_trees=1, bootstrap=bags)
+    assert len(grown.feature) == (3 if y[0] != y[5] else 1)
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"y": np.zeros(9, np.int32)}, ValueError, r"y: expected shape \(n,\) = \(10,\), got \(9,\)"),
+        ({"y": np.zeros(10)}, TypeError, "y: expected dtype int32"),
+        ({"y": np.full(10, 2, np.int32)}, IndexError, "n_classes = 2, got 2"),
+        ({"y": np.full(10, -1, np.int32)}, IndexError, "got -1"),
+        ({"weights": -np.ones(10)}, ValueError, "weights: expected numbers from 0 to 1e100"),
+        ({"weights": np.full(10, np.nan)}, ValueError, "weights: expected finite"),
+        ({"weights": np.zeros(10)}, ValueError, "weights: expected some above 0"),
+        ({"weights": np.ones(10, np.float32)}, TypeError, "weights: expected dtype float64"),
+        ({"n_trees": 0}, ValueError, "n_trees: expected"),
+        ({"n_drawn": 4}, ValueError, "n_drawn: expected 1 to 3"),
+        ({"n_drawn": True}, TypeError, "n_drawn: expected an int"),
+        ({"max_depth": -1}, ValueError, "max_depth"),
+        ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf"),
+        ({"min_samples_split": 1}, ValueError, "min_samples_split"),
+        ({"min_impurity_decrease": -0.1}, ValueError, "min_impurity_decrease"),
+        ({"criterion": "squared_error"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
+        ({"bootstrap": -np.ones((1, 10), np.int32)}, ValueError, "bootstrap: expected multiplicities"),
+        ({"bootstrap": np.ones((2, 10), np.int32)}, ValueError, "bootstrap: expected shape"),
+        ({"n_classes": None, "criterion": "squared_error", "y": np.full((10, 1), 1e101)}, ValueError, "y: expected numbers"),
+        ({"n_classes": None, "criterion": "squared_error", "y": np.zeros((10, 0))}, ValueError, "n_outputs"),
+    ],
+)  # fmt: skip
+def test_bad_input(change, error, message):
+    x = np.random.default_rng(0).normal(size=(10, 3))
+    settings = {"y": np.arange(10, dtype=np.int32) % 2, "n_classes": 2, "n_trees": 1} | change
+    with pytest.raises(error, match=message):
+        make(x, settings.pop("y"), **settings)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros((0, 3)), ValueError, r"expected 1 to 2\*\*31 - 1 samples, got 0"),
+        (np.zeros((3, 0)), ValueError, "n_columns"),
+        (np.zeros(3), ValueError, "x: expected shape"),
+        (np.zeros((3, 2), np.int64), TypeError, "float32 or float64"),
+        (np.array([[np.inf]]), ValueError, "x: expected finite"),
+        ([[1.0]], TypeError, "numpy.ndarray"),
+    ],
+)
+def test_bad_samples(x, error, message):
+    with pytest.raises(error, match=message):
+        growth.encode(x)
+
+
+def test_bad_codes():
+    codes = growth.encode(np.arange(6.0).reshape(3, 2))
+    y, w = np.zeros(3, np.int32), np.ones(3)
+    settings = {"n_classes": 1, "criterion": "gini", "n_drawn": 1}
+    with pytest.raises(TypeError, match=r"codes: expected hforest\.growth\.Codes"):
+        growth.grow(tuple(codes), y, w, 1, **settings)
+    with pytest.raises(TypeError, match="uint8, uint16 or uint32"):
+        growth.grow(codes._replace(codes=codes.codes.astype(np.int64)), y, w, 1, **settings)
+    with pytest.raises(IndexError, match="codes below n_codes = 3, got 3"):
+        growth.grow(codes._replace(codes=codes.codes + np.uint8(1)), y, w, 1, **settings)
+    with pytest.raises(ValueError, match="low: expected shape"):
+        growth.grow(codes._replace(low=codes.low[:1].copy()), y, w, 1, **settings)
+
+
+def test_forests_of_the_trees_are_sound():
+    x, y = samples(200, 5, 3, np.float32, 0, False)
+    trees = make(x, y, n_trees=5, bootstrap=False)
+    forest = tree.Forest(
+        np.array(5),
+        *trees,
+        start=np.zeros(0, np.int64),
+        index=np.zeros(0, np.int32),
+        weight=np.zeros(0, np.float32),
+    )
+    p = tree.predict(tree.check(forest), x)
+    assert (p.argmax(axis=1) == y).all()
