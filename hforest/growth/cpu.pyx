@@ -130,7 +130,7 @@ def grow(
     cdef hf_task t
     cdef hf_tree* grown
     cdef const int32_t* bag = NULL
-    cdef int64_t m, n = codes.shape[1]
+    cdef int64_t m, n = codes.shape[1], bag_size = 0
     cdef int failed = 0
     t.codes = cnp.PyArray_DATA(codes)
     t.width = codes.itemsize
@@ -147,13 +147,13 @@ def grow(
     t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
     t.min_decrease, t.completely_random, t.seed = min_decrease, completely_random, seed
     if bags is not None:
-        bag = <const int32_t*> cnp.PyArray_DATA(bags)
+        bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), n
     grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
     try:
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_grow(&t, first + m, NULL if bag == NULL else bag + m * n, &grown[m])
+            failed += not hf_grow(&t, first + m, bag + m * bag_size, &grown[m])
         if failed:
             raise MemoryError(f"grow: no memory for a tree on {n} samples")
         for m in range(n_trees):
