@@ -361,3 +361,134 @@ def test_forests_of_the_trees_are_sound():
     )
     p = tree.predict(tree.check(forest), x)
     assert (p.argmax(axis=1) == y).all()
+
+
+# ------------------------------------------------------------------------------------- projections
+
+ATOMS = {
+    "axis": lambda n: growth.axis_atoms(n),
+    "sparse": lambda n: growth.sparse_atoms(n, 1.5),
+    "dense": lambda n: growth.sparse_atoms(n, 40.0),
+    "probes": lambda n: growth.probe_atoms(n),
+    "interval": lambda n: growth.patch_atoms(n, (n,), 1, min(n, 5), False, False),
+    "image": lambda n: growth.patch_atoms(n, (n // 6, 6), (1, 2), (2, 4), False, False),
+    "cyclic": lambda n: growth.patch_atoms(n, (n // 6, 6), 1, (2, 6), False, True),
+    "channels": lambda n: growth.patch_atoms(n, (n // 6, 3, 2), 1, (1, 3), True, False),
+    "box": lambda n: growth.patch_atoms(n, (n // 6, 3, 2), 1, (2, 2, 2), False, False),
+    "coloured box": lambda n: growth.patch_atoms(n, (1, n // 6, 3, 2), 1, (1, 2, 3), True, True),
+}
+
+
+def projected(x, y, atoms, *, n_classes=3, criterion="gini", weights=None, n_trees=2, **settings):
+    weights = np.ones(len(x)) if weights is None else weights
+    settings = {"n_drawn": 4, "rng": 1} | settings
+    return growth.grow_projected(x, y, weights, n_trees, atoms, n_classes=n_classes, criterion=criterion, **settings)
+
+
+def as_forest(grown, n_features):
+    return tree.check(tree.Forest(np.array(n_features), *grown.trees, grown.start, grown.index, grown.weight))
+
+
+@hypothesis.given(
+    n=st.integers(1, 50),
+    kind=st.sampled_from(list(ATOMS)),
+    criterion=st.sampled_from(["gini", "entropy"]),
+    values=st.sampled_from(["normal", "whole", "half", "huge"]),
+    weighted=st.booleans(),
+    bootstrap=st.booleans(),
+    max_depth=st.sampled_from([None, 2]),
+    min_samples_leaf=st.integers(1, 3),
+    double=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_projected_trees_equal_the_law(
+    n, kind, criterion, values, weighted, bootstrap, max_depth, min_samples_leaf, double, seed
+):
+    rng = np.random.default_rng(seed)
+    x = {
+        "normal": lambda: rng.normal(size=(n, 12)),
+        "whole": lambda: rng.integers(-3, 256, (n, 12)),
+        "half": lambda: rng.integers(-2, 3, (n, 12)) / 2,
+        "huge": lambda: rng.integers(0, 2**23, (n, 12)),
+    }[values]().astype(np.float64 if double else np.float32)
+    y = rng.integers(0, 3, n).astype(np.int32)
+    settings = {
+        "criterion": criterion, "bootstrap": bootstrap, "max_depth": max_depth, "rng": seed,
+        "min_samples_leaf": min_samples_leaf, "weights": rng.random(n) + 0.1 if weighted else None,
+    }  # fmt: skip
+    got = projected(x, y, ATOMS[kind](12), **settings)
+    with hforest.using("reference"):
+        want = projected(x, y, ATOMS[kind](12), **settings)
+    assert_same(got.trees, want.trees)
+    for a, b in zip(got[1:], want[1:], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_projected_regression_equals_the_law():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 12)), rng.normal(size=(60, 2))
+    settings = {"n_classes": None, "criterion": "squared_error", "weights": rng.random(60)}
+    got = projected(x, y, ATOMS["sparse"](12), **settings)
+    with hforest.using("reference"):
+        want = projected(x, y, ATOMS["sparse"](12), **settings)
+    assert_same(got.trees, want.trees)
+    np.testing.assert_array_equal(got.index, want.index)
+
+
+@pytest.mark.parametrize("kind", ATOMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_projected_forests_part_their_samples_as_they_were_grown(kind, dtype):
+    # What growing called left goes left in a walk: a tree grown to purity knows its samples.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 12)).astype(dtype)
+    y = rng.integers(0, 3, 200).astype(np.int32)
+    grown = projected(x, y, ATOMS[kind](12), bootstrap=False, n_trees=5)
+    assert (tree.predict(as_forest(grown, 12), x).argmax(axis=1) == y).all()
+
+
+def test_projected_trees_do_not_depend_on_threads_or_their_number(threads):
+    x, y = samples(200, 12, 3, np.float32, 0, False)
+    found = []
+    for count in (1, 2, 7):
+        threads(count)
+        found.append(projected(x, y, ATOMS["image"](12), n_trees=30))
+    for other in found[1:]:
+        assert_same(other.trees, found[0].trees)
+        np.testing.assert_array_equal(other.index, found[0].index)
+    few = projected(x, y, ATOMS["image"](12), n_trees=2)
+    np.testing.assert_array_equal(few.start, found[0].start[: len(few.start)])
+
+
+def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (150, 64)).astype(np.float32)
+    y = rng.integers(0, 4, 150).astype(np.int32)
+    atoms = growth.patch_atoms(64, (8, 8), 1, 6, False, False)
+    by_table = projected(x, y, atoms, n_classes=4)
+    # Halves are not whole, so they are added up one by one; the order of values is the same.
+    one_by_one = projected(x / 2, y, atoms, n_classes=4)
+    np.testing.assert_array_equal(by_table.trees.feature, one_by_one.trees.feature)
+    np.testing.assert_array_equal(by_table.trees.threshold, 2 * one_by_one.trees.threshold)
+    np.testing.assert_array_equal(by_table.index, one_by_one.index)
+
+
+def test_bad_atoms():
+    x, y = samples(20, 12, 3, np.float32, 0, False)
+    with pytest.raises(TypeError, match="atoms: expected Atoms, got str"):
+        projected(x, y, "patch")
+    with pytest.raises(ValueError, match="atoms: expected n_features = 12, got 6"):
+        projected(x, y, growth.axis_atoms(6))
+    with pytest.raises(ValueError, match="n_features: expected 2 to"):
+        growth.probe_atoms(1)
+    with pytest.raises(ValueError, match="density: expected a finite number > 0"):
+        growth.sparse_atoms(12, 0.0)
+    with pytest.raises(ValueError, match="multiply to n_features = 12, got"):
+        growth.patch_atoms(12, (3, 5), 1, 2, False, False)
+    with pytest.raises(ValueError, match=r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5"):
+        growth.patch_atoms(12, (3, 4), 1, (3, 5), False, False)
+    with pytest.raises(ValueError, match=r"patch_max\[0\]: expected patch_min\[0\] = 3"):
+        growth.patch_atoms(12, (3, 4), (3, 1), 2, False, False)
+    with pytest.raises(ValueError, match="shape: expected 1 to 3 sizes"):
+        growth.patch_atoms(12, (1, 1, 1, 12), 1, 1, False, False)
+    with pytest.raises(ValueError, match="patch_min: expected an int or 2"):
+        growth.patch_atoms(12, (3, 4), (1, 1, 1), 2, False, False)

@@ -14,9 +14,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch, machine
+from ..core.atoms import PATCH, Atoms, axis_atoms, patch_atoms, probe_atoms, sparse_atoms
 from ..core.dispatch import Array
 
-__all__ = ["Codes", "Trees", "draw_bags", "encode", "grow"]
+__all__ = [
+    "Atoms",
+    "Codes",
+    "Projected",
+    "Trees",
+    "axis_atoms",
+    "draw_bags",
+    "encode",
+    "grow",
+    "grow_projected",
+    "patch_atoms",
+    "probe_atoms",
+    "sparse_atoms",
+]
 
 _ROOM = __name__
 _CRITERIA = ("gini", "entropy", "squared_error")
@@ -199,6 +213,99 @@ def _check_codes(codes: Codes) -> None:
         )
 
 
+class _Samples(NamedTuple):
+    """What trees learn, checked."""
+
+    labels: np.ndarray | None
+    targets: np.ndarray | None
+    n_outputs: int
+    weights: np.ndarray
+    criterion: int
+
+
+def _check_samples(
+    y: np.ndarray, weights: np.ndarray, n: int, n_classes: int | None, criterion: str
+) -> _Samples:
+    on_cpu(y=y, weights=weights)
+    sizes: check.Sizes = {"n": n}
+    check.choice("criterion", criterion, _CRITERIA[:2] if n_classes is not None else _CRITERIA[2:])
+    labels = targets = None
+    if n_classes is not None:
+        n_outputs = check.integer("n_classes", n_classes, 1, _MOST_OUTPUTS)
+        check.array("y", y, check.INT32, ("n",), sizes)
+        check.indices("y", y, n_outputs, "n_classes")
+        labels = y
+    else:
+        check.array("y", y, _FLOAT64, ("n", "n_outputs"), sizes)
+        check.at_least_one(sizes, "n_outputs")
+        n_outputs = check.integer("n_outputs", sizes["n_outputs"], 1, _MOST_OUTPUTS)
+        _check_numbers("y", y, -_LARGEST)
+        targets = y
+    check.array("weights", weights, _FLOAT64, ("n",), sizes)
+    _check_numbers("weights", weights, 0.0)
+    if not bool((weights > 0).any()):
+        raise ValueError("weights: expected some above 0, got none; give the samples weight")
+    return _Samples(labels, targets, n_outputs, weights, _CRITERIA.index(criterion))
+
+
+def _check_limits(
+    max_depth: int | None, min_samples_split: int, min_samples_leaf: int, min_impurity_decrease: float
+) -> tuple[int, int, int, float]:
+    return (
+        _MOST if max_depth is None else check.integer("max_depth", max_depth, 0, _MOST),
+        check.integer("min_samples_split", min_samples_split, 2, _MOST),
+        check.integer("min_samples_leaf", min_samples_leaf, 1, _MOST),
+        check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
+    )
+
+
+def _grow_batches(
+    grow_some: Callable[..., None],
+    n: int,
+    n_trees: int,
+    bootstrap: bool | np.ndarray,
+    progress: Progress | None,
+    rng: Any,
+) -> list[tuple[np.ndarray, ...]]:
+    """Calls grow_some(seed, first, count, bags, trees) until all trees are there, or progress says enough."""
+    if not isinstance(bootstrap, bool):
+        on_cpu(bootstrap=bootstrap)
+        check.array("bootstrap", bootstrap, check.INT32, (n_trees, n), {})
+        if check.values_checked() and int(bootstrap.min()) < 0:
+            raise ValueError(
+                "bootstrap: expected multiplicities of at least 0, got a negative one; pass counts"
+            )
+    seed = _seed(rng)
+    # So few at a time that an interrupt is soon heard, so many that threads are busy.
+    batch = 4 * machine.get_num_threads()
+    trees: list[tuple[np.ndarray, ...]] = []
+    for first in range(0, n_trees, batch):
+        count = min(batch, n_trees - first)
+        bags = None
+        if bootstrap is True:
+            bags = np.empty((count, n), np.int32)
+            dispatch.twin(_ROOM, bags).draw_bags(seed, first, bags)
+        elif bootstrap is not False:
+            bags = bootstrap[first : first + count]
+        grow_some(seed, first, count, bags, trees)
+        if progress is not None and progress(len(trees), n_trees) is True:
+            break
+    return trees
+
+
+def _joined(trees: list[tuple[np.ndarray, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
+    feature, threshold, left, gain, value = (np.concatenate([tree[i] for tree in trees]) for i in range(5))
+    starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
+    return Trees(
+        starts.astype(np.int64),
+        feature,
+        threshold.astype(dtype, copy=False),
+        left,
+        value.reshape(-1, n_outputs),
+        gain.astype(dtype, copy=False),
+    )
+
+
 def grow(
     codes: Codes,
     y: np.ndarray,
@@ -278,67 +385,127 @@ def grow(
     (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
     """
     _check_codes(codes)
-    on_cpu(y=y, weights=weights)
     n_columns, n = codes.codes.shape
-    sizes: check.Sizes = {"n": n}
-    check.choice("criterion", criterion, _CRITERIA[:2] if n_classes is not None else _CRITERIA[2:])
-    labels = targets = None
-    if n_classes is not None:
-        n_outputs = check.integer("n_classes", n_classes, 1, _MOST_OUTPUTS)
-        check.array("y", y, check.INT32, ("n",), sizes)
-        check.indices("y", y, n_outputs, "n_classes")
-        labels = y
-    else:
-        check.array("y", y, _FLOAT64, ("n", "n_outputs"), sizes)
-        check.at_least_one(sizes, "n_outputs")
-        n_outputs = check.integer("n_outputs", sizes["n_outputs"], 1, _MOST_OUTPUTS)
-        _check_numbers("y", y, -_LARGEST)
-        targets = y
-    check.array("weights", weights, _FLOAT64, ("n",), sizes)
-    _check_numbers("weights", weights, 0.0)
-    if not bool((weights > 0).any()):
-        raise ValueError("weights: expected some above 0, got none; give the samples weight")
+    samples = _check_samples(y, weights, n, n_classes, criterion)
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     n_drawn = check.integer("n_drawn", n_drawn, 1, n_columns)
-    depth = _MOST if max_depth is None else check.integer("max_depth", max_depth, 0, _MOST)
-    limits = (
-        check.integer("min_samples_split", min_samples_split, 2, _MOST),
-        check.integer("min_samples_leaf", min_samples_leaf, 1, _MOST),
-        check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
-    )
-    if not isinstance(bootstrap, bool):
-        on_cpu(bootstrap=bootstrap)
-        check.array("bootstrap", bootstrap, check.INT32, (n_trees, n), {})
-        if check.values_checked() and int(bootstrap.min()) < 0:
-            raise ValueError(
-                "bootstrap: expected multiplicities of at least 0, got a negative one; pass counts"
-            )
-    seed = _seed(rng)
+    limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     twin = dispatch.twin(_ROOM, weights)
-    # So few at a time that an interrupt is soon heard, so many that threads are busy.
-    batch = 4 * machine.get_num_threads()
-    trees: list[tuple[np.ndarray, ...]] = []
-    for first in range(0, n_trees, batch):
-        count = min(batch, n_trees - first)
-        bags = None
-        if bootstrap is True:
-            bags = np.empty((count, n), np.int32)
-            twin.draw_bags(seed, first, bags)
-        elif bootstrap is not False:
-            bags = bootstrap[first : first + count]
-        twin.grow(
-            *codes[:3], codes.dtype, labels, targets, n_outputs, weights, _CRITERIA.index(criterion), n_drawn,
-            depth, *limits, completely_random, seed, first, count, bags, trees,
-        )  # fmt: skip
-        if progress is not None and progress(len(trees), n_trees) is True:
-            break
-    feature, threshold, left, gain, value = (np.concatenate([tree[i] for tree in trees]) for i in range(5))
-    starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
-    return Trees(
-        starts.astype(np.int64),
-        feature,
-        threshold.astype(codes.dtype, copy=False),
-        left,
-        value.reshape(-1, n_outputs),
-        gain.astype(codes.dtype, copy=False),
+
+    def grow_some(*part: Any) -> None:
+        twin.grow(*codes[:3], codes.dtype, *samples, n_drawn, *limits, completely_random, *part)
+
+    trees = _grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    return _joined(trees, samples.n_outputs, codes.dtype)
+
+
+class Projected(NamedTuple):
+    """Grown trees on projections, as the arrays of a `hforest.tree.Forest`."""
+
+    trees: Trees
+    start: np.ndarray
+    index: np.ndarray
+    weight: np.ndarray
+
+
+def grow_projected(
+    x: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    n_trees: int,
+    atoms: Atoms,
+    *,
+    n_classes: int | None,
+    criterion: str,
+    n_drawn: int,
+    bootstrap: bool | np.ndarray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    progress: Progress | None = None,
+    rng: Any = None,
+) -> Projected:
+    """Trees whose nodes draw random projections (p3 Alg. 1).
+
+    Parameters
+    ----------
+    x : (n, n_features) array of float32 or float64
+        Samples; finite.
+    y, weights, n_trees, n_classes, criterion
+        As `grow` takes them.
+    atoms : Atoms
+        What projections to draw: `axis_atoms`, `sparse_atoms`, `patch_atoms` or `probe_atoms`.
+    n_drawn : int
+        Projections that a node draws. Where all of them are constant in the node it is a leaf.
+    bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, progress, rng
+        As `grow` takes them.
+
+    Returns
+    -------
+    Projected
+        Arrays of a `hforest.tree.Forest`; a projection onto one feature is stored as a feature.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `grow`; atoms of another number of features.
+
+    Notes
+    -----
+    A value is summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
+    as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Patches of whole numbers
+    (sums below 2**24) are four look-ups each in a table of sums over corners, which loses nothing and takes
+    4 bytes a feature; other patches are added up. Cost: for each level, sample and candidate its entries, and
+    a place in a sort.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> from hforest import growth
+    >>> x = np.array([[0.0, 1], [1, 2], [0, 2], [1, 3]]); y = np.array([0, 0, 1, 1], np.int32)
+    >>> atoms = growth.probe_atoms(2)
+    >>> grown = growth.grow_projected(x, y, np.ones(4), 1, atoms, n_classes=2, criterion="gini", n_drawn=1,
+    ...     bootstrap=False, rng=0)
+    >>> grown.trees.feature, abs(grown.trees.threshold[0])
+    (array([-2, -1, -1], dtype=int32), np.float64(1.5))
+    """
+    on_cpu(x=x)
+    dtype = check.floating("x", x)
+    sizes: check.Sizes = {}
+    check.array("x", x, dtype, ("n", "n_features"), sizes)
+    check.at_least_one(sizes, "n_features")
+    n = sizes["n"]
+    if not 1 <= n <= _MOST:
+        raise ValueError(f"x: expected 1 to 2**31 - 1 samples, got {n}; pass samples to learn from")
+    check.finite("x", x)
+    if not isinstance(atoms, Atoms):
+        raise TypeError(f"atoms: expected Atoms, got {type(atoms).__name__}; call sparse_atoms or the like")
+    if atoms.n_features != sizes["n_features"]:
+        raise ValueError(
+            f"atoms: expected n_features = {sizes['n_features']}, got {atoms.n_features}; make them for x"
+        )
+    samples = _check_samples(y, weights, n, n_classes, criterion)
+    n_trees = check.integer("n_trees", n_trees, 1, _MOST)
+    n_drawn = check.integer("n_drawn", n_drawn, 1, _MOST)
+    limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    twin = dispatch.twin(_ROOM, x)
+    table = None
+    if atoms.kind == PATCH and not atoms.cyclic and atoms.most > 4:
+        planes = atoms.channels * atoms.shape[0]
+        table = np.empty((n, planes * (atoms.shape[1] + 1) * (atoms.shape[2] + 1)), np.int32)
+        if not twin.corner_table(x, atoms, table):
+            table = None
+
+    def grow_some(*part: Any) -> None:
+        twin.grow_projected(x, table, *samples, atoms, n_drawn, *limits, *part)
+
+    trees = _grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    entries = np.cumsum([0, *(len(tree[6]) for tree in trees)])
+    starts = [tree[5] + first for tree, first in zip(trees, entries, strict=False)]
+    return Projected(
+        _joined(trees, samples.n_outputs, dtype),
+        np.concatenate([*starts, entries[-1:]]),
+        np.concatenate([tree[6] for tree in trees]),
+        np.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
     )

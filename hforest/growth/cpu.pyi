@@ -3,6 +3,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.atoms import Atoms
+
 def draw_bags(seed: int, first: int, counts: NDArray) -> None: ...
 def encode(x: NDArray, codes: NDArray, low: NDArray, high: NDArray, n_codes: NDArray) -> None: ...
 def grow(
@@ -21,6 +23,27 @@ def grow(
     min_leaf: int,
     min_decrease: float,
     completely_random: bool,
+    seed: int,
+    first: int,
+    n_trees: int,
+    bags: NDArray | None,
+    trees: list[tuple[Any, ...]],
+) -> None: ...
+def corner_table(x: NDArray, atoms: Atoms, table: NDArray) -> bool: ...
+def grow_projected(
+    x: NDArray,
+    table: NDArray | None,
+    labels: NDArray | None,
+    targets: NDArray | None,
+    n_outputs: int,
+    weight: NDArray,
+    criterion: int,
+    atoms: Atoms,
+    n_drawn: int,
+    max_depth: int,
+    min_split: int,
+    min_leaf: int,
+    min_decrease: float,
     seed: int,
     first: int,
     n_trees: int,

@@ -23,6 +23,20 @@ cdef extern from "encode.h" nogil:
         uint32_t* index2, uint32_t* code, double* low, double* high,
     )
 
+cdef extern from "atoms.h" nogil:
+    int HF_ATOM_AXES
+    ctypedef struct hf_atoms:
+        int kind
+        int64_t n_features
+        double rate
+        double none
+        int64_t shape[3]
+        int64_t channels
+        int64_t low[3]
+        int64_t high[3]
+        int cyclic
+        int64_t most
+
 cdef extern from "engine.h" nogil:
     ctypedef struct hf_task:
         const void* codes
@@ -33,6 +47,9 @@ cdef extern from "engine.h" nogil:
         const double* high
         int64_t n_codes
         int single
+        const hf_atoms* atoms
+        const void* x
+        const int32_t* table
         const int32_t* labels
         const double* targets
         int64_t n_outputs
@@ -53,9 +70,15 @@ cdef extern from "engine.h" nogil:
         void* value
         int64_t n_nodes
         int64_t n_leaves
+        int64_t* start
+        uint32_t* index
+        float* weight
+        int64_t n_entries
     int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
     void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
     void hf_free_tree(hf_tree* tree)
+    int hf_fill_table_f32(const hf_atoms* a, const float* x, int32_t* table)
+    int hf_fill_table_f64(const hf_atoms* a, const double* x, int32_t* table)
 
 ctypedef fused real:
     float
@@ -121,23 +144,15 @@ cdef object _array(const void* data, int64_t n, dtype):
     return a
 
 
-def grow(
-    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs,
-    const double[::1] weight, int criterion, n_drawn, max_depth, min_split, min_leaf, double min_decrease,
-    bint completely_random, uint64_t seed, int64_t first, int64_t n_trees, bags, trees,
+cdef hf_task _task(
+    const double[::1] weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf,
+    min_decrease, seed, bint single,
 ):
-    """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
     cdef hf_task t
-    cdef hf_tree* grown
-    cdef const int32_t* bag = NULL
-    cdef int64_t m, n = codes.shape[1], bag_size = 0
-    cdef int failed = 0
-    t.codes = cnp.PyArray_DATA(codes)
-    t.width = codes.itemsize
-    t.n_columns = codes.shape[0]
-    t.n = n
-    t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
-    t.single = real.itemsize == 4
+    t.codes, t.low, t.high, t.atoms, t.x, t.table = NULL, NULL, NULL, NULL, NULL, NULL
+    t.width, t.n_columns, t.n_codes = 4, 0, 0
+    t.n = weight.shape[0]
+    t.single = single
     t.labels, t.targets = NULL, NULL
     if labels is not None:
         t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
@@ -145,27 +160,105 @@ def grow(
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
     t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
-    t.min_decrease, t.completely_random, t.seed = min_decrease, completely_random, seed
-    if bags is not None:
-        bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), n
-    grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
+    t.min_decrease, t.completely_random, t.seed = min_decrease, 0, seed
+    return t
+
+
+cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees):
+    cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
+    cdef const int32_t* bag = NULL
+    cdef int64_t m, bag_size = 0
+    cdef int failed = 0
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
+    if bags is not None:
+        bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
+    real = np.float32 if t.single else np.float64
     try:
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_grow(&t, first + m, bag + m * bag_size, &grown[m])
+            failed += not hf_grow(t, first + m, bag + m * bag_size, &grown[m])
         if failed:
-            raise MemoryError(f"grow: no memory for a tree on {n} samples")
+            raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
         for m in range(n_trees):
-            trees.append((
+            tree = (
                 _array(grown[m].feature, grown[m].n_nodes, np.int32),
                 _array(grown[m].threshold, grown[m].n_nodes, np.float64),
                 _array(grown[m].left, grown[m].n_nodes, np.int32),
                 _array(grown[m].gain, grown[m].n_nodes, np.float64),
                 _array(grown[m].value, grown[m].n_leaves * t.n_outputs, real),
-            ))
+            )
+            if t.atoms != NULL:
+                tree += (
+                    _array(grown[m].start, grown[m].n_nodes, np.int64),
+                    _array(grown[m].index, grown[m].n_entries, np.int32),
+                    _array(grown[m].weight, grown[m].n_entries, np.float32),
+                )
+            trees.append(tree)
             hf_free_tree(&grown[m])
     finally:
         for m in range(n_trees):
             hf_free_tree(&grown[m])
         free(grown)
+
+
+def grow(
+    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs, weight, criterion,
+    n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first, n_trees, bags,
+    trees,
+):
+    """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
+    cdef hf_task t = _task(
+        weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
+        seed, real.itemsize == 4,
+    )
+    t.codes, t.width, t.n_columns = cnp.PyArray_DATA(codes), codes.itemsize, codes.shape[0]
+    t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    t.completely_random = completely_random
+    _grow(&t, first, n_trees, bags, trees)
+
+
+# ------------------------------------------------------------------------------------- projections
+
+cdef hf_atoms _atoms(atoms):
+    cdef hf_atoms a
+    cdef int i
+    a.kind, a.n_features, a.rate, a.none = atoms.kind, atoms.n_features, atoms.rate, atoms.none
+    a.channels, a.cyclic, a.most = atoms.channels, atoms.cyclic, atoms.most
+    for i in range(HF_ATOM_AXES):
+        a.shape[i], a.low[i], a.high[i] = atoms.shape[i], atoms.low[i], atoms.high[i]
+    return a
+
+
+cdef int _fill_table(const real[:, ::1] x, const hf_atoms* a, int32_t[:, ::1] table) noexcept nogil:
+    cdef Py_ssize_t n
+    cdef int failed = 0
+    for n in prange(x.shape[0], schedule="static"):
+        if real is float:
+            failed += not hf_fill_table_f32(a, &x[n, 0], &table[n, 0])
+        else:
+            failed += not hf_fill_table_f64(a, &x[n, 0], &table[n, 0])
+    return failed
+
+
+def corner_table(x, atoms, table):
+    """Sums of whole numbers over all corners of each sample; whether all numbers are whole, and sums exact."""
+    cdef hf_atoms a = _atoms(atoms)
+    if x.dtype.itemsize == 4:
+        return _fill_table[float](x, &a, table) == 0
+    return _fill_table[double](x, &a, table) == 0
+
+
+def grow_projected(
+    x, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split, min_leaf,
+    min_decrease, seed, first, n_trees, bags, trees,
+):
+    """The same on random projections, with (start, index, weight) of the nodes' projections behind."""
+    cdef hf_task t = _task(
+        weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
+        seed, x.dtype.itemsize == 4,
+    )
+    cdef hf_atoms a = _atoms(atoms)
+    t.atoms, t.x = &a, cnp.PyArray_DATA(x)
+    if table is not None:
+        t.table = <const int32_t*> cnp.PyArray_DATA(table)
+    _grow(&t, first, n_trees, bags, trees)

@@ -1,7 +1,8 @@
-/* Grows one tree, breadth-first, on coded candidates.
+/* Grows one tree, breadth-first, on coded candidates or on random projections.
 
-   Candidates are columns of codes: whole numbers in the order of the values they stand for (ranks, or bins). A node
-   draws candidates, orders its samples' codes, and sweeps all cuts. What a node draws depends on its key alone,
+   Candidates are columns of codes: whole numbers in the order of the values they stand for (ranks, or bins); or
+   projections (atoms.h), whose values are computed for a node's samples and coded there and then. A node draws
+   candidates, orders its samples' codes, and sweeps all cuts. What a node draws depends on its key alone,
    which is drawn from its parent's (philox.h), so no order of growth can change a tree. Samples of a node stay in
    ascending order.
 
@@ -14,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "atoms.h"
+#include "order.h"
 #include "philox.h"
 #include "score.h"
 #include "simd.h"
@@ -38,7 +41,11 @@ typedef struct {
     int64_t n, n_columns;
     const double *low, *high;
     int64_t n_codes; /* numbers of a row of the tables */
-    int single; /* thresholds are float32 */
+    int single; /* x and thresholds are float32 */
+    /* Or projections of x (n, n_features), float or double; NULL for codes. */
+    const hf_atoms *atoms;
+    const void *x;
+    const int32_t *table; /* sums of whole numbers over corners (projected.h), or NULL */
     /* Labels, or n rows of targets (labels NULL). */
     const int32_t *labels;
     const double *targets;
@@ -58,6 +65,11 @@ typedef struct {
     double *threshold, *gain;
     void *value; /* (n_leaves, n_outputs), float or double */
     int64_t n_nodes, n_leaves, node_room, leaf_room;
+    /* Projections: node v has the entries start[v] to start[v + 1] - 1, the last node those up to n_entries. */
+    int64_t *start;
+    uint32_t *index;
+    float *weight;
+    int64_t n_entries, entry_room;
 } hf_tree;
 
 typedef struct {
@@ -65,6 +77,7 @@ typedef struct {
     int64_t column; /* -1: none */
     uint32_t low, high;
     double threshold; /* of completely random trees */
+    double below, above; /* of projections: values on both sides of the cut */
 } hf_cut;
 
 #define HF_KEY uint32_t
@@ -102,12 +115,21 @@ typedef struct {
     double *total, *left, *right, *mean;
     uint32_t *count, *count_left;
     uint32_t *column, *drawn;
+    /* Projections: a candidate's values and entries, and those of the best so far. */
+    void *projected, *best_projected;
+    uint32_t *index, *best_index;
+    float *factor, *best_factor;
+    int64_t n_best;
+    uint64_t *order, *order2; /* float64: values as keys, to be ranked */
+    uint32_t *place, *place2;
+    const uint32_t *sorted_place; /* place or place2 */
     hf_open *open;
     int64_t n_open, open_room;
 } hf_room;
 
 static void hf_free_tree(hf_tree *tree) {
     free(tree->feature), free(tree->left), free(tree->threshold), free(tree->gain), free(tree->value);
+    free(tree->start), free(tree->index), free(tree->weight);
     memset(tree, 0, sizeof *tree);
 }
 
@@ -115,6 +137,8 @@ static void hf_free_room(hf_room *r) {
     free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
+    free(r->projected), free(r->best_projected), free(r->index), free(r->best_index), free(r->factor);
+    free(r->best_factor), free(r->order), free(r->order2), free(r->place), free(r->place2);
 }
 
 /* Doubles an array's room; 0 if memory is out. */
@@ -142,7 +166,8 @@ static int hf_add_node(hf_tree *tree) {
     if (tree->n_nodes == tree->node_room) {
         const int64_t room = tree->node_room ? 2 * tree->node_room : 256;
         if (!hf_widen((void **)&tree->feature, room, 4) || !hf_widen((void **)&tree->left, room, 4) ||
-            !hf_widen((void **)&tree->threshold, room, 8) || !hf_widen((void **)&tree->gain, room, 8))
+            !hf_widen((void **)&tree->threshold, room, 8) || !hf_widen((void **)&tree->gain, room, 8) ||
+            !hf_widen((void **)&tree->start, room, 8))
             return 0;
         tree->node_room = room;
     }
@@ -305,7 +330,7 @@ HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
    constant. Of equal scores the first drawn wins, in it the lowest cut. */
 static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
     const int64_t n = node->last - node->first;
-    hf_cut best = {-INFINITY, -1, 0, 0, 0};
+    hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
     int64_t n_drawn = 0;
     int varies = 0;
     hf_draw draw = {{0, 0, 0, 0}};
@@ -318,7 +343,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
         r->drawn[n_drawn++] = (uint32_t)other;
 
         uint32_t lowest, highest;
-        hf_cut cut = {best.score, -1, 0, 0, 0};
+        hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
         if (r->kind == HF_INT32_KEYS) {
             hf_gather_32(
                 t->codes, t->width, column * t->n, r->sample + node->first, (uint32_t *)r->payload + node->first, n,
@@ -363,14 +388,18 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
     return best;
 }
 
+#include "projected.h"
+
 /* Moves samples with a code of at most `cut` to the front of the node, in order; how many they are. */
-static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, int64_t column, uint32_t cut) {
+static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
+    const int64_t column = found.column;
+    const uint32_t cut = found.low;
     const int64_t at = column * t->n;
     int64_t left = node->first, right = 0;
     const int wide = r->kind != HF_INT32_KEYS;
     for (int64_t i = node->first; i < node->last; ++i) {
         const uint32_t s = r->sample[i];
-        const int goes_right = hf_code(t, at, s) > cut;
+        const int goes_right = t->atoms ? hf_is_above(t, r, i - node->first, found.below) : hf_code(t, at, s) > cut;
         r->sample2[right] = r->sample[left] = s;
         if (r->kind == HF_FLOATS) {
             r->weight2[right] = r->weight[left] = r->weight[i];
@@ -437,7 +466,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     }
     r->n = n;
     const int integers = t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
-    if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2) r->kind = HF_INT32_KEYS;
+    if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2 && !t->atoms) r->kind = HF_INT32_KEYS;
     else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
     else r->kind = HF_FLOATS;
     const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n ? n : 1, k = t->n_outputs;
@@ -458,6 +487,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
         r->count = malloc(k * 4), r->count_left = malloc(k * 4);
         if (!r->count || !r->count_left) return 0;
     }
+    if (t->atoms && !hf_make_room(t, r, room)) return 0;
     int64_t at = 0;
     for (int64_t i = 0; i < t->n; ++i) {
         const double w = t->weight[i] * (bag ? bag[i] : 1);
@@ -484,13 +514,14 @@ static int hf_split_or_leave(
     const hf_open node = r->open[v];
     const int64_t n = node.last - node.first;
     double weight;
+    tree->start[v] = tree->n_entries;
     const int pure = hf_sum_up(t, r, &node, &weight);
     if (v == 0) *weight_of_root = root_weight = weight;
     if (pure || n < 2 || n < t->min_split || n < 2 * t->min_leaf || node.depth >= t->max_depth)
         return hf_write_leaf(t, r, tree, v, weight);
     /* Drawn only now: most nodes are leaves. */
     const uint64_t key = v ? hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side) : node.key;
-    hf_cut cut = hf_best_cut(t, r, &node, key, weight);
+    hf_cut cut = t->atoms ? hf_best_projection(t, r, &node, key, weight) : hf_best_cut(t, r, &node, key, weight);
     if (cut.column < 0) return hf_write_leaf(t, r, tree, v, weight);
     double base;
     if (r->kind == HF_FLOATS) {
@@ -501,18 +532,19 @@ static int hf_split_or_leave(
     }
     if (!t->completely_random && (cut.score - base) / root_weight < t->min_decrease)
         return hf_write_leaf(t, r, tree, v, weight);
-    const int64_t middle = hf_partition(t, r, &node, cut.column, cut.low);
+    const int64_t middle = hf_partition(t, r, &node, cut);
     if (t->completely_random) {
         cut.score = hf_score_of(t, r, &node, middle, weight);
         if (middle - node.first < t->min_leaf || node.last - middle < t->min_leaf || cut.score == -INFINITY ||
             (cut.score - base) / root_weight < t->min_decrease)
             return hf_write_leaf(t, r, tree, v, weight);
     } else {
-        const double low = t->high[cut.column * t->n_codes + cut.low];
-        const double high = t->low[cut.column * t->n_codes + cut.high];
+        const double low = t->atoms ? cut.below : t->high[cut.column * t->n_codes + cut.low];
+        const double high = t->atoms ? cut.above : t->low[cut.column * t->n_codes + cut.high];
         cut.threshold = t->single ? hf_between_f32(low, high) : hf_between_f64(low, high);
     }
     tree->feature[v] = (int32_t)cut.column;
+    if (t->atoms && !hf_keep_projection(r, tree, v)) return 0;
     tree->threshold[v] = cut.threshold;
     tree->gain[v] = cut.score > base ? cut.score - base : 0.0;
     tree->left[v] = (int32_t)tree->n_nodes;

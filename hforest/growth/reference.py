@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from ..core.atoms import atom_key, draw_atom
 from ..core.philox import below, keys, philox, unit
 
 ENTROPY = 1
@@ -116,14 +117,14 @@ class _Tree:
         )
 
 
-def _best_cut(tree, samples, rows, total, weight, column, min_leaf, best):
-    # p5 step 2 on one candidate: cuts between neighbours of different code.
-    order = sorted(samples, key=lambda s: tree.codes[column, s])  # stable
+def _best_cut(tree, samples, rows, total, weight, column, value, min_leaf, best):
+    # p5 step 2 on one candidate: cuts between neighbours of different value (or code).
+    order = sorted(samples, key=lambda s: value[s])  # stable
     left, left_weight = [0.0] * tree.n_outputs, 0.0
     for i in range(len(order) - 1):
         left = _add(left, rows[order[i]])
         left_weight += float(tree.weight[order[i]])
-        low, high = (int(tree.codes[column, order[j]]) for j in (i, i + 1))
+        low, high = (value[order[j]] for j in (i, i + 1))
         if low == high or i + 1 < min_leaf or len(order) - i - 1 < min_leaf or not weight - left_weight > 0:
             continue
         score = tree.score(left, left_weight, total, weight)
@@ -160,21 +161,63 @@ def grow(
     min_leaf, min_decrease, completely_random, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
-    settings = (low, high, real, n_drawn, max_depth, min_split, min_leaf, min_decrease, completely_random)
+
+    def split(tree, samples, mean, weight, key):
+        return _split(
+            tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random
+        )
+
+    limits = (max_depth, min_split, min_leaf, min_decrease)
     for m in range(n_trees):
-        bagged = weight if bags is None else weight * bags[m]
-        if not (bagged > 0).any():
-            bagged = weight  # only samples without weight were drawn: the tree takes all
-        tree = _Tree(codes, labels, targets, n_outputs, bagged, criterion)
-        trees.append(_grow(tree, *settings, _tree_key(seed, first + m)))
+        tree = _Tree(codes, labels, targets, n_outputs, _bagged(weight, bags, m), criterion)
+        *arrays, _ = _grow(tree, split, *limits, real, _tree_key(seed, first + m))
+        trees.append(tuple(arrays))
 
 
-def _grow(
-    tree, low, high, real, n_drawn, max_depth, min_split, min_leaf, min_decrease, completely_random, root_key
-):
+def corner_table(x, atoms, table):
+    """Whether sums over patches of each sample are whole numbers that float32 holds; the law needs no table."""
+    table[...] = 0
+    return bool((x == np.trunc(x)).all() and (np.abs(x).sum(axis=1, dtype=np.float64) <= 2**24).all())
+
+
+def grow_projected(
+    x, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split, min_leaf,
+    min_decrease, seed, first, n_trees, bags, trees,
+):  # fmt: skip
+    """The same on random projections (p3 Alg. 1), with (start, index, weight) of the nodes' projections."""
+
+    def split(tree, samples, mean, weight, key):
+        return _split_projected(tree, samples, mean, weight, key, x, atoms, n_drawn, min_leaf)
+
+    limits = (max_depth, min_split, min_leaf, min_decrease)
+    for m in range(n_trees):
+        tree = _Tree(None, labels, targets, n_outputs, _bagged(weight, bags, m), criterion)
+        *arrays, projections = _grow(tree, split, *limits, x.dtype, _tree_key(seed, first + m))
+        start, index, weights = [], [], []
+        for v in range(len(arrays[0])):
+            start.append(len(index))
+            entries = projections.get(v, ([], []))
+            if len(entries[0]) == 1 and entries[1][0] == 1:
+                arrays[0][v] = entries[0][0]  # a feature
+            else:
+                index += entries[0]
+                weights += entries[1]
+        trees.append(
+            (*arrays, np.array(start), np.array(index, np.int32), np.array(weights, np.float32))
+        )
+
+
+def _bagged(weight, bags, m):
+    bagged = weight if bags is None else weight * bags[m]
+    # Where only samples without weight were drawn, the tree takes all.
+    return bagged if (bagged > 0).any() else weight
+
+
+def _grow(tree, split, max_depth, min_split, min_leaf, min_decrease, real, root_key):
     columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
     feature, threshold, left, gain = columns
     value: list[list[float]] = []
+    projections: dict[int, tuple[list[int], list[float]]] = {}
     root = [int(s) for s in np.flatnonzero(tree.weight > 0)]
     opened = [(root, root_key, 0)]
     root_weight = tree.mean(root)[1]
@@ -185,17 +228,16 @@ def _grow(
         pure = all(tree.row(s) == tree.row(samples[0]) for s in samples)
         found = None
         if not (pure or len(samples) < max(2, min_split, 2 * min_leaf) or depth >= max_depth):
-            found = _split(
-                tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random
-            )
+            found = split(tree, samples, mean, weight, key)
         if found is None or found[2] / root_weight < min_decrease:
             left[v] = len(value)
             value.append(mean)
         else:
-            column, last, decrease, cut = found
-            sides = [
-                [s for s in samples if (tree.codes[column, s] <= last) == here] for here in (True, False)
-            ]
+            column, goes_left, decrease, cut = found
+            if isinstance(column, tuple):
+                projections[v] = column
+                column = -2
+            sides = [[s for s in samples if goes_left(s) == here] for here in (True, False)]
             feature[v], threshold[v], gain[v], left[v] = column, cut, max(decrease, 0.0), len(feature)
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
                 opened.append((side, child, depth + 1))
@@ -204,12 +246,38 @@ def _grow(
         v += 1
     return (
         np.array(feature, np.int32), np.array(threshold), np.array(left, np.int32), np.array(gain),
-        np.array(value, real).ravel(),
+        np.array(value, real).ravel(), projections,
     )  # fmt: skip
 
 
+def _split_projected(tree, samples, mean, weight, key, x, atoms, n_drawn, min_leaf):
+    """((features, weights), which samples go left, gain, threshold), or None."""
+    rows = tree.rows(samples, mean)
+    total = [0.0] * tree.n_outputs
+    for s in samples:
+        total = _add(total, rows[s])
+    base = _purity(tree.criterion, total, weight)
+    best, chosen = (-math.inf, -1, 0.0, 0.0), None
+    for number in range(n_drawn):
+        index, factor = draw_atom(atoms, atom_key(key, number))
+        values = {}
+        for s in samples:
+            value = 0.0
+            for i, w in zip(index, factor, strict=True):
+                value += w * float(x[s, i])
+            values[s] = float(x.dtype.type(value))  # rounded once, as a walk down the tree does
+        better = _best_cut(tree, samples, rows, total, weight, number, values, min_leaf, best)
+        if better[0] > best[0]:
+            best, chosen = better, (index, factor, values)
+    if chosen is None:
+        return None
+    score, _, low, high = best
+    index, factor, values = chosen
+    return (index, factor), lambda s: values[s] <= low, score - base, _between(low, high, x.dtype)
+
+
 def _split(tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random):
-    """(column, last code on the left, gain, threshold), or None."""
+    """(column, which samples go left, gain, threshold), or None."""
     rows = tree.rows(samples, mean)
     total = [0.0] * tree.n_outputs
     for s in samples:
@@ -225,11 +293,12 @@ def _split(tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf,
         if completely_random:
             last, cut = _random_cut(tree, samples, key, column, low, high, real)
             return _scored(tree, samples, rows, total, weight, base, column, last, cut, min_leaf)
-        best = _best_cut(tree, samples, rows, total, weight, column, min_leaf, best)
+        best = _best_cut(tree, samples, rows, total, weight, column, tree.codes[column], min_leaf, best)
     score, column, last, after = best
     if column < 0:
         return None
-    return column, last, score - base, _between(high[column, last], low[column, after], real)
+    cut = _between(high[column, last], low[column, after], real)
+    return column, lambda s: tree.codes[column, s] <= last, score - base, cut
 
 
 def _scored(tree, samples, rows, total, weight, base, column, last, cut, min_leaf):
@@ -239,4 +308,5 @@ def _scored(tree, samples, rows, total, weight, base, column, last, cut, min_lea
             left, left_weight, n_left = _add(left, rows[s]), left_weight + float(tree.weight[s]), n_left + 1
     if min(n_left, len(samples) - n_left) < min_leaf or not weight - left_weight > 0:
         return None
-    return column, last, tree.score(left, left_weight, total, weight) - base, cut
+    gain = tree.score(left, left_weight, total, weight) - base
+    return column, lambda s: tree.codes[column, s] <= last, gain, cut
