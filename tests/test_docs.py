@@ -51,7 +51,20 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize(
-    "room", ["cascade", "classic", "growth", "hinge", "layers", "neural", "optim", "split", "tree"]
+    "room",
+    [
+        "cascade",
+        "classic",
+        "growth",
+        "hinge",
+        "layers",
+        "manifold",
+        "neural",
+        "optim",
+        "project",
+        "split",
+        "tree",
+    ],
 )
 def test_page_names_every_door(room):
     text = (ROOT / "docs" / f"{room}.md").read_text()

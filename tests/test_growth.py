@@ -382,7 +382,9 @@ ATOMS = {
 def projected(x, y, atoms, *, n_classes=3, criterion="gini", weights=None, n_trees=2, **settings):
     weights = np.ones(len(x)) if weights is None else weights
     settings = {"n_drawn": 4, "rng": 1} | settings
-    return growth.grow_projected(x, y, weights, n_trees, atoms, n_classes=n_classes, criterion=criterion, **settings)
+    return growth.grow_projected(
+        x, y, weights, n_trees, atoms, n_classes=n_classes, criterion=criterion, **settings
+    )
 
 
 def as_forest(grown, n_features):
@@ -484,7 +486,9 @@ def test_bad_atoms():
         growth.sparse_atoms(12, 0.0)
     with pytest.raises(ValueError, match="multiply to n_features = 12, got"):
         growth.patch_atoms(12, (3, 5), 1, 2, False, False)
-    with pytest.raises(ValueError, match=r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5"):
+    with pytest.raises(
+        ValueError, match=r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5"
+    ):
         growth.patch_atoms(12, (3, 4), 1, (3, 5), False, False)
     with pytest.raises(ValueError, match=r"patch_max\[0\]: expected patch_min\[0\] = 3"):
         growth.patch_atoms(12, (3, 4), (3, 1), 2, False, False)

@@ -97,51 +97,151 @@ def atom_key(key: int, number: int) -> int:
 
 
 def axis_atoms(n_features: int) -> Atoms:
-    """Single features."""
+    """Projections onto single features.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample.
+
+    Returns
+    -------
+    Atoms
+        For `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.axis_atoms(5).n_features
+    5
+    """
     return Atoms(AXIS, check.integer("n_features", n_features, 1, 2**31 - 1))
 
 
 def sparse_atoms(n_features: int, density: float) -> Atoms:
-    """Sparse vectors of +1 and -1; density is the mean of the Poisson distribution of their non-zeros."""
+    """Sparse vectors of +1 and -1 (p3 section 2.3).
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample.
+    density : float
+        Mean of the Poisson distribution of the number of non-zeros, above 0 to 500.
+
+    Returns
+    -------
+    Atoms
+        For `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.sparse_atoms(100, 1.5).rate
+    1.5
+    """
     n_features = check.integer("n_features", n_features, 1, 2**31 - 1)
     density = check.number("density", density, 0.0, 500.0, open_low=True)
     return Atoms(SPARSE, n_features, rate=density, none=math.exp(-density), most=min(n_features, 4096))
 
 
 def probe_atoms(n_features: int) -> Atoms:
-    """Differences of two features."""
+    """Differences of two features (p2 section 6.2).
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample, at least 2.
+
+    Returns
+    -------
+    Atoms
+        For `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.probe_atoms(5).most
+    2
+    """
     return Atoms(PROBES, check.integer("n_features", n_features, 2, 2**31 - 1), most=2)
 
 
 def _sizes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,) * n_axes
     if len(sizes) != n_axes:
-        raise ValueError(f"{name}: expected an int or {n_axes} of them, got {value!r}; give one for each axis")
+        raise ValueError(
+            f"{name}: expected an int or {n_axes} of them, got {value!r}; give one for each axis"
+        )
     return tuple(check.integer(f"{name}[{i}]", size, 1, 2**31 - 1) for i, size in enumerate(sizes))
 
 
 def patch_atoms(
     n_features: int, shape: Any, patch_min: Any, patch_max: Any, channels: bool, cyclic: bool
 ) -> Atoms:
-    """Sums over intervals, rectangles or boxes."""
+    """Sums over intervals, rectangles or boxes (p3 section 3).
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample: the product of shape.
+    shape : tuple of 1 to 3 ints, and the number of channels behind them with `channels`
+        Of one sample.
+    patch_min, patch_max : int or tuple of ints
+        Least and greatest size along each axis.
+    channels : bool
+        Whether the last axis counts channels.
+    cyclic : bool
+        Whether patches wrap around the borders.
+
+    Returns
+    -------
+    Atoms
+        For `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers; a shape that does not multiply to n_features; a patch larger than the sample.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.patch_atoms(20, (4, 5), 1, (2, 3), False, False).most
+    6
+    """
     n_axes = len(shape) - bool(channels) if isinstance(shape, tuple | list) else 0
     if not 1 <= n_axes <= AXES:
         raise ValueError(
-            f"shape: expected 1 to {AXES} sizes, and then the channels if there are any, got {shape!r}; pass "
-            "the shape of one sample"
+            f"shape: expected 1 to {AXES} sizes, and then the channels if there are any, got {shape!r}; "
+            "pass the shape of one sample"
         )
     sizes = _sizes("shape", shape, len(shape))
     if math.prod(sizes) != n_features:
         raise ValueError(
-            f"shape: expected sizes that multiply to n_features = {n_features}, got {sizes}; pass the shape of "
-            "one sample"
+            f"shape: expected sizes that multiply to n_features = {n_features}, got {sizes}; "
+            "pass the shape of one sample"
         )
     low, high = _sizes("patch_min", patch_min, n_axes), _sizes("patch_max", patch_max, n_axes)
     for i, (least, most, room) in enumerate(zip(low, high, sizes, strict=False)):
         if not least <= most <= room:
             raise ValueError(
-                f"patch_max[{i}]: expected patch_min[{i}] = {least} to shape[{i}] = {room}, got {most}; choose "
-                "patches that fit the sample"
+                f"patch_max[{i}]: expected patch_min[{i}] = {least} to shape[{i}] = {room}, got {most}; "
+                "choose patches that fit the sample"
             )
     front = (1,) * (AXES - n_axes)
 

@@ -403,9 +403,9 @@ class Projected(NamedTuple):
     """Grown trees on projections, as the arrays of a `hforest.tree.Forest`."""
 
     trees: Trees
-    start: np.ndarray
-    index: np.ndarray
-    weight: np.ndarray
+    start: Array
+    index: Array
+    weight: Array
 
 
 def grow_projected(

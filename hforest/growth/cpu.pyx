@@ -202,8 +202,8 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
 
 
 def grow(
-    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs, weight, criterion,
-    n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first, n_trees, bags,
+    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs, weight,
+    criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first, n_trees, bags,
     trees,
 ):
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
@@ -241,7 +241,7 @@ cdef int _fill_table(const real[:, ::1] x, const hf_atoms* a, int32_t[:, ::1] ta
 
 
 def corner_table(x, atoms, table):
-    """Sums of whole numbers over all corners of each sample; whether all numbers are whole, and sums exact."""
+    """Sums of whole numbers over all corners of each sample; whether all are whole, and sums exact."""
     cdef hf_atoms a = _atoms(atoms)
     if x.dtype.itemsize == 4:
         return _fill_table[float](x, &a, table) == 0

@@ -163,9 +163,7 @@ def grow(
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
 
     def split(tree, samples, mean, weight, key):
-        return _split(
-            tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random
-        )
+        return _split(tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random)
 
     limits = (max_depth, min_split, min_leaf, min_decrease)
     for m in range(n_trees):
@@ -175,7 +173,7 @@ def grow(
 
 
 def corner_table(x, atoms, table):
-    """Whether sums over patches of each sample are whole numbers that float32 holds; the law needs no table."""
+    """Whether sums over patches are whole numbers that float32 holds; the law itself needs no table."""
     table[...] = 0
     return bool((x == np.trunc(x)).all() and (np.abs(x).sum(axis=1, dtype=np.float64) <= 2**24).all())
 
@@ -193,7 +191,9 @@ def grow_projected(
     for m in range(n_trees):
         tree = _Tree(None, labels, targets, n_outputs, _bagged(weight, bags, m), criterion)
         *arrays, projections = _grow(tree, split, *limits, x.dtype, _tree_key(seed, first + m))
-        start, index, weights = [], [], []
+        start: list[int] = []
+        index: list[int] = []
+        weights: list[float] = []
         for v in range(len(arrays[0])):
             start.append(len(index))
             entries = projections.get(v, ([], []))
@@ -202,9 +202,7 @@ def grow_projected(
             else:
                 index += entries[0]
                 weights += entries[1]
-        trees.append(
-            (*arrays, np.array(start), np.array(index, np.int32), np.array(weights, np.float32))
-        )
+        trees.append((*arrays, np.array(start), np.array(index, np.int32), np.array(weights, np.float32)))
 
 
 def _bagged(weight, bags, m):

@@ -1,0 +1,150 @@
+"""The three simulations of p3 section 4.1, as seeded generators."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check
+
+_LENGTH = 100
+
+
+def _labels(n: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 2, n, dtype=np.int32)
+
+
+def simulate_circle(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Two segments on a circle of 100 points (p3 section 4.1 A).
+
+    Parameters
+    ----------
+    n : int
+        Samples.
+    dtype : float32 or float64
+        Of x.
+    rng : None, int or numpy.random.Generator
+        Where the numbers come from.
+
+    Returns
+    -------
+    x : (n, 100) array
+        Zeros, and ones in two segments that do not touch, indices modulo 100.
+    y : (n,) array of int32
+        0: two segments of five ones; 1: one of four and one of six. Even odds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Notes
+    -----
+    With the first segment starting at s, the second starts uniformly outside ``[s - 5, s + 5]`` (class 0) or
+    ``[s - 6, s + 4]`` (class 1: the one of six behind the one of four).
+
+    Examples
+    --------
+    >>> import hforest
+    >>> x, y = hforest.manifold.simulate_circle(50, rng=0)
+    >>> set(x.sum(axis=1).tolist())
+    {10.0}
+    """
+    n, rng, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, rng)
+    first = rng.integers(0, _LENGTH, n)
+    # How far behind the first segment's start the second one begins, modulo 100.
+    gap = np.where(y == 0, rng.integers(6, _LENGTH - 5, n), rng.integers(5, _LENGTH - 6, n))
+    x = np.zeros((n, _LENGTH), dtype)
+    for start, length in ((first, np.where(y == 0, 5, 4)), (first + gap, np.where(y == 0, 5, 6))):
+        for i in range(6):
+            rows = np.flatnonzero(i < length)
+            x[rows, (start[rows] + i) % _LENGTH] = 1
+    return x, y
+
+
+def simulate_bars(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Horizontal against vertical bars in 28x28 images (p3 section 4.1 B).
+
+    Parameters
+    ----------
+    n : int
+        Samples.
+    dtype : float32 or float64
+        Of x.
+    rng : None, int or numpy.random.Generator
+        Where the numbers come from.
+
+    Returns
+    -------
+    x : (n, 784) array
+        Zeros, and Poisson(10) rows (class 0) or columns (class 1) of ones, at uniform positions.
+    y : (n,) array of int32
+        Classes, with even odds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> x, y = hforest.manifold.simulate_bars(5, rng=0)
+    >>> bool((x.reshape(5, 28, 28)[y == 0].std(axis=2) == 0).all())
+    True
+    """
+    n, rng, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, rng)
+    x = np.zeros((n, 28, 28), dtype)
+    for image, label, count in zip(x, y, rng.poisson(10, n), strict=True):
+        # Positions with replacement: two bars may fall on one row.
+        image[rng.integers(0, 28, count)] = 1
+        if label:
+            image[:] = image.T.copy()
+    return x.reshape(n, 28 * 28), y
+
+
+def simulate_impulse(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """White noise against white noise with an impulse response (p3 section 4.1 C).
+
+    Parameters
+    ----------
+    n : int
+        Samples.
+    dtype : float32 or float64
+        Of x.
+    rng : None, int or numpy.random.Generator
+        Where the numbers come from.
+
+    Returns
+    -------
+    x : (n, 100) array
+        N(0, 1); in class 1 plus ``exp(-0.1 (j - 20))`` from j = 20 on.
+    y : (n,) array of int32
+        Classes, with even odds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not such numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> x, y = hforest.manifold.simulate_impulse(1000, rng=0)
+    >>> bool(x[y == 1, 20].mean() > 0.8)
+    True
+    """
+    n, rng, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, rng)
+    j = np.arange(_LENGTH)
+    response = np.where(j >= 20, np.exp(-0.1 * (j - 20.0)), 0)
+    return (rng.standard_normal((n, _LENGTH)) + y[:, None] * response).astype(dtype), y
+
+
+def _arguments(n: int, dtype: Any, rng: Any) -> tuple[int, np.random.Generator, np.dtype]:
+    n = check.integer("n", n, 0, 2**31 - 1)
+    dtype = np.dtype(dtype)
+    if dtype not in check.FLOATS:
+        raise TypeError(f"dtype: expected float32 or float64, got {dtype}; pass numpy.float32")
+    return n, check.generator(rng), dtype

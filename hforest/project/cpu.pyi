@@ -1,0 +1,6 @@
+from numpy.typing import NDArray
+
+def project(x: NDArray, start: NDArray, index: NDArray, weight: NDArray, values: NDArray) -> None: ...
+def project_some(
+    x: NDArray, samples: NDArray, start: NDArray, index: NDArray, weight: NDArray, values: NDArray
+) -> None: ...

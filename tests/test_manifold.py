@@ -1,0 +1,211 @@
+"""Manifold forests: simulations, accuracy on them, and what callers get wrong."""
+
+import numpy as np
+import pytest
+
+from hforest import classic, manifold, tree
+from hforest.demo import load_digits
+
+KINDS = {
+    "patch": {"shape": (8, 8), "patch_max": 2},
+    "sparse": {"projection": "sparse"},
+    "probes": {"projection": "probes"},
+}
+
+
+def error(forest, x, y):
+    return float((tree.predict(forest, x).argmax(axis=1) != y).mean())
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load_digits()
+    return (
+        data.x_train.astype(np.float32), data.y_train.astype(np.int32), data.x_test.astype(np.float32),
+        data.y_test.astype(np.int32),
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------- simulations
+
+
+def test_circle():
+    x, y = manifold.simulate_circle(4000, rng=0)
+    assert x.shape == (4000, 100)
+    assert set(np.unique(x)) == {0, 1}
+    assert (x.sum(axis=1) == 10).all()
+    assert abs(y.mean() - 0.5) < 0.03
+    for row, label in zip(x, y, strict=True):
+        # Lengths of the runs of ones around the circle: two that do not touch.
+        start = int(np.argmin(row))
+        turned = np.roll(row, -start)
+        runs = np.diff(np.flatnonzero(np.diff(np.concatenate([[0], turned, [0]]))))[::2]
+        assert sorted(runs.tolist()) == ([5, 5] if label == 0 else [4, 6])
+    assert (x.mean(axis=0) > 0.07).all()
+    assert (x.mean(axis=0) < 0.13).all()
+
+
+def test_bars():
+    x, y = manifold.simulate_bars(3000, rng=0)
+    images = x.reshape(-1, 28, 28)
+    assert set(np.unique(x)) == {0, 1}
+    rows = np.where((y == 0)[:, None], images[:, :, 0], images[:, 0, :])
+    np.testing.assert_array_equal(
+        images[y == 0], np.broadcast_to(rows[y == 0][:, :, None], images[y == 0].shape)
+    )
+    np.testing.assert_array_equal(
+        images[y == 1], np.broadcast_to(rows[y == 1][:, None, :], images[y == 1].shape)
+    )
+    # Poisson(10) bars with replacement over 28 places leave each empty with probability exp(-10 / 28).
+    assert abs((rows == 0).mean() - np.exp(-10 / 28)) < 0.01
+
+
+def test_impulse():
+    x, y = manifold.simulate_impulse(20_000, dtype=np.float64, rng=0)
+    difference = x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)
+    j = np.arange(100)
+    np.testing.assert_allclose(difference, np.where(j < 20, 0, np.exp(-0.1 * (j - 20.0))), atol=0.07)
+    np.testing.assert_allclose(x.std(axis=0)[:20], 1, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    "simulate", [manifold.simulate_circle, manifold.simulate_bars, manifold.simulate_impulse]
+)
+def test_simulations_are_seeded(simulate):
+    for a, b in zip(simulate(20, rng=5), simulate(20, rng=5), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert simulate(20, rng=5)[0].tobytes() != simulate(20, rng=6)[0].tobytes()
+    assert simulate(0, rng=0)[0].shape[0] == 0
+    assert simulate(3, dtype=np.float64, rng=0)[0].dtype == np.float64
+    with pytest.raises(ValueError, match="n: expected"):
+        simulate(-1)
+    with pytest.raises(TypeError, match="dtype: expected float32"):
+        simulate(3, dtype=int)
+
+
+# ---------------------------------------------------------------------------------------- accuracy
+
+
+def test_patches_see_bars_that_features_do_not():
+    x, y = manifold.simulate_bars(50, rng=0)
+    x_test, y_test = manifold.simulate_bars(2000, rng=1)
+    patches = manifold.grow(x, y, 100, shape=(28, 28), patch_max=4, n_projections=28, rng=0)
+    plain = classic.grow(x, y, 100, rng=0)
+    sparse = manifold.grow(x, y, 100, projection="sparse", rng=0)
+    assert error(patches, x_test, y_test) + 0.02 < min(
+        error(plain, x_test, y_test), error(sparse, x_test, y_test)
+    )
+
+
+def test_cyclic_patches_see_segments():
+    x, y = manifold.simulate_circle(400, rng=0)
+    x_test, y_test = manifold.simulate_circle(1000, rng=1)
+    settings = {"shape": (100,), "patch_max": 15, "n_projections": 40, "rng": 0}
+    patches = manifold.grow(x, y, 100, cyclic=True, **settings)
+    plain = classic.grow(x, y, 100, max_features=40, rng=0)
+    assert error(patches, x_test, y_test) + 0.3 < error(plain, x_test, y_test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_digits(digits, kind):
+    x, y, x_test, y_test = digits
+    assert error(manifold.grow(x, y, 60, rng=0, **KINDS[kind]), x_test, y_test) < 0.04
+
+
+def test_importance_is_where_the_patches_look(digits):
+    x, y, _, _ = digits
+    forest = manifold.grow(x, y, 40, rng=0, **KINDS["patch"])
+    share = tree.importance(forest).reshape(8, 8)
+    # The outermost columns of these digits are empty, but large patches reach over them.
+    assert share[:, 1:7].sum() > 0.8
+
+
+def test_regression():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 6))
+    y = x[:, 0] - x[:, 1]
+    settings = {"task": "regression", "rng": 0}
+    probes = manifold.grow(x[:400], y[:400], 40, projection="probes", n_projections=10, **settings)
+    plain = classic.grow(x[:400], y[:400], 40, max_features=None, **settings)
+
+    def loss(forest):
+        return ((tree.predict(forest, x[400:])[:, 0] - y[400:]) ** 2).mean()
+
+    assert loss(probes) < 0.7 * loss(plain)
+
+
+def test_default_number_of_projections():
+    # The root of the number of features, rounded up.
+    x, y = manifold.simulate_impulse(60, rng=0)
+    for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (2, 2)):
+        part = x[:, :n_features].copy()
+        a = manifold.grow(part, y, 3, projection="sparse", rng=0)
+        b = manifold.grow(part, y, 3, projection="sparse", n_projections=n_projections, rng=0)
+        np.testing.assert_array_equal(a.threshold, b.threshold)
+
+
+def test_bags_weights_and_progress():
+    x, y = manifold.simulate_impulse(120, rng=0)
+    bags = classic.draw_bags(120, 5, rng=3)
+    a = manifold.grow(x, y, 5, projection="sparse", rng=3)
+    b = manifold.grow(x, y, 5, projection="sparse", bootstrap=bags, rng=3)
+    np.testing.assert_array_equal(a.threshold, b.threshold)
+    p = classic.out_of_bag(a, x, bags)
+    assert np.nanmin(p) >= 0
+    weights = np.zeros(120, np.float32)
+    weights[:60] = 1
+    c = manifold.grow(x, y, 5, projection="sparse", weights=weights, bootstrap=False, rng=3)
+    d = manifold.grow(x[:60], y[:60], 5, projection="sparse", bootstrap=False, rng=3)
+    np.testing.assert_array_equal(c.threshold, d.threshold)
+    few = manifold.grow(x, y, 100, projection="sparse", progress=lambda done, n: True, rng=3)
+    assert len(few.tree_start) - 1 < 100
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"projection": "rotation"}, ValueError, "projection: expected one of 'patch', 'sparse', 'probes'"),
+        ({"shape": None}, ValueError, "shape: expected the shape of a sample"),
+        ({"shape": (3, 4)}, ValueError, "multiply to n_features = 16, got"),
+        (
+            {"patch_max": 5},
+            ValueError,
+            r"patch_max\[0\]: expected patch_min\[0\] = 1 to shape\[0\] = 4, got 5",
+        ),
+        ({"patch_min": 3, "patch_max": 2}, ValueError, r"patch_max\[0\]"),
+        ({"projection": "sparse", "density": 0.0}, ValueError, "density"),
+        ({"n_projections": 0}, ValueError, "n_projections"),
+        ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n,\) = \(20,\)"),
+        ({"y": np.zeros(20)}, TypeError, "y: expected dtype int32"),
+        ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected 0 <= index"),
+        ({"n_classes": 1}, IndexError, "n_classes = 1, got 1"),
+        ({"weights": -np.ones(20)}, ValueError, "weights: expected numbers from 0"),
+        ({"weights": np.zeros(20)}, ValueError, "weights: expected some above 0"),
+        ({"weights": np.ones(20, np.float32)}, TypeError, "weights: expected dtype float64"),
+        ({"x": np.full((20, 16), np.nan)}, ValueError, "x: expected finite"),
+        ({"x": np.zeros((0, 16)), "y": np.zeros(0, np.int32)}, ValueError, "n: expected at least 1"),
+        ({"task": "ranking"}, ValueError, "task: expected one of"),
+        ({"task": "regression"}, TypeError, "y: expected dtype float64"),
+        ({"n_trees": 0}, ValueError, "n_trees"),
+    ],
+)
+def test_bad_input(change, error, message):
+    settings = {
+        "x": np.random.default_rng(0).normal(size=(20, 16)), "y": np.arange(20, dtype=np.int32) % 2,
+        "n_trees": 2, "shape": (4, 4), "rng": 0,
+    } | change  # fmt: skip
+    with pytest.raises(error, match=message):
+        manifold.grow(settings.pop("x"), settings.pop("y"), settings.pop("n_trees"), **settings)
+
+
+def test_edges():
+    x = np.random.default_rng(0).normal(size=(20, 16)).astype(np.float32)
+    one_class = manifold.grow(x, np.zeros(20, np.int32), 3, shape=(4, 4), rng=0)
+    assert (tree.predict(one_class, x) == 1).all()
+    alone = manifold.grow(x[:1], np.zeros(1, np.int32), 2, shape=(4, 4), n_classes=3, rng=0)
+    assert tree.predict(alone, x[:1]).tolist() == [[1, 0, 0]]
+    constant = manifold.grow(np.ones((20, 16)), np.arange(20, dtype=np.int32) % 2, 3, shape=(4, 4), rng=0)
+    assert len(constant.feature) == 3

@@ -1,0 +1,237 @@
+"""Projections: what is drawn, and its values."""
+
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from hforest import project
+from hforest.core import atoms
+from hforest.core.philox import philox
+
+
+def rows(projections):
+    """Each projection as a list of (feature, weight)."""
+    start, index, weight = projections
+    return [
+        list(zip(index[a:b].tolist(), weight[a:b].tolist(), strict=True))
+        for a, b in itertools.pairwise(start)
+    ]
+
+
+# ---------------------------------------------------------------------------------------- sampling
+
+
+def test_sparse_projections_are_what_they_should_be():
+    n, n_features, density = 20_000, 30, 2.0
+    drawn = rows(project.sample_sparse(n, n_features, density=density, rng=0))
+    counts = np.array([len(row) for row in drawn])
+    # Poisson, with none made one.
+    expected = np.exp(-density) * np.cumprod([1, density, density / 2, density / 3, density / 4])
+    expected[1] += expected[0]
+    shares = np.bincount(counts, minlength=20)[:5] / n
+    np.testing.assert_allclose(shares[1:], expected[1:5], atol=0.01)
+    assert counts.min() == 1
+    features = np.concatenate([[f for f, _ in row] for row in drawn])
+    assert all(len({f for f, _ in row}) == len(row) for row in drawn)
+    uses = np.bincount(features, minlength=n_features) / len(features)
+    assert np.abs(uses - 1 / n_features).max() < 0.003
+    signs = np.concatenate([[w for _, w in row] for row in drawn])
+    assert set(signs.tolist()) == {-1.0, 1.0}
+    assert abs(signs.mean()) < 0.02
+
+
+def test_more_non_zeros_than_features_become_all_of_them():
+    for row in rows(project.sample_sparse(50, 3, density=40.0, rng=0)):
+        assert sorted(f for f, _ in row) == [0, 1, 2]
+
+
+def test_patches_are_rectangles_where_they_fit():
+    height, width = 5, 7
+    corners, sizes = [], []
+    drawn = project.sample_patches(20_000, (height, width), patch_min=(1, 2), patch_max=(3, 4), rng=0)
+    for row in rows(drawn):
+        at = np.array([divmod(f, width) for f, _ in row])
+        assert {w for _, w in row} == {1.0}
+        low, high = at.min(axis=0), at.max(axis=0)
+        size = high - low + 1
+        assert len(row) == size.prod()
+        assert [tuple(a) for a in at] == [
+            (i, j) for i in range(low[0], high[0] + 1) for j in range(low[1], high[1] + 1)
+        ]
+        corners.append(low)
+        sizes.append(size)
+    corners, sizes = np.array(corners), np.array(sizes)
+    assert (sizes.min(axis=0) == [1, 2]).all()
+    assert (sizes.max(axis=0) == [3, 4]).all()
+    for axis, count in enumerate((3, 3)):
+        shares = np.bincount(sizes[:, axis] - sizes[:, axis].min()) / len(sizes)
+        np.testing.assert_allclose(shares, 1 / count, atol=0.015)
+    # Given its size, the corner is uniform over the positions where the patch fits.
+    of_size = corners[(sizes == [2, 3]).all(axis=1)]
+    places = np.zeros((height - 1, width - 2))
+    np.add.at(places, tuple(of_size.T), 1)
+    assert places.min() > 0.6 * places.mean()
+    assert places.max() < 1.4 * places.mean()
+
+
+def test_cyclic_patches_wrap_around():
+    drawn = rows(project.sample_patches(3000, (10,), patch_min=4, patch_max=4, cyclic=True, rng=0))
+    starts = np.array([row[0][0] for row in drawn])
+    assert (np.bincount(starts, minlength=10) > 200).all()
+    for row in drawn:
+        assert [f for f, _ in row] == [(row[0][0] + i) % 10 for i in range(4)]
+
+
+def test_patches_lie_in_one_channel():
+    drawn = rows(project.sample_patches(500, (4, 5, 3), patch_max=(2, 3), channels=True, rng=0))
+    channels = [{f % 3 for f, _ in row} for row in drawn]
+    assert all(len(channel) == 1 for channel in channels)
+    assert set().union(*channels) == {0, 1, 2}
+    for row in drawn:
+        at = np.array([divmod(f // 3, 5) for f, _ in row])
+        assert len(row) == np.prod(at.max(axis=0) - at.min(axis=0) + 1)
+
+
+def test_boxes():
+    for row in rows(project.sample_patches(200, (3, 4, 5), patch_min=(1, 2, 1), patch_max=(2, 2, 3), rng=0)):
+        at = np.array([np.unravel_index(f, (3, 4, 5)) for f, _ in row])
+        size = at.max(axis=0) - at.min(axis=0) + 1
+        assert len(row) == size.prod()
+        assert size[1] == 2
+
+
+def test_probes_and_axes():
+    drawn = rows(project.sample_probes(5000, 4, rng=0))
+    pairs = {(row[0][0], row[1][0]) for row in drawn}
+    assert pairs == {(i, j) for i in range(4) for j in range(4) if i != j}
+    assert all([w for _, w in row] == [1, -1] for row in drawn)
+    features = [row[0][0] for row in rows(project.sample_axis(5000, 4, rng=0))]
+    assert (np.bincount(features) > 1100).all()
+
+
+def test_the_cost_of_a_draw_is_its_non_zeros(monkeypatch):
+    draws = []
+
+    def counted(*args):
+        draws.append(args)
+        return philox(*args)
+
+    monkeypatch.setattr(atoms, "philox", counted)
+    used = []
+    for n_features in (500, 50_000):
+        draws.clear()
+        start, _, _ = project.sample_sparse(200, n_features, rng=0)
+        used.append(len(draws))
+        assert len(draws) <= 2 * 200 + start[-1]
+    assert abs(used[0] - used[1]) < 40
+
+
+def test_seeds():
+    for sample in (
+        lambda rng: project.sample_sparse(20, 30, rng=rng),
+        lambda rng: project.sample_patches(20, (5, 6), patch_max=3, rng=rng),
+    ):
+        for a, b in zip(sample(3), sample(np.random.default_rng(3)), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert any(x.tobytes() != y.tobytes() for x, y in zip(sample(3), sample(4), strict=True))
+
+
+# ------------------------------------------------------------------------------------------ values
+
+
+@hypothesis.given(
+    n=st.integers(0, 90),
+    n_features=st.integers(2, 9),
+    n_projections=st.integers(0, 12),
+    density=st.sampled_from([0.5, 2.0, 20.0]),
+    some=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_twins_agree(fast_twin, dtype, reference, n, n_features, n_projections, density, some, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, n_features)).astype(dtype)
+    drawn = project.sample_sparse(n_projections, n_features, density=density, dtype=dtype, rng=seed)
+    samples = rng.integers(0, n, 2 * n).astype(np.int32) if some and n else None
+    more = {} if samples is None else {"samples": samples}
+    there = {} if samples is None else {"samples": fast_twin.array(samples)}
+    want = reference(project.project, x, *drawn, **more)
+    got = fast_twin.numpy(project.project(fast_twin.array(x), *(fast_twin.array(a) for a in drawn), **there))
+    assert got.shape == want.shape
+    assert got.tobytes() == want.tobytes()
+
+
+def test_values_are_those_of_a_sparse_matrix():
+    sparse = pytest.importorskip("scipy.sparse")
+    x = np.random.default_rng(0).normal(size=(500, 40))
+    start, index, weight = project.sample_patches(60, (5, 8), patch_max=4, dtype=np.float64, rng=0)
+    matrix = sparse.csr_matrix((weight, index, start), shape=(60, 40))
+    np.testing.assert_allclose(project.project(x, start, index, weight), matrix @ x.T, rtol=1e-13, atol=1e-13)
+
+
+def test_threads_do_not_change_bits(threads):
+    x = np.random.default_rng(0).normal(size=(1000, 30)).astype(np.float32)
+    drawn = project.sample_sparse(50, 30, density=5, rng=0)
+    found = []
+    for count in (1, 2, 7):
+        threads(count)
+        found.append(project.project(x, *drawn).tobytes())
+    assert len(set(found)) == 1
+
+
+def test_out():
+    x = np.ones((3, 4))
+    drawn = project.sample_axis(2, 4, dtype=np.float64, rng=0)
+    out = np.empty((2, 3))
+    assert project.project(x, *drawn, out=out) is out
+    assert (out == 1).all()
+    with pytest.raises(ValueError, match="out: expected shape"):
+        project.project(x, *drawn, out=np.empty((3, 2)))
+    with pytest.raises(ValueError, match="overlaps x"):
+        project.project(x, *drawn, out=x.reshape(-1)[:6].reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": np.ones((3, 4), int)}, TypeError, "x: expected dtype"),
+        ({"x": np.full((3, 4), np.inf)}, ValueError, "x: expected finite"),
+        ({"start": np.array([0, 1, 3])}, ValueError, "start: expected 0, ..., n_entries = 2"),
+        ({"start": np.array([0, 3, 2])}, ValueError, "nowhere falling"),
+        ({"start": np.array([1, 1, 2])}, ValueError, "start: expected 0"),
+        ({"start": np.array([0, 1, 2], np.int32)}, TypeError, "start: expected dtype int64"),
+        ({"start": np.zeros(0, np.int64)}, ValueError, "n_projections"),
+        ({"index": np.array([0, 4], np.int32)}, IndexError, "n_features = 4, got 4"),
+        ({"weight": np.ones(3)}, ValueError, "weight: expected shape"),
+        ({"weight": np.ones(2, np.float32)}, TypeError, "weight: expected dtype float64"),
+        ({"samples": np.array([3], np.int32)}, IndexError, "n_samples = 3, got 3"),
+        ({"samples": np.array([0])}, TypeError, "samples: expected dtype int32"),
+    ],
+)
+def test_bad_input(change, error, message):
+    arrays = {
+        "x": np.ones((3, 4)), "start": np.array([0, 1, 2]), "index": np.array([0, 3], np.int32), "weight": np.ones(2),
+    } | change  # fmt: skip
+    with pytest.raises(error, match=message):
+        project.project(**arrays)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: project.sample_axis(-1, 3), ValueError, "n_projections: expected"),
+        (lambda: project.sample_axis(1, 0), ValueError, "n_features: expected"),
+        (lambda: project.sample_axis(1, 3, dtype=int), TypeError, "dtype: expected float32"),
+        (lambda: project.sample_probes(1, 1), ValueError, "n_features: expected 2"),
+        (lambda: project.sample_sparse(1, 3, density=-1), ValueError, "density: expected"),
+        (lambda: project.sample_patches(1, (3, 4), patch_max=4), ValueError, r"patch_max\[0\]"),
+        (lambda: project.sample_patches(1, 12), ValueError, "shape: expected"),
+        (lambda: project.sample_patches(1, (4,), channels=True), ValueError, "shape: expected"),
+    ],
+)
+def test_bad_draws(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
