@@ -36,6 +36,7 @@ _ROOM = __name__
 _CRITERIA = ("gini", "entropy", "squared_error")
 _MOST = 2**31 - 1
 _MOST_OUTPUTS = 2**20
+_LARGE_PATCH = 7  # entries from which four look-ups are cheaper
 _LARGEST = 1e100  # of weights and targets: their products and sums must not overflow
 _FLOAT64 = np.dtype(np.float64)
 _CODES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
@@ -454,9 +455,10 @@ def grow_projected(
     Notes
     -----
     A value is summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
-    as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Patches of whole numbers
-    (sums below 2**24) are four look-ups each in a table of sums over corners, which loses nothing and takes
-    4 bytes a feature; other patches are added up. Cost: for each level, sample and candidate its entries, and
+    as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Whole numbers (of sums
+    up to 2**24) are added as integers, from a copy of 1 byte a feature where they are below 256; larger
+    patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 4 bytes a
+    feature. Cost: for each level, sample and candidate its entries, and
     a place in a sort.
 
     Examples
@@ -490,15 +492,18 @@ def grow_projected(
     n_drawn = check.integer("n_drawn", n_drawn, 1, _MOST)
     limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     twin = dispatch.twin(_ROOM, x)
+    small: np.ndarray | None = np.empty(x.shape, np.uint8)
+    whole = twin.whole_numbers(x, small)
+    if whole < 2:
+        small = None
     table = None
-    if atoms.kind == PATCH and not atoms.cyclic and atoms.most > 4:
+    if whole and atoms.kind == PATCH and not atoms.cyclic and atoms.most >= _LARGE_PATCH:
         planes = atoms.channels * atoms.shape[0]
         table = np.empty((n, planes * (atoms.shape[1] + 1) * (atoms.shape[2] + 1)), np.int32)
-        if not twin.corner_table(x, atoms, table):
-            table = None
+        twin.corner_table(x, atoms, table)
 
     def grow_some(*part: Any) -> None:
-        twin.grow_projected(x, table, *samples, atoms, n_drawn, *limits, *part)
+        twin.grow_projected(x, whole > 0, small, table, *samples, atoms, n_drawn, *limits, *part)
 
     trees = _grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
     entries = np.cumsum([0, *(len(tree[6]) for tree in trees)])

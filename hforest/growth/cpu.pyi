@@ -29,9 +29,12 @@ def grow(
     bags: NDArray | None,
     trees: list[tuple[Any, ...]],
 ) -> None: ...
-def corner_table(x: NDArray, atoms: Atoms, table: NDArray) -> bool: ...
+def whole_numbers(x: NDArray, small: NDArray) -> int: ...
+def corner_table(x: NDArray, atoms: Atoms, table: NDArray) -> None: ...
 def grow_projected(
     x: NDArray,
+    whole: bool,
+    small: NDArray | None,
     table: NDArray | None,
     labels: NDArray | None,
     targets: NDArray | None,

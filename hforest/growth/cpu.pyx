@@ -3,7 +3,7 @@
 import numpy as np
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -49,6 +49,8 @@ cdef extern from "engine.h" nogil:
         int single
         const hf_atoms* atoms
         const void* x
+        int whole
+        const uint8_t* small
         const int32_t* table
         const int32_t* labels
         const double* targets
@@ -77,8 +79,10 @@ cdef extern from "engine.h" nogil:
     int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
     void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
     void hf_free_tree(hf_tree* tree)
-    int hf_fill_table_f32(const hf_atoms* a, const float* x, int32_t* table)
-    int hf_fill_table_f64(const hf_atoms* a, const double* x, int32_t* table)
+    void hf_fill_table_f32(const hf_atoms* a, const float* x, int32_t* table)
+    void hf_fill_table_f64(const hf_atoms* a, const double* x, int32_t* table)
+    int hf_whole_row_f32(const float* x, int64_t n_features, uint8_t* small)
+    int hf_whole_row_f64(const double* x, int64_t n_features, uint8_t* small)
 
 ctypedef fused real:
     float
@@ -149,7 +153,8 @@ cdef hf_task _task(
     min_decrease, seed, bint single,
 ):
     cdef hf_task t
-    t.codes, t.low, t.high, t.atoms, t.x, t.table = NULL, NULL, NULL, NULL, NULL, NULL
+    t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    t.whole = 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
     t.n = weight.shape[0]
     t.single = single
@@ -203,8 +208,8 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
 
 def grow(
     codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs, weight,
-    criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first, n_trees, bags,
-    trees,
+    criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first,
+    n_trees, bags, trees,
 ):
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
     cdef hf_task t = _task(
@@ -229,28 +234,48 @@ cdef hf_atoms _atoms(atoms):
     return a
 
 
-cdef int _fill_table(const real[:, ::1] x, const hf_atoms* a, int32_t[:, ::1] table) noexcept nogil:
+cdef int _whole_rows(const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] found) noexcept nogil:
     cdef Py_ssize_t n
-    cdef int failed = 0
+    cdef int least = 2
     for n in prange(x.shape[0], schedule="static"):
         if real is float:
-            failed += not hf_fill_table_f32(a, &x[n, 0], &table[n, 0])
+            found[n] = hf_whole_row_f32(&x[n, 0], x.shape[1], &small[n, 0])
         else:
-            failed += not hf_fill_table_f64(a, &x[n, 0], &table[n, 0])
-    return failed
+            found[n] = hf_whole_row_f64(&x[n, 0], x.shape[1], &small[n, 0])
+    for n in range(x.shape[0]):
+        least = min(least, found[n])
+    return least
+
+
+def whole_numbers(x, small):
+    """2 if x is whole numbers from 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    found = np.empty(len(x), np.int32)
+    if x.dtype.itemsize == 4:
+        return _whole_rows[float](x, small, found)
+    return _whole_rows[double](x, small, found)
+
+
+cdef void _fill_table(const real[:, ::1] x, const hf_atoms* a, int32_t[:, ::1] table) noexcept nogil:
+    cdef Py_ssize_t n
+    for n in prange(x.shape[0], schedule="static"):
+        if real is float:
+            hf_fill_table_f32(a, &x[n, 0], &table[n, 0])
+        else:
+            hf_fill_table_f64(a, &x[n, 0], &table[n, 0])
 
 
 def corner_table(x, atoms, table):
-    """Sums of whole numbers over all corners of each sample; whether all are whole, and sums exact."""
+    """Sums over all corners of the planes of each sample, of whole numbers."""
     cdef hf_atoms a = _atoms(atoms)
     if x.dtype.itemsize == 4:
-        return _fill_table[float](x, &a, table) == 0
-    return _fill_table[double](x, &a, table) == 0
+        _fill_table[float](x, &a, table)
+    else:
+        _fill_table[double](x, &a, table)
 
 
 def grow_projected(
-    x, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split, min_leaf,
-    min_decrease, seed, first, n_trees, bags, trees,
+    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split,
+    min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):
     """The same on random projections, with (start, index, weight) of the nodes' projections behind."""
     cdef hf_task t = _task(
@@ -259,6 +284,9 @@ def grow_projected(
     )
     cdef hf_atoms a = _atoms(atoms)
     t.atoms, t.x = &a, cnp.PyArray_DATA(x)
+    t.whole = whole
+    if small is not None:
+        t.small = <const uint8_t*> cnp.PyArray_DATA(small)
     if table is not None:
         t.table = <const int32_t*> cnp.PyArray_DATA(table)
     _grow(&t, first, n_trees, bags, trees)

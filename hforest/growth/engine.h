@@ -45,7 +45,9 @@ typedef struct {
     /* Or projections of x (n, n_features), float or double; NULL for codes. */
     const hf_atoms *atoms;
     const void *x;
-    const int32_t *table; /* sums of whole numbers over corners (projected.h), or NULL */
+    int whole;            /* x is whole numbers, and sums of them are exact */
+    const uint8_t *small; /* x again, if that holds it, or NULL */
+    const int32_t *table; /* sums over corners, or NULL */
     /* Labels, or n rows of targets (labels NULL). */
     const int32_t *labels;
     const double *targets;

@@ -1,12 +1,18 @@
 /* Included by engine.h: candidates that are random projections of x. A value is summed in float64 in the order of
-   its entries and rounded once to the type of x, as a walk down the grown tree does it. */
+   its entries and rounded once to the type of x, as a walk down the grown tree does it. Where all of x is whole
+   numbers and all sums are exact, values are kept as integers, which sort in fewer passes. */
+
+enum {
+    HF_ROWS_AHEAD = 12, /* samples ahead whose row is asked for */
+    HF_ADDED = 6        /* entries up to which adding them up is cheaper than four look-ups in a larger table */
+};
 
 static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
-    const int64_t most = t->atoms->most, size = t->single ? 4 : 8;
+    const int64_t most = t->atoms->most, size = t->single || t->whole ? 4 : 8;
     r->projected = malloc(room * size), r->best_projected = malloc(room * size);
     r->index = malloc(most * 4), r->best_index = malloc(most * 4);
     r->factor = malloc(most * 4), r->best_factor = malloc(most * 4);
-    if (!t->single) {
+    if (!t->single && !t->whole) {
         r->order = malloc(room * 8), r->order2 = malloc(room * 8);
         r->place = malloc(room * 4), r->place2 = malloc(room * 4);
         if (!r->order || !r->order2 || !r->place || !r->place2) return 0;
@@ -15,37 +21,51 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
 }
 
 /* Values of one candidate for samples of a node. */
-#define HF_PROJECT(REAL, NAME)                                                                                  \
+#define HF_PROJECT(NAME, ELEMENT, SUM, FACTOR, VALUE)                                                           \
     static void NAME(                                                                                           \
-        const REAL *x, int64_t n_features, const uint32_t *sample, int64_t n, const uint32_t *index,            \
-        const float *factor, int64_t count, REAL *value                                                         \
+        const ELEMENT *x, int64_t n_features, const uint32_t *sample, int64_t n, const uint32_t *index,         \
+        const float *factor, int64_t count, VALUE *value                                                        \
     ) {                                                                                                         \
-        if (count == 1) {                                                                                       \
-            for (int64_t i = 0; i < n; ++i)                                                                     \
-                value[i] = (REAL)(0.0 + (double)factor[0] * x[(int64_t)sample[i] * n_features + index[0]]);     \
-            return;                                                                                             \
-        }                                                                                                       \
         for (int64_t i = 0; i < n; ++i) {                                                                       \
-            const REAL *row = x + (int64_t)sample[i] * n_features;                                              \
-            double sum = 0;                                                                                     \
-            for (int64_t e = 0; e < count; ++e) sum += (double)factor[e] * row[index[e]];                       \
-            value[i] = (REAL)sum;                                                                               \
+            const ELEMENT *row = x + (int64_t)sample[i] * n_features;                                           \
+            SUM sum = 0;                                                                                        \
+            /* Rows lie far apart, where no processor foresees them. */                                         \
+            if (i + HF_ROWS_AHEAD < n) HF_PREFETCH(x + (int64_t)sample[i + HF_ROWS_AHEAD] * n_features + index[0]); \
+            for (int64_t e = 0; e < count; ++e) sum += (FACTOR)factor[e] * (SUM)row[index[e]];                  \
+            value[i] = (VALUE)sum;                                                                              \
         }                                                                                                       \
     }
-HF_PROJECT(float, hf_project_f32)
-HF_PROJECT(double, hf_project_f64)
+HF_PROJECT(hf_project_f32, float, double, double, float)
+HF_PROJECT(hf_project_f64, double, double, double, double)
+/* Whole numbers: the same sums, without rounding. */
+HF_PROJECT(hf_project_bytes, uint8_t, int32_t, int32_t, int32_t)
+HF_PROJECT(hf_project_whole_f32, float, int32_t, int32_t, int32_t)
+HF_PROJECT(hf_project_whole_f64, double, int32_t, int32_t, int32_t)
 #undef HF_PROJECT
 
-/* Fills one sample's part of that table; 0 where a number is not whole, or sums could leave float32's whole numbers. */
-#define HF_FILL_TABLE(REAL, NAME)                                                                               \
-    static int NAME(const hf_atoms *a, const REAL *x, int32_t *table) {                                         \
-        const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;                                 \
+/* Whether a sample's numbers are whole (1) and below 256 and not negative (2), and no sum of some of them leaves
+   float32's whole numbers; 0 otherwise. Fills `small` as far as numbers fit. */
+#define HF_WHOLE_ROW(REAL, NAME)                                                                                \
+    static int NAME(const REAL *x, int64_t n_features, uint8_t *small) {                                        \
         double size = 0;                                                                                        \
-        for (int64_t i = 0; i < a->n_features; ++i) {                                                           \
+        int fits = 1;                                                                                           \
+        for (int64_t i = 0; i < n_features; ++i) {                                                              \
             if (!(x[i] >= -16777216 && x[i] <= 16777216) || x[i] != (REAL)(int32_t)x[i]) return 0;              \
             size += x[i] < 0 ? -x[i] : x[i];                                                                    \
+            fits &= x[i] >= 0 && x[i] < 256;                                                                    \
+            small[i] = (uint8_t)(int32_t)x[i];                                                                  \
         }                                                                                                       \
-        if (size > 16777216) return 0;                                                                          \
+        return size > 16777216 ? 0 : 1 + fits;                                                                  \
+    }
+HF_WHOLE_ROW(float, hf_whole_row_f32)
+HF_WHOLE_ROW(double, hf_whole_row_f64)
+#undef HF_WHOLE_ROW
+
+/* Fills one sample's table of sums over corners: a plane of (shape[1] + 1, shape[2] + 1) for each channel and plane,
+   its first row and column 0. The numbers are whole. */
+#define HF_FILL_TABLE(REAL, NAME)                                                                               \
+    static void NAME(const hf_atoms *a, const REAL *x, int32_t *table) {                                        \
+        const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;                                 \
         for (int64_t c = 0; c < a->channels; ++c)                                                               \
             for (int64_t k = 0; k < a->shape[0]; ++k, table += plane) {                                         \
                 memset(table, 0, step * sizeof *table);                                                         \
@@ -59,17 +79,13 @@ HF_PROJECT(double, hf_project_f64)
                     }                                                                                           \
                 }                                                                                               \
             }                                                                                                   \
-        return 1;                                                                                               \
     }
 HF_FILL_TABLE(float, hf_fill_table_f32)
 HF_FILL_TABLE(double, hf_fill_table_f64)
 #undef HF_FILL_TABLE
 
-/* Sums over a patch from a table of sums over corners: whole numbers, so nothing is lost. A plane of the table of
-   one sample and channel is (shape[1] + 1, shape[2] + 1), its first row and column 0. */
-static void hf_project_table(
-    const hf_task *t, hf_patch p, const uint32_t *sample, int64_t n, void *value
-) {
+/* Sums over a patch: four look-ups a plane. */
+static void hf_project_table(const hf_task *t, hf_patch p, const uint32_t *sample, int64_t n, int32_t *value) {
     const hf_atoms *a = t->atoms;
     const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;
     const int64_t all = a->channels * a->shape[0] * plane;
@@ -78,10 +94,14 @@ static void hf_project_table(
     for (int64_t i = 0; i < n; ++i) {
         const int32_t *at = start + (int64_t)sample[i] * all;
         int32_t sum = 0;
+        if (i + HF_ROWS_AHEAD < n) {
+            const int32_t *ahead = start + (int64_t)sample[i + HF_ROWS_AHEAD] * all;
+            HF_PREFETCH(ahead + top);
+            HF_PREFETCH(ahead + bottom);
+        }
         for (int64_t k = 0; k < p.size[0]; ++k, at += plane)
             sum += at[bottom + wide] - at[bottom] - at[top + wide] + at[top];
-        if (t->single) ((float *)value)[i] = (float)sum;
-        else ((double *)value)[i] = sum;
+        value[i] = sum;
     }
 }
 
@@ -89,15 +109,20 @@ static void hf_project_table(
 static int64_t hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, int64_t number) {
     const uint64_t atom = hf_atom_key(key, (uint64_t)number);
     const uint32_t *sample = r->sample + node->first;
-    const int64_t n = node->last - node->first;
-    if (t->table) {
-        const hf_patch p = hf_draw_patch(t->atoms, atom);
-        hf_project_table(t, p, sample, n, r->projected);
-        return hf_patch_entries(t->atoms, p, r->index, r->factor);
-    }
+    const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
     const int64_t count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
-    if (t->single) hf_project_f32(t->x, t->atoms->n_features, sample, n, r->index, r->factor, count, r->projected);
-    else hf_project_f64(t->x, t->atoms->n_features, sample, n, r->index, r->factor, count, r->projected);
+    if (t->table && count > HF_ADDED)
+        hf_project_table(t, hf_draw_patch(t->atoms, atom), sample, n, r->projected);
+    else if (t->small)
+        hf_project_bytes(t->small, n_features, sample, n, r->index, r->factor, count, r->projected);
+    else if (t->whole && t->single)
+        hf_project_whole_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+    else if (t->whole)
+        hf_project_whole_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+    else if (t->single)
+        hf_project_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+    else
+        hf_project_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
     return count;
 }
 
@@ -115,17 +140,18 @@ HF_INLINE float hf_unordered_32(uint32_t code) {
     return a;
 }
 
-/* Keys of the values in r->projected, in order, codes being the values' bits (float32) or ranks; NULL where all are
+/* Keys of the values in r->projected, in order, codes being the values' bits or (float64) ranks; NULL where all are
    equal. */
 static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_open *node) {
     const int64_t n = node->last - node->first;
     const uint64_t *payload = (const uint64_t *)r->payload + node->first;
     uint64_t *key = r->key;
-    if (t->single) {
+    if (t->single || t->whole) {
         const float *value = r->projected;
+        const int32_t *whole = r->projected;
         uint32_t lowest = UINT32_MAX, highest = 0;
         for (int64_t i = 0; i < n; ++i) {
-            const uint32_t code = hf_ordered_32(value[i]);
+            const uint32_t code = t->whole ? (uint32_t)whole[i] ^ 1u << 31 : hf_ordered_32(value[i]);
             lowest = code < lowest ? code : lowest;
             highest = code > highest ? code : highest;
             key[i] = (uint64_t)code << 32 | payload[i];
@@ -151,6 +177,7 @@ static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_ope
 
 /* The value with this code; a rank is looked up among the values in order. */
 static double hf_value_of(const hf_task *t, const hf_room *r, const uint64_t *sorted, uint32_t code) {
+    if (t->whole) return (int32_t)(code ^ 1u << 31);
     if (t->single) return hf_unordered_32(code);
     int64_t i = code; /* equal values share a rank, so no value lies in front of its rank */
     while ((uint32_t)(sorted[i] >> 32) != code) ++i;
@@ -158,6 +185,7 @@ static double hf_value_of(const hf_task *t, const hf_room *r, const uint64_t *so
 }
 
 HF_INLINE int hf_is_above(const hf_task *t, const hf_room *r, int64_t i, double below) {
+    if (t->whole) return ((const int32_t *)r->best_projected)[i] > below;
     return (t->single ? ((const float *)r->best_projected)[i] : ((const double *)r->best_projected)[i]) > below;
 }
 

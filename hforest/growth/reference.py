@@ -172,17 +172,31 @@ def grow(
         trees.append(tuple(arrays))
 
 
+def whole_numbers(x, small):
+    """2 if x is whole numbers from 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    exact = (x == np.trunc(x)).all() and (np.abs(x).sum(axis=1, dtype=np.float64) <= 2**24).all()
+    fits = exact and ((x >= 0) & (x < 256)).all()
+    if fits:
+        small[...] = x
+    return int(exact) + int(fits)
+
+
 def corner_table(x, atoms, table):
-    """Whether sums over patches are whole numbers that float32 holds; the law itself needs no table."""
-    table[...] = 0
-    return bool((x == np.trunc(x)).all() and (np.abs(x).sum(axis=1, dtype=np.float64) <= 2**24).all())
+    """Sums over all corners of the planes of each sample, of whole numbers."""
+    planes = np.moveaxis(x.reshape(len(x), *atoms.shape, atoms.channels), 4, 1)
+    sums = np.zeros((len(x), atoms.channels, *(size + (axis > 0) for axis, size in enumerate(atoms.shape))))
+    sums[:, :, :, 1:, 1:] = planes.cumsum(axis=3).cumsum(axis=4)
+    table[...] = sums.reshape(len(x), -1)
 
 
 def grow_projected(
-    x, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split, min_leaf,
-    min_decrease, seed, first, n_trees, bags, trees,
+    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split,
+    min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
-    """The same on random projections (p3 Alg. 1), with (start, index, weight) of the nodes' projections."""
+    """The same on random projections (p3 Alg. 1), with (start, index, weight) of the nodes' projections behind.
+
+    `whole`, `small` and `table` are shortcuts; the law adds up x.
+    """
 
     def split(tree, samples, mean, weight, key):
         return _split_projected(tree, samples, mean, weight, key, x, atoms, n_drawn, min_leaf)
