@@ -496,3 +496,33 @@ def test_bad_atoms():
         growth.patch_atoms(12, (1, 1, 1, 12), 1, 1, False, False)
     with pytest.raises(ValueError, match="patch_min: expected an int or 2"):
         growth.patch_atoms(12, (3, 4), (1, 1, 1), 2, False, False)
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_tables_of_corners_equal_the_law(dtype, narrow):
+    from hforest.growth import cpu, reference
+
+    atoms = growth.patch_atoms(48, (2, 3, 4, 2), 1, (2, 3, 4), True, False)
+    x = np.random.default_rng(0).integers(0, 9000, (5, 48)).astype(dtype)
+    tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(2)]
+    cpu.corner_table(x, atoms, tables[0])
+    reference.corner_table(x, atoms, tables[1])
+    np.testing.assert_array_equal(*tables)
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        ([[0, 255]], 2), ([[0, 256]], 1), ([[-1, 3]], 1), ([[0.5, 1]], 0), ([[2**24, 0]], 1), ([[2**24, 1]], 0),
+        ([[2**25, 0]], 0), ([[-(2**23), 2**23]], 1), ([[1, 2], [0, 300]], 1),
+    ],
+)  # fmt: skip
+def test_whole_numbers(dtype, x, kind):
+    from hforest.growth import cpu, reference
+
+    x = np.array(x, dtype)
+    for twin in (cpu, reference):
+        small = np.zeros(x.shape, np.uint8)
+        assert twin.whole_numbers(x, small) == kind
+        if kind == 2:
+            np.testing.assert_array_equal(small, x)

@@ -457,8 +457,8 @@ def grow_projected(
     A value is summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
     as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Whole numbers (of sums
     up to 2**24) are added as integers, from a copy of 1 byte a feature where they are below 256; larger
-    patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 4 bytes a
-    feature. Cost: for each level, sample and candidate its entries, and
+    patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 2 to 4
+    bytes a feature. Cost: for each level, sample and candidate its entries, and
     a place in a sort.
 
     Examples
@@ -499,7 +499,10 @@ def grow_projected(
     table = None
     if whole and atoms.kind == PATCH and not atoms.cyclic and atoms.most >= _LARGE_PATCH:
         planes = atoms.channels * atoms.shape[0]
-        table = np.empty((n, planes * (atoms.shape[1] + 1) * (atoms.shape[2] + 1)), np.int32)
+        # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
+        narrow = small is not None and 255 * atoms.most < 2**16
+        size = planes * (atoms.shape[1] + 1) * (atoms.shape[2] + 1)
+        table = np.empty((n, size), np.uint16 if narrow else np.uint32)
         twin.corner_table(x, atoms, table)
 
     def grow_some(*part: Any) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -51,7 +51,8 @@ cdef extern from "engine.h" nogil:
         const void* x
         int whole
         const uint8_t* small
-        const int32_t* table
+        const void* table
+        int narrow
         const int32_t* labels
         const double* targets
         int64_t n_outputs
@@ -79,8 +80,10 @@ cdef extern from "engine.h" nogil:
     int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
     void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
     void hf_free_tree(hf_tree* tree)
-    void hf_fill_table_f32(const hf_atoms* a, const float* x, int32_t* table)
-    void hf_fill_table_f64(const hf_atoms* a, const double* x, int32_t* table)
+    void hf_fill_table_f32_16(const hf_atoms* a, const float* x, uint16_t* table)
+    void hf_fill_table_f32_32(const hf_atoms* a, const float* x, uint32_t* table)
+    void hf_fill_table_f64_16(const hf_atoms* a, const double* x, uint16_t* table)
+    void hf_fill_table_f64_32(const hf_atoms* a, const double* x, uint32_t* table)
     int hf_whole_row_f32(const float* x, int64_t n_features, uint8_t* small)
     int hf_whole_row_f64(const double* x, int64_t n_features, uint8_t* small)
 
@@ -154,7 +157,7 @@ cdef hf_task _task(
 ):
     cdef hf_task t
     t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    t.whole = 0
+    t.whole, t.narrow = 0, 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
     t.n = weight.shape[0]
     t.single = single
@@ -255,22 +258,36 @@ def whole_numbers(x, small):
     return _whole_rows[double](x, small, found)
 
 
-cdef void _fill_table(const real[:, ::1] x, const hf_atoms* a, int32_t[:, ::1] table) noexcept nogil:
+ctypedef fused corner:
+    uint16_t
+    uint32_t
+
+
+cdef void _fill_table(const real[:, ::1] x, const hf_atoms* a, corner[:, ::1] table) noexcept nogil:
     cdef Py_ssize_t n
     for n in prange(x.shape[0], schedule="static"):
-        if real is float:
-            hf_fill_table_f32(a, &x[n, 0], &table[n, 0])
+        if real is float and corner is uint16_t:
+            hf_fill_table_f32_16(a, &x[n, 0], &table[n, 0])
+        elif real is float:
+            hf_fill_table_f32_32(a, &x[n, 0], &table[n, 0])
+        elif corner is uint16_t:
+            hf_fill_table_f64_16(a, &x[n, 0], &table[n, 0])
         else:
-            hf_fill_table_f64(a, &x[n, 0], &table[n, 0])
+            hf_fill_table_f64_32(a, &x[n, 0], &table[n, 0])
 
 
 def corner_table(x, atoms, table):
-    """Sums over all corners of the planes of each sample, of whole numbers."""
+    """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
     cdef hf_atoms a = _atoms(atoms)
-    if x.dtype.itemsize == 4:
-        _fill_table[float](x, &a, table)
+    cdef bint single = x.dtype.itemsize == 4, narrow = table.itemsize == 2
+    if single and narrow:
+        _fill_table[float, uint16_t](x, &a, table)
+    elif single:
+        _fill_table[float, uint32_t](x, &a, table)
+    elif narrow:
+        _fill_table[double, uint16_t](x, &a, table)
     else:
-        _fill_table[double](x, &a, table)
+        _fill_table[double, uint32_t](x, &a, table)
 
 
 def grow_projected(
@@ -288,5 +305,5 @@ def grow_projected(
     if small is not None:
         t.small = <const uint8_t*> cnp.PyArray_DATA(small)
     if table is not None:
-        t.table = <const int32_t*> cnp.PyArray_DATA(table)
+        t.table, t.narrow = cnp.PyArray_DATA(table), table.itemsize == 2
     _grow(&t, first, n_trees, bags, trees)

@@ -47,7 +47,8 @@ typedef struct {
     const void *x;
     int whole;            /* x is whole numbers, and sums of them are exact */
     const uint8_t *small; /* x again, if that holds it, or NULL */
-    const int32_t *table; /* sums over corners, or NULL */
+    const void *table;    /* sums over corners of 32 bits, or of 16 if narrow; or NULL */
+    int narrow;
     /* Labels, or n rows of targets (labels NULL). */
     const int32_t *labels;
     const double *targets;

@@ -62,48 +62,55 @@ HF_WHOLE_ROW(double, hf_whole_row_f64)
 #undef HF_WHOLE_ROW
 
 /* Fills one sample's table of sums over corners: a plane of (shape[1] + 1, shape[2] + 1) for each channel and plane,
-   its first row and column 0. The numbers are whole. */
-#define HF_FILL_TABLE(REAL, NAME)                                                                               \
-    static void NAME(const hf_atoms *a, const REAL *x, int32_t *table) {                                        \
+   its first row and column 0. The numbers are whole. Sums are unsigned and may run over: a patch's sum, a difference
+   of them, is right if it fits by itself. So 16 bits do for patches whose sums stay below 65536. */
+#define HF_FILL_TABLE(REAL, SUM, NAME)                                                                          \
+    static void NAME(const hf_atoms *a, const REAL *x, SUM *table) {                                            \
         const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;                                 \
         for (int64_t c = 0; c < a->channels; ++c)                                                               \
             for (int64_t k = 0; k < a->shape[0]; ++k, table += plane) {                                         \
                 memset(table, 0, step * sizeof *table);                                                         \
                 for (int64_t i = 0; i < a->shape[1]; ++i) {                                                     \
                     const REAL *row = x + (k * a->shape[1] + i) * a->shape[2] * a->channels + c;                \
-                    int32_t *above = table + i * step, *here = above + step, sum = 0;                           \
+                    SUM *above = table + i * step, *here = above + step, sum = 0;                               \
                     here[0] = 0;                                                                                \
                     for (int64_t j = 0; j < a->shape[2]; ++j) {                                                 \
-                        sum += (int32_t)row[j * a->channels];                                                   \
-                        here[j + 1] = above[j + 1] + sum;                                                       \
+                        sum = (SUM)(sum + (SUM)(int32_t)row[j * a->channels]);                                  \
+                        here[j + 1] = (SUM)(above[j + 1] + sum);                                                \
                     }                                                                                           \
                 }                                                                                               \
             }                                                                                                   \
     }
-HF_FILL_TABLE(float, hf_fill_table_f32)
-HF_FILL_TABLE(double, hf_fill_table_f64)
+HF_FILL_TABLE(float, uint16_t, hf_fill_table_f32_16)
+HF_FILL_TABLE(float, uint32_t, hf_fill_table_f32_32)
+HF_FILL_TABLE(double, uint16_t, hf_fill_table_f64_16)
+HF_FILL_TABLE(double, uint32_t, hf_fill_table_f64_32)
 #undef HF_FILL_TABLE
 
-/* Sums over a patch: four look-ups a plane. */
-static void hf_project_table(const hf_task *t, hf_patch p, const uint32_t *sample, int64_t n, int32_t *value) {
-    const hf_atoms *a = t->atoms;
-    const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;
-    const int64_t all = a->channels * a->shape[0] * plane;
-    const int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step, wide = p.size[2];
-    const int32_t *start = t->table + (p.channel * a->shape[0] + p.corner[0]) * plane;
-    for (int64_t i = 0; i < n; ++i) {
-        const int32_t *at = start + (int64_t)sample[i] * all;
-        int32_t sum = 0;
-        if (i + HF_ROWS_AHEAD < n) {
-            const int32_t *ahead = start + (int64_t)sample[i + HF_ROWS_AHEAD] * all;
-            HF_PREFETCH(ahead + top);
-            HF_PREFETCH(ahead + bottom);
-        }
-        for (int64_t k = 0; k < p.size[0]; ++k, at += plane)
-            sum += at[bottom + wide] - at[bottom] - at[top + wide] + at[top];
-        value[i] = sum;
+/* Sums over a patch: four look-ups a plane. DIFFERENCE is what a patch's sum, modulo the table's range, stands for. */
+#define HF_PROJECT_TABLE(SUM, DIFFERENCE, NAME)                                                                 \
+    static void NAME(const hf_task *t, hf_patch p, const uint32_t *sample, int64_t n, int32_t *value) {         \
+        const hf_atoms *a = t->atoms;                                                                           \
+        const int64_t step = a->shape[2] + 1, plane = (a->shape[1] + 1) * step;                                 \
+        const int64_t all = a->channels * a->shape[0] * plane, wide = p.size[2];                                \
+        const int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step;                  \
+        const SUM *start = (const SUM *)t->table + (p.channel * a->shape[0] + p.corner[0]) * plane;             \
+        for (int64_t i = 0; i < n; ++i) {                                                                       \
+            const SUM *at = start + (int64_t)sample[i] * all;                                                   \
+            int32_t sum = 0;                                                                                    \
+            if (i + HF_ROWS_AHEAD < n) {                                                                        \
+                const SUM *ahead = start + (int64_t)sample[i + HF_ROWS_AHEAD] * all;                            \
+                HF_PREFETCH(ahead + top);                                                                       \
+                HF_PREFETCH(ahead + bottom);                                                                    \
+            }                                                                                                   \
+            for (int64_t k = 0; k < p.size[0]; ++k, at += plane)                                                \
+                sum += (DIFFERENCE)(SUM)(at[bottom + wide] - at[bottom] - at[top + wide] + at[top]);            \
+            value[i] = sum;                                                                                     \
+        }                                                                                                       \
     }
-}
+HF_PROJECT_TABLE(uint16_t, uint16_t, hf_project_table_16)
+HF_PROJECT_TABLE(uint32_t, int32_t, hf_project_table_32)
+#undef HF_PROJECT_TABLE
 
 /* Draws candidate `number` of a node and computes its values; how many entries it has. */
 static int64_t hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, int64_t number) {
@@ -111,8 +118,10 @@ static int64_t hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, ui
     const uint32_t *sample = r->sample + node->first;
     const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
     const int64_t count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
-    if (t->table && count > HF_ADDED)
-        hf_project_table(t, hf_draw_patch(t->atoms, atom), sample, n, r->projected);
+    if (t->table && count > HF_ADDED && t->narrow)
+        hf_project_table_16(t, hf_draw_patch(t->atoms, atom), sample, n, r->projected);
+    else if (t->table && count > HF_ADDED)
+        hf_project_table_32(t, hf_draw_patch(t->atoms, atom), sample, n, r->projected);
     else if (t->small)
         hf_project_bytes(t->small, n_features, sample, n, r->index, r->factor, count, r->projected);
     else if (t->whole && t->single)

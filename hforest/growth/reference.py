@@ -182,11 +182,11 @@ def whole_numbers(x, small):
 
 
 def corner_table(x, atoms, table):
-    """Sums over all corners of the planes of each sample, of whole numbers."""
+    """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
     planes = np.moveaxis(x.reshape(len(x), *atoms.shape, atoms.channels), 4, 1)
     sums = np.zeros((len(x), atoms.channels, *(size + (axis > 0) for axis, size in enumerate(atoms.shape))))
     sums[:, :, :, 1:, 1:] = planes.cumsum(axis=3).cumsum(axis=4)
-    table[...] = sums.reshape(len(x), -1)
+    table[...] = sums.reshape(len(x), -1).astype(np.int64).astype(table.dtype)
 
 
 def grow_projected(
