@@ -1,0 +1,216 @@
+"""p3 Fig. 1, 3 and 4: manifold forests (MORF) beside SPORF and random forests.
+
+    python bench/paper/manifold.py --data DIR [--only circle bars impulse mnist importance] [--runs 5]
+
+Fig. 1: three simulations over training sizes, 100 trees, 10 000 test samples; patches and numbers of
+projections as the paper has them (a random forest looks at as many features as the others at
+projections). Fig. 3: MNIST over training sizes, 500 trees, patches up to 3x3, the 10 000 official test
+images. Fig. 4: how often each pixel is looked at, threes against fives, 100 images of each. DIR holds
+mnist.npz.
+
+A run is one seed of one method at one size; its error is written as soon as it is known, and started
+again the script goes on with the rest. It ends with a Markdown table and, where matplotlib is installed,
+the pictures.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from common import RESULTS, machine_text
+
+import hforest
+from hforest import classic, manifold, tree
+
+N_TEST = 10_000
+METHODS = ("MORF", "SPORF", "RF")
+SIMULATIONS: dict[str, dict[str, Any]] = {
+    "circle": {
+        "draw": manifold.simulate_circle,
+        "sizes": (50, 100, 200, 400, 800, 2000),
+        "patch": {"shape": (100,), "patch_max": 15, "cyclic": True},
+        "n_projections": 40,
+    },
+    "bars": {
+        "draw": manifold.simulate_bars,
+        "sizes": (10, 20, 50, 100, 200),
+        "patch": {"shape": (28, 28), "patch_max": 4},
+        "n_projections": 28,
+    },
+    "impulse": {
+        "draw": manifold.simulate_impulse,
+        "sizes": (50, 100, 200, 400, 800, 1600),
+        "patch": {"shape": (100,), "patch_max": 5},
+        "n_projections": 10,
+    },
+}
+MNIST_SIZES = (100, 300, 1000, 3000, 10_000, 50_000)
+MNIST_PATCH = {"shape": (28, 28), "patch_max": 3}
+
+
+def grow(method: str, x: Any, y: Any, n_trees: int, patch: Any, n_projections: int, seed: int) -> tree.Forest:
+    """One forest of one method."""
+    if method == "RF":
+        return classic.grow(x, y, n_trees, max_features=n_projections, rng=seed)
+    kind: dict[str, Any] = {"projection": "sparse"} if method == "SPORF" else patch
+    return manifold.grow(x, y, n_trees, n_projections=n_projections, rng=seed, **kind)
+
+
+def simulated(name: str, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
+    """Training and test samples; the test samples are the same for every size and method of a seed."""
+    draw: Callable[..., tuple[Any, Any]] = SIMULATIONS[name]["draw"]
+    return (*draw(size, rng=10_000 * seed + size), *draw(N_TEST, rng=10**6 + seed))
+
+
+def mnist(folder: Path, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
+    """Some training images, drawn anew for each seed, and the official test images."""
+    file = np.load(folder / "mnist.npz")
+    chosen = np.random.default_rng(seed).permutation(60_000)[:size]
+    x, x_test = (file[key].reshape(len(file[key]), -1).astype(np.float32) for key in ("x_train", "x_test"))
+    return x[chosen], file["y_train"][chosen].astype(np.int32), x_test, file["y_test"].astype(np.int32)
+
+
+def importance(folder: Path) -> dict[str, list[float]]:
+    """Share of each pixel, threes against fives, 500 trees."""
+    file = np.load(folder / "mnist.npz")
+    labels = file["y_train"]
+    chosen = np.concatenate([np.flatnonzero(labels == digit)[:100] for digit in (3, 5)])
+    x = file["x_train"][chosen].reshape(200, -1).astype(np.float32)
+    y = (labels[chosen] == 5).astype(np.int32)
+    found: dict[str, list[float]] = {}
+    for method in METHODS:
+        forest = grow(method, x, y, 500, MNIST_PATCH, 28, 0)
+        found[method] = tree.importance(forest).tolist()
+    found["difference"] = (x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)).tolist()
+    found["empty"] = (x.max(axis=0) == 0).astype(float).tolist()
+    return found
+
+
+def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> dict[str, Any]:
+    """Error and time of one forest."""
+    if name == "mnist":
+        assert folder is not None
+        x, y, x_test, y_test = mnist(folder, size, seed)
+        n_trees, patch, n_projections = 500, MNIST_PATCH, 28
+    else:
+        x, y, x_test, y_test = simulated(name, size, seed)
+        task = SIMULATIONS[name]
+        n_trees, patch, n_projections = 100, task["patch"], task["n_projections"]
+    begin = time.perf_counter()
+    forest = grow(method, x, y, n_trees, patch, n_projections, seed)
+    seconds = time.perf_counter() - begin
+    wrong = tree.predict(forest, x_test).argmax(axis=1) != y_test
+    return {"error": 100 * float(wrong.mean()), "seconds": seconds}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Mean error in percent, and deviation, a line for each size."""
+    lines = ["| data | training samples | MORF | SPORF | RF | runs |", "|---|---|---|---|---|---|"]
+    for name, size in dict.fromkeys((row["data"], row["size"]) for row in rows):
+        cells = []
+        for method in METHODS:
+            errors = [r["error"] for r in rows if (r["data"], r["size"], r["method"]) == (name, size, method)]
+            spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+            cells.append(f"{statistics.mean(errors):.2f}{spread}" if errors else "–")
+        lines.append(f"| {name} | {size} | {' | '.join(cells)} | {len(errors)} |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, folder: Path) -> None:
+    """Fig. 1 and 3 in one picture, Fig. 4 in another."""
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    if names:
+        figure, axes = pyplot.subplots(1, len(names), figsize=(4 * len(names), 3.5), squeeze=False)
+        for axis, name in zip(axes[0], names, strict=True):
+            for method in METHODS:
+                sizes = sorted({r["size"] for r in rows if r["data"] == name and r["method"] == method})
+                means = [
+                    statistics.mean(
+                        r["error"]
+                        for r in rows
+                        if (r["data"], r["size"], r["method"]) == (name, size, method)
+                    )
+                    for size in sizes
+                ]
+                axis.plot(sizes, means, "o-", label=method)
+            axis.set(title=name, xlabel="training samples", ylabel="test error, %", xscale="log")
+            axis.legend()
+        figure.tight_layout()
+        figure.savefig(folder / "manifold.png", dpi=110)
+        pyplot.close(figure)
+    if shares:
+        figure, axes = pyplot.subplots(1, 4, figsize=(12, 3.2))
+        for axis, name in zip(axes, ("difference", *METHODS), strict=True):
+            axis.imshow(np.reshape(shares[name], (28, 28)))
+            axis.set(title=name, xticks=[], yticks=[])
+        figure.tight_layout()
+        figure.savefig(folder / "manifold_importance.png", dpi=110)
+        pyplot.close(figure)
+
+
+def tasks(only: list[str], runs: int) -> list[tuple[str, int, str, int]]:
+    """Every run there is to do: few seeds of the large MNIST sizes."""
+    found = []
+    for name in only:
+        sizes = MNIST_SIZES if name == "mnist" else SIMULATIONS[name]["sizes"]
+        for size in sizes:
+            count = min(runs, 2) if size >= 10_000 else runs
+            found += [(name, size, method, seed) for method in METHODS for seed in range(count)]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, help="folder of the data sets; the simulations need none")
+    names = [*SIMULATIONS, "mnist", "importance"]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=hforest.get_num_threads())
+    parser.add_argument("--json", type=Path, default=RESULTS / "manifold.json")
+    args = parser.parse_args()
+    if args.data is None and {"mnist", "importance"} & set(args.only):
+        parser.error("--data: expected the folder of mnist.npz for mnist and importance, got none")
+    hforest.set_num_threads(args.threads)
+    known = json.loads(args.json.read_text()) if args.json.exists() else {"rows": [], "importance": None}
+    rows: list[dict[str, Any]] = known["rows"]
+
+    def save() -> None:
+        args.json.write_text(json.dumps({"machine": machine_text(), **known}) + "\n")
+
+    for name, size, method, seed in tasks([n for n in args.only if n != "importance"], args.runs):
+        key = {"data": name, "size": size, "method": method, "seed": seed}
+        if any(key.items() <= row.items() for row in rows):
+            continue
+        rows.append({**key, **run(name, size, method, seed, args.data)})
+        print(f"{name}, {size} samples, {method}, seed {seed}: {rows[-1]['error']:.2f} %", flush=True)
+        save()
+    if "importance" in args.only and not known["importance"]:
+        known["importance"] = importance(args.data)
+        save()
+    print(table(rows))
+    shares = known["importance"]
+    if shares:
+        empty = np.array(shares["empty"]) > 0
+        for method in METHODS:
+            share = 100 * np.array(shares[method])[empty].sum()
+            print(f"{method}: {share:.2f} % on pixels that are always empty")
+    draw(rows, shares, args.json.parent)
+
+
+if __name__ == "__main__":
+    main()
