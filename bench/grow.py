@@ -4,11 +4,10 @@
 
 Trees are grown to purity. Every forest's test error is printed beside its time, and a random forest whose
 error is worse than scikit-learn's by more than two points ends the bench. DIR holds letter.npz, usps.npz
-and mnist.npz; sets without their file are left out. Peak memory is that of the process so far.
+and mnist.npz; sets without their file are left out.
 """
 
 import argparse
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -118,7 +117,6 @@ def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> lis
             "against_sklearn": rival / best[label],
             "error": error[label],
             "nodes": nodes[label],
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
         rows.append(row)
         print(
