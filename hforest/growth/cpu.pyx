@@ -291,8 +291,8 @@ def corner_table(x, atoms, table):
 
 
 def grow_projected(
-    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split,
-    min_leaf, min_decrease, seed, first, n_trees, bags, trees,
+    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
+    min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):
     """The same on random projections, with (start, index, weight) of the nodes' projections behind."""
     cdef hf_task t = _task(

@@ -173,7 +173,7 @@ def grow(
 
 
 def whole_numbers(x, small):
-    """2 if x is whole numbers from 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    """2 if x is whole numbers 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
     exact = (x == np.trunc(x)).all() and (np.abs(x).sum(axis=1, dtype=np.float64) <= 2**24).all()
     fits = exact and ((x >= 0) & (x < 256)).all()
     if fits:
@@ -190,10 +190,10 @@ def corner_table(x, atoms, table):
 
 
 def grow_projected(
-    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth, min_split,
-    min_leaf, min_decrease, seed, first, n_trees, bags, trees,
+    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
+    min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
-    """The same on random projections (p3 Alg. 1), with (start, index, weight) of the nodes' projections behind.
+    """The same on random projections (p3 Alg. 1), with their (start, index, weight) behind.
 
     `whole`, `small` and `table` are shortcuts; the law adds up x.
     """
