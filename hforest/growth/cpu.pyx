@@ -251,7 +251,7 @@ cdef int _whole_rows(const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] f
 
 
 def whole_numbers(x, small):
-    """2 if x is whole numbers from 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    """2 if x is whole numbers 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
     found = np.empty(len(x), np.int32)
     if x.dtype.itemsize == 4:
         return _whole_rows[float](x, small, found)
