@@ -29,8 +29,22 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.dispatch import Array
+from .linear import Linear, decisions, fit, linear_init, predict, to_hard
 
-__all__ = ["backward", "backward_outputs", "forward", "route", "uniform_leaves", "update_leaves"]
+__all__ = [
+    "Linear",
+    "backward",
+    "backward_outputs",
+    "decisions",
+    "fit",
+    "forward",
+    "linear_init",
+    "predict",
+    "route",
+    "to_hard",
+    "uniform_leaves",
+    "update_leaves",
+]
 
 MAX_DEPTH = 20
 """A tree of depth 20 has a million leaves; every sample reaches all of them."""

@@ -1,0 +1,348 @@
+"""The ladder of neural decision forests: forward, backward, both, leaf update; all twins, NumPy, PyTorch.
+
+    python bench/neural.py [--shapes n,M,D,K ...] [--threads 1 2] [--dtype float32] [--json FILE]
+
+Every rung is checked before it is timed. Figures are milliseconds a call, the median over repeats taken
+in turn, with the spread (half the range, in percent of the median).
+
+The floor counts what a sample must cost at least: bytes of f read and of grad_f written against the
+measured copy bandwidth, and operations (see `operations`) against the rate at which the BLAS issues
+multiply-adds (hforest issues no fused ones: a multiplication and an addition count two), whichever takes
+longer. PyTorch is timed where it is installed: the same forest as tensors, level by level, as it is and
+compiled; its "both" is one forward pass with autograd's backward behind it, hforest's is `forward` and
+`backward`, which routes again.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from common import ceilings, machine_text, record, seconds, side_by_side, spread
+
+import hforest
+from hforest import neural
+from hforest.core import machine
+
+# samples, trees, depth, classes
+SHAPES = ((1000, 25, 7, 10), (1000, 25, 10, 10), (1000, 100, 7, 10), (1000, 100, 10, 10))
+JOBS = ("forward", "backward", "both", "update_leaves")
+ITERATIONS = 20
+NUMPY_NUMBERS = 3 * 10**7
+"""Samples times trees times leaves up to which the NumPy rung runs: it holds about ten such arrays."""
+REFERENCE = (4, 2)
+"""Samples and trees of the reference rung."""
+
+Calls = dict[str, Callable[[], Any]]
+
+
+# ------------------------------------------------------------------------------------------- rungs
+
+
+def numpy_route(f: Any) -> tuple[Any, Any]:
+    """Decisions and mu of every leaf, level by level: what a NumPy user would write."""
+    n, n_trees, n_vertices = f.shape
+    d = 1 / (1 + np.exp(-f))
+    mu, at, width = np.ones((n, n_trees, 1), f.dtype), 0, 1
+    while at < n_vertices:
+        here = d[:, :, at : at + width]
+        mu = np.stack((mu * here, mu * (1 - here)), axis=-1).reshape(n, n_trees, 2 * width)
+        at, width = at + width, 2 * width
+    return d, mu
+
+
+def numpy_forward(f: Any, leaves: Any) -> Any:
+    """Class probabilities, mean over trees."""
+    n, n_trees = f.shape[:2]
+    mu = numpy_route(f)[1].reshape(n, -1)
+    return mu @ leaves.reshape(-1, leaves.shape[2]) / f.dtype.type(n_trees)
+
+
+def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
+    """Loss of the forest and its gradient, with the sums over subtrees level by level."""
+    n, _, n_vertices = f.shape
+    d, mu = numpy_route(f)
+    part = mu * leaves[:, :, y].transpose(2, 0, 1)
+    total = part.sum(axis=(1, 2))
+    a = part / total[:, None, None]
+    grad = np.empty_like(f)
+    width = (n_vertices + 1) // 2
+    while width:
+        left, right = a[:, :, 0::2], a[:, :, 1::2]
+        here = slice(width - 1, 2 * width - 1)
+        grad[:, :, here] = (d[:, :, here] * right - (1 - d[:, :, here]) * left) / n
+        a, width = left + right, width // 2
+    return float(-np.log(total / f.shape[1]).mean()), grad
+
+
+def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
+    """Job -> rung -> what to time with PyTorch; empty where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    torch.set_num_threads(threads)
+    pi, labels = torch.from_numpy(leaves), torch.from_numpy(y.astype(np.int64))
+
+    def probabilities(x: Any) -> Any:
+        n, n_trees, n_vertices = x.shape
+        d = torch.sigmoid(x)
+        mu, at, width = x.new_ones(n, n_trees, 1), 0, 1
+        while at < n_vertices:
+            here = d[:, :, at : at + width]
+            mu = torch.stack((mu * here, mu * (1 - here)), dim=-1).reshape(n, n_trees, 2 * width)
+            at, width = at + width, 2 * width
+        return mu.reshape(n, -1) @ pi.reshape(-1, pi.shape[2]) / n_trees
+
+    def gradient(function: Callable[[Any], Any]) -> Any:
+        x: Any = torch.from_numpy(f).requires_grad_()
+        loss: Any = torch.nn.functional.nll_loss(torch.log(function(x)), labels)
+        loss.backward()
+        return float(loss), x.grad.numpy()
+
+    compiled = torch.compile(probabilities)
+    for function in (probabilities, compiled):
+        loss, grad = gradient(function)
+        want_loss, want = neural.backward(f, leaves, y)
+        np.testing.assert_allclose(loss, want_loss, rtol=1e-4)
+        np.testing.assert_allclose(grad, want, atol=1e-4 * abs(want).max())
+    return {"both": {"torch": lambda: gradient(probabilities), "torch compiled": lambda: gradient(compiled)}}
+
+
+def plainly(call: Callable[[], Any], path: str) -> Callable[[], Any]:
+    """The same call on another vector path."""
+
+    def timed() -> None:
+        best = machine.simd()
+        machine.set_simd(path)
+        try:
+            call()
+        finally:
+            machine.set_simd(best)
+
+    return timed
+
+
+def rungs(f: Any, leaves: Any, y: Any) -> dict[str, Callable[[], Any]]:
+    """Job -> what to time."""
+    start = neural.uniform_leaves(
+        leaves.shape[0], leaves.shape[1].bit_length() - 1, leaves.shape[2], dtype=f.dtype
+    )
+
+    def both() -> None:
+        neural.forward(f, leaves)
+        neural.backward(f, leaves, y)
+
+    return {
+        "forward": lambda: neural.forward(f, leaves),
+        "backward": lambda: neural.backward(f, leaves, y),
+        "both": both,
+        "update_leaves": lambda: neural.update_leaves(f, y, start, ITERATIONS),
+    }
+
+
+def gpu_rungs(f: Any, leaves: Any, y: Any) -> Calls:
+    """The same on a GPU, synchronised; empty where there is none."""
+    try:
+        import cupy
+
+        moved = [cupy.asarray(a) for a in (f, leaves, y)]
+    except Exception:
+        return {}
+
+    def waiting(call: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> None:
+            call()
+            cupy.cuda.get_current_stream().synchronize()
+
+        return timed
+
+    return {job: waiting(call) for job, call in rungs(*moved).items() if job != "update_leaves"}
+
+
+# ----------------------------------------------------------------------------------- check and count
+
+
+def check(f: Any, leaves: Any, y: Any) -> None:
+    """hforest and NumPy against the reference on a few samples and trees, then against one another."""
+    n, m = REFERENCE
+    part = np.ascontiguousarray(f[:n, :m]), leaves[:m].copy(), y[:n].copy()
+    single = f.dtype == np.float32
+    close = partial(
+        np.testing.assert_allclose, rtol=1e-4 if single else 1e-10, atol=1e-6 if single else 1e-13
+    )
+    p, (loss, grad) = neural.forward(*part[:2]), neural.backward(*part)
+    fitted = neural.update_leaves(part[0], part[2], part[1], 2)
+    with hforest.using("reference"):
+        close(p, neural.forward(*part[:2]))
+        want_loss, want = neural.backward(*part)
+        close(loss, want_loss)
+        close(grad, want)
+        close(fitted, neural.update_leaves(part[0], part[2], part[1], 2))
+    some = min(len(f), 64)
+    part = f[:some], leaves, y[:some]
+    close(numpy_forward(*part[:2]), neural.forward(*part[:2]))
+    for got, want in zip(numpy_backward(*part), neural.backward(*part), strict=True):
+        close(got, want)
+
+
+def operations(job: str, n_classes: int, degree: int) -> float:
+    """Arithmetic operations a sample and vertex, with as many leaves as vertices."""
+    # exp: to reduce 7, the polynomial 2 a degree and 4, the exponent 3; the two decisions 6.
+    decide = 2 * degree + 20
+    return {
+        "forward": decide + 2 + 2 * n_classes,
+        "backward": decide + 3 + 5 + 1,
+        "both": 2 * decide + 11 + 2 * n_classes,
+        "update_leaves": decide + 2 + ITERATIONS * 4,
+    }[job]
+
+
+def bytes_moved(job: str, itemsize: int) -> float:
+    """Bytes of f and grad_f a sample and vertex."""
+    return itemsize * {"forward": 1, "backward": 2, "both": 3, "update_leaves": 1}[job]
+
+
+def vector_rate(dtype: np.dtype) -> float:
+    """Multiply-adds a second of the BLAS on one thread: how many vector instructions, times their lanes."""
+    from threadpoolctl import threadpool_limits
+
+    a, b = (np.ones((512, 512), dtype) for _ in range(2))
+    with threadpool_limits(1, user_api="blas"):
+        return 512**3 / min(seconds(lambda: a @ b, 5))
+
+
+# --------------------------------------------------------------------------------------------- runs
+
+
+def run_shape(
+    shape: tuple[int, ...], best: dict[str, float], first: bool, last: bool, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Every job and rung of one shape."""
+    n, n_trees, depth, n_classes = shape
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(options.dtype)
+    f = rng.standard_normal((n, n_trees, 2**depth - 1)).astype(dtype)
+    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth)).astype(dtype)
+    y = rng.integers(0, n_classes, n, dtype=np.int32)
+    check(f, leaves, y)
+    rows: list[dict[str, Any]] = []
+    with hforest.unchecked():
+        jobs: dict[str, Calls] = {job: {"hforest": call} for job, call in rungs(f, leaves, y).items()}
+        for job, calls in jobs.items():
+            for path in machine.simd_paths()[:-1]:
+                calls[path] = plainly(calls["hforest"], path)
+            if first and job in ("forward", "backward", "both") and n * n_trees * 2**depth <= NUMPY_NUMBERS:
+                calls["numpy"] = {
+                    "forward": lambda: numpy_forward(f, leaves),
+                    "backward": lambda: numpy_backward(f, leaves, y),
+                    "both": lambda: (numpy_forward(f, leaves), numpy_backward(f, leaves, y)),
+                }[job]
+        for job, calls in torch_rungs(f, leaves, y, hforest.get_num_threads()).items():
+            jobs[job] |= calls
+        for job, call in (gpu_rungs(f, leaves, y) if last else {}).items():
+            jobs[job]["gpu"] = call
+        for job, calls in jobs.items():
+            if job not in options.jobs:
+                continue
+            count = n * n_trees * (2**depth - 1)
+            arithmetic = (
+                count * operations(job, n_classes, 4 if dtype == np.float32 else 9) / best["operations"]
+            )
+            memory = count * bytes_moved(job, dtype.itemsize) / best["copy_bytes"]
+            floor = max(arithmetic, memory)
+            for rung, times in side_by_side(calls, options.repeats).items():
+                median = statistics.median(times)
+                rows.append(
+                    {
+                        "shape": shape,
+                        "job": job,
+                        "rung": rung,
+                        "dtype": options.dtype,
+                        "threads": hforest.get_num_threads(),
+                        "ms": 1e3 * median,
+                        "spread": spread(times),
+                        "arithmetic_ms": 1e3 * arithmetic,
+                        "memory_ms": 1e3 * memory,
+                        "share_of_floor": floor / median,
+                    }
+                )
+                print(
+                    f"{','.join(map(str, shape)):>18} {job:14} {rung:14} {1e3 * median:10.2f} "
+                    f"{100 * spread(times):6.0f}% {1e3 * arithmetic:8.2f} {1e3 * memory:8.2f} "
+                    f"{100 * floor / median:6.0f}%",
+                    flush=True,
+                )
+    return rows
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every number of threads and shape."""
+    rows: list[dict[str, Any]] = []
+    for count in options.threads:
+        hforest.set_num_threads(count)
+        threads = hforest.get_num_threads()
+        best = ceilings()
+        best["operations"] = threads * vector_rate(np.dtype(options.dtype))
+        print(
+            f"\n{threads} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, "
+            f"{best['operations'] / 1e9:.1f} G operations/s"
+        )
+        rows.append({"threads": threads, "ceilings": best})
+        print(
+            f"{'n,M,D,K':>18} {'job':14} {'rung':14} {'ms':>10} {'spread':>7} {'arith.':>8} {'memory':>8} "
+            f"{'share':>7}"
+        )
+        for shape in options.shapes:
+            rows += run_shape(shape, best, count == options.threads[0], count == options.threads[-1], options)
+    return rows
+
+
+def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
+    """The law's own speed, on a small part of the first shape."""
+    _, _, depth, n_classes = options.shapes[0]
+    n, n_trees = REFERENCE
+    rng = np.random.default_rng(0)
+    f = rng.standard_normal((n, n_trees, 2**depth - 1)).astype(options.dtype)
+    leaves = neural.uniform_leaves(n_trees, depth, n_classes, dtype=options.dtype)
+    y = np.zeros(n, np.int32)
+    with hforest.using("reference"):
+        median = statistics.median(seconds(lambda: neural.backward(f, leaves, y), 3)) / f.size
+    print(
+        f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns a vertex"
+    )
+    return {"job": "backward", "rung": "reference", "ns_per_vertex": 1e9 * median}
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """n,M,D,K"""
+    sizes = tuple(int(part) for part in text.split(","))
+    if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > neural.MAX_DEPTH:
+        raise argparse.ArgumentTypeError(f"expected four sizes such as 1000,25,7,10, got {text}")
+    return sizes
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,M,D,K")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    print(machine_text())
+    rows = [reference_rung(options), *run(options)]
+    if options.json:
+        record(options.json, rows, command=" ".join(sys.argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Shallow neural decision forests (p4 Alg. 1, linear decision functions) on the data sets of the 2015 paper.
+
+    python bench/paper/shallow_neural.py --data DIR [--only g50c letter usps mnist] [--seeds 0 1] [--state DIR]
+
+Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015, column
+sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
+deviation 1 over the training samples (of images: over all pixels).
+
+There is no validation set: the error given is that of the last state, which nobody selected. The least one on
+the way and the error of the hard forest made of the last state stand beside it. A run keeps its state after
+every epoch in --state and goes on from there.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from common import RESULTS, machine_text
+
+import hforest
+from hforest import neural, tree
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run does."""
+
+    trees: int
+    depth: int
+    columns: int
+    """Features of a tree; of images the side of its patch."""
+    batch: int
+    epochs: int
+    lr: float
+
+
+SETTINGS = {
+    "g50c": Settings(50, 5, 10, 25, 20, 0.02),
+    "letter": Settings(70, 10, 16, 64, 10, 0.1),
+    "usps": Settings(100, 7, 10, 64, 16, 0.05),
+    "mnist": Settings(80, 7, 15, 128, 6, 0.05),
+}
+SIDES = {"usps": 16, "mnist": 28}
+PAPER = {"g50c": "17.4 ± 1.52", "letter": "2.92 ± 0.17", "usps": "5.01 ± 0.24", "mnist": "2.8 ± 0.12"}
+Data = tuple[Any, Any, Any, Any]
+
+
+def load(name: str, folder: Path, seed: int) -> Data:
+    """Training and test samples, normalised."""
+    with np.load(folder / f"{name}.npz") as file:
+        a = {key: file[key] for key in file.files}
+    if name == "letter":
+        parts = [a["x"][:16000], a["y"][:16000], a["x"][16000:], a["y"][16000:]]
+    elif name == "g50c":
+        some, others = (a[key][seed % 10] for key in ("train_idx", "test_idx"))
+        parts = [a["x"][some], a["y"][some], a["x"][others], a["y"][others]]
+    else:
+        parts = [a[key] for key in ("x_train", "y_train", "x_test", "y_test")]
+    x, y, x_test, y_test = parts
+    x, x_test = (part.reshape(len(part), -1) for part in (x, x_test))
+    mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    if name in SIDES:  # pixels near the border hardly vary
+        mean, deviation = np.full_like(mean, mean.mean()), np.full_like(mean, x.std(dtype=np.float64))
+    x, x_test = (((part - mean) / deviation).astype(np.float32) for part in (x, x_test))
+    return x, y.astype(np.int32), x_test, y_test.astype(np.int32)
+
+
+def begin(name: str, settings: Settings, n_features: int, n_classes: int, seed: int) -> neural.Linear:
+    """The model before the first epoch; trees on images see a patch."""
+    side, n_columns = SIDES.get(name), settings.columns if name not in SIDES else settings.columns**2
+    start = neural.linear_init(
+        settings.trees, settings.depth, n_features, n_classes, n_columns=min(n_columns, n_features), rng=seed
+    )
+    if side is None:
+        return start
+    corner = np.random.default_rng([seed, 1]).integers(0, side - settings.columns + 1, (settings.trees, 2))
+    grid = np.arange(settings.columns)[:, None] * side + np.arange(settings.columns)
+    columns = (corner[:, 0] * side + corner[:, 1])[:, None] + grid.ravel()
+    return start._replace(columns=columns.astype(np.int32))
+
+
+def save(path: Path, state: dict[str, Any], model: neural.Linear) -> None:
+    """Replace the file only when the new one is complete."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb") as file:
+        np.savez(file, state=np.array(json.dumps(state)), **model._asdict())
+    os.replace(part, path)
+
+
+def run(name: str, seed: int, folder: Path, states: Path) -> dict[str, Any]:
+    """One data set and seed, from its last state on."""
+    x, y, x_test, y_test = load(name, folder, seed)
+    settings = SETTINGS[name]
+    path = states / f"neural_{name}_{seed}.npz"
+    state: dict[str, Any] = {"settings": asdict(settings), "errors": [], "losses": [], "seconds": 0.0}
+    model = begin(name, settings, x.shape[1], 1 + int(y.max()), seed)
+    if path.exists():
+        with np.load(path, allow_pickle=False) as file:
+            known = json.loads(str(file["state"]))
+            if known["settings"] != state["settings"]:
+                raise SystemExit(f"{path}: a run with other settings; remove it or choose another --state")
+            state, model = known, neural.Linear(*(file[key] for key in neural.Linear._fields))
+    begun = time.perf_counter()
+
+    def progress(epoch: int, loss: float, model: neural.Linear) -> None:
+        nonlocal begun
+        state["seconds"] += time.perf_counter() - begun
+        error = 100 * float((neural.predict(model, x_test).argmax(axis=1) != y_test).mean())
+        state["errors"].append(error)
+        state["losses"].append(loss)
+        save(path, state, model)
+        print(f"{name}, seed {seed}, epoch {epoch}: loss {loss:.4f}, test error {error:.2f} %", flush=True)
+        begun = time.perf_counter()
+
+    model = neural.fit(
+        model, x, y, epochs=settings.epochs, batch=settings.batch, lr=settings.lr,
+        last_lr=settings.lr / 20, first_epoch=len(state["errors"]), progress=progress, rng=seed,
+    )  # fmt: skip
+    hard = tree.predict(neural.to_hard(model, x.shape[1]), x_test).argmax(axis=1)
+    return {
+        "data": name,
+        "seed": seed,
+        **state,
+        "error": state["errors"][-1],
+        "least": min(state["errors"]),
+        "hard": 100 * float((hard != y_test).mean()),
+        "threads": hforest.get_num_threads(),
+    }
+
+
+def spread(values: list[float]) -> str:
+    """Mean and deviation."""
+    more = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{more}"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: test error in percent, paper and measured."""
+    lines = [
+        "| data | paper, sNDF | here, last state | least | hard trees | runs | seconds a run |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, paper in PAPER.items():
+        mine = [row for row in rows if row["data"] == name]
+        if mine:
+            cells = [spread([row[key] for row in mine]) for key in ("error", "least", "hard")]
+            seconds = statistics.mean(row["seconds"] for row in mine)
+            lines.append(f"| {name} | {paper} | {' | '.join(cells)} | {len(mine)} | {seconds:.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--state", type=Path, default=Path("."), help="folder of the runs' states")
+    parser.add_argument("--json", type=Path, default=RESULTS / "neural_paper.json")
+    args = parser.parse_args()
+    args.state.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
+    with hforest.unchecked():
+        for name in args.only:
+            for seed in args.seeds:
+                if any((row["data"], row["seed"]) == (name, seed) for row in rows):
+                    continue
+                rows.append(run(name, seed, args.data, args.state))
+                args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Shallow neural forests: training, resumption, hard trees."""
+
+import numpy as np
+import pytest
+
+from hforest import neural, tree
+from hforest.demo import load_digits
+
+
+def blobs(n=120, n_features=6, n_classes=3, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % n_classes).astype(np.int32)
+    return (rng.normal(size=(n, n_features)) + y[:, None]).astype(dtype), y
+
+
+def model_of(n_trees=4, depth=3, dtype=np.float32, n_columns=4):
+    start = neural.linear_init(n_trees, depth, 6, 3, n_columns=n_columns, dtype=dtype, rng=0)
+    rng = np.random.default_rng(1)
+    leaves = rng.dirichlet(np.ones(3), size=(n_trees, 2**depth)).astype(dtype)
+    return start._replace(leaves=leaves / leaves.sum(axis=2, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load_digits()
+    mean, deviation = data.x_train.mean(), data.x_train.std()
+    x, x_test = (((a - mean) / deviation).astype(np.float32) for a in (data.x_train, data.x_test))
+    return x, data.y_train.astype(np.int32), x_test, data.y_test.astype(np.int32)
+
+
+def test_decisions_by_hand(dtype):
+    model, (x, _) = model_of(dtype=dtype), blobs(dtype=dtype)
+    f = neural.decisions(model, x)
+    for i, m, v in ((0, 0, 0), (5, 3, 6), (119, 2, 4)):
+        want = sum(x[i, c] * w for c, w in zip(model.columns[m], model.weights[m, :, v], strict=False))
+        assert f[i, m, v] == pytest.approx(want + model.weights[m, -1, v], rel=1e-4, abs=1e-5)
+    np.testing.assert_allclose(neural.predict(model, x), neural.forward(f, model.leaves), rtol=1e-5)
+
+
+def test_columns_are_drawn_without_replacement():
+    model = neural.linear_init(200, 1, 10, 2, n_columns=4, rng=0)
+    assert all(len(set(row)) == 4 for row in model.columns.tolist())
+    assert (np.bincount(model.columns.ravel(), minlength=10) > 50).all()
+    assert neural.linear_init(2, 1, 10, 2, rng=0).columns.tolist() == [list(range(10))] * 2
+
+
+def test_digits(digits):
+    x, y, x_test, y_test = digits
+    start = neural.linear_init(20, 6, 64, 10, n_columns=24, rng=0)
+    losses = []
+    model = neural.fit(start, x, y, epochs=6, lr=0.05, progress=lambda e, loss, m: losses.append(loss), rng=0)
+    assert len(losses) == 6
+    assert losses[-1] < 0.5 * losses[0]
+    error = (neural.predict(model, x_test).argmax(axis=1) != y_test).mean()
+    assert error < 0.04
+    hard = tree.predict(neural.to_hard(model, 64), x_test).argmax(axis=1)
+    assert (hard != y_test).mean() < error + 0.06
+    assert (start.leaves == np.float32(0.1)).all()
+
+
+def test_hard_trees_follow_the_signs(dtype):
+    model, (x, _) = model_of(dtype=dtype), blobs(dtype=dtype)
+    f = neural.decisions(model, x)
+    assert abs(f).min() > 1e-6
+    forest = tree.check(neural.to_hard(model, 6))
+    want = np.zeros((len(x), 3))
+    for i in range(len(x)):
+        for m in range(4):
+            v = 0
+            while v < 7:
+                v = 2 * v + 1 + (f[i, m, v] < 0)  # the left child is the positive side
+            want[i] += model.leaves[m, v - 7] / 4
+    np.testing.assert_allclose(tree.predict(forest, x), want, rtol=1e-5)
+
+
+def test_hard_trees_agree_with_soft_ones_where_decisions_are_sure():
+    model, (x, _) = model_of(), blobs()
+    sure = model._replace(weights=model.weights * np.float32(1e6))
+    np.testing.assert_allclose(
+        tree.predict(neural.to_hard(sure, 6), x), neural.predict(sure, x), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_training_goes_on_to_the_same_bits(digits):
+    x, y, _, _ = digits
+    start = neural.linear_init(3, 4, 64, 10, n_columns=16, rng=0)
+    settings = {"epochs": 4, "rng": 7}
+    whole = neural.fit(start, x, y, **settings)
+    half = neural.fit(start, x, y, progress=lambda epoch, loss, model: epoch == 2, **settings)
+    rest = neural.fit(half, x, y, first_epoch=2, **settings)
+    for a, b in zip(rest, whole, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"y": np.zeros(119, np.int32)}, ValueError, "y: expected shape"),
+        ({"y": np.full(120, 3, np.int32)}, IndexError, "n_classes = 3, got 3"),
+        ({"y": np.zeros(120)}, TypeError, "y: expected dtype int32"),
+        ({"x": np.zeros((120, 3), np.float32)}, IndexError, "columns: expected"),
+        ({"x": np.zeros((120, 6))}, TypeError, "x: expected dtype float32"),
+        ({"x": np.full((120, 6), np.nan, np.float32)}, ValueError, "x: expected finite"),
+        ({"x": np.zeros((0, 6), np.float32), "y": np.zeros(0, np.int32)}, ValueError, "at least 1 sample"),
+        ({"epochs": 0}, ValueError, "epochs"),
+        ({"first_epoch": 21}, ValueError, "first_epoch"),
+        ({"batch": 0}, ValueError, "batch"),
+        ({"lr": 0.0}, ValueError, "lr"),
+        ({"last_lr": 1.0}, ValueError, "last_lr"),
+        ({"loss": "square"}, ValueError, "loss"),
+        ({"model": (1, 2)}, TypeError, "model: expected a Linear"),
+        ({"rng": -1}, ValueError, "rng"),
+    ],
+)
+def test_bad_input(change, error, message):
+    x, y = blobs()
+    settings = {"model": model_of(), "x": x, "y": y} | change
+    with pytest.raises(error, match=message):
+        neural.fit(settings.pop("model"), settings.pop("x"), settings.pop("y"), **settings)
+
+
+def test_bad_models():
+    model, (x, _) = model_of(), blobs()
+    with pytest.raises(ValueError, match="weights: expected shape"):
+        neural.predict(model._replace(weights=model.weights[:, :-1].copy()), x)
+    with pytest.raises(ValueError, match=r"2\*\*depth - 1 vertices, got 6"):
+        neural.predict(model._replace(weights=model.weights[:, :, :-1].copy()), x)
+    with pytest.raises(ValueError, match="leaves: expected shape"):
+        neural.predict(model._replace(leaves=model.leaves[:, :-1].copy()), x)
+    with pytest.raises(IndexError, match="columns"):
+        neural.to_hard(model, 3)
+    with pytest.raises(ValueError, match="n_columns"):
+        neural.linear_init(2, 2, 5, 2, n_columns=6)
+    with pytest.raises(ValueError, match="depth"):
+        neural.linear_init(2, 21, 5, 2)
