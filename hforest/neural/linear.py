@@ -194,7 +194,7 @@ def predict(model: Linear, x: np.ndarray) -> np.ndarray:
     --------
     >>> import numpy as np, hforest
     >>> model = hforest.neural.linear_init(3, 2, 5, 2, rng=0)
-    >>> hforest.neural.predict(model, np.zeros((1, 5), np.float32))
+    >>> hforest.neural.predict(model, np.zeros((1, 5), np.float32)).round(3)
     array([[0.5, 0.5]], dtype=float32)
     """
     from . import forward
