@@ -1,6 +1,7 @@
 """Shallow neural decision forests (p4 Alg. 1, linear decision functions) on the data sets of the 2015 paper.
 
-    python bench/paper/shallow_neural.py --data DIR [--only g50c letter usps mnist] [--seeds 0 1] [--state DIR]
+    python bench/paper/shallow_neural.py --data DIR [--only g50c letter usps mnist] [--seeds 0 1]
+                                         [--state DIR]
 
 Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015, column
 sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
