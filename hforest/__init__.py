@@ -1,13 +1,13 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
 Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing), `classic`
-(random forests), `manifold` (oblique and manifold forests), `cascade` (gcForest); below them `layers` (what
-surrounds a forest in a network), `optim` (optimisers, dense and row-sparse), `split` (scores of splits),
-`project` (sparse projections), `tree` (grown forests as arrays) and `growth` (the engine that grows them).
-Every function takes its arrays explicitly.
+(random forests), `manifold` (oblique and manifold forests), `co2` (continuously optimised oblique splits),
+`cascade` (gcForest); below them `layers` (what surrounds a forest in a network), `optim` (optimisers, dense
+and row-sparse), `split` (scores of splits), `project` (sparse projections), `tree` (grown forests as arrays)
+and `growth` (the engine that grows them). Every function takes its arrays explicitly.
 """
 
-from . import cascade, classic, growth, hinge, layers, manifold, neural, optim, project, split, tree
+from . import cascade, classic, co2, growth, hinge, layers, manifold, neural, optim, project, split, tree
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
@@ -17,6 +17,7 @@ __all__ = [
     "__version__",
     "cascade",
     "classic",
+    "co2",
     "get_num_threads",
     "growth",
     "hinge",

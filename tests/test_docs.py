@@ -55,6 +55,7 @@ def test_links_lead_somewhere(page):
     [
         "cascade",
         "classic",
+        "co2",
         "growth",
         "hinge",
         "layers",

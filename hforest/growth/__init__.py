@@ -260,13 +260,15 @@ def _check_limits(
     )
 
 
-def _grow_batches(
+def grow_batches(
     grow_some: Callable[..., None],
     n: int,
     n_trees: int,
     bootstrap: bool | np.ndarray,
     progress: Progress | None,
     rng: Any,
+    *,
+    batch: int | None = None,
 ) -> list[tuple[np.ndarray, ...]]:
     """Calls grow_some(seed, first, count, bags, trees) until all trees are there, or progress says enough."""
     if not isinstance(bootstrap, bool):
@@ -278,7 +280,7 @@ def _grow_batches(
             )
     seed = _seed(rng)
     # So few at a time that an interrupt is soon heard, so many that threads are busy.
-    batch = 4 * machine.get_num_threads()
+    batch = 4 * machine.get_num_threads() if batch is None else batch
     trees: list[tuple[np.ndarray, ...]] = []
     for first in range(0, n_trees, batch):
         count = min(batch, n_trees - first)
@@ -294,7 +296,8 @@ def _grow_batches(
     return trees
 
 
-def _joined(trees: list[tuple[np.ndarray, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
+def joined(trees: list[tuple[np.ndarray, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
+    """Trees one after another."""
     feature, threshold, left, gain, value = (np.concatenate([tree[i] for tree in trees]) for i in range(5))
     starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
     return Trees(
@@ -396,8 +399,8 @@ def grow(
     def grow_some(*part: Any) -> None:
         twin.grow(*codes[:3], codes.dtype, *samples, n_drawn, *limits, completely_random, *part)
 
-    trees = _grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
-    return _joined(trees, samples.n_outputs, codes.dtype)
+    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    return joined(trees, samples.n_outputs, codes.dtype)
 
 
 class Projected(NamedTuple):
@@ -508,11 +511,11 @@ def grow_projected(
     def grow_some(*part: Any) -> None:
         twin.grow_projected(x, whole > 0, small, table, *samples, atoms, n_drawn, *limits, *part)
 
-    trees = _grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
     entries = np.cumsum([0, *(len(tree[6]) for tree in trees)])
     starts = [tree[5] + first for tree, first in zip(trees, entries, strict=False)]
     return Projected(
-        _joined(trees, samples.n_outputs, dtype),
+        joined(trees, samples.n_outputs, dtype),
         np.concatenate([*starts, entries[-1:]]),
         np.concatenate([tree[6] for tree in trees]),
         np.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),

@@ -23,6 +23,7 @@
 
 enum {
     HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
+    HF_TERMS = 1 << 17, /* terms that a table of them holds at most: 1 MB */
     HF_DIGIT = 11, /* most bits of a radix pass */
     HF_STREAM_BAG = 1,
     HF_STREAM_CHILDREN = 2,
@@ -116,6 +117,7 @@ typedef struct {
     double *weight, *weight2;    /* HF_FLOATS */
     int32_t *label, *label2;     /* HF_FLOATS */
     double *total, *left, *right, *mean;
+    double *term, *left_term, *right_term; /* entropy: a log2 a of whole a, or NULL; and of both sides' weights */
     uint32_t *count, *count_left;
     uint32_t *column, *drawn;
     /* Projections: a candidate's values and entries, and those of the best so far. */
@@ -141,7 +143,7 @@ static void hf_free_room(hf_room *r) {
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->best_index), free(r->factor);
-    free(r->best_factor), free(r->order), free(r->order2), free(r->place), free(r->place2);
+    free(r->best_factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
 }
 
 /* Doubles an array's room; 0 if memory is out. */
@@ -274,10 +276,51 @@ HF_INLINE void hf_add(const hf_task *t, const hf_room *r, int64_t i, double *sum
     for (int64_t k = 0; k < t->n_outputs; ++k) sum[k] += w * (row[k] - r->mean[k]);
 }
 
+/* a log2 a, looked up where a is whole. */
+HF_INLINE double hf_entropy_term(const hf_room *r, double a) {
+    return r->term ? r->term[(int64_t)a] : hf_xlogx(a);
+}
+
+/* The best cut by entropy: a sample changes one term of either side, and the sums run over the terms kept. */
+static void hf_sweep_entropy(
+    const hf_task *t, const hf_room *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
+) {
+    double left_weight = 0;
+    for (int64_t k = 0; k < t->n_outputs; ++k) {
+        r->left[k] = r->left_term[k] = 0;
+        r->right_term[k] = hf_entropy_term(r, r->total[k]);
+    }
+    for (int64_t i = 0; i + 1 < n; ++i) {
+        const int64_t at = (int64_t)(key[i] & 0xffffffff), label = r->label[at];
+        r->left[label] += r->weight[at];
+        left_weight += r->weight[at];
+        r->left_term[label] = hf_entropy_term(r, r->left[label]);
+        r->right_term[label] = hf_entropy_term(r, r->total[label] - r->left[label]);
+        const uint32_t low = (uint32_t)(key[i] >> 32), high = (uint32_t)(key[i + 1] >> 32);
+        const double right_weight = total_weight - left_weight;
+        if (low == high || i + 1 < t->min_leaf || n - i - 1 < t->min_leaf || !(right_weight > 0)) continue;
+        double left = 0, right = 0;
+        for (int64_t k = 0; k < t->n_outputs; ++k) {
+            left += r->left_term[k];
+            right += r->right_term[k];
+        }
+        const double score = (left - hf_entropy_term(r, left_weight)) + (right - hf_entropy_term(r, right_weight));
+        if (score > best->score) {
+            best->score = score;
+            best->low = low;
+            best->high = high;
+        }
+    }
+}
+
 /* The best cut in float64, O(n_outputs) a cut. Payloads are positions in the tree. */
 static void hf_sweep_floats(
     const hf_task *t, const hf_room *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
 ) {
+    if (t->labels && t->criterion == HF_ENTROPY) {
+        hf_sweep_entropy(t, r, key, n, total_weight, best);
+        return;
+    }
     double left_weight = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) r->left[k] = 0;
     for (int64_t i = 0; i + 1 < n; ++i) {
@@ -485,7 +528,15 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
         r->weight = malloc(room * 8), r->weight2 = malloc(room * 8);
         r->label = malloc(room * 4), r->label2 = malloc(room * 4);
         r->total = malloc(k * 8), r->mean = malloc(k * 8);
-        if (!r->weight || !r->weight2 || !r->label || !r->label2 || !r->total || !r->mean) return 0;
+        r->left_term = malloc(k * 8), r->right_term = malloc(k * 8);
+        if (!r->weight || !r->weight2 || !r->label || !r->label2 || !r->total || !r->mean || !r->left_term ||
+            !r->right_term)
+            return 0;
+        if (t->labels && t->criterion == HF_ENTROPY && whole && sum < HF_TERMS) {
+            r->term = malloc(((size_t)sum + 1) * 8);
+            if (!r->term) return 0;
+            for (int64_t a = 0; a <= (int64_t)sum; ++a) r->term[a] = hf_xlogx((double)a);
+        }
     } else {
         r->count = malloc(k * 4), r->count_left = malloc(k * 4);
         if (!r->count || !r->count_left) return 0;

@@ -1,0 +1,198 @@
+"""Fitting oblique stumps: a mini-batch step against NumPy, a node's start, a tree.
+
+    python bench/co2.py [--shapes n,F,K,batch ...] [--threads 1] [--data DIR] [--json FILE]
+
+A step gathers `batch` of n rows at random, multiplies them with w, takes losses, adds up the slopes and moves
+w and theta; NumPy does the same on the same batches, and must come to the same surrogate before anything is
+timed. The floor of a step is a read of its rows at the rate at which this machine reads and writes a copy,
+and two flops for each number in a product, two more where the sample moves w. "start" is the choice of the
+split from q candidates of a node of n samples, each number different. With --data DIR, which holds
+mnist.npz, trees are grown on MNIST.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import ceilings, machine_text, record, side_by_side, spread
+
+import hforest
+from hforest import co2
+from hforest.co2 import reference
+
+SHAPES = ((60000, 784, 10, 100), (20000, 256, 10, 100), (15000, 17, 26, 100))
+ETA, NU, MOMENTUM = 0.01, 10.0, 0.9
+ALWAYS: dict[str, Any] = {"eta": ETA, "nu": NU, "min_steps": 1, "patience": 1000, "rng": 0}
+
+
+def problem(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Classes around random centres, numbers in [0, 1], the constant behind; a univariate start."""
+    n, n_features, n_classes, _ = shape
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n, np.int32)
+    x = rng.random((n_features - 1, n_classes), np.float32).T[y]
+    x = np.ascontiguousarray(0.3 * x + 0.7 * rng.random(x.shape, np.float32))
+    x = np.concatenate([x, -np.ones((n, 1), np.float32)], axis=1)
+    w = np.zeros(n_features, np.float32)
+    w[0], w[-1] = 1, 0.5
+    return x, y, w
+
+
+class Numpy:
+    """The steps of `fit_stump` as one would write them in NumPy."""
+
+    def __init__(self, x: Any, y: Any, w: Any, n_classes: int):
+        self.x, self.y, self.w, self.k = x, y, w.copy(), n_classes
+        self.v = np.zeros_like(w)
+        self.speed = np.zeros((2, n_classes))
+        self.project()
+        self.sign = np.sign(x @ self.w)
+        counts = np.stack([np.bincount(y[(self.sign >= 0) == side], minlength=n_classes) for side in (0, 1)])
+        self.theta = np.log((counts + 0.3) / (counts.sum(axis=1) + 0.3 * n_classes)[:, None])
+
+    def project(self) -> None:
+        square = float(self.w @ self.w)
+        if square > NU:
+            self.w *= np.float32(np.sqrt(NU / square))
+
+    def losses(self) -> Any:
+        high = self.theta.max(axis=1, keepdims=True)
+        return high + np.log(np.exp(self.theta - high).sum(axis=1, keepdims=True)) - self.theta
+
+    def step(self, batch: Any) -> None:
+        rows, labels = self.x[batch], self.y[batch]
+        p, loss = rows @ self.w, self.losses()
+        right = ~(loss[0, labels] - p >= loss[1, labels] + p)
+        turn = np.where(right, 1, -1) - self.sign[batch]
+        slope = turn.astype(np.float32) @ rows
+        rate = ETA / len(batch)
+        for side in (0, 1):
+            here = right == side
+            pull = here.sum() * np.exp(-loss[side]) - np.bincount(labels[here], minlength=self.k)
+            self.speed[side] = MOMENTUM * self.speed[side] - rate * pull
+        self.theta += self.speed
+        self.v = np.float32(MOMENTUM) * self.v - np.float32(rate) * slope
+        self.w += self.v
+        self.project()
+
+    def surrogate(self) -> float:
+        p, loss = self.x @ self.w, self.losses()
+        return float((np.maximum(loss[0, self.y] - p, loss[1, self.y] + p) - abs(p)).sum())
+
+
+def check(shape: tuple[int, ...]) -> None:
+    """NumPy's surrogate after an epoch is ours."""
+    x, y, w = problem((1000, *shape[1:]))
+    peer = Numpy(x, y, w, shape[2])
+    key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
+    law: Any = reference
+    order = np.array(law._epoch_order(key, 0, law._shuffled(key, len(x))))
+    for first in range(0, len(x), shape[3]):
+        peer.step(order[first : first + shape[3]])
+    history: list[float] = []
+    co2.fit_stump(x, y, w, shape[2], batch=shape[3], max_rounds=1, tau=1, history=history, **ALWAYS)
+    np.testing.assert_allclose(history[-1], peer.surrogate(), rtol=1e-4)
+
+
+def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
+    """A step's time here and in NumPy, in one run."""
+    x, y, w = problem(shape)
+    n, n_features, n_classes, batch = shape
+    peer = Numpy(x, y, w, n_classes)
+    batches = np.random.default_rng(1).permutation(n)[: n // batch * batch].reshape(-1, batch)
+    epochs = 3
+
+    def fit(tau: int) -> None:
+        co2.fit_stump(x, y, w, n_classes, batch=batch, max_rounds=1, tau=tau, **ALWAYS)
+
+    def numpy_steps() -> None:
+        for rows in batches[:100]:
+            peer.step(rows)
+
+    with hforest.unchecked():
+        taken = side_by_side(
+            {"one": lambda: fit(1), "more": lambda: fit(1 + epochs), "numpy": numpy_steps}, repeats
+        )
+    count = epochs * -(-n // batch)
+    ours = [(b - a) / count for a, b in zip(taken["one"], taken["more"], strict=True)]
+    theirs = [a / 100 for a in taken["numpy"]]
+    return {
+        "job": "step",
+        "shape": list(shape),
+        "us": 1e6 * statistics.median(ours),
+        "numpy_us": 1e6 * statistics.median(theirs),
+        "ratio": statistics.median(theirs) / statistics.median(ours),
+        "spread": spread(ours),
+        "bytes": 4 * batch * n_features,
+    }
+
+
+def start(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
+    """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
+    x, y, _ = problem(shape)
+    q = co2._candidates(None, shape[1])
+
+    def grow(max_depth: int) -> None:
+        co2.grow(x, y, 1, max_depth=max_depth, max_rounds=0, q=q, rng=0, bootstrap=False)
+
+    with hforest.unchecked():
+        taken = side_by_side({"none": lambda: grow(0), "one": lambda: grow(1)}, repeats)
+    ours = [b - a for a, b in zip(taken["none"], taken["one"], strict=True)]
+    return {"job": "start", "shape": list(shape), "q": q, "ms": 1e3 * statistics.median(ours)}
+
+
+def trees(folder: Path) -> dict[str, Any]:
+    """Trees on MNIST."""
+    file = np.load(folder / "mnist.npz")
+    x = np.ascontiguousarray(file["x_train"].reshape(60_000, -1), np.float32) / 255
+    y, count = file["y_train"].astype(np.int32), hforest.get_num_threads()
+    begin = time.perf_counter()
+    forest = co2.grow(x, y, count, rng=0)
+    seconds = time.perf_counter() - begin
+    return {"job": "tree", "shape": [60_000, 784], "trees": count, "seconds": seconds,
+            "nodes": len(forest.feature), "entries": len(forest.index)}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--shapes", nargs="*", type=lambda a: tuple(int(b) for b in a.split(",")), default=SHAPES
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    hforest.set_num_threads(options.threads)
+    print(machine_text())
+    ceiling = ceilings()
+    rows = []
+    for shape in options.shapes:
+        check(shape)
+        row = steps(shape, options.repeats)
+        floor = 1e6 * row["bytes"] / ceiling["copy_bytes"]
+        row["floor_us"] = floor
+        print(
+            f"step  {shape}: {row['us']:.1f} us, NumPy {row['numpy_us']:.1f} us, {row['ratio']:.1f} times; "
+            f"its rows read from memory {floor:.1f} us; spread {row['spread']:.0%}"
+        )
+        rows += [row, start(shape, options.repeats)]
+        print(f"start {shape}: {rows[-1]['ms']:.2f} ms for {rows[-1]['q']} candidates")
+    if options.data is not None:
+        rows.append(trees(options.data))
+        print(
+            "tree  {shape}: {trees} trees in {seconds:.1f} s, {nodes} nodes, {entries} weights".format(
+                **rows[-1]
+            )
+        )
+    if options.json is not None:
+        record(options.json, rows, threads=options.threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""Surrogates, oblique stumps and trees of them on the CPU. A thread owns a tree; a stump is fitted by one."""
+
+import numpy as np
+
+from cython.parallel cimport prange
+from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+cimport numpy as cnp
+
+from hforest.core.machine cimport simd_path
+
+cnp.import_array()
+
+cdef extern from "engine.h" nogil:
+    ctypedef struct hf_task:
+        const void* codes
+        int width
+        int64_t n
+        int64_t n_columns
+        const double* low
+        const double* high
+        int64_t n_codes
+        int single
+        const int32_t* labels
+        const double* targets
+        int64_t n_outputs
+        const double* weight
+        int criterion
+        int64_t n_drawn
+        int64_t max_depth
+        int64_t min_split
+        int64_t min_leaf
+        double min_decrease
+        uint64_t seed
+    ctypedef struct hf_tree:
+        int32_t* feature
+        int32_t* left
+        double* threshold
+        double* gain
+        void* value
+        int64_t n_nodes
+        int64_t n_leaves
+        int64_t* start
+        uint32_t* index
+        int64_t n_entries
+
+cdef extern from "stump.h" nogil:
+    int HF_LANES
+    ctypedef struct hf_rows:
+        const void* x
+        int64_t n_features
+        int64_t n_full
+        int64_t n_blocks
+        int offset
+    ctypedef struct hf_members:
+        int64_t n
+        const uint32_t* sample
+        const int32_t* label
+        const double* targets
+        const double* weight
+        uint32_t* order
+        int8_t* sign
+    ctypedef struct hf_losses:
+        int64_t n_outputs
+        int squared
+        double* theta[2]
+        double* loss[2]
+    ctypedef struct hf_pull:
+        double* sum[2]
+        double weight[2]
+    ctypedef struct hf_schedule:
+        double nu
+        double eta
+        double momentum
+        double decay
+        double tolerance
+        double smooth
+        int64_t tau
+        int64_t batch
+        int64_t min_steps
+        int64_t patience
+        int64_t max_rounds
+    ctypedef struct hf_stump_room:
+        void* w
+        void* slope
+        double* theta[2]
+        double* loss[2]
+        double* pull[2]
+        uint32_t* order
+        int8_t* sign
+    int hf_make_stump(hf_stump_room* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
+    void hf_free_stump(hf_stump_room* s)
+    void hf_prepare(hf_losses* losses)
+    double hf_surrogate(
+        int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
+        const void* w,
+    )
+    double hf_slopes(
+        int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
+        const void* w, int64_t first, int64_t last, void* slope, hf_pull* pull,
+    )
+    double hf_slope_of_theta(const hf_losses* losses, const hf_pull* pull, int side, int64_t k)
+    int64_t hf_fit_stump(
+        int path, int single, const hf_rows* rows, hf_members* m, const hf_schedule* c, int64_t n_outputs,
+        uint64_t key, hf_stump_room* s, double* history,
+    )
+
+cdef extern from "oblique.h" nogil:
+    ctypedef struct hf_oblique_task:
+        hf_task univariate
+        hf_rows rows
+        hf_schedule schedule
+        int path
+    ctypedef struct hf_oblique_tree:
+        hf_tree tree
+        void* weight
+    int hf_grow_oblique(
+        const hf_oblique_task* o, int64_t number, const int32_t* bag, hf_oblique_tree* grown
+    )
+    void hf_free_oblique(hf_oblique_tree* o)
+
+cdef enum:
+    CHUNK = 1024      # samples whose slopes are summed in the dtype of x
+
+
+cdef hf_rows _rows(x, bint offset):
+    cdef hf_rows rows
+    rows.x, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[1], offset
+    rows.n_full = rows.n_features // HF_LANES
+    rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
+    return rows
+
+
+cdef class _Stump:
+    """All samples of x as a node, with the room to fit a stump to them."""
+
+    cdef hf_rows rows
+    cdef hf_members m
+    cdef hf_stump_room s
+    cdef hf_losses losses
+    cdef int single
+    cdef object kept
+
+    def __cinit__(self, x, labels, targets, const double[::1] weight, int64_t n_outputs):
+        cdef uint32_t[::1] sample = np.arange(len(x) + 1, dtype=np.uint32)
+        cdef int64_t i
+        cdef int side
+        self.rows, self.single = _rows(x, False), x.dtype.itemsize == 4
+        if not hf_make_stump(&self.s, len(x), self.rows.n_blocks, n_outputs, self.single):
+            raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
+        self.kept = (x, labels, targets, weight, sample)
+        self.m.n, self.m.sample = len(x), &sample[0]
+        self.m.weight = <const double*> cnp.PyArray_DATA(np.asarray(weight))
+        self.m.label, self.m.targets = NULL, NULL
+        if labels is not None:
+            self.m.label = <const int32_t*> cnp.PyArray_DATA(labels)
+        else:
+            self.m.targets = <const double*> cnp.PyArray_DATA(targets)
+        self.m.order, self.m.sign = self.s.order, self.s.sign
+        for i in range(self.m.n):
+            self.s.order[i] = <uint32_t> i
+        self.losses.n_outputs, self.losses.squared = n_outputs, labels is None
+        for side in range(2):
+            self.losses.theta[side], self.losses.loss[side] = self.s.theta[side], self.s.loss[side]
+
+    def __dealloc__(self):
+        hf_free_stump(&self.s)
+
+    cdef double surrogate(self, w, const double[::1] theta0, const double[::1] theta1):
+        memcpy(self.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
+        memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
+        memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
+        hf_prepare(&self.losses)
+        return hf_surrogate(simd_path(), self.single, &self.rows, &self.m, &self.losses, self.s.w)
+
+
+def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):
+    """out[0] = the surrogate, a sum over samples (eq 10)."""
+    out[0] = _Stump(x, labels, targets, weight, len(theta0)).surrogate(w, theta0, theta1)
+
+
+def surrogate_grad(
+    w, theta0, theta1, x, labels, targets, weight, double[::1] grad_w, double[::1] grad_theta0,
+    double[::1] grad_theta1,
+):
+    """Its subgradient."""
+    cdef _Stump stump = _Stump(x, labels, targets, weight, len(theta0))
+    cdef hf_pull pull
+    cdef int64_t first, k, size = stump.rows.n_blocks * HF_LANES * (4 if stump.single else 8)
+    cdef double[:, ::1] pulls = np.zeros((2, len(theta0)))
+    stump.surrogate(w, theta0, theta1)
+    pull.sum[0], pull.sum[1] = &pulls[0, 0], &pulls[1, 0]
+    pull.weight[0] = pull.weight[1] = 0
+    for k in range(grad_w.shape[0]):
+        grad_w[k] = 0
+    for first in range(0, stump.m.n, CHUNK):
+        memset(stump.s.slope, 0, size)
+        hf_slopes(
+            simd_path(), stump.single, &stump.rows, &stump.m, &stump.losses, stump.s.w, first,
+            min(first + CHUNK, stump.m.n), stump.s.slope, &pull,
+        )
+        for k in range(grad_w.shape[0]):
+            grad_w[k] += (<float*> stump.s.slope)[k] if stump.single else (<double*> stump.s.slope)[k]
+    for k in range(grad_theta0.shape[0]):
+        grad_theta0[k] = hf_slope_of_theta(&stump.losses, &pull, 0, k)
+        grad_theta1[k] = hf_slope_of_theta(&stump.losses, &pull, 1, k)
+
+
+def fit_stump(
+    x, labels, targets, weight, schedule, uint64_t key, w, double[::1] theta0, double[::1] theta1,
+    double[::1] history,
+):
+    """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
+    cdef int64_t n_outputs = theta0.shape[0]
+    cdef _Stump stump = _Stump(x, labels, targets, weight, n_outputs)
+    cdef hf_schedule c = schedule._asdict()
+    memcpy(stump.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
+    with nogil:
+        hf_fit_stump(
+            simd_path(), stump.single, &stump.rows, &stump.m, &c, n_outputs, key, &stump.s, &history[0]
+        )
+    memcpy(cnp.PyArray_DATA(w), stump.s.w, cnp.PyArray_NBYTES(w))
+    memcpy(&theta0[0], stump.s.theta[0], n_outputs * sizeof(double))
+    memcpy(&theta1[0], stump.s.theta[1], n_outputs * sizeof(double))
+
+
+cdef object _array(const void* data, int64_t n, dtype):
+    a = np.empty(n, dtype)
+    if n:
+        memcpy(cnp.PyArray_DATA(a), data, cnp.PyArray_NBYTES(a))
+    return a
+
+
+cdef object _tree(const hf_oblique_tree* grown, int64_t n_outputs, dtype):
+    cdef const hf_tree* tree = &grown.tree
+    return (
+        _array(tree.feature, tree.n_nodes, np.int32),
+        _array(tree.threshold, tree.n_nodes, np.float64),
+        _array(tree.left, tree.n_nodes, np.int32),
+        _array(tree.gain, tree.n_nodes, np.float64),
+        _array(tree.value, tree.n_leaves * n_outputs, dtype),
+        _array(tree.start, tree.n_nodes, np.int64),
+        _array(tree.index, tree.n_entries, np.int32),
+        _array(grown.weight, tree.n_entries, dtype),
+    )
+
+
+def grow(
+    x, codes, const double[:, ::1] low, const double[:, ::1] high, labels, targets, n_outputs,
+    const double[::1] weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, schedule,
+    seed, int64_t first, int64_t n_trees, bags, trees,
+):
+    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
+    cdef hf_oblique_task o
+    cdef hf_task* t = &o.univariate
+    cdef hf_oblique_tree* grown = <hf_oblique_tree*> calloc(n_trees + 1, sizeof(hf_oblique_tree))
+    cdef const int32_t* bag = NULL
+    cdef int64_t m, bag_size = 0
+    cdef int failed = 0
+    if grown == NULL:
+        raise MemoryError(f"grow: no memory for {n_trees} trees")
+    memset(&o, 0, sizeof(hf_oblique_task))
+    try:
+        t.n, t.n_columns, t.single = x.shape[0], x.shape[1], x.dtype.itemsize == 4
+        t.codes, t.width = cnp.PyArray_DATA(codes), codes.itemsize
+        t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+        if labels is not None:
+            t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
+        else:
+            t.targets = <const double*> cnp.PyArray_DATA(targets)
+        t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
+        t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
+        t.min_decrease, t.seed = min_decrease, seed
+        o.rows, o.schedule, o.path = _rows(x, True), schedule._asdict(), simd_path()
+        if bags is not None:
+            bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
+        for m in prange(n_trees, nogil=True, schedule="dynamic"):
+            failed += not hf_grow_oblique(&o, first + m, bag + m * bag_size, &grown[m])
+        if failed:
+            raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
+        for m in range(n_trees):
+            trees.append(_tree(&grown[m], n_outputs, x.dtype))
+            hf_free_oblique(&grown[m])
+    finally:
+        for m in range(n_trees):
+            hf_free_oblique(&grown[m])
+        free(grown)

@@ -1,0 +1,420 @@
+// Surrogates and oblique stumps (p2 section 4). Sixteen threads sum a product w.x, each a lane of the law; sums over
+// samples run in their order, one thread an element, so the bits are those of the reference.
+
+constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
+constexpr int HALVINGS = 3;
+constexpr double LN2 = 0.69314718055994530942, ABSENT = 0x1p-20;
+
+// As hforest/co2/stump.h and hforest/core/score.h have them.
+__device__ static double exp_fixed(double a) {
+    if (a < -700) return 0;
+    const double k = rint(a * 1.4426950408889634);
+    const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
+    double sum = 1.0 / 13;
+    for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
+    return ldexp(sum * r + 1.0, (int)k);
+}
+
+__device__ static double log_fixed(double a) {
+    int e;
+    double m = frexp(a, &e);
+    if (m < 0.70710678118654752) {
+        m = 2 * m;
+        e = e - 1;
+    }
+    const double s = (m - 1) / (m + 1), q = s * s;
+    double sum = 1.0 / 23;
+    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
+    return (e + s * sum * 2.8853900817779268) * LN2;
+}
+
+// Samples and what they lose: labels, or targets where n_classes is 0. theta and table are (2, n_outputs).
+struct Samples {
+    const real *x;
+    const int *labels;
+    const double *targets, *weight;
+    size n, n_features, n_outputs;
+    int squared;
+};
+
+__device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
+    if (!s.squared) return table[side * s.n_outputs + s.labels[i]];
+    double sum = 0;
+    for (size k = 0; k < s.n_outputs; ++k) {
+        const double d = s.targets[i * s.n_outputs + k] - theta[side * s.n_outputs + k];
+        sum += d * d;
+    }
+    return sum;
+}
+
+__device__ static double output_of(const Samples &s, size i, size k) {
+    return s.squared ? s.targets[i * s.n_outputs + k] : (double)(k == s.labels[i]);
+}
+
+// Log losses of all classes of a side (eq 3).
+__device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
+    if (s.squared) return;
+    const double *t = theta + side * s.n_outputs;
+    double high = t[0], sum = 0;
+    for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
+    for (size k = 0; k < s.n_outputs; ++k) sum += exp_fixed(t[k] - high);
+    const double log_sum = high + log_fixed(sum);
+    for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
+}
+
+__device__ static double slope_of_theta(
+    const Samples &s, const double *theta, const double *table, const double *sums, const double *weights, int side,
+    size k
+) {
+    const size at = side * s.n_outputs + k;
+    return s.squared ? 2 * (weights[side] * theta[at] - sums[at]) : weights[side] * exp_fixed(-table[at]) - sums[at];
+}
+
+// w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
+__device__ static real dot(const real *row, const real *w, size n_features, real *lanes) {
+    const int lane = threadIdx.x % LANES;
+    real sum = 0;
+    for (size j = lane; j < n_features; j += LANES) sum = sum + row[j] * w[j];
+    lanes[threadIdx.x] = sum;
+    __syncthreads();
+    for (int width = LANES / 2; width >= 1; width /= 2) {
+        if (lane < width) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + width];
+        __syncthreads();
+    }
+    const real result = lanes[threadIdx.x - lane];
+    __syncthreads();
+    return result;
+}
+
+// ------------------------------------------------------------------------------ surrogate and gradient
+
+extern "C" __global__ void tables(
+    const real *__restrict__ x, const int *__restrict__ labels, size n_outputs, size squared,
+    const double *__restrict__ theta, double *__restrict__ table
+) {
+    const Samples s = {x, labels, nullptr, nullptr, 0, 0, n_outputs, (int)squared};
+    if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
+}
+
+// Of each sample its term of eq 10, which side the larger bound is on, and what x is multiplied by in the slope.
+extern "C" __global__ void terms(
+    const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
+    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
+    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared, double *__restrict__ term,
+    int *__restrict__ side, real *__restrict__ factor
+) {
+    __shared__ real lanes[BLOCK];
+    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
+    const size i = thread_number() / LANES, at = i < n ? i : n - 1;
+    const double p = dot(x + at * n_features, w, n_features, lanes);
+    if (i >= n || threadIdx.x % LANES) return;
+    const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;
+    term[i] = weight[i] * ((left >= right ? left : right) - fabs(p));
+    side[i] = !(left >= right);
+    const int turn = side[i] ? 1 - ((p > 0) - (p < 0)) : -1 - ((p > 0) - (p < 0));
+    factor[i] = (real)(turn * weight[i]);
+}
+
+extern "C" __global__ void total(const double *__restrict__ term, size n, double *__restrict__ out) {
+    if (thread_number() > 0) return;
+    double sum = 0;
+    for (size i = 0; i < n; ++i) sum += term[i];
+    out[0] = sum;
+}
+
+// A thread is a feature of a chunk of samples.
+extern "C" __global__ void chunk_slopes(
+    const real *__restrict__ x, const real *__restrict__ factor, size n, size n_features, size chunk, size n_chunks,
+    real *__restrict__ slope
+) {
+    const size i = thread_number();
+    if (i >= n_chunks * n_features) return;
+    const size first = i / n_features * chunk, j = i % n_features;
+    real sum = 0;
+    for (size s = first; s < first + chunk && s < n; ++s)
+        if (factor[s] != 0) sum = sum + x[s * n_features + j] * factor[s];
+    slope[i] = sum;
+}
+
+extern "C" __global__ void chunk_sums(
+    const real *__restrict__ slope, size n_features, size n_chunks, double *__restrict__ grad
+) {
+    const size j = thread_number();
+    if (j >= n_features) return;
+    double sum = 0;
+    for (size c = 0; c < n_chunks; ++c) sum += slope[c * n_features + j];
+    grad[j] = sum;
+}
+
+// A thread is an output of a side.
+extern "C" __global__ void theta_slopes(
+    const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
+    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
+    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared,
+    double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
+) {
+    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
+    const size at = thread_number(), k = at % n_outputs;
+    if (at >= 2 * n_outputs) return;
+    const int mine = (int)(at / n_outputs);
+    double sum = 0, weights[2] = {0, 0};
+    for (size i = 0; i < n; ++i)
+        if (side[i] == mine) {
+            sum += weight[i] * output_of(s, i, k);
+            weights[mine] += weight[i];
+        }
+    sums[at] = sum;
+    (mine ? grad1 : grad0)[k] = slope_of_theta(s, theta, table, sums, weights, mine, k);
+}
+
+// ------------------------------------------------------------------------------------------- a stump
+
+// Philox 4x32-10, as hforest/core/philox.h has it.
+struct Draw {
+    unsigned word[4];
+};
+
+__device__ static Draw philox(unsigned long long key, unsigned long long counter, unsigned long long stream) {
+    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)stream, d = (unsigned)(stream >> 32);
+    unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const unsigned long long p = 0xD2511F53ull * a, q = 0xCD9E8D57ull * c;
+        a = (unsigned)(q >> 32) ^ b ^ k0;
+        b = (unsigned)q;
+        c = (unsigned)(p >> 32) ^ d ^ k1;
+        d = (unsigned)p;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return {{a, b, c, d}};
+}
+
+__device__ static size below(unsigned word, size stop) { return (size)((unsigned long long)word * stop >> 32); }
+
+constexpr int STREAM_ORDER = 8, STREAM_EPOCH = 9;
+
+// Where a stump is fitted: arrays of a block's own.
+struct Room {
+    real *w, *v, *best_w, *factor;
+    double *theta, *speed, *best_theta, *table, *sums, *term; // (2, n_outputs) but for term
+    int *order, *sign, *side;
+};
+
+// Eq 10 in the shuffled order, into term; signs of w.x.
+__device__ static double surrogate_of(const Samples &s, const Room &r, real *lanes, double *shared) {
+    for (size first = 0; first < s.n; first += TOGETHER) {
+        const size at = first + threadIdx.x / LANES, i = r.order[at < s.n ? at : s.n - 1];
+        const double p = dot(s.x + i * s.n_features, r.w, s.n_features, lanes);
+        if (at >= s.n || threadIdx.x % LANES) continue;
+        const double left = loss_of(s, r.theta, r.table, 0, i) - p, right = loss_of(s, r.theta, r.table, 1, i) + p;
+        r.term[at] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
+        r.sign[i] = (p > 0) - (p < 0);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (size at = 0; at < s.n; ++at) sum += r.term[at];
+        *shared = sum;
+    }
+    __syncthreads();
+    return *shared;
+}
+
+// Back onto the ball (Alg. 1, lines 15 and 16).
+__device__ static void project(const Samples &s, const Room &r, double nu, double *squares) {
+    if (threadIdx.x < LANES) {
+        double sum = 0;
+        for (size j = threadIdx.x; j < s.n_features; j += LANES) sum += (double)r.w[j] * (double)r.w[j];
+        squares[threadIdx.x] = sum;
+    }
+    __syncthreads();
+    for (int width = LANES / 2; width >= 1; width /= 2) {
+        if ((int)threadIdx.x < width) squares[threadIdx.x] = squares[threadIdx.x] + squares[threadIdx.x + width];
+        __syncthreads();
+    }
+    const double square = squares[0];
+    if (square > nu) {
+        const real factor = (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
+        for (size j = threadIdx.x; j < s.n_features; j += BLOCK) r.w[j] = r.w[j] * factor;
+    }
+    __syncthreads();
+}
+
+// Alg. 1, line 2.
+__device__ static void start_theta(const Samples &s, const Room &r, double smooth, double *shared) {
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
+        double sum = 0;
+        for (size i = 0; i < s.n; ++i)
+            if ((r.sign[i] >= 0) == (int)(at / s.n_outputs)) sum += s.weight[i] * output_of(s, i, at % s.n_outputs);
+        r.sums[at] = sum;
+    }
+    if (threadIdx.x < 2) {
+        double weight = 0;
+        for (size i = 0; i < s.n; ++i)
+            if ((r.sign[i] >= 0) == (int)threadIdx.x) weight += s.weight[i];
+        shared[threadIdx.x] = weight;
+    }
+    __syncthreads();
+    double added = 0;
+    for (size k = 0; k < s.n_outputs; ++k) added += smooth * (r.sums[k] + r.sums[s.n_outputs + k] > 0 ? 1.0 : ABSENT);
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
+        const int side = (int)(at / s.n_outputs);
+        const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
+        if (s.squared) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
+        else r.theta[at] = log_fixed((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added));
+    }
+    __syncthreads();
+}
+
+__device__ static void prepare(const Samples &s, const Room &r) {
+    if (threadIdx.x < 2) fill_table(s, r.theta, r.table, threadIdx.x);
+    __syncthreads();
+}
+
+// A step on the samples at places first to last - 1 of an epoch.
+__device__ static void step(
+    const Samples &s, const Room &r, size first, size last, size start, size stride, double eta, double momentum,
+    double nu, real *lanes, double *shared
+) {
+    for (size block = first; block < last; block += TOGETHER) {
+        const size at = block + threadIdx.x / LANES, place = at < last ? at : last - 1;
+        const size i = r.order[(start + stride * place) % s.n];
+        const double p = dot(s.x + i * s.n_features, r.w, s.n_features, lanes);
+        if (at >= last || threadIdx.x % LANES) continue;
+        const int side = !(loss_of(s, r.theta, r.table, 0, i) - p >= loss_of(s, r.theta, r.table, 1, i) + p);
+        r.side[at] = side;
+        r.factor[at] = (real)((side ? 1 - r.sign[i] : -1 - r.sign[i]) * s.weight[i]);
+    }
+    __syncthreads();
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
+        double sum = 0;
+        for (size a = first; a < last; ++a)
+            if (r.side[a] == (int)(at / s.n_outputs)) {
+                const size i = r.order[(start + stride * a) % s.n];
+                sum += s.weight[i] * output_of(s, i, at % s.n_outputs);
+            }
+        r.sums[at] = sum;
+    }
+    if (threadIdx.x == 0) {
+        double weight = 0;
+        shared[0] = shared[1] = 0;
+        for (size a = first; a < last; ++a) {
+            const double w = s.weight[r.order[(start + stride * a) % s.n]];
+            shared[r.side[a]] += w;
+            weight += w;
+        }
+        shared[2] = eta / weight;
+    }
+    __syncthreads();
+    const double rate = shared[2];
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
+        const int side = (int)(at / s.n_outputs);
+        r.speed[at] = momentum * r.speed[at] -
+                      rate * slope_of_theta(s, r.theta, r.table, r.sums, shared, side, at % s.n_outputs);
+    }
+    for (size j = threadIdx.x; j < s.n_features; j += BLOCK) {
+        real slope = 0;
+        for (size a = first; a < last; ++a)
+            if (r.factor[a] != 0) {
+                const size i = r.order[(start + stride * a) % s.n];
+                slope = slope + s.x[i * s.n_features + j] * r.factor[a];
+            }
+        r.v[j] = (real)momentum * r.v[j] + (real)-rate * slope;
+        r.w[j] = r.w[j] + r.v[j];
+    }
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) r.theta[at] = r.theta[at] + r.speed[at];
+    __syncthreads();
+    project(s, r, nu, shared);
+    prepare(s, r);
+}
+
+__device__ static void keep(const Samples &s, const real *w, const double *theta, real *to_w, double *to_theta) {
+    for (size j = threadIdx.x; j < s.n_features; j += BLOCK) to_w[j] = w[j];
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) to_theta[at] = theta[at];
+    __syncthreads();
+}
+
+// A block fits a stump (Alg. 1).
+extern "C" __global__ void fit_stump(
+    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
+    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared, double nu, double eta,
+    double momentum, double decay, double tolerance, double smooth, size tau, size batch, size min_steps,
+    size patience, size max_rounds, size key_low, size key_high, real *w, real *reals, double *theta, double *doubles,
+    int *ints, double *history
+) {
+    __shared__ real lanes[BLOCK];
+    __shared__ double shared[LANES];
+    __shared__ size walk[2];
+    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
+    const Room r = {
+        w, reals, reals + n_features, reals + 2 * n_features, theta, doubles, doubles + 2 * n_outputs,
+        doubles + 4 * n_outputs, doubles + 6 * n_outputs, doubles + 8 * n_outputs, ints, ints + n, ints + 2 * n
+    };
+    const unsigned long long key = (unsigned long long)key_high << 32 | (unsigned long long)key_low;
+    for (size j = threadIdx.x; j < n_features; j += BLOCK) r.v[j] = 0;
+    for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
+    if (threadIdx.x == 0) {
+        Draw draw = {{0, 0, 0, 0}};
+        for (size i = 0; i < n; ++i) r.order[i] = (int)i;
+        for (size i = 0; i + 1 < n; ++i) {
+            if (i % 4 == 0) draw = philox(key, (unsigned long long)(i / 4), STREAM_ORDER);
+            const size other = i + below(draw.word[i % 4], n - i);
+            const int at = r.order[other];
+            r.order[other] = r.order[i];
+            r.order[i] = at;
+        }
+    }
+    __syncthreads();
+    project(s, r, nu, shared);
+    prepare(s, r);
+    surrogate_of(s, r, lanes, shared);
+    start_theta(s, r, smooth, shared);
+    prepare(s, r);
+    double value = surrogate_of(s, r, lanes, shared), best = value;
+    keep(s, r.w, r.theta, r.best_w, r.best_theta);
+    if (threadIdx.x == 0) history[0] = value;
+
+    batch = batch < n ? batch : n;
+    const size n_steps = (n + batch - 1) / batch;
+    const size n_epochs = tau * n_steps < min_steps ? (min_steps + n_steps - 1) / n_steps : tau;
+    size waiting = 0, lowered = 0, round = 0;
+    unsigned long long epoch = 0;
+    while (round < max_rounds && lowered < HALVINGS && value > 0) {
+        for (size e = 0; e < n_epochs; ++e, ++epoch) {
+            if (threadIdx.x == 0) {
+                const Draw draw = philox(key, epoch, STREAM_EPOCH);
+                size stride = 1 + below(draw.word[1], n);
+                for (;; ++stride) {
+                    size a = stride, b = n;
+                    while (b) {
+                        const size rest = a % b;
+                        a = b;
+                        b = rest;
+                    }
+                    if (a == 1) break;
+                }
+                walk[0] = below(draw.word[0], n);
+                walk[1] = stride;
+            }
+            __syncthreads();
+            for (size first = 0; first < n; first += batch)
+                step(s, r, first, first + batch < n ? first + batch : n, walk[0], walk[1], eta, momentum, nu, lanes,
+                     shared);
+        }
+        const double before = value;
+        value = surrogate_of(s, r, lanes, shared);
+        ++round;
+        if (threadIdx.x == 0) history[round] = value;
+        if (value < best) {
+            best = value;
+            keep(s, r.w, r.theta, r.best_w, r.best_theta);
+        }
+        waiting += !(value < before - tolerance * before);
+        if (waiting > patience) {
+            waiting = 0;
+            ++lowered;
+            eta = eta * decay;
+        }
+    }
+    keep(s, r.best_w, r.best_theta, r.w, r.theta);
+}

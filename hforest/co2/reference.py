@@ -1,0 +1,306 @@
+"""The law: surrogates, stumps and trees of them in plain loops (p2 section 4 and 5).
+
+Same functions, parameters and arrays as `cpu` and `gpu`. Where one bit decides which way a sample goes, and
+with it all that follows, operations and their order are part of the law: products w.x are summed in the dtype
+of x, in sixteen lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample after
+sample; losses in float64, with an exponential and a logarithm of exact steps.
+"""
+
+import math
+
+import numpy as np
+
+from ..core.philox import below, philox
+from ..growth import reference as univariate
+
+LANES = 16
+CHUNK = 1024
+HALVINGS = 3
+ORDER, EPOCH = 8, 9
+LN2 = 0.69314718055994530942
+ABSENT = 2.0**-20
+
+
+def _exp(a):
+    if a < -700:
+        return 0.0
+    k = float(np.rint(a * 1.4426950408889634))
+    r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
+    total = 1.0 / 13
+    for i in range(12, 0, -1):
+        total = (total * r + 1.0) / i
+    return math.ldexp(total * r + 1.0, int(k))
+
+
+def _log(a):
+    return univariate._log2(a) * LN2
+
+
+def _padded(row):
+    return np.concatenate([row, np.zeros(-len(row) % LANES, row.dtype)]).reshape(-1, LANES)
+
+
+def _fold(lanes):
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = lanes[:half] + lanes[half:]
+    return lanes[0]
+
+
+def _dot(w, row):
+    lanes = np.zeros(LANES, row.dtype)
+    for a, b in zip(_padded(row), _padded(w), strict=True):
+        lanes = lanes + a * b
+    return float(_fold(lanes))
+
+
+class _Losses:
+    """What samples lose on either side: eq 3 for labels, eq 4 for targets."""
+
+    def __init__(self, labels, targets, theta0, theta1):
+        self.labels, self.targets = labels, targets
+        self.theta = [[float(a) for a in theta] for theta in (theta0, theta1)]
+        if labels is not None:
+            self.table = [self.log_losses(theta) for theta in self.theta]
+
+    def log_losses(self, theta):
+        high, total = max(theta), 0.0
+        for a in theta:
+            total += _exp(a - high)
+        return [high + _log(total) - a for a in theta]
+
+    def of(self, side, i):
+        if self.labels is not None:
+            return self.table[side][self.labels[i]]
+        total = 0.0
+        for a, b in zip(self.targets[i], self.theta[side], strict=True):
+            total += (float(a) - b) * (float(a) - b)
+        return total
+
+    def outputs(self, i):
+        if self.labels is None:
+            return [float(a) for a in self.targets[i]]
+        return [float(k == self.labels[i]) for k in range(len(self.theta[0]))]
+
+    def gradient(self, side, weight, total):
+        """By theta, of the loss of samples with this weight and sum of outputs."""
+        if self.labels is None:
+            return [2 * (weight * a - b) for a, b in zip(self.theta[side], total, strict=True)]
+        return [weight * _exp(-a) - b for a, b in zip(self.table[side], total, strict=True)]
+
+
+def _surrogate(w, losses, x, weight, order):
+    """Eq 10, and the sign of w.x of every sample."""
+    total, sign = 0.0, [0] * len(x)
+    for i in order:
+        p = _dot(w, x[i])
+        # eq 5: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        high = max(losses.of(0, i) - p, losses.of(1, i) + p)
+        total += float(weight[i]) * (high - abs(p))
+        sign[i] = (p > 0) - (p < 0)
+    return total, sign
+
+
+def _slopes(w, losses, x, weight, sign, order):
+    """Sums over samples of the subgradients of eq 11: by w, by both thetas; and their weight."""
+    slope = np.zeros(len(w), x.dtype)
+    sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
+    weights = [0.0, 0.0]
+    for i in order:
+        p, unit = _dot(w, x[i]), float(weight[i])
+        side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)  # Alg. 1, line 8
+        weights[side] += unit
+        sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
+        # Alg. 1, lines 9 and 12, as a gradient.
+        turn = 1 - sign[i] if side else -1 - sign[i]
+        if turn != 0:
+            slope = slope + x[i] * x.dtype.type(turn * unit)
+    thetas = [losses.gradient(side, weights[side], sums[side]) for side in (0, 1)]
+    return slope, thetas, weights[0] + weights[1]
+
+
+def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
+    """out[0] = the surrogate, a sum over samples (eq 10)."""
+    out[0], _ = _surrogate(w, _Losses(labels, targets, theta0, theta1), x, weight, range(len(x)))
+
+
+def surrogate_grad(w, theta0, theta1, x, labels, targets, weight, grad_w, grad_theta0, grad_theta1):
+    """Its subgradient."""
+    losses = _Losses(labels, targets, theta0, theta1)
+    _, sign = _surrogate(w, losses, x, weight, range(len(x)))
+    grad_w[:] = 0
+    sums, weights = [[0.0] * len(theta0) for _ in range(2)], [0.0, 0.0]
+    for first in range(0, len(x), CHUNK):
+        slope, _, _ = _slopes(w, losses, x, weight, sign, range(first, min(first + CHUNK, len(x))))
+        grad_w += slope
+    for i in range(len(x)):
+        p = _dot(w, x[i])
+        side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)
+        weights[side] += float(weight[i])
+        sums[side] = [a + float(weight[i]) * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
+    grad_theta0[:] = losses.gradient(0, weights[0], sums[0])
+    grad_theta1[:] = losses.gradient(1, weights[1], sums[1])
+
+
+def _project(w, nu):
+    # Alg. 1, lines 15 and 16, and a rounding inside the ball.
+    lanes = np.zeros(LANES)
+    for block in _padded(w.astype(np.float64)):
+        lanes = lanes + block * block
+    square = float(_fold(lanes))
+    if square > nu:
+        w = w * w.dtype.type(math.sqrt(nu / square) * (1 - (2.0**-22 if w.itemsize == 4 else 2.0**-50)))
+    return w
+
+
+def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
+    # Alg. 1, line 2.
+    losses = _Losses(labels, targets, [0.0] * n_outputs, [0.0] * n_outputs)
+    sums, weights = [[0.0] * n_outputs for _ in range(2)], [0.0, 0.0]
+    for i, s in enumerate(sign):
+        side, unit = int(s >= 0), float(weight[i])
+        weights[side] += unit
+        sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
+    both = [a + b for a, b in zip(*sums, strict=True)]
+    if labels is None:
+        return [
+            [(a / weights[side] if weights[side] > 0 else b / weights[1 - side])
+             for a, b in zip(sums[side], both, strict=True)]
+            for side in (0, 1)
+        ]  # fmt: skip
+    share = [smooth * (1.0 if b > 0 else ABSENT) for b in both]
+    added = 0.0
+    for a in share:
+        added += a
+    return [
+        [_log((a + b) / (weights[side] + added)) for a, b in zip(sums[side], share, strict=True)]
+        for side in (0, 1)
+    ]
+
+
+def _shuffled(key, n):
+    order = list(range(n))
+    for i in range(n - 1):
+        other = i + below(philox(key, i // 4, ORDER)[i % 4], n - i)
+        order[i], order[other] = order[other], order[i]
+    return order
+
+
+def _epoch_order(key, epoch, shuffled):
+    n = len(shuffled)
+    words = philox(key, epoch, EPOCH)
+    start, stride = below(words[0], n), 1 + below(words[1], n)
+    while math.gcd(stride, n) != 1:
+        stride += 1
+    return [shuffled[(start + stride * i) % n] for i in range(n)]
+
+
+def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, history):
+    """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
+    c, n, real = schedule, len(x), x.dtype.type
+    shuffled = _shuffled(key, n)
+    size = min(c.batch, n)
+    n_steps = -(-n // size)
+    n_epochs = max(c.tau, -(-c.min_steps // n_steps))
+    new = _project(w.copy(), c.nu)
+    speed = np.zeros(len(w), x.dtype)
+    theta = [[0.0] * len(theta0), [0.0] * len(theta0)]
+    speeds = [[0.0] * len(theta0), [0.0] * len(theta0)]
+    _, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
+    theta = _start_theta(labels, targets, weight, sign, c.smooth, len(theta0))
+    value, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
+    best = (value, new, theta)
+    history[0] = value
+    eta, waiting, lowered, epoch = c.eta, 0, 0, 0
+    for round_ in range(c.max_rounds):
+        if lowered == HALVINGS or not value > 0:
+            break
+        for _ in range(n_epochs):
+            order = _epoch_order(key, epoch, shuffled)
+            epoch += 1
+            for first in range(0, n, size):
+                losses = _Losses(labels, targets, *theta)
+                slope, pull, total = _slopes(new, losses, x, weight, sign, order[first : first + size])
+                rate = eta / total
+                speeds = [
+                    [c.momentum * a - rate * b for a, b in zip(*pair, strict=True)]
+                    for pair in zip(speeds, pull, strict=True)
+                ]
+                theta = [
+                    [a + b for a, b in zip(*pair, strict=True)] for pair in zip(theta, speeds, strict=True)
+                ]
+                speed = real(c.momentum) * speed + real(-rate) * slope
+                new = _project(new + speed, c.nu)
+        before = value
+        # w_old = w (Alg. 1, line 4): its signs come with the surrogate.
+        value, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
+        history[round_ + 1] = value
+        if value < best[0]:
+            best = (value, new, theta)
+        waiting += not value < before - c.tolerance * before
+        if waiting > c.patience:
+            waiting, lowered, eta = 0, lowered + 1, eta * c.decay
+    _, w[:], (theta0[:], theta1[:]) = best
+
+
+def grow(
+    x, codes, low, high, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth, min_split,
+    min_leaf, min_decrease, schedule, seed, first, n_trees, bags, trees,
+):  # fmt: skip
+    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
+    real = x.dtype.type
+    with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
+
+    def split(tree, samples, mean, weight, key):
+        start = univariate._split(
+            tree, samples, mean, weight, key, low, high, x.dtype, n_drawn, min_leaf, False
+        )
+        if start is None:
+            return None
+        w = np.zeros(x.shape[1] + 1, x.dtype)
+        w[start[0]], w[-1] = 1, start[3]
+        fit_stump(
+            with_offset[samples],
+            None if labels is None else labels[samples],
+            None if targets is None else targets[samples],
+            tree.weight[samples], schedule, key, w, np.zeros(n_outputs), np.zeros(n_outputs),
+            np.zeros(schedule.max_rounds + 1),
+        )  # fmt: skip
+        index = [int(j) for j in np.flatnonzero(w[:-1])]
+        factor = [float(w[j]) for j in index]
+        limit = np.nextafter(w[-1], real(-np.inf))
+        right = {}
+        for s in samples:
+            value = 0.0
+            for j, a in zip(index, factor, strict=True):
+                value += a * float(x[s, j])
+            right[s] = bool(real(value) > limit)
+        left = [s for s in samples if not right[s]]
+        if not index or min(len(left), len(samples) - len(left)) < min_leaf:
+            return start
+        rows = tree.rows(samples, mean)
+        total, sums, left_weight = [0.0] * n_outputs, [0.0] * n_outputs, 0.0
+        for s in samples:
+            total = univariate._add(total, rows[s])
+        for s in left:
+            sums = univariate._add(sums, rows[s])
+            left_weight += float(tree.weight[s])
+        gain = tree.score(sums, left_weight, total, weight) - univariate._purity(criterion, total, weight)
+        return (index, factor), lambda s: not right[s], gain, float(limit)
+
+    limits = (max_depth, min_split, min_leaf, min_decrease)
+    for m in range(n_trees):
+        bagged = univariate._bagged(weight, bags, m)
+        tree = univariate._Tree(codes, labels, targets, n_outputs, bagged, criterion)
+        *arrays, projections = univariate._grow(
+            tree, split, *limits, x.dtype, univariate._tree_key(seed, first + m)
+        )
+        start: list[int] = []
+        index: list[int] = []
+        factor: list[float] = []
+        for v in range(len(arrays[0])):
+            start.append(len(index))
+            entries = projections.get(v, ([], []))
+            index += entries[0]
+            factor += entries[1]
+        trees.append((*arrays, np.array(start), np.array(index, np.int32), np.array(factor, x.dtype)))

@@ -1,0 +1,358 @@
+/* Fits one oblique split (p2 Alg. 1): convex-concave steps on the surrogate of eq 10, by mini-batches with momentum.
+
+   What depends on the dtype and the vector path is in stump_loops.h; losses are sums in double. */
+#ifndef HFOREST_CO2_STUMP_H
+#define HFOREST_CO2_STUMP_H
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lanes16.h"
+#include "philox.h"
+#include "score.h"
+#include "simd.h"
+
+enum {
+    HF_TOGETHER = 8, /* rows whose products are summed side by side */
+    HF_STREAM_ORDER = 8,
+    HF_STREAM_EPOCH = 9
+};
+
+typedef struct {
+    const void *x; /* (n, n_features) */
+    int64_t n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
+    int offset;                           /* a constant -1 is implied behind the features */
+} hf_rows;
+
+/* The samples of a node, in arrays of their own. */
+typedef struct {
+    int64_t n;
+    const uint32_t *sample;  /* row of x and of the targets */
+    const int32_t *label;    /* or NULL for targets */
+    const double *targets;
+    const double *weight;
+    uint32_t *order; /* in which they are visited */
+    int8_t *sign;    /* of w_old.x */
+} hf_members;
+
+typedef struct {
+    int64_t n_outputs;
+    int squared;
+    double *theta[2];
+    double *loss[2]; /* log loss of each class */
+} hf_losses;
+
+typedef struct {
+    double *sum[2];    /* by theta, but for what all samples of a side share */
+    double weight[2];
+} hf_pull;
+
+#define HF_LN2 0.69314718055994530942
+
+/* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA differ in the last
+   bit of theirs. */
+HF_INLINE double hf_exp(double a) {
+    if (a < -700) return 0;
+    const double k = rint(a * 1.4426950408889634);
+    const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
+    double sum = 1.0 / 13;
+    for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
+    return ldexp(sum * r + 1.0, (int)k);
+}
+
+/* Log losses of all classes on both sides (eq 3). */
+static void hf_prepare(hf_losses *l) {
+    if (l->squared) return;
+    for (int side = 0; side < 2; ++side) {
+        const double *theta = l->theta[side];
+        double high = theta[0], sum = 0;
+        for (int64_t k = 1; k < l->n_outputs; ++k) high = theta[k] > high ? theta[k] : high;
+        for (int64_t k = 0; k < l->n_outputs; ++k) sum += hf_exp(theta[k] - high);
+        const double log_sum = high + hf_log2(sum) * HF_LN2;
+        for (int64_t k = 0; k < l->n_outputs; ++k) l->loss[side][k] = log_sum - theta[k];
+    }
+}
+
+HF_INLINE double hf_loss(const hf_losses *l, int side, const hf_members *m, uint32_t at) {
+    if (!l->squared) return l->loss[side][m->label[at]];
+    const double *y = m->targets + (int64_t)m->sample[at] * l->n_outputs, *theta = l->theta[side];
+    double sum = 0;
+    for (int64_t k = 0; k < l->n_outputs; ++k) sum += (y[k] - theta[k]) * (y[k] - theta[k]);
+    return sum;
+}
+
+HF_INLINE void hf_pull_at(const hf_losses *l, hf_pull *pull, int side, const hf_members *m, uint32_t at) {
+    const double w = m->weight[at];
+    pull->weight[side] += w;
+    if (!l->squared) {
+        pull->sum[side][m->label[at]] += w;
+        return;
+    }
+    const double *y = m->targets + (int64_t)m->sample[at] * l->n_outputs;
+    for (int64_t k = 0; k < l->n_outputs; ++k) pull->sum[side][k] += w * y[k];
+}
+
+/* Sum over the samples of a side of the gradient of their loss by theta[k]. */
+HF_INLINE double hf_slope_of_theta(const hf_losses *l, const hf_pull *pull, int side, int64_t k) {
+    if (l->squared) return 2 * (pull->weight[side] * l->theta[side][k] - pull->sum[side][k]);
+    return pull->weight[side] * hf_exp(-l->loss[side][k]) - pull->sum[side][k];
+}
+
+#define HF_CODE
+#define NAME(f) hf_stump_##f##_f32_plain
+#define REAL float
+#define VEC hf_f32x16
+#include "stump_loops.h"
+#define HF_CODE
+#define NAME(f) hf_stump_##f##_f64_plain
+#define REAL double
+#define VEC hf_f64x16
+#include "stump_loops.h"
+
+#if HF_X86
+#define HF_CODE HF_AVX2_CODE
+#define NAME(f) hf_stump_##f##_f32_avx2
+#define REAL float
+#define VEC hf_f32x16
+#include "stump_loops.h"
+#define HF_CODE HF_AVX2_CODE
+#define NAME(f) hf_stump_##f##_f64_avx2
+#define REAL double
+#define VEC hf_f64x16
+#include "stump_loops.h"
+#define HF_CODE HF_AVX512_CODE
+#define NAME(f) hf_stump_##f##_f32_avx512
+#define REAL float
+#define VEC hf_f32x16
+#include "stump_loops.h"
+#define HF_CODE HF_AVX512_CODE
+#define NAME(f) hf_stump_##f##_f64_avx512
+#define REAL double
+#define VEC hf_f64x16
+#include "stump_loops.h"
+#define HF_BY_PATH(F, SUFFIX, REAL_, ...)                                                          \
+    (path == HF_PATH_AVX512 ? hf_stump_##F##_##SUFFIX##_avx512(__VA_ARGS__)                        \
+     : path == HF_PATH_AVX2 ? hf_stump_##F##_##SUFFIX##_avx2(__VA_ARGS__)                          \
+                            : hf_stump_##F##_##SUFFIX##_plain(__VA_ARGS__))
+#else
+#define HF_BY_PATH(F, SUFFIX, REAL_, ...) hf_stump_##F##_##SUFFIX##_plain(__VA_ARGS__)
+#endif
+
+static double hf_surrogate(
+    int path, int single, const hf_rows *rows, const hf_members *m, const hf_losses *l, const void *w
+) {
+    return single ? HF_BY_PATH(surrogate, f32, float, rows, m, l, (const float *)w)
+                  : HF_BY_PATH(surrogate, f64, double, rows, m, l, (const double *)w);
+}
+
+static double hf_slopes(
+    int path, int single, const hf_rows *rows, const hf_members *m, const hf_losses *l, const void *w, int64_t first,
+    int64_t last, void *slope, hf_pull *pull
+) {
+    return single ? HF_BY_PATH(slopes, f32, float, rows, m, l, (const float *)w, first, last, (float *)slope, pull)
+                  : HF_BY_PATH(slopes, f64, double, rows, m, l, (const double *)w, first, last, (double *)slope, pull);
+}
+
+static void hf_move(
+    int path, int single, const hf_rows *rows, void *w, void *v, const void *slope, double momentum, double rate,
+    double nu
+) {
+    if (single) HF_BY_PATH(move, f32, float, rows, (float *)w, (float *)v, (const float *)slope, momentum, rate, nu);
+    else HF_BY_PATH(move, f64, double, rows, (double *)w, (double *)v, (const double *)slope, momentum, rate, nu);
+}
+
+static void hf_project(int single, void *w, int64_t n, double nu) {
+    if (single) hf_stump_project_f32_plain((float *)w, n, nu);
+    else hf_stump_project_f64_plain((double *)w, n, nu);
+}
+
+typedef struct {
+    double nu, eta, momentum;
+    double decay, tolerance; /* eta is multiplied by decay where rounds lower the surrogate by less than tolerance */
+    double smooth;           /* added to the weight of each class before a theta is its logarithm */
+    int64_t tau, batch;
+    int64_t min_steps; /* steps of a round at least: small nodes have few batches */
+    int64_t patience;  /* rounds without progress that eta outlives */
+    int64_t max_rounds;
+} hf_schedule;
+
+enum { HF_HALVINGS = 3 /* times that eta is lowered; then the stump is done */ };
+
+/* What a class that a node does not hold gets of `smooth`: next to nothing, but a logarithm. */
+#define HF_ABSENT 0x1p-20
+
+/* Room of a stump: w and the like hold n_blocks * 16 numbers, zeros behind the last. */
+typedef struct {
+    void *w, *v, *slope, *best_w;
+    double *theta[2], *speed[2], *best_theta[2], *loss[2], *pull[2];
+    uint32_t *order, *shuffled;
+    int8_t *sign;
+} hf_stump_room;
+
+static void hf_free_stump(hf_stump_room *s) {
+    free(s->w), free(s->v), free(s->slope), free(s->best_w), free(s->order), free(s->shuffled), free(s->sign);
+    for (int side = 0; side < 2; ++side)
+        free(s->theta[side]), free(s->speed[side]), free(s->best_theta[side]), free(s->loss[side]), free(s->pull[side]);
+}
+
+static int hf_make_stump(hf_stump_room *s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single) {
+    const size_t size = (size_t)(n_blocks * HF_LANES) * (single ? 4 : 8), room = n ? n : 1;
+    memset(s, 0, sizeof *s);
+    s->w = calloc(size, 1), s->v = calloc(size, 1), s->slope = calloc(size, 1), s->best_w = calloc(size, 1);
+    s->order = malloc(room * 4), s->shuffled = malloc(room * 4), s->sign = malloc(room);
+    int fine = s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
+    for (int side = 0; side < 2; ++side) {
+        s->theta[side] = malloc(n_outputs * 8), s->speed[side] = malloc(n_outputs * 8);
+        s->best_theta[side] = malloc(n_outputs * 8), s->loss[side] = malloc(n_outputs * 8);
+        s->pull[side] = malloc(n_outputs * 8);
+        fine = fine && s->theta[side] && s->speed[side] && s->best_theta[side] && s->loss[side] && s->pull[side];
+    }
+    return fine;
+}
+
+static int64_t hf_common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The samples in an order that depends on the key alone. */
+static void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
+    hf_draw draw = {{0, 0, 0, 0}};
+    for (int64_t i = 0; i < n; ++i) order[i] = (uint32_t)i;
+    for (int64_t i = 0; i + 1 < n; ++i) {
+        if (i % 4 == 0) draw = hf_philox(key, (uint64_t)(i / 4), HF_STREAM_ORDER);
+        const int64_t other = i + hf_below(draw.word[i % 4], (uint32_t)(n - i));
+        const uint32_t at = order[other];
+        order[other] = order[i];
+        order[i] = at;
+    }
+}
+
+/* An epoch's order: every sample once, in even strides through the shuffled ones from a random start. */
+static void hf_order_epoch(uint64_t key, uint64_t epoch, const uint32_t *shuffled, uint32_t *order, int64_t n) {
+    const hf_draw draw = hf_philox(key, epoch, HF_STREAM_EPOCH);
+    int64_t at = hf_below(draw.word[0], (uint32_t)n), stride = 1 + hf_below(draw.word[1], (uint32_t)n);
+    while (hf_common_divisor(stride, n) != 1) ++stride;
+    stride %= n;
+    for (int64_t i = 0; i < n; ++i) {
+        order[i] = shuffled[at];
+        at += stride;
+        at -= at >= n ? n : 0;
+    }
+}
+
+/* A step of all parameters on the samples order[first] to order[last - 1]. */
+static void hf_step(
+    int path, int single, const hf_rows *rows, const hf_members *m, const hf_schedule *c, hf_losses *losses,
+    double eta, int64_t first, int64_t last, hf_stump_room *s
+) {
+    hf_pull pull = {{s->pull[0], s->pull[1]}, {0, 0}};
+    memset(s->slope, 0, (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8));
+    for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, losses->n_outputs * sizeof(double));
+    const double rate = eta / hf_slopes(path, single, rows, m, losses, s->w, first, last, s->slope, &pull);
+    for (int side = 0; side < 2; ++side)
+        for (int64_t k = 0; k < losses->n_outputs; ++k)
+            s->speed[side][k] =
+                c->momentum * s->speed[side][k] - rate * hf_slope_of_theta(losses, &pull, side, k);
+    for (int side = 0; side < 2; ++side)
+        for (int64_t k = 0; k < losses->n_outputs; ++k) s->theta[side][k] += s->speed[side][k];
+    hf_move(path, single, rows, s->w, s->v, s->slope, c->momentum, rate, c->nu);
+    hf_prepare(losses);
+}
+
+/* Theta of the sides of w.x, whose signs are set: logarithms of smoothed shares, or means (p2 Alg. 1, line 2). */
+static void hf_start_theta(const hf_members *m, const hf_schedule *c, int64_t n_outputs, hf_stump_room *s) {
+    double weight[2] = {0, 0};
+    for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, n_outputs * sizeof(double));
+    for (int64_t i = 0; i < m->n; ++i) {
+        const int side = m->sign[i] >= 0;
+        weight[side] += m->weight[i];
+        if (m->label) {
+            s->pull[side][m->label[i]] += m->weight[i];
+        } else {
+            const double *y = m->targets + (int64_t)m->sample[i] * n_outputs;
+            for (int64_t k = 0; k < n_outputs; ++k) s->pull[side][k] += m->weight[i] * y[k];
+        }
+    }
+    double added = 0;
+    for (int64_t k = 0; k < n_outputs; ++k)
+        added += c->smooth * (s->pull[0][k] + s->pull[1][k] > 0 ? 1.0 : HF_ABSENT);
+    for (int side = 0; side < 2; ++side)
+        for (int64_t k = 0; k < n_outputs; ++k) {
+            const double both = s->pull[0][k] + s->pull[1][k], share = c->smooth * (both > 0 ? 1.0 : HF_ABSENT);
+            if (m->label)
+                s->theta[side][k] = hf_log2((s->pull[side][k] + share) / (weight[side] + added)) * HF_LN2;
+            else
+                s->theta[side][k] = weight[side] > 0 ? s->pull[side][k] / weight[side] : both / weight[1 - side];
+        }
+}
+
+/* Alg. 1 from s->w; s->w and s->theta come back as the best of the states between rounds. `history`, if given, takes
+   the surrogate at the start and after each round. How many rounds there were. */
+static int64_t hf_fit_stump(
+    int path, int single, const hf_rows *rows, hf_members *m, const hf_schedule *c, int64_t n_outputs, uint64_t key,
+    hf_stump_room *s, double *history
+) {
+    const size_t w_size = (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8), theta_size = (size_t)n_outputs * 8;
+    hf_losses losses = {n_outputs, m->label == NULL, {s->theta[0], s->theta[1]}, {s->loss[0], s->loss[1]}};
+    const int64_t batch = c->batch < m->n ? c->batch : m->n, n_steps = (m->n + batch - 1) / batch;
+    const int64_t n_epochs = c->tau * n_steps < c->min_steps ? (c->min_steps + n_steps - 1) / n_steps : c->tau;
+    double eta = c->eta;
+    int64_t waiting = 0, lowered = 0, round = 0;
+    uint64_t epoch = 0;
+
+    hf_shuffle(key, s->shuffled, m->n);
+    memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
+    m->order = s->order, m->sign = s->sign;
+    hf_project(single, s->w, rows->n_blocks * HF_LANES, c->nu);
+    memset(s->v, 0, w_size);
+    for (int side = 0; side < 2; ++side) {
+        memset(s->speed[side], 0, theta_size);
+        memset(s->theta[side], 0, theta_size);
+    }
+    hf_prepare(&losses);
+    hf_surrogate(path, single, rows, m, &losses, s->w); /* for the signs */
+    hf_start_theta(m, c, n_outputs, s);
+    hf_prepare(&losses);
+    double value = hf_surrogate(path, single, rows, m, &losses, s->w), best = value;
+    memcpy(s->best_w, s->w, w_size);
+    for (int side = 0; side < 2; ++side) memcpy(s->best_theta[side], s->theta[side], theta_size);
+    if (history) history[0] = value;
+
+    while (round < c->max_rounds && lowered < HF_HALVINGS && value > 0) {
+        for (int64_t e = 0; e < n_epochs; ++e, ++epoch) {
+            hf_order_epoch(key, epoch, s->shuffled, s->order, m->n);
+            for (int64_t first = 0; first < m->n; first += batch) {
+                const int64_t last = first + batch < m->n ? first + batch : m->n;
+                hf_step(path, single, rows, m, c, &losses, eta, first, last, s);
+            }
+        }
+        memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
+        const double before = value;
+        value = hf_surrogate(path, single, rows, m, &losses, s->w);
+        if (history) history[++round] = value;
+        else ++round;
+        if (value < best) {
+            best = value;
+            memcpy(s->best_w, s->w, w_size);
+            for (int side = 0; side < 2; ++side) memcpy(s->best_theta[side], s->theta[side], theta_size);
+        }
+        waiting += !(value < before - c->tolerance * before);
+        if (waiting > c->patience) {
+            waiting = 0;
+            ++lowered;
+            eta *= c->decay;
+        }
+    }
+    memcpy(s->w, s->best_w, w_size);
+    for (int side = 0; side < 2; ++side) memcpy(s->theta[side], s->best_theta[side], theta_size);
+    return round;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* What a stump does with rows of x; included by stump.h once for each path and dtype, which define
+
+   NAME(f)      this path's name of f
+   REAL, VEC    a number, and sixteen of them
+   HF_CODE      what the function may be compiled for
+
+   A row is cut into blocks of sixteen numbers; the last is filled up, with the constant -1 where the offset is
+   implied, and zeros. A dot product sums lane by lane, block after block, then folds the lanes by halves; a sum of
+   rows adds them in their order. Every operation is one rounding in REAL, in one order: all paths, the reference
+   and the GPU have the same bits. */
+
+HF_CODE HF_INLINE VEC NAME(load)(const REAL *p) {
+    VEC a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+HF_CODE HF_INLINE void NAME(store)(REAL *p, VEC a) { memcpy(p, &a, sizeof a); }
+
+HF_CODE HF_INLINE VEC NAME(all)(REAL a) {
+    REAL lane[HF_LANES];
+    for (int i = 0; i < HF_LANES; ++i) lane[i] = a;
+    return NAME(load)(lane);
+}
+
+/* The last block of a row. */
+HF_CODE HF_INLINE VEC NAME(tail)(const hf_rows *rows, const REAL *row) {
+    REAL lane[HF_LANES] = {0};
+    const int64_t first = rows->n_full * HF_LANES, n = rows->n_features - first;
+    for (int64_t i = 0; i < n; ++i) lane[i] = row[first + i];
+    if (rows->offset) lane[n] = -1;
+    return NAME(load)(lane);
+}
+
+HF_CODE HF_INLINE REAL NAME(fold)(VEC sum) {
+    REAL lane[HF_LANES];
+    NAME(store)(lane, sum);
+    for (int width = HF_LANES / 2; width >= 1; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    return lane[0];
+}
+
+/* product[r] = w.x of `count` rows (a constant to the compiler); asks for the lines of the rows after them. */
+HF_CODE HF_INLINE void NAME(dots)(
+    const hf_rows *rows, const REAL *const *row, const REAL *const *after, const REAL *w, int count, REAL *product
+) {
+    VEC sum[HF_TOGETHER];
+    const VEC zero = NAME(all)(0);
+    for (int r = 0; r < count; ++r) sum[r] = zero;
+    for (int64_t b = 0; b < rows->n_full; ++b) {
+        const VEC factor = NAME(load)(w + b * HF_LANES);
+        for (int r = 0; r < count; ++r) {
+            HF_PREFETCH(after[r] + b * HF_LANES);
+            sum[r] = HF_LANES_ADD(sum[r], HF_LANES_MUL(NAME(load)(row[r] + b * HF_LANES), factor));
+        }
+    }
+    if (rows->n_blocks > rows->n_full) {
+        const VEC factor = NAME(load)(w + rows->n_full * HF_LANES);
+        for (int r = 0; r < count; ++r)
+            sum[r] = HF_LANES_ADD(sum[r], HF_LANES_MUL(NAME(tail)(rows, row[r]), factor));
+    }
+    for (int r = 0; r < count; ++r) product[r] = NAME(fold)(sum[r]);
+}
+
+/* sum += factor[r] x of `count` rows, in their order. */
+HF_CODE HF_INLINE void NAME(add_rows)(
+    const hf_rows *rows, const REAL *const *row, const REAL *factor, int count, REAL *sum
+) {
+    VEC scale[HF_TOGETHER];
+    for (int r = 0; r < count; ++r) scale[r] = NAME(all)(factor[r]);
+    for (int64_t b = 0; b < rows->n_blocks; ++b) {
+        VEC total = NAME(load)(sum + b * HF_LANES);
+        for (int r = 0; r < count; ++r) {
+            const VEC x = b < rows->n_full ? NAME(load)(row[r] + b * HF_LANES) : NAME(tail)(rows, row[r]);
+            total = HF_LANES_ADD(total, HF_LANES_MUL(x, scale[r]));
+        }
+        NAME(store)(sum + b * HF_LANES, total);
+    }
+}
+
+/* The rows of some samples, and where none is left, the last of them again. */
+HF_CODE HF_INLINE void NAME(rows_of)(
+    const hf_rows *rows, const hf_members *m, int64_t first, int64_t n, const REAL **row
+) {
+    for (int r = 0; r < HF_TOGETHER; ++r) {
+        const int64_t i = first + r < n ? first + r : n - 1;
+        row[r] = (const REAL *)rows->x + (int64_t)m->sample[m->order[i]] * rows->n_features;
+    }
+}
+
+/* The surrogate (eq 10), a sum over samples; sets their signs to those of w.x. */
+HF_CODE static double NAME(surrogate)(
+    const hf_rows *rows, const hf_members *m, const hf_losses *losses, const REAL *w
+) {
+    const REAL *row[HF_TOGETHER], *after[HF_TOGETHER];
+    REAL product[HF_TOGETHER];
+    double total = 0;
+    NAME(rows_of)(rows, m, 0, m->n, after);
+    for (int64_t first = 0; first < m->n; first += HF_TOGETHER) {
+        memcpy(row, after, sizeof row);
+        NAME(rows_of)(rows, m, first + HF_TOGETHER, m->n, after);
+        NAME(dots)(rows, row, after, w, HF_TOGETHER, product);
+        for (int r = 0; r < HF_TOGETHER && first + r < m->n; ++r) {
+            const uint32_t at = m->order[first + r];
+            const double p = product[r], left = hf_loss(losses, 0, m, at), right = hf_loss(losses, 1, m, at);
+            const double high = left - p >= right + p ? left - p : right + p;
+            m->sign[at] = (int8_t)((p > 0) - (p < 0));
+            total += m->weight[at] * (high - fabs(p));
+        }
+    }
+    return total;
+}
+
+/* Sums over some of the samples of the subgradient of eq 11: `slope` by w, those of the losses by `pull`. The weight
+   of the samples. */
+HF_CODE static double NAME(slopes)(
+    const hf_rows *rows, const hf_members *m, const hf_losses *losses, const REAL *w, int64_t first, int64_t last,
+    REAL *slope, hf_pull *pull
+) {
+    const REAL *row[HF_TOGETHER], *after[HF_TOGETHER], *moving[HF_TOGETHER];
+    REAL product[HF_TOGETHER], factor[HF_TOGETHER];
+    double weight = 0;
+    NAME(rows_of)(rows, m, first, last, after);
+    for (; first < last; first += HF_TOGETHER) {
+        int n_moving = 0;
+        memcpy(row, after, sizeof row);
+        NAME(rows_of)(rows, m, first + HF_TOGETHER, m->n, after);
+        NAME(dots)(rows, row, after, w, HF_TOGETHER, product);
+        for (int r = 0; r < HF_TOGETHER && first + r < last; ++r) {
+            const uint32_t at = m->order[first + r];
+            const double p = product[r];
+            const int right = !(hf_loss(losses, 0, m, at) - p >= hf_loss(losses, 1, m, at) + p);
+            const int turn = right ? 1 - m->sign[at] : -1 - m->sign[at];
+            hf_pull_at(losses, pull, right, m, at);
+            weight += m->weight[at];
+            if (turn != 0) {
+                moving[n_moving] = row[r];
+                factor[n_moving++] = (REAL)(turn * m->weight[at]);
+            }
+        }
+        switch (n_moving) { /* constants, so that the sums stay in registers */
+            case 1: NAME(add_rows)(rows, moving, factor, 1, slope); break;
+            case 2: NAME(add_rows)(rows, moving, factor, 2, slope); break;
+            case 3: NAME(add_rows)(rows, moving, factor, 3, slope); break;
+            case 4: NAME(add_rows)(rows, moving, factor, 4, slope); break;
+            case 5: NAME(add_rows)(rows, moving, factor, 5, slope); break;
+            case 6: NAME(add_rows)(rows, moving, factor, 6, slope); break;
+            case 7: NAME(add_rows)(rows, moving, factor, 7, slope); break;
+            case 8: NAME(add_rows)(rows, moving, factor, 8, slope); break;
+        }
+    }
+    return weight;
+}
+
+/* Back onto the ball ||w||**2 <= nu, and a rounding inside. */
+HF_CODE static void NAME(project)(REAL *w, int64_t n, double nu) {
+    double lane[HF_LANES] = {0};
+    for (int64_t b = 0; b < n; b += HF_LANES)
+        for (int i = 0; i < HF_LANES; ++i) lane[i] += (double)w[b + i] * (double)w[b + i];
+    for (int width = HF_LANES / 2; width >= 1; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    if (!(lane[0] > nu)) return;
+    const REAL factor = (REAL)(sqrt(nu / lane[0]) * (1 - (sizeof(REAL) == 4 ? 0x1p-22 : 0x1p-50)));
+    for (int64_t b = 0; b < n; ++b) w[b] *= factor;
+}
+
+/* v = momentum v - rate slope, w += v; and w back onto the ball ||w||**2 <= nu. */
+HF_CODE static void NAME(move)(
+    const hf_rows *rows, REAL *w, REAL *v, const REAL *slope, double momentum, double rate, double nu
+) {
+    const VEC keep = NAME(all)((REAL)momentum), step = NAME(all)((REAL)-rate);
+    for (int64_t b = 0; b < rows->n_blocks * HF_LANES; b += HF_LANES) {
+        const VEC speed = HF_LANES_ADD(HF_LANES_MUL(keep, NAME(load)(v + b)), HF_LANES_MUL(step, NAME(load)(slope + b)));
+        NAME(store)(v + b, speed);
+        NAME(store)(w + b, HF_LANES_ADD(NAME(load)(w + b), speed));
+    }
+    NAME(project)(w, rows->n_blocks * HF_LANES, nu);
+}
+
+#undef NAME
+#undef REAL
+#undef VEC
+#undef HF_CODE
