@@ -267,6 +267,62 @@ def test_vector_paths_have_the_same_bits(dtype, loss, simd):
     assert len(found) == 1
 
 
+# ---------------------------------------------------------------------------------------------- OC1
+
+
+def purity(w, x, y, weights=None):
+    """Weighted entropy of the sides, in bits, from the definition."""
+    right, total = x.astype(np.float64) @ w.astype(np.float64) >= 0, 0.0
+    weights = np.ones(len(x)) if weights is None else weights
+    for side in (right, ~right):
+        counts = np.bincount(y[side], weights[side])
+        share = counts[counts > 0] / counts.sum()
+        total -= counts.sum() * (share * np.log2(share)).sum()
+    return total
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_oc1_equals_the_reference(dtype, loss, reference):
+    w, _, _, x, y = problem(25, 4, loss=loss, dtype=dtype)
+    weights = np.random.default_rng(2).integers(0, 3, 25).astype(dtype)
+    n_classes = 3 if loss == "log" else None
+    for options in ({"restarts": 2}, {"weights": weights, "jumps": 2}, {"min_samples_leaf": 4}):
+        same_bits(
+            [co2.fit_oc1(x, y, w, n_classes, rng=1, **options)],
+            [reference(co2.fit_oc1, x, y, w, n_classes, rng=1, **options)],
+        )
+
+
+@pytest.mark.parametrize("criterion", ["entropy", "gini"])
+def test_oc1_forest_equals_the_reference(dtype, criterion, reference):
+    _, _, _, x, y = problem(30, 4, dtype=dtype)
+    call = {"splitter": "oc1", "criterion": criterion, "jumps": 2, "rng": 5}
+    same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+
+
+def test_oc1_leaves_no_better_step():
+    # Where the search without jumps ends, no single weight can lower the entropy: tried on a fine grid.
+    w, _, _, x, y = problem(40, 3, seed=3)
+    found = co2.fit_oc1(x, y, w, 3, jumps=0)
+    there = purity(found, x, y)
+    assert there <= purity(w, x, y)
+    for j in range(3):
+        for step in np.linspace(-4, 4, 4001):
+            other = found.copy()
+            other[j] += step
+            assert purity(other, x, y) >= there - 1e-9
+
+
+def test_more_search_is_no_worse():
+    w, _, _, x, y = problem(60, 5, seed=1)
+    scores = [
+        purity(co2.fit_oc1(x, y, w, 3, jumps=jumps, restarts=restarts, rng=0), x, y)
+        for jumps, restarts in ((0, 0), (10, 0), (10, 10))
+    ]
+    assert scores[0] >= scores[1] >= scores[2] - 1e-9
+    assert scores[2] < scores[0]
+
+
 # ------------------------------------------------------------------------------------------ forests
 
 
@@ -277,6 +333,12 @@ def test_vector_paths_have_the_same_bits(dtype, loss, simd):
 def test_forest_equals_the_reference(dtype, task, options, reference):
     _, _, _, x, y = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
     call = {"task": task, "rng": 5, **QUICK, **options}
+    same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+
+
+def test_gini_equals_the_reference(dtype, reference):
+    _, _, _, x, y = problem(30, 5, dtype=dtype)
+    call = {"criterion": "gini", "rng": 5, **QUICK}
     same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
 
 
@@ -458,6 +520,14 @@ def bad_calls():
         ("grow task", lambda: co2.grow(x, y, 2, task="ranking"), ValueError, "task"),
         ("grow criterion", lambda: co2.grow(x, y, 2, criterion="squared_error"), ValueError, "criterion"),
         ("grow targets", lambda: co2.grow(x, y, 2, task="regression"), TypeError, "y"),
+        ("grow splitter", lambda: co2.grow(x, y, 2, splitter="oc2"), ValueError, "splitter"),
+        ("grow jumps", lambda: co2.grow(x, y, 2, splitter="oc1", jumps=-1), ValueError, "jumps"),
+        ("oc1 w", lambda: co2.fit_oc1(x, y, w[:2], 3), ValueError, "w"),
+        ("oc1 label", lambda: co2.fit_oc1(x, y, w, 2), IndexError, "y"),
+        ("oc1 restarts", lambda: co2.fit_oc1(x, y, w, 3, restarts=-1), ValueError, "restarts"),
+        ("oc1 leaf", lambda: co2.fit_oc1(x, y, w, 3, min_samples_leaf=0), ValueError, "min_samples_leaf"),
+        ("oc1 criterion", lambda: co2.fit_oc1(x, y, w, 3, criterion="gain"), ValueError, "criterion"),
+        ("oc1 weights", lambda: co2.fit_oc1(x, y, w, 3, weights=np.zeros(10)), ValueError, "weights"),
         ("search part", lambda: co2.search(x, y, held_out=0.01), ValueError, "held_out"),
         ("search grid", lambda: co2.search(x, y, nu=[]), ValueError, "nu"),
         ("search nu", lambda: co2.search(x, y, nu=[0]), ValueError, "nu"),

@@ -26,7 +26,7 @@ ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and (pat
 KERNEL_ROOMS = [room for room in ROOMS if (PACKAGE / room / "cpu.pyx").exists()]
 # Trees are grown on the CPU; a forest is applied anywhere.
 CPU_ONLY = {"growth"}
-GROWN_ON_CPU = {"co2": {"grow"}}
+GROWN_ON_CPU = {"co2": {"fit_oc1", "grow"}}
 
 
 def imported_rooms(path):

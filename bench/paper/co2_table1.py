@@ -1,6 +1,7 @@
-"""p2 Table I: CO2 forests beside random forests of the same size, on real data.
+"""p2 Table I: CO2 forests beside random forests (and OC1 forests) of the same size, on real data.
 
     python bench/paper/co2_table1.py --data DIR [--only letter usps ...] [--trees 10 30 1000] [--runs 5]
+        [--methods CO2 RF OC1]
     python bench/paper/co2_table1.py --data DIR --search [--only ...]
 
 DIR holds letter, usps, mnist, connect4, isolet, optdigits and shuttle as .npz. `--search` holds out 20 % of
@@ -90,6 +91,8 @@ def run(name: str, method: str, n_trees: int, seed: int, data: Any) -> dict[str,
         begin = time.perf_counter()
         if method == "CO2":
             forest = co2.grow(x, y, count, rng=rng, **settings)
+        elif method == "OC1":
+            forest = co2.grow(x, y, count, rng=rng, q=settings["q"], splitter="oc1")
         else:
             forest = classic.grow(x, y, count, criterion="entropy", max_features=settings["q"], rng=rng)
         seconds += time.perf_counter() - begin
@@ -137,7 +140,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--trees", nargs="*", type=int, default=[10, 30], choices=TREES)
-    parser.add_argument("--methods", nargs="*", default=["CO2", "RF"], choices=["CO2", "RF"])
+    parser.add_argument("--methods", nargs="*", default=["CO2", "RF"], choices=["CO2", "RF", "OC1"])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--search", action="store_true")

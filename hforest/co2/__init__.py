@@ -20,14 +20,23 @@ from ..core.dispatch import Array
 from ..growth import Progress
 from ..tree import Forest
 
-__all__ = ["Trials", "fit_stump", "grow", "search", "surrogate", "surrogate_grad"]
+__all__ = ["Trials", "fit_oc1", "fit_stump", "grow", "search", "surrogate", "surrogate_grad"]
 
 _ROOM = __name__
 _LOSSES = ("log", "squared")
 _TASKS = ("classification", "regression")
+_CRITERIA = ("gini", "entropy", "squared_error")
+_SPLITTERS = ("co2", "oc1")
 _MOST = 2**31 - 1
 _MOST_OUTPUTS = 2**20
 _LARGEST = 1e15  # of x and w: products of theirs are numbers, their squares too
+
+
+class Search(NamedTuple):
+    """How a coordinate-wise search goes on from a local optimum."""
+
+    restarts: int
+    jumps: int
 
 
 class Schedule(NamedTuple):
@@ -361,12 +370,7 @@ def fit_stump(
     schedule = _schedule(
         nu, eta, momentum, decay, tolerance, smooth, tau, batch, min_steps, patience, max_rounds
     )
-    heavy = samples.weight > 0
-    if not bool(heavy.all()):
-        if not bool(heavy.any()):
-            raise ValueError("weights: expected some above 0, got none; give the samples weight")
-        x = x[heavy]
-        samples = _Samples(*(None if a is None else a[heavy] for a in samples))
+    x, samples = _heavy(x, samples)
     xp = dispatch.array_module(x)
     w = w.copy()
     theta0, theta1 = xp.zeros(n_outputs), xp.zeros(n_outputs)
@@ -377,8 +381,120 @@ def fit_stump(
     return w, theta0.astype(dtype), theta1.astype(dtype)
 
 
+def _heavy(x: Array, samples: _Samples) -> tuple[Array, _Samples]:
+    """The samples that weigh something."""
+    heavy = samples.weight > 0
+    if bool(heavy.all()):
+        return x, samples
+    if not bool(heavy.any()):
+        raise ValueError("weights: expected some above 0, got none; give the samples weight")
+    return x[heavy], _Samples(*(None if a is None else a[heavy] for a in samples))
+
+
 def _seed(rng: Any) -> int:
     return int(check.generator(rng).integers(2**64, dtype=np.uint64))
+
+
+def _criterion(criterion: str | None, classes: bool) -> int:
+    if criterion is None:
+        criterion = "entropy" if classes else "squared_error"
+    check.choice("criterion", criterion, _CRITERIA[:2] if classes else _CRITERIA[2:])
+    return _CRITERIA.index(criterion)
+
+
+def _search(restarts: int, jumps: int) -> Search:
+    return Search(check.integer("restarts", restarts, 0, 2**20), check.integer("jumps", jumps, 0, 2**20))
+
+
+def fit_oc1(
+    x: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray,
+    n_classes: int | None = None,
+    *,
+    weights: np.ndarray | None = None,
+    criterion: str | None = None,
+    min_samples_leaf: int = 1,
+    restarts: int = 0,
+    jumps: int = 5,
+    rng: Any = None,
+) -> np.ndarray:
+    """One oblique split by coordinate-wise search (OC1), the paper's baseline.
+
+    Parameters
+    ----------
+    x : (n, n_features) array of float32 or float64
+        Samples as they are, at least one; append a constant -1 for an offset.
+    y : (n,) array of int32, or (n,) or (n, n_outputs) array, dtype of x
+        Labels, or targets where n_classes is None.
+    w : (n_features,) array, dtype of x
+        Where to start, such as a univariate split. It is not changed.
+    n_classes : int or None
+        Classes, at most 2**20.
+    weights : (n,) array, dtype of x, optional
+        Weights of the samples, at least 0, not all 0. A sample of weight 0 counts for nothing.
+    criterion : "entropy", "gini" or "squared_error", optional
+        Which impurity; by default "entropy", for targets "squared_error".
+    min_samples_leaf : int
+        Samples that each side must hold at least.
+    restarts : int
+        Searches from random hyperplanes, besides that from w.
+    jumps : int
+        Random directions that a search tries in a row to leave a local optimum.
+    rng : None, int or numpy.random.Generator
+        Where the seed of directions and hyperplanes comes from.
+
+    Returns
+    -------
+    (n_features,) array, dtype of x
+        The best w found; its largest number is 1. It is scored no worse than the one given, up to the
+        rounding to the dtype of x.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong dtype, or CuPy arrays (the search runs on the CPU); wrong shape or layout, no sample, a number
+        out of its range, NaN, infinity or numbers beyond 1e15, weights that are negative or all 0; a label
+        outside 0 <= y < n_classes; no memory.
+
+    Notes
+    -----
+    Murthy, Kasif and Salzberg (JAIR 1994): with all other weights held, a sample changes sides at one value
+    of a weight; the values in order are swept for the least impurity, weight after weight, until none alone does
+    better. Then a random direction is searched likewise. Sums are in float64. Cost: a sort of n numbers a
+    weight, and n steps of O(n_outputs).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import co2
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(size=(200, 2)), -np.ones((200, 1))], axis=1)
+    >>> y = (x[:, 0] + x[:, 1] > 0).astype(np.int32)
+    >>> w = co2.fit_oc1(x, y, np.array([1.0, 0, 0]), 2, rng=0)
+    >>> bool(((x @ w >= 0) == y).mean() > 0.97)
+    True
+    """
+    growth.on_cpu(x=x, y=y, w=w)
+    dtype = check.floating("x", x)
+    sizes: check.Sizes = {}
+    check.array("x", x, dtype, ("n", "n_features"), sizes)
+    check.array("w", w, dtype, ("n_features",), sizes)
+    _check_count(sizes)
+    if n_classes is not None:
+        n_classes = check.integer("n_classes", n_classes, 1, _MOST_OUTPUTS)
+    _moderate("x", x)
+    _moderate("w", w)
+    if weights is not None:
+        growth.on_cpu(weights=weights)
+    samples, n_outputs = _check_samples(x, y, weights, n_classes, n_classes is None, sizes)
+    number = _criterion(criterion, n_classes is not None)
+    least = check.integer("min_samples_leaf", min_samples_leaf, 1, _MOST)
+    search = _search(restarts, jumps)
+    x, samples = _heavy(x, samples)
+    found = w.astype(np.float64)
+    dispatch.twin(_ROOM, x).fit_oc1(x, *samples, n_outputs, number, least, *search, _seed(rng), found)
+    return found.astype(dtype)
 
 
 def _candidates(q: int | None, n_features: int) -> int:
@@ -398,6 +514,9 @@ def grow(
     tau: int = 2,
     weights: np.ndarray | None = None,
     criterion: str | None = None,
+    splitter: str = "co2",
+    restarts: int = 0,
+    jumps: int = 5,
     bootstrap: bool | np.ndarray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -438,6 +557,10 @@ def grow(
         Weights of the samples, at least 0, not all 0.
     criterion : "entropy", "gini" or "squared_error", optional
         What chooses the univariate split; by default "entropy", for regression "squared_error".
+    splitter : "co2" or "oc1"
+        Fit stumps as `fit_stump` does, or as `fit_oc1` does, whose `restarts` and `jumps` apply then.
+    restarts, jumps : int
+        As `fit_oc1` takes them.
     bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
         As `hforest.classic.grow` takes them.
     progress : callable, optional
@@ -493,10 +616,9 @@ def grow(
     samples, n_outputs = _check_samples(x, y, weights, n_classes, not classes, sizes)
     if not bool((samples.weight > 0).any()):
         raise ValueError("weights: expected some above 0, got none; give the samples weight")
-    if criterion is None:
-        criterion = "entropy" if classes else "squared_error"
-    criteria = ("gini", "entropy", "squared_error")
-    check.choice("criterion", criterion, criteria[:2] if classes else criteria[2:])
+    number = _criterion(criterion, classes)
+    check.choice("splitter", splitter, _SPLITTERS)
+    oc1 = _search(restarts, jumps) if splitter == "oc1" else None
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     limits = (
         _MOST if max_depth is None else check.integer("max_depth", max_depth, 0, _MOST),
@@ -513,8 +635,8 @@ def grow(
 
     def grow_some(*part: Any) -> None:
         twin.grow(
-            x, *codes[:3], *samples[:2], n_outputs, samples.weight, criteria.index(criterion), n_drawn,
-            *limits, schedule, *part,
+            x, *codes[:3], *samples[:2], n_outputs, samples.weight, number, n_drawn, *limits, schedule, oc1,
+            *part,
         )  # fmt: skip
 
     trees = growth.grow_batches(

@@ -36,6 +36,19 @@ def fit_stump(
     theta1: NDArray,
     history: NDArray,
 ) -> None: ...
+def fit_oc1(
+    x: NDArray,
+    labels: NDArray | None,
+    targets: NDArray | None,
+    weight: NDArray,
+    n_outputs: int,
+    criterion: int,
+    min_leaf: int,
+    restarts: int,
+    jumps: int,
+    key: int,
+    w: NDArray,
+) -> None: ...
 def grow(
     x: NDArray,
     codes: NDArray,
@@ -52,6 +65,7 @@ def grow(
     min_leaf: int,
     min_decrease: float,
     schedule: Any,
+    search: Any,
     seed: int,
     first: int,
     n_trees: int,

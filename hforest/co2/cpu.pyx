@@ -33,7 +33,18 @@ cdef extern from "engine.h" nogil:
         int64_t min_split
         int64_t min_leaf
         double min_decrease
+        int in_floats
         uint64_t seed
+    ctypedef struct hf_open:
+        int64_t first
+        int64_t last
+    ctypedef struct hf_room:
+        int64_t n
+        double* mean
+        double* total
+    int hf_start_tree(const hf_task* t, hf_room* r, const int32_t* bag)
+    int hf_sum_up(const hf_task* t, hf_room* r, const hf_open* node, double* weight)
+    void hf_free_room(hf_room* r)
     ctypedef struct hf_tree:
         int32_t* feature
         int32_t* left
@@ -107,11 +118,25 @@ cdef extern from "stump.h" nogil:
         uint64_t key, hf_stump_room* s, double* history,
     )
 
+cdef extern from "oc1.h" nogil:
+    ctypedef struct hf_oc1:
+        int64_t restarts
+        int64_t jumps
+    ctypedef struct hf_oc1_room:
+        double* w
+    int hf_make_oc1(hf_oc1_room* o, const void* x, int64_t n_features, int offset, int single, int64_t n)
+    void hf_free_oc1(hf_oc1_room* o)
+    void hf_fit_oc1(
+        const hf_task* t, hf_room* r, const hf_open* node, const hf_oc1* c, uint64_t key, hf_oc1_room* o,
+        double* w,
+    )
+
 cdef extern from "oblique.h" nogil:
     ctypedef struct hf_oblique_task:
         hf_task univariate
         hf_rows rows
         hf_schedule schedule
+        const hf_oc1* oc1
         int path
     ctypedef struct hf_oblique_tree:
         hf_tree tree
@@ -226,6 +251,42 @@ def fit_stump(
     memcpy(&theta1[0], stump.s.theta[1], n_outputs * sizeof(double))
 
 
+def fit_oc1(
+    x, labels, targets, const double[::1] weight, n_outputs, criterion, min_leaf, restarts, jumps,
+    uint64_t key, double[::1] w,
+):
+    """The best of coordinate-wise searches from w and from random starts, in place."""
+    cdef hf_task t
+    cdef hf_room r
+    cdef hf_oc1_room o
+    cdef hf_oc1 c
+    cdef hf_open node
+    cdef double total
+    cdef int fine
+    memset(&t, 0, sizeof(hf_task))
+    memset(&r, 0, sizeof(hf_room))
+    memset(&o, 0, sizeof(hf_oc1_room))
+    memset(&node, 0, sizeof(hf_open))
+    c.restarts, c.jumps = restarts, jumps
+    t.n, t.width, t.single, t.in_floats = len(x), 4, x.dtype.itemsize == 4, 1
+    if labels is not None:
+        t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
+    else:
+        t.targets = <const double*> cnp.PyArray_DATA(targets)
+    t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
+    node.last = t.n
+    fine = hf_start_tree(&t, &r, NULL)
+    fine = fine and hf_make_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], 0, t.single, t.n)
+    if fine:
+        with nogil:
+            hf_sum_up(&t, &r, &node, &total)
+            hf_fit_oc1(&t, &r, &node, &c, key, &o, &w[0])
+    hf_free_room(&r)
+    hf_free_oc1(&o)
+    if not fine:
+        raise MemoryError(f"fit_oc1: no memory for {t.n} samples")
+
+
 cdef object _array(const void* data, int64_t n, dtype):
     a = np.empty(n, dtype)
     if n:
@@ -250,10 +311,11 @@ cdef object _tree(const hf_oblique_tree* grown, int64_t n_outputs, dtype):
 def grow(
     x, codes, const double[:, ::1] low, const double[:, ::1] high, labels, targets, n_outputs,
     const double[::1] weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, schedule,
-    seed, int64_t first, int64_t n_trees, bags, trees,
+    search, seed, int64_t first, int64_t n_trees, bags, trees,
 ):
     """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
     cdef hf_oblique_task o
+    cdef hf_oc1 oc1
     cdef hf_task* t = &o.univariate
     cdef hf_oblique_tree* grown = <hf_oblique_tree*> calloc(n_trees + 1, sizeof(hf_oblique_tree))
     cdef const int32_t* bag = NULL
@@ -272,8 +334,12 @@ def grow(
             t.targets = <const double*> cnp.PyArray_DATA(targets)
         t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
         t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
-        t.min_decrease, t.seed = min_decrease, seed
-        o.rows, o.schedule, o.path = _rows(x, True), schedule._asdict(), simd_path()
+        t.min_decrease, t.in_floats, t.seed = min_decrease, 1, seed
+        o.rows, o.path = _rows(x, True), simd_path()
+        o.schedule = schedule._asdict()
+        if search is not None:
+            oc1 = search._asdict()
+            o.oc1 = &oc1
         if bags is not None:
             bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
         for m in prange(n_trees, nogil=True, schedule="dynamic"):

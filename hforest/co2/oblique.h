@@ -1,14 +1,16 @@
 /* Grows a tree of oblique splits (p2 section 5) on the engine of univariate ones: a node finds the best of its random
-   univariate splits, fits a stump from there, and keeps the better of the two. */
+   univariate splits, fits a stump from there, and parts its samples by that. */
 #ifndef HFOREST_CO2_OBLIQUE_H
 #define HFOREST_CO2_OBLIQUE_H
 #include "engine.h"
+#include "oc1.h"
 #include "stump.h"
 
 typedef struct {
     hf_task univariate; /* its criterion compares the splits too */
     hf_rows rows;
     hf_schedule schedule;
+    const hf_oc1 *oc1; /* this search instead of a stump, or NULL */
     int path;
 } hf_oblique_task;
 
@@ -87,8 +89,8 @@ static int64_t hf_part(hf_room *r, const hf_open *node, const int8_t *goes_right
 
 /* Splits node v, or makes it a leaf; 0 if memory is out. */
 static int hf_split_oblique(
-    const hf_oblique_task *o, hf_room *r, hf_stump_room *s, int8_t *goes_right, void *values, hf_oblique_tree *grown,
-    int64_t v, double *root_weight
+    const hf_oblique_task *o, hf_room *r, hf_stump_room *s, hf_oc1_room *search, int8_t *goes_right, void *values,
+    hf_oblique_tree *grown, int64_t v, double *root_weight
 ) {
     const hf_task *t = &o->univariate;
     hf_tree *tree = &grown->tree;
@@ -121,7 +123,18 @@ static int hf_split_oblique(
         n, r->sample + node.first, t->labels ? r->label + node.first : NULL, t->targets, r->weight + node.first,
         NULL, NULL
     };
-    hf_fit_stump(o->path, single, &o->rows, &m, &o->schedule, t->n_outputs, key, s, NULL);
+    if (o->oc1) {
+        double *w = s->start;
+        memset(w, 0, (F + 1) * sizeof *w);
+        w[cut.column] = 1, w[F] = threshold;
+        hf_fit_oc1(t, r, &node, o->oc1, key, search, w);
+        for (int64_t j = 0; j <= F; ++j) {
+            if (single) ((float *)s->w)[j] = (float)w[j];
+            else ((double *)s->w)[j] = w[j];
+        }
+    } else {
+        hf_fit_stump(o->path, single, &o->rows, &m, &o->schedule, t->n_outputs, key, s, NULL);
+    }
 
     /* Its split as a walk down the tree decides it. */
     int64_t n_entries = 0;
@@ -177,6 +190,8 @@ static int hf_grow_oblique(const hf_oblique_task *o, int64_t number, const int32
     const hf_task *t = &o->univariate;
     hf_room r;
     hf_stump_room s;
+    hf_oc1_room search;
+    memset(&search, 0, sizeof search);
     memset(&r, 0, sizeof r);
     memset(&s, 0, sizeof s);
     memset(grown, 0, sizeof *grown);
@@ -189,13 +204,15 @@ static int hf_grow_oblique(const hf_oblique_task *o, int64_t number, const int32
     int8_t *goes_right = malloc(r.n + 1);
     void *values = malloc((r.n + 1) * 8);
     fine = fine && goes_right && values && hf_make_stump(&s, r.n, o->rows.n_blocks, t->n_outputs, t->single);
+    if (o->oc1) fine = fine && hf_make_oc1(&search, o->rows.x, t->n_columns, 1, t->single, r.n);
     const hf_open root = {0, r.n, hf_tree_key(t->seed, number), 0, 0};
     double root_weight = 0;
     fine = fine && hf_put(&r, &grown->tree, root);
     for (int64_t v = 0; fine && v < grown->tree.n_nodes; ++v)
-        fine = hf_split_oblique(o, &r, &s, goes_right, values, grown, v, &root_weight);
+        fine = hf_split_oblique(o, &r, &s, &search, goes_right, values, grown, v, &root_weight);
     hf_free_room(&r);
     hf_free_stump(&s);
+    hf_free_oc1(&search);
     free(goes_right), free(values);
     if (!fine) hf_free_oblique(grown);
     return fine;

@@ -10,13 +10,14 @@ import math
 
 import numpy as np
 
-from ..core.philox import below, philox
+from ..core.philox import below, keys, philox, unit
 from ..growth import reference as univariate
 
 LANES = 16
 CHUNK = 1024
 HALVINGS = 3
-ORDER, EPOCH = 8, 9
+ORDER, EPOCH, RESTART, JUMP = 8, 9, 10, 11
+CYCLES = 100
 LN2 = 0.69314718055994530942
 ABSENT = 2.0**-20
 
@@ -243,9 +244,126 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
     _, w[:], (theta0[:], theta1[:]) = best
 
 
+class _Search:
+    """A node's samples, for the coordinate-wise search (Murthy et al. 1994)."""
+
+    def __init__(self, x, rows, weight, criterion, min_leaf):
+        self.x = [[float(a) for a in row] for row in x]
+        self.rows, self.weight = rows, [float(a) for a in weight]
+        self.criterion, self.min_leaf = criterion, min_leaf
+
+    def values(self, w):
+        result = []
+        for row in self.x:
+            total = 0.0
+            for a, b in zip(w, row, strict=True):
+                total += a * b
+            result.append(total)
+        return result
+
+    def enough(self, n_left, weights):
+        return min(n_left, len(self.x) - n_left) >= self.min_leaf and min(weights) > 0
+
+    def score(self, sums, weights):
+        return univariate._purity(self.criterion, sums[0], weights[0]) + univariate._purity(
+            self.criterion, sums[1], weights[1]
+        )
+
+    def sums(self, right):
+        sums, weights = [[0.0] * len(self.rows[0]) for _ in range(2)], [0.0, 0.0]
+        for i, side in enumerate(right):
+            sums[side] = univariate._add(sums[side], self.rows[i])
+            weights[side] += self.weight[i]
+        return sums, weights
+
+    def sides(self, value):
+        right = [int(a >= 0) for a in value]
+        sums, weights = self.sums(right)
+        return self.score(sums, weights) if self.enough(right.count(0), weights) else -math.inf
+
+    def best_step(self, value, along):
+        """The number a for which the sides of value + a along score best."""
+        right = [int(b < 0 or (b == 0 and a >= 0)) for a, b in zip(value, along, strict=True)]
+        sums, weights = self.sums(right)
+        n_left = right.count(0)
+        turns = sorted(
+            ((-a / b + 0.0, i) for i, (a, b) in enumerate(zip(value, along, strict=True)) if b != 0),
+            key=lambda turn: turn[0],
+        )
+        best, step = -math.inf, 0.0
+        for (turn, i), (after, _) in zip(turns, turns[1:], strict=False):
+            to = int(along[i] > 0)
+            sums[1 - to] = [a - b for a, b in zip(sums[1 - to], self.rows[i], strict=True)]
+            sums[to] = univariate._add(sums[to], self.rows[i])
+            weights[1 - to] -= self.weight[i]
+            weights[to] += self.weight[i]
+            n_left += -1 if to else 1
+            if turn == after or not self.enough(n_left, weights):
+                continue
+            score = self.score(sums, weights)
+            if score > best:
+                middle = turn / 2 + after / 2
+                best, step = score, middle if turn <= middle < after else turn
+        return best, step
+
+    def climb(self, w, value, score):
+        idle = cycle = 0
+        while cycle < CYCLES and idle < len(w):
+            for j in range(len(w)):
+                if idle == len(w):
+                    break
+                along = [row[j] for row in self.x]
+                better, step = self.best_step(value, along)
+                idle += 1
+                if better > score:
+                    score, idle = better, 0
+                    w[j] += step
+                    value = [a + step * b for a, b in zip(value, along, strict=True)]
+            cycle += 1
+        return value, score
+
+    def fit(self, w, n_restarts, n_jumps, key):
+        def drawn(number, stream):
+            own = keys(philox(key, number, stream))[0]
+            return [2 * unit(philox(own, j, stream)) - 1 for j in range(len(w))]
+
+        best, found, jumps = -math.inf, list(w), 0
+        for restart in range(n_restarts + 1):
+            now = drawn(restart, RESTART) if restart else list(w)
+            value = self.values(now)
+            value, score = self.climb(now, value, self.sides(value))
+            failed = 0
+            while failed < n_jumps:
+                direction = drawn(jumps, JUMP)
+                jumps += 1
+                along = self.values(direction)
+                better, step = self.best_step(value, along)
+                if not better > score:
+                    failed += 1
+                    continue
+                now = [a + step * b for a, b in zip(now, direction, strict=True)]
+                value = [a + step * b for a, b in zip(value, along, strict=True)]
+                value, score = self.climb(now, value, better)
+                failed = 0
+            if restart == 0 or score > best:
+                best, found = score, now
+        largest = max(abs(a) for a in found)
+        return [a / largest if largest > 0 else 0.0 for a in found]
+
+
+def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts, jumps, key, w):
+    """The best of coordinate-wise searches from w and from random starts, in place."""
+    tree = univariate._Tree(None, labels, targets, n_outputs, weight, criterion)
+    samples = range(len(x))
+    rows = tree.rows(samples, tree.mean(samples)[0])
+    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf).fit(
+        [float(a) for a in w], restarts, jumps, key
+    )
+
+
 def grow(
     x, codes, low, high, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth, min_split,
-    min_leaf, min_decrease, schedule, seed, first, n_trees, bags, trees,
+    min_leaf, min_decrease, schedule, search, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
     """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
     real = x.dtype.type
@@ -257,15 +375,20 @@ def grow(
         )
         if start is None:
             return None
-        w = np.zeros(x.shape[1] + 1, x.dtype)
+        w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)
         w[start[0]], w[-1] = 1, start[3]
-        fit_stump(
+        here = (
             with_offset[samples],
             None if labels is None else labels[samples],
             None if targets is None else targets[samples],
-            tree.weight[samples], schedule, key, w, np.zeros(n_outputs), np.zeros(n_outputs),
-            np.zeros(schedule.max_rounds + 1),
-        )  # fmt: skip
+            tree.weight[samples],
+        )
+        if search is None:
+            thetas = np.zeros((2, n_outputs))
+            fit_stump(*here, schedule, key, w, thetas[0], thetas[1], np.zeros(schedule.max_rounds + 1))
+        else:
+            fit_oc1(*here, n_outputs, criterion, min_leaf, search.restarts, search.jumps, key, w)
+            w = w.astype(x.dtype)
         index = [int(j) for j in np.flatnonzero(w[:-1])]
         factor = [float(w[j]) for j in index]
         limit = np.nextafter(w[-1], real(-np.inf))

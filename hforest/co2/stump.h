@@ -189,10 +189,11 @@ typedef struct {
     double *theta[2], *speed[2], *best_theta[2], *loss[2], *pull[2];
     uint32_t *order, *shuffled;
     int8_t *sign;
+    double *start; /* w in double, for other searches */
 } hf_stump_room;
 
 static void hf_free_stump(hf_stump_room *s) {
-    free(s->w), free(s->v), free(s->slope), free(s->best_w), free(s->order), free(s->shuffled), free(s->sign);
+    free(s->w), free(s->v), free(s->slope), free(s->best_w), free(s->order), free(s->shuffled), free(s->sign), free(s->start);
     for (int side = 0; side < 2; ++side)
         free(s->theta[side]), free(s->speed[side]), free(s->best_theta[side]), free(s->loss[side]), free(s->pull[side]);
 }
@@ -202,7 +203,8 @@ static int hf_make_stump(hf_stump_room *s, int64_t n, int64_t n_blocks, int64_t 
     memset(s, 0, sizeof *s);
     s->w = calloc(size, 1), s->v = calloc(size, 1), s->slope = calloc(size, 1), s->best_w = calloc(size, 1);
     s->order = malloc(room * 4), s->shuffled = malloc(room * 4), s->sign = malloc(room);
-    int fine = s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
+    s->start = malloc((size_t)(n_blocks * HF_LANES) * 8);
+    int fine = s->start && s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
     for (int side = 0; side < 2; ++side) {
         s->theta[side] = malloc(n_outputs * 8), s->speed[side] = malloc(n_outputs * 8);
         s->best_theta[side] = malloc(n_outputs * 8), s->loss[side] = malloc(n_outputs * 8);

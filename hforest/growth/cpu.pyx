@@ -64,6 +64,7 @@ cdef extern from "engine.h" nogil:
         int64_t min_leaf
         double min_decrease
         int completely_random
+        int in_floats
         uint64_t seed
     ctypedef struct hf_tree:
         int32_t* feature
@@ -168,7 +169,7 @@ cdef hf_task _task(
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
     t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
-    t.min_decrease, t.completely_random, t.seed = min_decrease, 0, seed
+    t.min_decrease, t.completely_random, t.in_floats, t.seed = min_decrease, 0, 0, seed
     return t
 
 

@@ -61,6 +61,7 @@ typedef struct {
     int64_t max_depth, min_split, min_leaf;
     double min_decrease;
     int completely_random;
+    int in_floats; /* score in float64 even where integers would do */
     uint64_t seed;
 } hf_task;
 
@@ -511,7 +512,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
         whole = whole && w < HF_WHOLE && w == (double)(int64_t)w;
     }
     r->n = n;
-    const int integers = t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
+    const int integers = !t->in_floats && t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
     if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2 && !t->atoms) r->kind = HF_INT32_KEYS;
     else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
     else r->kind = HF_FLOATS;
