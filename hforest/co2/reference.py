@@ -6,6 +6,7 @@ of x, in sixteen lanes that are then folded by halves; mini-batch slopes in the 
 sample; losses in float64, with an exponential and a logarithm of exact steps.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -291,7 +292,7 @@ class _Search:
             key=lambda turn: turn[0],
         )
         best, step = -math.inf, 0.0
-        for (turn, i), (after, _) in zip(turns, turns[1:], strict=False):
+        for (turn, i), (after, _) in itertools.pairwise(turns):
             to = int(along[i] > 0)
             sums[1 - to] = [a - b for a, b in zip(sums[1 - to], self.rows[i], strict=True)]
             sums[to] = univariate._add(sums[to], self.rows[i])
