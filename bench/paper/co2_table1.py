@@ -31,8 +31,8 @@ from hforest import classic, co2, tree
 
 PART = 50
 SETTINGS: dict[str, dict[str, Any]] = {
-    "letter": {"nu": 43.0, "eta": 0.1, "q": 5},
-    "usps": {"nu": 10.0, "eta": 0.003, "q": 28},
+    "letter": {"nu": 4.0, "eta": 0.1, "q": 5},
+    "usps": {"nu": 1.0, "eta": 0.01, "q": 28},
     "mnist": {"nu": 10.0, "eta": 0.01, "q": 54},
     "connect4": {"nu": 10.0, "eta": 0.01, "q": 18},
     "isolet": {"nu": 10.0, "eta": 0.003, "q": 47},

@@ -461,8 +461,8 @@ def fit_oc1(
     -----
     Murthy, Kasif and Salzberg (JAIR 1994): with all other weights held, a sample changes sides at one value
     of a weight; the values in order are swept for the least impurity, weight after weight, until none alone
-    does better. Then a random direction is searched likewise. Sums are in float64. Cost: a sort of n numbers a
-    weight, and n steps of O(n_outputs).
+    does better. Then a random direction is searched likewise. Sums are in float64. Cost: a sort of n numbers
+    a weight, and n steps of O(n_outputs).
 
     Examples
     --------
