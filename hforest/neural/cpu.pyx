@@ -45,27 +45,32 @@ cdef extern from "paths.h" nogil:
         const hf_forest*, int path, const double*, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
     void hf_expect_f32(
         const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
-        double*)
+        unsigned char*, int first_time, double*)
     void hf_expect_f64(
         const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
-        double*)
+        unsigned char*, int first_time, double*)
 
 cdef enum:
     LINE = 64             # bytes of a tile's row
-    UNIT = 64             # samples of a unit: a tree's leaves are read once for all of them
+    UNIT = 64             # samples of a unit at most: a tree's leaves are read once for all of them
+    PAGE = 4000           # bytes; a tree of depth 10 has 4092
     SMALL = 1 << 12       # decisions below which a second thread does not pay
     SUMS = 1 << 24        # float64 sums that the leaf update holds at a time: 128 MiB
     PAIRS = 64            # pairs of a tree and a class that keep many threads busy
+    MEMORY = 1 << 28      # bytes of mu that the leaf update remembers between iterations, if they suffice
 
 
 cdef Py_ssize_t _threads(Py_ssize_t decisions, Py_ssize_t units):
     return max(<Py_ssize_t> 1, min(<Py_ssize_t> omp_get_max_threads() if decisions > SMALL else 1, units))
 
 
-cdef Py_ssize_t _unit(Py_ssize_t n, Py_ssize_t decisions, Py_ssize_t itemsize):
-    # Whole tiles; fewer where threads would go without.
+cdef Py_ssize_t _unit(Py_ssize_t n, Py_ssize_t n_trees, Py_ssize_t n_vertices, Py_ssize_t itemsize):
+    # Whole tiles. Leaves that are read once for several tiles pay in deep trees; trees of less than a page
+    # lie close in f, and a tile then passes through all of them before the next.
     cdef Py_ssize_t row = LINE // itemsize
-    cdef Py_ssize_t share = n // (4 * _threads(decisions, n))
+    cdef Py_ssize_t share = n // (4 * _threads(n * n_trees * n_vertices, n))
+    if n_vertices * itemsize < PAGE:
+        return row
     return min(max(share // row * row, row), <Py_ssize_t> UNIT)
 
 
@@ -103,7 +108,7 @@ cdef hf_forest _forest(
 cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
     cdef Py_ssize_t n = f.shape[0], n_trees = mu.shape[1], v = mu.shape[2] - 1, part
     cdef hf_forest a = _forest[real](f, index, None, n_trees, v, 0)
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
     cdef Py_ssize_t n_units = (n + unit - 1) // unit * n_trees
     cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), (3 * v + 2) * LINE)
     cdef int path = simd_path()
@@ -135,7 +140,7 @@ def route(f, index, mu):
 cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] p):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
     cdef Py_ssize_t n_units = (n + unit - 1) // unit
     cdef unsigned char[:, ::1] rooms = _rooms(
         _threads(decisions, n_units), (3 * v + 2) * LINE + unit * leaves.shape[2] * 8
@@ -170,7 +175,7 @@ cdef _backward(
 ):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, tiles
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
     cdef Py_ssize_t n_units = (n + unit - 1) // unit
     tiles = (4 * v + 2) * LINE
     cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), tiles + unit * n_trees * 8)
@@ -205,7 +210,7 @@ cdef _backward_outputs(
 ):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, decisions, sizeof(real))
+    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
     cdef Py_ssize_t n_units = (n + unit - 1) // unit
     cdef unsigned char[:, ::1] rooms = _rooms(
         _threads(decisions, n_units), (4 * v + 2 + leaves.shape[2]) * LINE
@@ -256,33 +261,49 @@ cdef _update_leaves(
 ):
     cdef Py_ssize_t n_trees = leaves.shape[0], n_leaves = leaves.shape[1], n_classes = leaves.shape[2]
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, n_leaves - 1, n_classes)
-    cdef Py_ssize_t batch = min(
-        n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)),
-        max(<Py_ssize_t> omp_get_max_threads(), (PAIRS + n_classes - 1) // n_classes),
-    )
-    cdef Py_ssize_t first, here, part, k, row = LINE // sizeof(real)
+    cdef Py_ssize_t first, here, part, k, m, row = LINE // sizeof(real), tiles = 0
+    # Where a class's tiles begin among those of a tree.
+    cdef int64_t[::1] tile = np.empty(n_classes, np.int64)
+    for k in range(n_classes):
+        tile[k] = tiles
+        tiles += (start[k + 1] - start[k] + row - 1) // row
+    # Trees in flight: enough for all threads, and no more than the sums, or the memory, allow.
+    cdef Py_ssize_t batch = min(n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)))
+    cdef Py_ssize_t bytes_each = tiles * n_leaves * LINE, least = 4 * omp_get_max_threads()
+    batch = min(batch, max(least, <Py_ssize_t> PAIRS) // n_classes + 1)
+    cdef bint remembers = n_iter > 1 and bytes_each <= MEMORY
+    if remembers:
+        batch = min(batch, MEMORY // bytes_each)
+    cdef unsigned char[::1] memory = np.empty((batch * bytes_each if remembers else 0) + LINE, np.uint8)
+    cdef unsigned char* mu = _aligned(&memory[0]) if remembers else NULL
     cdef unsigned char[:, ::1] rooms = _rooms(
         _threads(f.shape[0] * batch * n_leaves, batch * n_classes),
         ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE,
     )
     cdef double[:, :, ::1] total = np.empty((batch, n_classes, n_leaves))
-    cdef int path = simd_path()
+    cdef int path = simd_path(), once
     for first in range(0, n_trees, batch):
         here = min(batch, n_trees - first)
-        for _ in range(n_iter):
+        for step in range(n_iter):
+            once = step == 0
             for part in prange(
                 here * n_classes, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True
             ):
                 k = part % n_classes
+                m = part // n_classes
                 if real is float:
                     hf_expect_f32(
-                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + part // n_classes,
-                        <int32_t> k, _aligned(&rooms[threadid(), 0]), &total[part // n_classes, k, 0],
+                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
+                        _aligned(&rooms[threadid(), 0]),
+                        mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
+                        &total[m, k, 0],
                     )
                 else:
                     hf_expect_f64(
-                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + part // n_classes,
-                        <int32_t> k, _aligned(&rooms[threadid(), 0]), &total[part // n_classes, k, 0],
+                        &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
+                        _aligned(&rooms[threadid(), 0]),
+                        mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
+                        &total[m, k, 0],
                     )
             with nogil:
                 _normalise(total[:here], first, leaves)

@@ -323,16 +323,20 @@ CODE static void T(posteriors)(
 
 /* p[s] = sum over l of mu[l] column[l], in blocks of LEAVES in this dtype, then in float64. */
 CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_leaves, double *p) {
-    T(vec) sum;
+    T(vec) even, odd;
     ptrdiff_t block, last, l;
     int u;
     for (u = 0; u < ROW; ++u) p[u] = 0;
     for (block = 0; block < n_leaves; block += LEAVES) {
         last = block + LEAVES < n_leaves ? block + LEAVES : n_leaves;
         for (u = 0; u < ROW; u += LANES) {
-            sum = T(all)(0);
-            for (l = block; l < last; ++l) sum += T(load)(mu + l * ROW + u) * T(all)(column[l]);
-            T(add_lanes)(sum, p + u);
+            /* Two sums, as an addition waits for the one before it; leaves come in pairs. */
+            even = odd = T(all)(0);
+            for (l = block; l < last; l += 2) {
+                even += T(load)(mu + l * ROW + u) * T(all)(column[l]);
+                odd += T(load)(mu + (l + 1) * ROW + u) * T(all)(column[l + 1]);
+            }
+            T(add_lanes)(even + odd, p + u);
         }
     }
 }
@@ -462,19 +466,23 @@ CODE static HF_APART void T(outputs_unit)(
 
 /* Posteriors of tree m's leaves for samples of one class, up to ROW of them: column (n_leaves) is the
    leaves' probability of that class. Samples whose P is too small keep their likelihood in p and add
-   nothing. */
+   nothing. Where there is `memory`, mu of the leaves is put there the first time and taken from there
+   afterwards. */
 CODE static HF_APART void T(expect_tile)(
     const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const REAL *column, unsigned char *room,
-    double *p, double *total) {
+    REAL *memory, int first_time, double *p, double *total) {
     const ptrdiff_t v = a->n_vertices;
     REAL *tile = (REAL *)room, *mu = tile + v * ROW, weight[ROW];
-    const REAL *rows[ROW];
-    T(samples)(a, order, 0, count, m, rows);
-    T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
-    T(reach)(v, tile, mu);
-    T(likelihoods)(mu + v * ROW, column, v + 1, p);
+    const REAL *rows[ROW], *leaf = memory ? memory : mu + v * ROW;
+    if (!memory || first_time) {
+        T(samples)(a, order, 0, count, m, rows);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+        T(reach)(v, tile, mu);
+        if (memory) memcpy(memory, mu + v * ROW, (v + 1) * ROW * sizeof *mu);
+    }
+    T(likelihoods)(leaf, column, v + 1, p);
     for (int s = 0; s < ROW; ++s) weight[s] = s < count && p[s] >= LEAST_UPDATE ? (REAL)(1.0 / p[s]) : 0;
-    T(posteriors)(mu + v * ROW, weight, column, v + 1, total);
+    T(posteriors)(leaf, weight, column, v + 1, total);
 }
 
 #undef VECTORS

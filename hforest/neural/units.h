@@ -112,10 +112,11 @@ static void X(backward)(
     }
 }
 
-/* total[l] = sum over the samples of one class of the posterior of leaf l of tree m. */
+/* total[l] = sum over the samples of one class of the posterior of leaf l of tree m. `memory`, if there is
+   any, holds mu of the leaves for every tile of samples. */
 static void X(expect)(
     const hf_forest *a, int path, const int32_t *order, ptrdiff_t n, ptrdiff_t m, int32_t y,
-    unsigned char *room, double *total) {
+    unsigned char *room, unsigned char *memory, int first_time, double *total) {
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
     const REAL *leaves = (const REAL *)a->leaves + m * n_leaves * a->n_classes + y;
     REAL *column = (REAL *)room;
@@ -128,7 +129,8 @@ static void X(expect)(
     for (t = 0; t < n; t += ROW) {
         const int count = n - t < ROW ? (int)(n - t) : ROW;
         const unsigned before = hf_flush();
-        HF_ON(path, expect_tile, a, order + t, count, m, column, (unsigned char *)logs, p, total);
+        HF_ON(path, expect_tile, a, order + t, count, m, column, (unsigned char *)logs,
+              memory ? (REAL *)memory + t * n_leaves : NULL, first_time, p, total);
         hf_unflush(before);
         for (int s = 0; s < count; ++s) {
             const ptrdiff_t at = (ptrdiff_t)order[t + s] * a->n_functions + (a->index ? 0 : m * v);
