@@ -657,3 +657,58 @@ def test_the_callers_arrays_stay_as_they_are(twin, dtype):
     neural.update_leaves(f, y, leaves, 2)
     for a, b in zip((f, leaves, y), copies, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+# --------------------------------------------------------------------------------------- units, out
+
+
+@pytest.mark.parametrize("depth", [9, 10, 11])
+def test_units_of_samples_do_not_show(dtype, depth):
+    """Trees of a page and more go 64 samples at a time, smaller ones a tile at a time; a lone sample alone."""
+    f, leaves, y = problem(131, 2, depth, 3, dtype)
+    p, (_, grad) = neural.forward(f, leaves), neural.backward(f, leaves, y, loss="tree")
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    for n in (0, 15, 64, 127, 130):
+        one = np.ascontiguousarray(f[n : n + 1])
+        assert neural.forward(one, leaves).tobytes() == p[n].tobytes()
+        alone = neural.backward(one, leaves, y[n : n + 1], loss="tree")[1][0] / 131
+        np.testing.assert_allclose(alone, grad[n], rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 4, 3), (300, 2, 9, 4), (1100, 1, 12, 2)])
+def test_remembered_routes_give_the_same_bits(dtype, shape):
+    """Iterations of one call remember mu; calls of one iteration each do not."""
+    f, leaves, y = problem(*shape, dtype)
+    step = leaves
+    for _ in range(4):
+        step = neural.update_leaves(f, y, step, 1)
+    assert neural.update_leaves(f, y, leaves, 4).tobytes() == step.tobytes()
+
+
+def test_out_is_written_and_returned(twin, dtype):
+    f, leaves, y = problem(20, 2, 3, 4, dtype)
+    out = np.full_like(f, 7)
+    loss, grad = neural.backward(f, leaves, y)
+    again, result = neural.backward(f, leaves, y, out=out)
+    assert result is out
+    assert again == loss
+    np.testing.assert_array_equal(out, grad)
+    grad_p = np.ones((20, 4), dtype)
+    assert neural.backward_outputs(grad_p, f, leaves, out=out) is out
+    np.testing.assert_array_equal(out, neural.backward_outputs(grad_p, f, leaves))
+
+
+def test_bad_out():
+    frozen = np.empty_like(F)
+    frozen.flags.writeable = False
+    for out, error, remedy in (
+        (F, ValueError, "copy"),
+        (frozen, ValueError, "copy"),
+        (np.empty((4, 2, 7)), ValueError, "agree"),
+        (np.empty_like(F, np.float32), TypeError, "astype"),
+        ([0.0], TypeError, "asarray"),
+    ):
+        raises(error, "out", remedy, lambda out=out: neural.backward(F, LEAVES, Y, out=out))
+        raises(
+            error, "out", remedy, lambda out=out: neural.backward_outputs(np.ones((4, 3)), F, LEAVES, out=out)
+        )

@@ -116,6 +116,17 @@ def _given(**arrays: Array | None) -> dict[str, Any]:
     return {name: a for name, a in arrays.items() if a is not None}
 
 
+def _gradient(f: Array, out: Array | None, inputs: dict[str, Array | None]) -> Array:
+    """Where a gradient by f goes: `out`, which overlaps no input, or a new array."""
+    if out is None:
+        return dispatch.array_module(f).empty(f.shape, f.dtype)
+    check.same_device(f=f, out=out)
+    check.array("out", out, f.dtype, f.shape, {})
+    check.writable("out", out)
+    check.no_overlap({"out": out}, _given(**inputs))
+    return out
+
+
 def _flat(f: Array) -> Array:
     # Trees and vertices as one axis, so that twins see one layout.
     return f.reshape(f.shape[0], -1) if f.size else f.reshape(0, int(np.prod(f.shape[1:], dtype=np.int64)))
@@ -239,6 +250,7 @@ def backward(
     *,
     index: Array | None = None,
     loss: Literal["forest", "tree"] = "forest",
+    out: Array | None = None,
 ) -> tuple[float, Array]:
     """Negative log-likelihood of labels, and its gradient by the decision functions (p4 §2).
 
@@ -256,6 +268,8 @@ def backward(
     loss : "forest" or "tree"
         -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as p4
         writes it; for one tree they are the same.
+    out : array, shape and dtype of f, optional
+        Where to write grad_f: a training loop keeps one array for all its steps.
 
     Returns
     -------
@@ -270,7 +284,8 @@ def backward(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
-        probabilities; a label that is no class, an index outside f.
+        probabilities, an `out` that is read-only or overlaps another array; a label that is no class, an
+        index outside f.
 
     Notes
     -----
@@ -296,14 +311,16 @@ def backward(
     sizes = _check_functions(f, index)
     _check_leaves(leaves, f.dtype, sizes, probabilities=True)
     _check_labels(y, sizes)
-    xp = dispatch.array_module(f)
     n = sizes["n_samples"]
-    grad_f, losses = xp.empty(f.shape, f.dtype), xp.empty(n, np.float64)
+    grad_f = _gradient(f, out, {"f": f, "leaves": leaves, "y": y, "index": index})
+    losses = dispatch.array_module(f).empty(n, np.float64)
     dispatch.twin(_ROOM, f).backward(_flat(f), index, leaves, y, loss == "forest", losses, _flat(grad_f))
     return (float(losses.sum()) / n if n else 0.0), grad_f
 
 
-def backward_outputs(grad_p: Array, f: Array, leaves: Array, *, index: Array | None = None) -> Array:
+def backward_outputs(
+    grad_p: Array, f: Array, leaves: Array, *, index: Array | None = None, out: Array | None = None
+) -> Array:
     """Gradient by the decision functions of any loss of `forward`'s result: regression, or your own.
 
     Parameters
@@ -317,6 +334,8 @@ def backward_outputs(grad_p: Array, f: Array, leaves: Array, *, index: Array | N
         Any finite numbers.
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
+    out : array, shape and dtype of f, optional
+        Where to write the result.
 
     Returns
     -------
@@ -325,7 +344,8 @@ def backward_outputs(grad_p: Array, f: Array, leaves: Array, *, index: Array | N
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity; an index outside f.
+        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, an `out` that is
+        read-only or overlaps another array; an index outside f.
 
     Notes
     -----
@@ -347,7 +367,7 @@ def backward_outputs(grad_p: Array, f: Array, leaves: Array, *, index: Array | N
     _check_leaves(leaves, f.dtype, sizes, probabilities=False)
     check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
     check.finite("grad_p", grad_p)
-    grad_f = dispatch.array_module(f).empty(f.shape, f.dtype)
+    grad_f = _gradient(f, out, {"grad_p": grad_p, "f": f, "leaves": leaves, "index": index})
     dispatch.twin(_ROOM, f).backward_outputs(grad_p, _flat(f), index, leaves, _flat(grad_f))
     return grad_f
 
@@ -437,10 +457,11 @@ def update_leaves(
     probability 0 in every leaf adds nothing.
 
     Trees do not see one another, so a forest whose f is too large to hold is fitted tree by tree. Posteriors
-    are added over 16 (float32) or 8 (float64) samples in the dtype of f, then in float64. Cost: two passes
-    of sigmoids and products over f an iteration; samples are routed again each time rather than
-    remembered. Extra memory: float64 sums for the leaves of one to 64 trees, and about
-    256 * 2**depth bytes a thread.
+    are added over 16 (float32) or 8 (float64) samples in the dtype of f, then in float64. Cost: a pass of
+    sigmoids over f, and in every iteration four operations a leaf and sample. Extra memory: mu of as many
+    trees as fit into 256 MiB, float64 sums for the leaves of one to 64 trees, and about 256 * 2**depth bytes
+    a thread. Where mu of a single tree does not fit, samples are routed again in every iteration, as they
+    always are on a GPU.
 
     Examples
     --------

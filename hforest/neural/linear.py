@@ -126,9 +126,12 @@ def _inputs(model: Linear, m: int, x: np.ndarray) -> np.ndarray:
     return part
 
 
-def _decisions(model: Linear, parts: list[np.ndarray]) -> np.ndarray:
+def _empty_decisions(model: Linear, n: int) -> np.ndarray:
     n_trees, _, n_vertices = model.weights.shape
-    f = np.empty((len(parts[0]), n_trees, n_vertices), model.weights.dtype)
+    return np.empty((n, n_trees, n_vertices), model.weights.dtype)
+
+
+def _decisions(model: Linear, parts: list[np.ndarray], f: np.ndarray) -> np.ndarray:
     for m, part in enumerate(parts):
         f[:, m] = part @ model.weights[m]
     return f
@@ -162,8 +165,9 @@ def decisions(model: Linear, x: np.ndarray) -> np.ndarray:
     (4, 3, 3)
     """
     _check_linear(model)
-    _check_x(x, model)
-    return _decisions(model, [_inputs(model, m, x) for m in range(len(model.weights))])
+    n = _check_x(x, model)
+    parts = [_inputs(model, m, x) for m in range(len(model.weights))]
+    return _decisions(model, parts, _empty_decisions(model, n))
 
 
 def predict(model: Linear, x: np.ndarray) -> np.ndarray:
@@ -225,10 +229,11 @@ def _epoch(model: Linear, x: np.ndarray, y: np.ndarray, batch: int, lr: float, l
     # The samples that do not fill a batch sit out; the order is new in every epoch.
     batches = rng.permutation(len(x))[: len(x) // size * size].reshape(-1, size)
     m1, m2, grad = (np.zeros_like(model.weights) for _ in range(3))
+    f, grad_f = (_empty_decisions(model, size) for _ in range(2))
     losses = []
     for step, picked in enumerate(batches, 1):
         parts = [_inputs(model, m, x[picked]) for m in range(len(model.weights))]
-        value, grad_f = backward(_decisions(model, parts), model.leaves, y[picked], loss=loss)
+        value, _ = backward(_decisions(model, parts, f), model.leaves, y[picked], loss=loss, out=grad_f)
         for m, part in enumerate(parts):
             grad[m] = part.T @ grad_f[:, m]
         optim.adam(model.weights, grad, m1, m2, step, lr)
