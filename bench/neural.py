@@ -1,23 +1,33 @@
 """The ladder of neural decision forests: forward, backward, both, leaf update; all twins, NumPy, PyTorch.
 
-    python bench/neural.py [--shapes n,M,D,K ...] [--threads 1 2] [--dtype float32] [--json FILE]
+    python bench/neural.py [--shapes n,M,D,K ...] [--jobs both ...] [--threads 1 2] [--dtype float32]
+                           [--repeats N] [--json FILE]
 
-Every rung is checked before it is timed. Figures are milliseconds a call, the median over repeats taken
-in turn, with the spread (half the range, in percent of the median).
+Every rung is checked before it is timed. Figures are milliseconds a call, the median over repeats taken in
+turn, with the spread (half the range, in percent of the median). "both" is what a training step takes from
+the room: class probabilities, the loss, and its gradient by f.
 
 The floor counts what a sample must cost at least: bytes of f read and of grad_f written against the
 measured copy bandwidth, and operations (see `operations`) against the rate at which the BLAS issues
 multiply-adds (hforest issues no fused ones: a multiplication and an addition count two), whichever takes
-longer. PyTorch is timed where it is installed: the same forest as tensors, level by level, as it is and
-compiled; its "both" is one forward pass with autograd's backward behind it, hforest's is `forward` and
-`backward`, which routes again.
+longer. Extra memory is how far the resident set rises above where it stood before the call, results included.
+The rung "hforest, out" writes the gradient to an array that it is given, as a training loop would. NumPy
+works through the samples in parts. PyTorch is timed where it is installed: the same forest as tensors, level
+by level, as it is and compiled; its "both" is one forward pass with autograd's backward behind it, hforest's
+is `forward` and `backward`, which routes again.
+
+With --json, a file that exists keeps the rows of other shapes, jobs and threads.
 """
 
 import argparse
+import ctypes
+import importlib
+import json
 import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +41,8 @@ from hforest.core import machine
 SHAPES = ((1000, 25, 7, 10), (1000, 25, 10, 10), (1000, 100, 7, 10), (1000, 100, 10, 10))
 JOBS = ("forward", "backward", "both", "update_leaves")
 ITERATIONS = 20
-NUMPY_NUMBERS = 3 * 10**7
-"""Samples times trees times leaves up to which the NumPy rung runs: it holds about ten such arrays."""
+NUMPY_NUMBERS = 3 * 10**6
+"""Samples times trees times leaves of a part of the NumPy rung: it holds about ten such arrays."""
 REFERENCE = (4, 2)
 """Samples and trees of the reference rung."""
 
@@ -78,10 +88,21 @@ def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
     return float(-np.log(total / f.shape[1]).mean()), grad
 
 
+def numpy_parts(f: Any, leaves: Any, y: Any, jobs: tuple[str, ...]) -> None:
+    """Forward, backward or both, some samples at a time."""
+    size = max(1, NUMPY_NUMBERS // (f.shape[1] * f.shape[2]))
+    for first in range(0, len(f), size):
+        part = slice(first, first + size)
+        if "forward" in jobs:
+            numpy_forward(f[part], leaves)
+        if "backward" in jobs:
+            numpy_backward(f[part], leaves, y[part])
+
+
 def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
     """Job -> rung -> what to time with PyTorch; empty where it is not installed."""
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ImportError:
         return {}
     torch.set_num_threads(threads)
@@ -98,12 +119,13 @@ def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
         return mu.reshape(n, -1) @ pi.reshape(-1, pi.shape[2]) / n_trees
 
     def gradient(function: Callable[[Any], Any]) -> Any:
-        x: Any = torch.from_numpy(f).requires_grad_()
-        loss: Any = torch.nn.functional.nll_loss(torch.log(function(x)), labels)
+        x = torch.from_numpy(f).requires_grad_()
+        loss = torch.nn.functional.nll_loss(torch.log(function(x)), labels)
         loss.backward()
-        return float(loss), x.grad.numpy()
+        return loss.item(), x.grad.numpy()
 
-    compiled = torch.compile(probabilities)
+    torch._dynamo.reset()
+    compiled = torch.compile(probabilities, dynamic=False)
     for function in (probabilities, compiled):
         loss, grad = gradient(function)
         want_loss, want = neural.backward(f, leaves, y)
@@ -142,6 +164,29 @@ def rungs(f: Any, leaves: Any, y: Any) -> dict[str, Callable[[], Any]]:
         "both": both,
         "update_leaves": lambda: neural.update_leaves(f, y, start, ITERATIONS),
     }
+
+
+def resident() -> dict[str, int]:
+    """Bytes of this process in memory now and at most; empty where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return {}
+    words = [line.split() for line in lines if line.startswith(("VmRSS", "VmHWM"))]
+    return {name.rstrip(":"): 1024 * int(size) for name, size, _ in words}
+
+
+def extra_memory(call: Callable[[], Any]) -> float | None:
+    """By how many bytes the resident set rises in a call; None where the system does not tell."""
+    call()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later would hide what a call takes
+        Path("/proc/self/clear_refs").write_text("5")
+    except (OSError, AttributeError):
+        return None
+    before = resident()["VmRSS"]
+    call()
+    return resident()["VmHWM"] - before
 
 
 def gpu_rungs(f: Any, leaves: Any, y: Any) -> Calls:
@@ -232,26 +277,32 @@ def run_shape(
     rows: list[dict[str, Any]] = []
     with hforest.unchecked():
         jobs: dict[str, Calls] = {job: {"hforest": call} for job, call in rungs(f, leaves, y).items()}
+        grad = np.zeros_like(f)
+
+        def given() -> None:
+            neural.forward(f, leaves)
+            neural.backward(f, leaves, y, out=grad)
+
+        jobs["both"]["hforest, out"] = given
+        jobs["backward"]["hforest, out"] = lambda: neural.backward(f, leaves, y, out=grad)
         for job, calls in jobs.items():
             for path in machine.simd_paths()[:-1]:
                 calls[path] = plainly(calls["hforest"], path)
-            if first and job in ("forward", "backward", "both") and n * n_trees * 2**depth <= NUMPY_NUMBERS:
-                calls["numpy"] = {
-                    "forward": lambda: numpy_forward(f, leaves),
-                    "backward": lambda: numpy_backward(f, leaves, y),
-                    "both": lambda: (numpy_forward(f, leaves), numpy_backward(f, leaves, y)),
-                }[job]
-        for job, calls in torch_rungs(f, leaves, y, hforest.get_num_threads()).items():
-            jobs[job] |= calls
+            if first and job != "update_leaves":
+                parts = ("forward", "backward") if job == "both" else (job,)
+                calls["numpy"] = partial(numpy_parts, f, leaves, y, parts)
+        if "both" in options.jobs:
+            for job, calls in torch_rungs(f, leaves, y, hforest.get_num_threads()).items():
+                jobs[job] |= calls
         for job, call in (gpu_rungs(f, leaves, y) if last else {}).items():
             jobs[job]["gpu"] = call
         for job, calls in jobs.items():
             if job not in options.jobs:
                 continue
             count = n * n_trees * (2**depth - 1)
-            arithmetic = (
-                count * operations(job, n_classes, 4 if dtype == np.float32 else 9) / best["operations"]
-            )
+            flops = count * operations(job, n_classes, 4 if dtype == np.float32 else 9)
+            arithmetic = flops / best["operations"]
+            memories = {rung: extra_memory(call) for rung, call in calls.items()}
             memory = count * bytes_moved(job, dtype.itemsize) / best["copy_bytes"]
             floor = max(arithmetic, memory)
             for rung, times in side_by_side(calls, options.repeats).items():
@@ -265,6 +316,8 @@ def run_shape(
                         "threads": hforest.get_num_threads(),
                         "ms": 1e3 * median,
                         "spread": spread(times),
+                        "extra_bytes": memories[rung],
+                        "flops": flops,
                         "arithmetic_ms": 1e3 * arithmetic,
                         "memory_ms": 1e3 * memory,
                         "share_of_floor": floor / median,
@@ -273,7 +326,7 @@ def run_shape(
                 print(
                     f"{','.join(map(str, shape)):>18} {job:14} {rung:14} {1e3 * median:10.2f} "
                     f"{100 * spread(times):6.0f}% {1e3 * arithmetic:8.2f} {1e3 * memory:8.2f} "
-                    f"{100 * floor / median:6.0f}%",
+                    f"{100 * floor / median:6.0f}% {(memories[rung] or 0) / 1e6:9.0f}",
                     flush=True,
                 )
     return rows
@@ -282,7 +335,7 @@ def run_shape(
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every number of threads and shape."""
     rows: list[dict[str, Any]] = []
-    for count in options.threads:
+    for count in sorted(set(options.threads)):
         hforest.set_num_threads(count)
         threads = hforest.get_num_threads()
         best = ceilings()
@@ -294,10 +347,12 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         rows.append({"threads": threads, "ceilings": best})
         print(
             f"{'n,M,D,K':>18} {'job':14} {'rung':14} {'ms':>10} {'spread':>7} {'arith.':>8} {'memory':>8} "
-            f"{'share':>7}"
+            f"{'share':>7} {'extra MB':>9}"
         )
         for shape in options.shapes:
-            rows += run_shape(shape, best, count == options.threads[0], count == options.threads[-1], options)
+            rows += run_shape(
+                shape, best, count == min(options.threads), count == max(options.threads), options
+            )
     return rows
 
 
@@ -317,6 +372,23 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
     return {"job": "backward", "rung": "reference", "ns_per_vertex": 1e9 * median}
 
 
+# ------------------------------------------------------------------------------------------ command
+
+
+def measured(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a row is about: a later measurement of the same takes its place."""
+    return *row.get("shape", ()), *(row.get(name) for name in ("threads", "dtype", "job"))
+
+
+def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
+    """Write these rows, and those of the file that they do not replace."""
+    if path is None:
+        return
+    mine = {measured(row) for row in rows}
+    others = json.loads(path.read_text())["rows"] if path.exists() else []
+    record(path, [row for row in others if measured(row) not in mine] + rows, command=" ".join(sys.argv))
+
+
 def shape(text: str) -> tuple[int, ...]:
     """n,M,D,K"""
     sizes = tuple(int(part) for part in text.split(","))
@@ -325,7 +397,7 @@ def shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def main() -> int:
+def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -335,14 +407,11 @@ def main() -> int:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     print(machine_text())
-    rows = [reference_rung(options), *run(options)]
-    if options.json:
-        record(options.json, rows, command=" ".join(sys.argv))
-    return 0
+    store(options.json, [reference_rung(options), *run(options)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 """Shallow neural decision forests (p4 Alg. 1, linear decision functions) on the data sets of the 2015 paper.
 
     python bench/paper/shallow_neural.py --data DIR [--only g50c letter usps mnist] [--seeds 0 1]
-                                         [--state DIR]
+                                         [--state DIR] [--held-out N [--set lr=0.02 trees=50]]
 
 Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015, column
 sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
@@ -10,6 +10,9 @@ deviation 1 over the training samples (of images: over all pixels).
 There is no validation set: the error given is that of the last state, which nobody selected. The least one on
 the way and the error of the hard forest made of the last state stand beside it. A run keeps its state after
 every epoch in --state and goes on from there.
+
+With --held-out the last N training samples take the place of the test samples, which are not looked at: to
+choose settings, which --set changes. Such a run is printed and not recorded.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import os
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +50,7 @@ class Settings:
 SETTINGS = {
     "g50c": Settings(50, 5, 10, 25, 20, 0.02),
     "letter": Settings(70, 10, 16, 64, 10, 0.1),
-    "usps": Settings(100, 7, 10, 64, 16, 0.05),
+    "usps": Settings(50, 8, 16, 64, 10, 0.01),
     "mnist": Settings(80, 7, 15, 128, 6, 0.05),
 }
 SIDES = {"usps": 16, "mnist": 28}
@@ -55,8 +58,8 @@ PAPER = {"g50c": "17.4 ± 1.52", "letter": "2.92 ± 0.17", "usps": "5.01 ± 0.24
 Data = tuple[Any, Any, Any, Any]
 
 
-def load(name: str, folder: Path, seed: int) -> Data:
-    """Training and test samples, normalised."""
+def load(name: str, folder: Path, seed: int, held_out: int = 0) -> Data:
+    """Training and test samples, normalised; some of the former in place of the latter."""
     with np.load(folder / f"{name}.npz") as file:
         a = {key: file[key] for key in file.files}
     if name == "letter":
@@ -66,6 +69,8 @@ def load(name: str, folder: Path, seed: int) -> Data:
         parts = [a["x"][some], a["y"][some], a["x"][others], a["y"][others]]
     else:
         parts = [a[key] for key in ("x_train", "y_train", "x_test", "y_test")]
+    if held_out:
+        parts = [part[some] for some in (slice(-held_out), slice(-held_out, None)) for part in parts[:2]]
     x, y, x_test, y_test = parts
     x, x_test = (part.reshape(len(part), -1) for part in (x, x_test))
     mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
@@ -97,11 +102,12 @@ def save(path: Path, state: dict[str, Any], model: neural.Linear) -> None:
     os.replace(part, path)
 
 
-def run(name: str, seed: int, folder: Path, states: Path) -> dict[str, Any]:
+def run(
+    name: str, seed: int, folder: Path, states: Path, held_out: int, settings: Settings
+) -> dict[str, Any]:
     """One data set and seed, from its last state on."""
-    x, y, x_test, y_test = load(name, folder, seed)
-    settings = SETTINGS[name]
-    path = states / f"neural_{name}_{seed}.npz"
+    x, y, x_test, y_test = load(name, folder, seed, held_out)
+    path = states / f"neural_{name}_{seed}{'_held_out' if held_out else ''}.npz"
     state: dict[str, Any] = {"settings": asdict(settings), "errors": [], "losses": [], "seconds": 0.0}
     model = begin(name, settings, x.shape[1], 1 + int(y.max()), seed)
     if path.exists():
@@ -119,7 +125,7 @@ def run(name: str, seed: int, folder: Path, states: Path) -> dict[str, Any]:
         state["errors"].append(error)
         state["losses"].append(loss)
         save(path, state, model)
-        print(f"{name}, seed {seed}, epoch {epoch}: loss {loss:.4f}, test error {error:.2f} %", flush=True)
+        print(f"{name}, seed {seed}, epoch {epoch}: loss {loss:.4f}, error {error:.2f} %", flush=True)
         begun = time.perf_counter()
 
     model = neural.fit(
@@ -159,6 +165,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def changed(settings: Settings, changes: list[str]) -> Settings:
+    """Settings with name=value put in."""
+    kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in kinds:
+            raise SystemExit(f"--set {change}: expected name=value with a name of {', '.join(kinds)}")
+        settings = replace(settings, **{name: kinds[name](value)})
+    return settings
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
@@ -166,17 +183,27 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--state", type=Path, default=Path("."), help="folder of the runs' states")
     parser.add_argument("--json", type=Path, default=RESULTS / "neural_paper.json")
+    parser.add_argument("--held-out", type=int, default=0, metavar="N")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="with --held-out")
     args = parser.parse_args()
+    if args.set and not args.held_out:
+        raise SystemExit("--set: settings of recorded runs stand in SETTINGS; add --held-out")
     args.state.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
     with hforest.unchecked():
         for name in args.only:
+            settings = changed(SETTINGS[name], args.set)
             for seed in args.seeds:
+                if args.held_out:
+                    row = run(name, seed, args.data, args.state, args.held_out, settings)
+                    print(f"{name}, seed {seed}, held out: {row['error']:.2f} %, {row['seconds']:.0f} s")
+                    continue
                 if any((row["data"], row["seed"]) == (name, seed) for row in rows):
                     continue
-                rows.append(run(name, seed, args.data, args.state))
+                rows.append(run(name, seed, args.data, args.state, 0, settings))
                 args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}) + "\n")
-    print(table(rows))
+    if not args.held_out:
+        print(table(rows))
 
 
 if __name__ == "__main__":
