@@ -14,7 +14,7 @@ from .folds import Grower
 
 Sizes = tuple[int, ...]
 
-_BLOCK = 1 << 16  # elements of windows copied at a time, for trees to walk: L2 holds them
+_BLOCK = 1 << 20  # elements of windows copied at a time: trees are packed anew for each block
 
 
 class Scanner(NamedTuple):
@@ -203,7 +203,7 @@ def grow_scanner(
 
     Notes
     -----
-    To be classified windows are copied some thousand elements at a time. To be learned from, those of one
+    To be classified windows are copied a million elements at a time. To be learned from, those of one
     fold are copied: n min(max_windows, n_windows) elements of a window, a ``1 - 1 / folds`` part of them.
 
     Examples
@@ -271,7 +271,7 @@ def scan_vectors(scanner: Scanner, x: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    Memory: the result, and some thousand elements of windows.
+    Memory: the result, and a million elements of windows.
 
     Examples
     --------
