@@ -1,5 +1,6 @@
 """Cascades: windows, folds, levels, files, resumption."""
 
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -91,6 +92,26 @@ def test_scanner_windows_in_order():
 
 
 # -------------------------------------------------------------------------------------------- folds
+
+
+def test_windows_are_classified_some_at_a_time():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(1200, 1024)).astype(np.float32), np.arange(1200, dtype=np.int32) % 2
+    one = (partial(classic.grow, n_trees=1, max_depth=2),)
+    windows_of_a_fold = 400 * 28 * 28 * 5 * 5 * 4
+    tracemalloc.start()
+    try:
+        scanner, vectors = cascade.grow_scanner(x, y, (32, 32), 5, one, max_windows=1, rng=0)
+        grown = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        cascade.scan_vectors(scanner, x)
+        applied = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    blocks = 10 * 2**20
+    assert grown < 1.5 * vectors.nbytes + blocks + x.nbytes < windows_of_a_fold
+    assert applied < vectors.nbytes + blocks
 
 
 def test_folds_spread_every_class():

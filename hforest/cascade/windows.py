@@ -240,9 +240,9 @@ def grow_scanner(
             forest = f.grown(name, grower, windows, y[sample], n_classes, rng=f.key(seed, 2, i, k))
             del windows
             parts.append(forest)
-            vectors[members, :, i] = _vectors([forest], view[members], n_windows, size).reshape(
-                len(members), n_windows, n_classes
-            )
+            # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
+            found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
+            vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
         joined.append(f.join(parts))
         if progress is not None:
             progress(i + 1, len(growers))
