@@ -51,7 +51,7 @@ SETTINGS = {
     "g50c": Settings(50, 5, 10, 25, 20, 0.02),
     "letter": Settings(70, 10, 16, 64, 10, 0.1),
     "usps": Settings(50, 8, 16, 64, 10, 0.01),
-    "mnist": Settings(80, 7, 15, 128, 6, 0.05),
+    "mnist": Settings(50, 9, 15, 128, 8, 0.01),
 }
 SIDES = {"usps": 16, "mnist": 28}
 PAPER = {"g50c": "17.4 ± 1.52", "letter": "2.92 ± 0.17", "usps": "5.01 ± 0.24", "mnist": "2.8 ± 0.12"}
