@@ -349,6 +349,90 @@ def test_bad_codes():
         growth.grow(codes._replace(low=codes.low[:1].copy()), y, w, 1, **settings)
 
 
+# ----------------------------------------------------------------------------------------- windows
+
+
+def overlapping(n_rows=6, n_features=12, n_columns=5, dtype=np.float32, seed=0, coarse=True):
+    """Windows with gaps in the rows of an array, and a copy of them."""
+    x, _ = samples(n_rows, n_features, 2, dtype, seed, coarse)
+    x[0, 0] *= -1
+    offset = np.array([0, 1, 3, 4, 6][:n_columns])
+    base = (np.arange(n_rows)[:, None] * n_features + np.arange(n_features - 6)).ravel()
+    base = np.random.default_rng(seed).permutation(base)[: max(1, 2 * len(base) // 3)]
+    return growth.Windows(x, base, offset), np.ascontiguousarray(x.ravel()[base[:, None] + offset])
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_codes": 4},
+        {"max_codes": 256},
+        {"criterion": "entropy"},
+        {"completely_random": True, "bootstrap": False},
+        {"n_drawn": 5, "min_samples_leaf": 3, "max_depth": 4},
+    ],
+)
+def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):
+    windows, copies = overlapping(dtype=dtype, coarse=coarse)
+    n = len(copies)
+    assert windows.shape == copies.shape
+    y = np.random.default_rng(1).integers(0, 3, n).astype(np.int32)
+    for weights in (None, np.random.default_rng(2).random(n)):
+        got = both(windows, y, weights=np.ones(n) if weights is None else weights, **settings)
+        want = make(copies, y, weights=weights, **settings)
+        for a, b in zip(got, want, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_windows_of_more_values_than_small_keys_hold():
+    windows, copies = overlapping(n_rows=9000, n_features=12, seed=3, coarse=False)
+    y = np.random.default_rng(1).integers(0, 3, len(copies)).astype(np.int32)
+    codes = growth.encode(windows)
+    assert codes.codes.dtype == np.uint32
+    assert codes.codes.shape == (1, 9000 * 12)
+    weights = np.ones(len(y))
+    got, want = (make(a, y, weights=weights, n_trees=1, max_depth=5) for a in (windows, copies))
+    for a, b in zip(got, want, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_bad_windows():
+    windows, copies = overlapping()
+    y, n = np.zeros(len(copies), np.int32), len(copies)
+    for change, error, message in (
+        ({"base": windows.base.astype(np.int32)}, TypeError, "base: expected dtype int64"),
+        ({"base": windows.base + 12}, IndexError, "inside the 72 numbers of x"),
+        ({"base": windows.base - 1}, IndexError, "got some from -1"),
+        ({"offset": windows.offset - 1}, IndexError, "got some from -1"),
+        ({"offset": windows.offset[:0]}, ValueError, "n_columns"),
+        ({"x": windows.x.astype(np.int64)}, TypeError, "float32 or float64"),
+        ({"x": windows.x * np.nan}, ValueError, "x: expected finite"),
+    ):
+        with pytest.raises(error, match=message):
+            growth.encode(windows._replace(**change))
+    codes, settings = growth.encode(windows), {"n_classes": 1, "criterion": "gini", "n_drawn": 1}
+    for change, error, message in (
+        ({"base": codes.base + 12}, IndexError, "inside the 72 numbers"),
+        ({"codes": codes.codes.reshape(2, -1)}, ValueError, "low: expected shape"),
+        (
+            {
+                "codes": codes.codes.reshape(2, -1),
+                **dict.fromkeys(("low", "high"), np.repeat(codes.low, 2, 0)),
+            },
+            ValueError,
+            "one row of codes",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            growth.grow(codes._replace(**change), y, np.ones(n), 1, **settings)
+    with pytest.raises(ValueError, match="n_classes: expected a number for codes of windows"):
+        growth.grow(
+            codes, np.zeros((n, 1)), np.ones(n), 1, n_classes=None, criterion="squared_error", n_drawn=1
+        )
+
+
 def test_forests_of_the_trees_are_sound():
     x, y = samples(200, 5, 3, np.float32, 0, False)
     trees = make(x, y, n_trees=5, bootstrap=False)

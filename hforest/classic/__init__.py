@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import growth, tree
 from ..core import check
-from ..growth import Progress, draw_bags
+from ..growth import Progress, Windows, draw_bags
 from ..tree import Forest
 
 __all__ = ["draw_bags", "grow", "grow_random", "out_of_bag"]
@@ -89,7 +89,7 @@ def _forest(trees: growth.Trees, n_features: int) -> Forest:
 
 
 def _grow(
-    x: np.ndarray,
+    x: np.ndarray | Windows,
     y: np.ndarray,
     n_trees: int,
     max_codes: int | None,
@@ -102,10 +102,15 @@ def _grow(
     **settings: Any,
 ) -> Forest:
     check.choice("task", task, _TASKS)
-    growth.on_cpu(x=x, y=y)
-    dtype = check.floating("x", x)
+    growth.on_cpu(y=y)
     sizes: check.Sizes = {}
-    check.array("x", x, dtype, ("n", "n_features"), sizes)
+    if isinstance(x, Windows):
+        dtype = growth.check_windows(x)
+        sizes["n"], sizes["n_features"] = x.shape
+    else:
+        growth.on_cpu(x=x)
+        dtype = check.floating("x", x)
+        check.array("x", x, dtype, ("n", "n_features"), sizes)
     check.at_least_one(sizes, "n_features")
     if task == "classification":
         n_classes = _labels(y, n_classes, sizes)
@@ -130,7 +135,7 @@ def _grow(
 
 
 def grow(
-    x: np.ndarray,
+    x: np.ndarray | Windows,
     y: np.ndarray,
     n_trees: int,
     *,
@@ -153,8 +158,8 @@ def grow(
 
     Parameters
     ----------
-    x : (n, n_features) array of float32 or float64
-        Samples, finite, at least one.
+    x : (n, n_features) array of float32 or float64, or hforest.growth.Windows
+        Samples, finite, at least one. Windows are for classification alone.
     y : (n,) array of int32, or (n,) or (n, n_outputs) array, dtype of x
         Labels 0 to n_classes - 1, or targets for regression.
     n_trees : int
@@ -236,7 +241,7 @@ def grow(
 
 
 def grow_random(
-    x: np.ndarray,
+    x: np.ndarray | Windows,
     y: np.ndarray,
     n_trees: int,
     *,
@@ -255,8 +260,8 @@ def grow_random(
 
     Parameters
     ----------
-    x : (n, n_features) array of float32 or float64
-        Samples, finite, at least one.
+    x : (n, n_features) array of float32 or float64, or hforest.growth.Windows
+        Samples, finite, at least one. Windows are for classification alone.
     y : (n,) array of int32, or (n,) or (n, n_outputs) array, dtype of x
         Labels or targets; they decide when a node is pure, and the leaf values.
     n_trees : int

@@ -22,6 +22,7 @@ __all__ = [
     "Codes",
     "Projected",
     "Trees",
+    "Windows",
     "axis_atoms",
     "draw_bags",
     "encode",
@@ -39,22 +40,49 @@ _MOST_OUTPUTS = 2**20
 _LARGE_PATCH = 7  # entries from which four look-ups are cheaper
 _LARGEST = 1e100  # of weights and targets: their products and sums must not overflow
 _FLOAT64 = np.dtype(np.float64)
+_INT64 = np.dtype(np.int64)
+_BLOCK = 1 << 20  # values of windows that are looked up at a time
+_COLUMNS = 8  # columns of windows that are cut into bins at a time
 _CODES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
 
 Progress = Callable[[int, int], Any]
+
+
+class Windows(NamedTuple):
+    """Samples that are parts of the rows of an array, read where they lie.
+
+    Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
+    """
+
+    x: np.ndarray
+    """(n_rows, n_features) of float32 or float64."""
+    base: np.ndarray
+    """(n,) int64: where a sample begins."""
+    offset: np.ndarray
+    """(n_columns,) int64: how far behind lies each of its numbers."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        return len(self.base), len(self.offset)
 
 
 class Codes(NamedTuple):
     """Columns as whole numbers in the order of the values that they stand for."""
 
     codes: np.ndarray
-    """(n_columns, n) of uint8, uint16 or uint32."""
+    """(n_columns, n) of uint8, uint16 or uint32; of windows (1, size of x)."""
     low: np.ndarray
-    """(n_columns, n_codes) float64: least value of each code; what lies behind a column's last is unused."""
+    """(n_columns, n_codes) float64: least value of each code; what lies behind a column's last is unused. Of
+    windows (1, n_codes)."""
     high: np.ndarray
-    """(n_columns, n_codes) float64: the greatest."""
+    """As low: the greatest."""
     dtype: np.dtype
     """float32 or float64: of the values, and of thresholds between them."""
+    base: np.ndarray | None = None
+    """Of windows, as in `Windows`."""
+    offset: np.ndarray | None = None
+    """Likewise."""
 
 
 class Trees(NamedTuple):
@@ -79,12 +107,73 @@ def on_cpu(**arrays: Array) -> None:
     check.same_device(**arrays)
 
 
-def encode(x: Array, *, max_codes: int | None = None) -> Codes:
+def _check_places(base: np.ndarray, offset: np.ndarray, size: int) -> None:
+    """Windows that lie inside `size` numbers."""
+    on_cpu(base=base, offset=offset)
+    sizes: check.Sizes = {}
+    check.array("base", base, _INT64, ("n",), sizes)
+    check.array("offset", offset, _INT64, ("n_columns",), sizes)
+    check.at_least_one(sizes, "n", "n_columns")
+    if max(sizes["n"], sizes["n_columns"]) > _MOST or size >= 2**32:
+        raise ValueError(
+            f"base: expected less than 2**31 windows in less than 2**32 numbers, got {sizes['n']} in {size}; "
+            "take a part of them"
+        )
+    if check.values_checked():
+        least, first = int(base.min()), int(base.min()) + int(offset.min())
+        last = int(base.max()) + int(offset.max())
+        if least < 0 or first < 0 or last >= size:
+            raise IndexError(
+                f"base: expected windows inside the {size} numbers of x, got some from "
+                f"{min(least, first)} to {last}; begin them where scan has them"
+            )
+
+
+def check_windows(windows: Windows) -> np.dtype:
+    """Windows that lie inside their array; the dtype of their numbers."""
+    on_cpu(x=windows.x)
+    dtype = check.floating("x", windows.x)
+    check.array("x", windows.x, dtype, ("n_rows", "n_features"), {})
+    _check_places(windows.base, windows.offset, windows.x.size)
+    return dtype
+
+
+def _encode_bins(windows: Windows, max_codes: int) -> Codes:
+    """As of a copy, but of a few columns at a time."""
+    flat = windows.x.reshape(-1)
+    parts = [
+        encode(flat[windows.base[:, None] + windows.offset[f : f + _COLUMNS]], max_codes=max_codes)
+        for f in range(0, len(windows.offset), _COLUMNS)
+    ]
+    most = max(part.low.shape[1] for part in parts)
+    low, high = (
+        np.concatenate([np.pad(table, ((0, 0), (0, most - table.shape[1])), "edge") for table in tables])
+        for tables in ([part.low for part in parts], [part.high for part in parts])
+    )
+    return Codes(np.concatenate([part.codes for part in parts]), low, high, parts[0].dtype)
+
+
+def _encode_windows(windows: Windows, max_codes: int | None) -> Codes:
+    dtype = check_windows(windows)
+    check.finite("x", windows.x)
+    flat = windows.x.reshape(-1)
+    distinct = np.unique(flat)
+    if max_codes is not None and len(distinct) > check.integer("max_codes", max_codes, 1, 256):
+        return _encode_bins(windows, max_codes)
+    codes = np.empty((1, flat.size), next(t for t in _CODES if len(distinct) <= 256**t.itemsize))
+    for first in range(0, flat.size, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        codes[0, part] = np.searchsorted(distinct, flat[part])
+    table = distinct.astype(np.float64)[None] + 0.0
+    return Codes(codes, table, table, dtype, windows.base, windows.offset)
+
+
+def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
     """Columns of x as ranks of their distinct values, or as bins.
 
     Parameters
     ----------
-    x : (n, n_columns) array of float32 or float64
+    x : (n, n_columns) array of float32 or float64, or Windows
         Samples; finite.
     max_codes : int, optional
         1 to 256: columns of more distinct values are cut into at most so many bins of about as many samples
@@ -103,7 +192,9 @@ def encode(x: Array, *, max_codes: int | None = None) -> Codes:
     Notes
     -----
     Samples of one value share a code: it is in the bin where the middle of its samples lies. -0 is 0. Cost: a
-    radix sort of each column, 16 bytes a code for the values.
+    radix sort of each column, 16 bytes a code for the values. Windows have codes where they lie: each number
+    of x is encoded once, however many windows hold it; trees on them are those of a copy, bit for bit. If x
+    has more than max_codes values, columns have bins of their own, and codes are copied after all.
 
     Examples
     --------
@@ -112,6 +203,8 @@ def encode(x: Array, *, max_codes: int | None = None) -> Codes:
     >>> codes.codes, codes.low
     (array([[1, 0, 1]], dtype=uint8), array([[-1. ,  2.5]]))
     """
+    if isinstance(x, Windows):
+        return _encode_windows(x, max_codes)
     on_cpu(x=x)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
@@ -190,7 +283,8 @@ def _check_numbers(name: str, a: np.ndarray, low: float) -> None:
         )
 
 
-def _check_codes(codes: Codes) -> None:
+def _check_codes(codes: Codes) -> tuple[int, int]:
+    """Columns and samples."""
     if not isinstance(codes, Codes):
         raise TypeError(f"codes: expected hforest.growth.Codes, got {type(codes).__name__}; call encode(x)")
     on_cpu(codes=codes.codes, low=codes.low, high=codes.high)
@@ -212,6 +306,14 @@ def _check_codes(codes: Codes) -> None:
             f"codes: expected codes below n_codes = {sizes['n_codes']}, got {int(codes.codes.max())}; "
             "call encode(x)"
         )
+    if codes.base is None or codes.offset is None:
+        return sizes["n_columns"], sizes["n"]
+    if sizes["n_columns"] != 1:
+        raise ValueError(
+            f"codes: expected one row of codes for all windows, got {sizes['n_columns']}; call encode(x)"
+        )
+    _check_places(codes.base, codes.offset, sizes["n"])
+    return len(codes.offset), len(codes.base)
 
 
 class _Samples(NamedTuple):
@@ -341,7 +443,7 @@ def grow(
     n_trees : int
         Trees.
     n_classes : int or None
-        Classes, at most 2**20.
+        Classes, at most 2**20. Codes of windows are for classes alone.
     criterion : "gini", "entropy" or "squared_error"
         The last for targets alone.
     n_drawn : int
@@ -388,16 +490,21 @@ def grow(
     >>> trees.feature, trees.threshold
     (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
     """
-    _check_codes(codes)
-    n_columns, n = codes.codes.shape
+    n_columns, n = _check_codes(codes)
     samples = _check_samples(y, weights, n, n_classes, criterion)
+    if codes.base is not None and n_classes is None:
+        raise ValueError(
+            "n_classes: expected a number for codes of windows, got None; copy them to fit targets"
+        )
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     n_drawn = check.integer("n_drawn", n_drawn, 1, n_columns)
     limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     twin = dispatch.twin(_ROOM, weights)
 
+    columns = (*codes[:3], codes.base, codes.offset, codes.dtype)
+
     def grow_some(*part: Any) -> None:
-        twin.grow(*codes[:3], codes.dtype, *samples, n_drawn, *limits, completely_random, *part)
+        twin.grow(*columns, *samples, n_drawn, *limits, completely_random, *part)
 
     trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
     return joined(trees, samples.n_outputs, codes.dtype)

@@ -11,6 +11,8 @@ def grow(
     codes: NDArray,
     low: NDArray,
     high: NDArray,
+    base: NDArray | None,
+    offset: NDArray | None,
     real: np.dtype,
     labels: NDArray | None,
     targets: NDArray | None,

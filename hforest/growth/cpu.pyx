@@ -46,6 +46,8 @@ cdef extern from "engine.h" nogil:
         const double* low
         const double* high
         int64_t n_codes
+        const int64_t* base
+        const int64_t* offset
         int single
         const hf_atoms* atoms
         const void* x
@@ -158,6 +160,7 @@ cdef hf_task _task(
 ):
     cdef hf_task t
     t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    t.base, t.offset = NULL, NULL
     t.whole, t.narrow = 0, 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
     t.n = weight.shape[0]
@@ -211,9 +214,9 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
 
 
 def grow(
-    codes, const double[:, ::1] low, const double[:, ::1] high, real, labels, targets, n_outputs, weight,
-    criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, bint completely_random, seed, first,
-    n_trees, bags, trees,
+    codes, const double[:, ::1] low, const double[:, ::1] high, base, offset, real, labels, targets,
+    n_outputs, weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
+    bint completely_random, seed, first, n_trees, bags, trees,
 ):
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
     cdef hf_task t = _task(
@@ -222,6 +225,9 @@ def grow(
     )
     t.codes, t.width, t.n_columns = cnp.PyArray_DATA(codes), codes.itemsize, codes.shape[0]
     t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    if base is not None:
+        t.base, t.offset = <const int64_t*> cnp.PyArray_DATA(base), <const int64_t*> cnp.PyArray_DATA(offset)
+        t.n_columns = offset.shape[0]
     t.completely_random = completely_random
     _grow(&t, first, n_trees, bags, trees)
 

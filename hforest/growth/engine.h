@@ -42,6 +42,9 @@ typedef struct {
     int64_t n, n_columns;
     const double *low, *high;
     int64_t n_codes; /* numbers of a row of the tables */
+    /* Or windows: one row of codes and tables for all columns, column f's code of sample i standing at
+       base[i] + offset[f]. NULL for codes of columns. Only with labels. */
+    const int64_t *base, *offset;
     int single; /* x and thresholds are float32 */
     /* Or projections of x (n, n_features), float or double; NULL for codes. */
     const hf_atoms *atoms;
@@ -342,11 +345,17 @@ static void hf_sweep_floats(
     }
 }
 
+/* Where the codes of a column begin, and its row of the tables. */
+HF_INLINE int64_t hf_codes(const hf_task *t, int64_t column) {
+    return t->offset ? t->offset[column] : column * t->n;
+}
+HF_INLINE int64_t hf_table(const hf_task *t, int64_t column) { return t->offset ? 0 : column * t->n_codes; }
+
 /* The cut of a completely random tree: uniform between the least and the greatest value. */
 static void hf_cut_at_random(
     const hf_task *t, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest, hf_cut *best
 ) {
-    const double *low = t->low + column * t->n_codes, *high = t->high + column * t->n_codes;
+    const double *low = t->low + hf_table(t, column), *high = t->high + hf_table(t, column);
     const double from = high[lowest], to = low[highest];
     double cut = from + hf_unit(hf_philox(key, 0, HF_STREAM_CUT)) * (to - from);
     if (!(cut < INFINITY)) cut = from / 2 + to / 2;
@@ -393,7 +402,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
         hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
         if (r->kind == HF_INT32_KEYS) {
             hf_gather_32(
-                t->codes, t->width, column * t->n, r->sample + node->first, (uint32_t *)r->payload + node->first, n,
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint32_t *)r->payload + node->first, n,
                 r->key, &lowest, &highest
             );
             if (lowest == highest) continue;
@@ -404,7 +413,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
             }
         } else {
             hf_gather_64(
-                t->codes, t->width, column * t->n, r->sample + node->first, (uint64_t *)r->payload + node->first, n,
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint64_t *)r->payload + node->first, n,
                 r->key, &lowest, &highest
             );
             if (lowest == highest) continue;
@@ -441,7 +450,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
 static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
     const int64_t column = found.column;
     const uint32_t cut = found.low;
-    const int64_t at = column * t->n;
+    const int64_t at = t->atoms ? 0 : hf_codes(t, column);
     int64_t left = node->first, right = 0;
     const int wide = r->kind != HF_INT32_KEYS;
     for (int64_t i = node->first; i < node->last; ++i) {
@@ -547,7 +556,8 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     for (int64_t i = 0; i < t->n; ++i) {
         const double w = t->weight[i] * (bag ? bag[i] : 1);
         if (!(w > 0)) continue;
-        r->sample[at] = (uint32_t)i;
+        /* With labels in the payload a sample is only ever a place among codes. */
+        r->sample[at] = (uint32_t)(t->base ? t->base[i] : i);
         if (r->kind == HF_INT32_KEYS) {
             ((uint32_t *)r->payload)[at] = (uint32_t)t->labels[i] << 8 | (uint32_t)w;
         } else if (r->kind == HF_INT64_KEYS) {
@@ -594,8 +604,8 @@ static int hf_split_or_leave(
             (cut.score - base) / root_weight < t->min_decrease)
             return hf_write_leaf(t, r, tree, v, weight);
     } else {
-        const double low = t->atoms ? cut.below : t->high[cut.column * t->n_codes + cut.low];
-        const double high = t->atoms ? cut.above : t->low[cut.column * t->n_codes + cut.high];
+        const double low = t->atoms ? cut.below : t->high[hf_table(t, cut.column) + cut.low];
+        const double high = t->atoms ? cut.above : t->low[hf_table(t, cut.column) + cut.high];
         cut.threshold = t->single ? hf_between_f32(low, high) : hf_between_f64(low, high);
     }
     tree->feature[v] = (int32_t)cut.column;

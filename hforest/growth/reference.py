@@ -157,10 +157,14 @@ def _candidates(key, n_columns):
 
 
 def grow(
-    codes, low, high, real, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth, min_split,
-    min_leaf, min_decrease, completely_random, seed, first, n_trees, bags, trees,
+    codes, low, high, base, offset, real, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth,
+    min_split, min_leaf, min_decrease, completely_random, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
+    if base is not None:
+        # Windows: one row of codes and tables for all columns.
+        codes = codes[0][offset[:, None] + base]
+        low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
 
     def split(tree, samples, mean, weight, key):
         return _split(tree, samples, mean, weight, key, low, high, real, n_drawn, min_leaf, completely_random)
