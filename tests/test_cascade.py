@@ -94,6 +94,52 @@ def test_scanner_windows_in_order():
 # -------------------------------------------------------------------------------------------- folds
 
 
+@pytest.mark.parametrize(
+    ("shape", "window", "stride", "most"),
+    [((12,), 4, 1, None), ((6, 5), 3, (2, 1), None), ((4, 5, 2), (2, 3), 1, 3), ((5, 5), 2, 1, 8)],
+)
+def test_scanners_read_windows_where_they_lie(dtype, shape, window, stride, most):
+    """To the bits of copies, which a function that is no partial of classic's is given."""
+    x, y = blobs(60, int(np.prod(shape)), dtype=dtype)
+    readers = (
+        partial(classic.grow, n_trees=4),
+        partial(classic.grow_random, n_trees=3),
+        partial(classic.grow, n_trees=2, splitter="binned"),
+    )
+    seen = []
+
+    def copying(grower):
+        def grow(z, y, **more):
+            seen.append(type(z))
+            return grower(z, y, **more)
+
+        return grow
+
+    settings = {"stride": stride, "max_windows": most, "rng": 4}
+    got, vectors = cascade.grow_scanner(x, y, shape, window, readers, **settings)
+    copies = [copying(grower) for grower in readers]
+    want, same = cascade.grow_scanner(x, y, shape, window, copies, **settings)
+    assert set(seen) == {np.ndarray}
+    assert vectors.tobytes() == same.tobytes()
+    for a, b in zip(got.forests, want.forests, strict=True):
+        for name in a._fields:
+            assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
+
+
+def test_windows_to_learn_from_are_not_copied():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 200, (900, 1024)).astype(np.float32), np.arange(900, dtype=np.int32) % 2
+    one = (partial(classic.grow, n_trees=1, max_depth=1),)
+    windows_of_two_folds = 600 * 28 * 28 * 5 * 5 * 4
+    tracemalloc.start()
+    try:
+        cascade.grow_scanner(x, y, (32, 32), 5, one, rng=0)
+        grown = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert grown < windows_of_two_folds
+
+
 def test_windows_are_classified_some_at_a_time():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1200, 1024)).astype(np.float32), np.arange(1200, dtype=np.int32) % 2

@@ -415,6 +415,8 @@ def test_bad_windows():
     codes, settings = growth.encode(windows), {"n_classes": 1, "criterion": "gini", "n_drawn": 1}
     for change, error, message in (
         ({"base": codes.base + 12}, IndexError, "inside the 72 numbers"),
+        ({"base": None}, TypeError, "one without the other"),
+        ({"offset": None}, TypeError, "one without the other"),
         ({"codes": codes.codes.reshape(2, -1)}, ValueError, "low: expected shape"),
         (
             {

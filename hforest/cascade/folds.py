@@ -8,6 +8,7 @@ import numpy as np
 from .. import classic, tree
 from ..core import check
 from ..core.dispatch import is_cupy
+from ..growth import Windows
 from ..tree import Forest
 
 Grower = Callable[..., Forest]
@@ -98,7 +99,9 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
     return p
 
 
-def grown(name: str, grower: Grower, x: np.ndarray, y: np.ndarray, n_classes: int, **more: Any) -> Forest:
+def grown(
+    name: str, grower: Grower, x: np.ndarray | Windows, y: np.ndarray, n_classes: int, **more: Any
+) -> Forest:
     """A forest from a caller's grower, checked."""
     forest = grower(x, y, n_classes=n_classes, **more)
     if not isinstance(forest, Forest):

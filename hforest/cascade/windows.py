@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, tree
+from .. import classic, growth, tree
 from ..core import check
 from ..tree import Forest
 from . import folds as f
@@ -134,21 +134,29 @@ def _vectors(forests: Sequence[Forest], view: np.ndarray, n_windows: int, size: 
 
 
 def _drawn(
-    view: np.ndarray,
-    grid: tuple[int, ...],
-    size: int,
-    members: np.ndarray,
-    most: int,
-    rng: np.random.Generator,
+    n_windows: int, members: np.ndarray, most: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Windows of some samples, `most` of each, and the sample of each window."""
-    n_windows = int(np.prod(grid))
+    """Windows of some samples, `most` of each: the sample and the number of each window."""
     if most >= n_windows:
-        return np.ascontiguousarray(view[members]).reshape(-1, size), np.repeat(members, n_windows)
+        return np.repeat(members, n_windows), np.tile(np.arange(n_windows), len(members))
     chosen = np.concatenate([rng.permutation(n_windows)[:most] for _ in members])
-    sample = np.repeat(members, most)
-    place = np.unravel_index(chosen, grid)
-    return np.ascontiguousarray(view[(sample, *place)]).reshape(-1, size), sample
+    return np.repeat(members, most), chosen
+
+
+def _reads_windows(grower: Grower) -> bool:
+    """Whether a grower takes windows where they lie; others are given copies."""
+    return isinstance(grower, partial) and grower.func in (classic.grow, classic.grow_random)
+
+
+def _lying(
+    x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes, sample: np.ndarray, chosen: np.ndarray
+) -> growth.Windows:
+    """Windows as places in x."""
+    places = scan(np.arange(x.shape[1], dtype=np.int64)[None], sizes, frame, step)[0]
+    n_axes = len(frame)
+    offset = places[(0,) * n_axes].ravel()
+    corner = places[(..., *(0,) * (places.ndim - n_axes))].ravel()
+    return growth.Windows(x, sample * x.shape[1] + corner[chosen], offset)
 
 
 def grow_scanner(
@@ -203,8 +211,9 @@ def grow_scanner(
 
     Notes
     -----
-    To be classified windows are copied a million elements at a time. To be learned from, those of one
-    fold are copied: n min(max_windows, n_windows) elements of a window, a ``1 - 1 / folds`` part of them.
+    To be classified windows are copied a million elements at a time. To be learned from by `hforest.classic`
+    they are read where they lie, if they have more elements than x, with 20 bytes a window. For other
+    functions those of one fold are copied: of n min(max_windows, n_windows) windows a ``1 - 1 / folds`` part.
 
     Examples
     --------
@@ -236,7 +245,14 @@ def grow_scanner(
         parts = []
         for k in range(n_folds):
             others, members = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            windows, sample = _drawn(view, grid, size, others, most, f.key(seed, 1, k))
+            sample, chosen = _drawn(n_windows, others, most, f.key(seed, 1, k))
+            windows: np.ndarray | growth.Windows
+            # Codes of all of x are more than copies of a few windows.
+            if _reads_windows(grower) and len(sample) * size > x.size:
+                windows = _lying(x, sizes, frame, step, sample, chosen)
+            else:
+                place = np.unravel_index(chosen, grid)
+                windows = np.ascontiguousarray(view[(sample, *place)]).reshape(-1, size)
             forest = f.grown(name, grower, windows, y[sample], n_classes, rng=f.key(seed, 2, i, k))
             del windows
             parts.append(forest)

@@ -114,9 +114,9 @@ def _check_places(base: np.ndarray, offset: np.ndarray, size: int) -> None:
     check.array("base", base, _INT64, ("n",), sizes)
     check.array("offset", offset, _INT64, ("n_columns",), sizes)
     check.at_least_one(sizes, "n", "n_columns")
-    if max(sizes["n"], sizes["n_columns"]) > _MOST or size >= 2**32:
+    if max(sizes["n"], sizes["n_columns"], size) > _MOST:
         raise ValueError(
-            f"base: expected less than 2**31 windows in less than 2**32 numbers, got {sizes['n']} in {size}; "
+            f"base: expected less than 2**31 windows in less than 2**31 numbers, got {sizes['n']} in {size}; "
             "take a part of them"
         )
     if check.values_checked():
@@ -306,8 +306,12 @@ def _check_codes(codes: Codes) -> tuple[int, int]:
             f"codes: expected codes below n_codes = {sizes['n_codes']}, got {int(codes.codes.max())}; "
             "call encode(x)"
         )
-    if codes.base is None or codes.offset is None:
+    if codes.base is None and codes.offset is None:
         return sizes["n_columns"], sizes["n"]
+    if codes.base is None or codes.offset is None:
+        raise TypeError(
+            "codes.base: expected it with codes.offset or neither, got one without the other; call encode(x)"
+        )
     if sizes["n_columns"] != 1:
         raise ValueError(
             f"codes: expected one row of codes for all windows, got {sizes['n_columns']}; call encode(x)"
