@@ -98,6 +98,7 @@ def run(name: str, seed: int, n_trees: int, folder: Path) -> dict[str, Any]:
             )
             grains.append(vectors)
             test.append(cascade.scan_vectors(scanner, x_test))
+            del scanner  # its trees take more memory than all the rest
             print(f"windows of {size}: {vectors.shape[1]} numbers an image", flush=True)
 
     def progress(state: cascade.Cascade) -> None:
