@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import tree
+from hforest import classic, tree
 from hforest.tree import Forest
 
 
@@ -276,6 +276,52 @@ def test_importance_is_the_definition(oblique):
         gain += of_tree / of_tree.sum()
     np.testing.assert_allclose(tree.importance(forest), count / count.sum())
     np.testing.assert_allclose(tree.importance(forest, by="gain"), gain / gain.sum())
+
+
+def test_permutation_importance_is_the_definition():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    y = (x[:, 2] > 0).astype(np.int32)
+    forest = classic.grow(x[:200], y[:200], 10, rng=0)
+    x, y = x[200:], y[200:]
+    kept = x.copy()
+    lost = tree.permutation_importance(forest, x, y, n_repeats=3, rng=4)
+    np.testing.assert_array_equal(x, kept)
+    draws = np.random.default_rng(4)
+    right = (tree.predict(forest, x).argmax(axis=1) == y).mean()
+    for f in range(3):
+        for repeat in range(3):
+            other = x.copy()
+            other[:, f] = x[draws.permutation(200), f]
+            assert lost[f, repeat] == right - (tree.predict(forest, other).argmax(axis=1) == y).mean()
+    assert (lost[2] > 0.3).all()
+    assert (abs(lost[:2]) < 0.1).all()
+
+
+def test_permutation_importance_of_targets_and_progress():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3)).astype(np.float32)
+    y = 2 * x[:, 0]
+    forest = classic.grow(x, y, 5, task="regression", max_features=None, rng=0)
+    seen = []
+    lost = tree.permutation_importance(
+        forest, x, y, n_repeats=2, rng=0, progress=lambda done, total: seen.append((done, total)) or done == 2
+    )
+    assert seen == [(1, 3), (2, 3)]
+    assert lost.shape == (2, 2)
+    # Shuffled against itself, the variance of 2 x is 4, and the mean squared difference of two draws 8.
+    assert (abs(lost[0] - 8) < 2).all()
+    assert (abs(lost[1]) < 0.1).all()
+    for bad, error, word in (
+        ({"x": x[:, :2].copy()}, ValueError, "x"),
+        ({"x": x[:0], "y": y[:0]}, ValueError, "x"),
+        ({"y": y[:5]}, ValueError, "y"),
+        ({"y": y.astype(np.float64)}, TypeError, "y"),
+        ({"y": np.full(200, 1, np.int32)}, IndexError, "y"),
+        ({"n_repeats": 0}, ValueError, "n_repeats"),
+    ):
+        with pytest.raises(error, match=rf"\b{word}\b"):
+            tree.permutation_importance(**{"forest": forest, "x": x, "y": y, **bad})
 
 
 def test_path_ends_in_the_leaf():
