@@ -120,7 +120,7 @@ def run(name: str, seed: int, n_trees: int, folder: Path) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Published and measured accuracy in percent."""
     lines = [
-        "| data | published | here | runs | trees a forest | levels | seconds a run | peak MB |",
+        "| data | published | here | runs | trees a forest | levels | seconds a run | peak MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, n_trees in dict.fromkeys((row["data"], row["trees"]) for row in rows):
