@@ -20,8 +20,8 @@ import numpy as np
 from common import ceilings, machine_text, record, side_by_side, spread
 
 import hforest
-from hforest import co2
-from hforest.co2 import reference
+from hforest import co2, growth
+from hforest.co2 import cpu, reference
 
 SHAPES = ((60000, 784, 10, 100), (20000, 256, 10, 100), (15000, 17, 26, 100))
 ETA, NU, MOMENTUM = 0.01, 10.0, 0.9
@@ -134,9 +134,16 @@ def start(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
     x, y, _ = problem(shape)
     q = co2._candidates(None, shape[1])
+    codes, weight = growth.encode(x), np.ones(len(x))
+    trees: list[Any] = []
+    schedule = co2.Schedule(NU, ETA, MOMENTUM, 0.5, 1e-3, 0.3, 1, shape[3], 1, 1, 0)
 
     def grow(max_depth: int) -> None:
-        co2.grow(x, y, 1, max_depth=max_depth, max_rounds=0, q=q, rng=0, bootstrap=False)
+        trees.clear()
+        cpu.grow(
+            x, *codes[:3], y, None, shape[2], weight, 1, q, max_depth, 2, 1, 0.0, schedule, None, 0, 0, 1,
+            None, trees,
+        )  # fmt: skip
 
     with hforest.unchecked():
         taken = side_by_side({"none": lambda: grow(0), "one": lambda: grow(1)}, repeats)
