@@ -24,8 +24,7 @@ FLOORS = [
 FLOOR = {room: level for level, floor in enumerate(FLOORS) for room in floor}
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists())
 KERNEL_ROOMS = [room for room in ROOMS if (PACKAGE / room / "cpu.pyx").exists()]
-# Trees are grown on the CPU; a forest is applied anywhere.
-CPU_ONLY = {"growth"}
+# Trees that are grown on the CPU alone; a forest is applied anywhere.
 GROWN_ON_CPU = {"co2": {"fit_oc1", "grow"}}
 
 
@@ -68,8 +67,7 @@ def test_the_import_test_sees_imports():
 
 @pytest.mark.parametrize("room", KERNEL_ROOMS)
 def test_furniture(room):
-    twins = () if room in CPU_ONLY else ("gpu.cu", "gpu.py")
-    for name in ("__init__.py", "reference.py", "cpu.pyx", "cpu.pyi", *twins):
+    for name in ("__init__.py", "reference.py", "cpu.pyx", "cpu.pyi", "gpu.cu", "gpu.py"):
         assert (PACKAGE / room / name).exists(), name
 
 
@@ -89,7 +87,7 @@ def functions(module):
 
 @pytest.mark.parametrize("room", KERNEL_ROOMS)
 def test_twins_have_one_signature(room):
-    names = ("reference", "cpu") if room in CPU_ONLY else ("reference", "cpu", "gpu")
+    names = ("reference", "cpu", "gpu")
     law, *others = (functions(importlib.import_module(f"hforest.{room}.{twin}")) for twin in names)
     assert len(law) >= 2
     for name, twin in zip(names[1:], others, strict=True):

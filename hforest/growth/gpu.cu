@@ -1,0 +1,568 @@
+// Trees level by level. The nodes of a level lie one after another, each with its samples in ascending order; a
+// pair is a node and one of its candidates. A pair's samples are keyed by code or value and sorted by the array
+// module; then one thread sweeps a pair's cuts and one thread picks a node's. All sums run in float64 in the order
+// of reference.py. What a node draws depends on its key alone, so these are the trees of the other twins.
+
+typedef unsigned long long word64;
+
+constexpr int ENTROPY = 1;
+constexpr size BAG = 1, CHILDREN = 2, CANDIDATES = 3, CUT = 4, ATOM = 5, ENTRY = 6;
+constexpr int AXIS = 0, SPARSE = 1, PATCH = 2;
+constexpr int AXES = 3;
+constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
+
+// ------------------------------------------------------------------------------------------ random numbers
+
+struct Draw {
+    unsigned word[4];
+};
+
+// Philox 4x32-10, as hforest/core/philox.h has it.
+__device__ static inline Draw philox(word64 key, word64 counter, word64 stream) {
+    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)stream, d = (unsigned)(stream >> 32);
+    unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const word64 p = (word64)0xD2511F53u * a, q = (word64)0xCD9E8D57u * c;
+        a = (unsigned)(q >> 32) ^ b ^ k0;
+        b = (unsigned)q;
+        c = (unsigned)(p >> 32) ^ d ^ k1;
+        d = (unsigned)p;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const Draw draw = {{a, b, c, d}};
+    return draw;
+}
+
+__device__ static inline word64 draw_key(Draw draw, int which) {
+    return (word64)draw.word[2 * which + 1] << 32 | draw.word[2 * which];
+}
+
+__device__ static inline size below(unsigned word, size stop) { return (size)((word64)word * (unsigned)stop >> 32); }
+
+__device__ static inline double unit(Draw draw) { return (double)(draw_key(draw, 0) >> 11) * 0x1p-53; }
+
+extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsigned long long *__restrict__ key) {
+    const size m = thread_number();
+    if (m < n_trees) key[m] = draw_key(philox((word64)seed, (word64)(first + m), 0), 0);
+}
+
+// A thread draws four samples of a tree; counts begin at 0.
+extern "C" __global__ void draw_bags(
+    const unsigned long long *__restrict__ key, size n_trees, size n, int *__restrict__ counts
+) {
+    const size i = thread_number(), n_draws = (n + 3) / 4;
+    if (i >= n_trees * n_draws) return;
+    const size tree = i / n_draws, at = i % n_draws;
+    const Draw draw = philox(key[tree], (word64)at, BAG);
+    for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + below(draw.word[j], n)], 1);
+}
+
+extern "C" __global__ void child_keys(
+    const unsigned long long *__restrict__ key, const size *__restrict__ parent, size n, unsigned long long *__restrict__ child
+) {
+    const size i = thread_number();
+    if (i >= n) return;
+    const Draw draw = philox(key[parent[i]], 0, CHILDREN);
+    child[2 * i] = draw_key(draw, 0);
+    child[2 * i + 1] = draw_key(draw, 1);
+}
+
+// -------------------------------------------------------------------------------------------------- scores
+
+// log2 as hforest/core/score.h has it.
+__device__ static inline double log2_fixed(double a) {
+    int e;
+    double m = frexp(a, &e);
+    if (m < 0.70710678118654752) {
+        m = 2 * m;
+        e = e - 1;
+    }
+    const double s = (m - 1) / (m + 1), q = s * s;
+    double sum = 1.0 / 23;
+    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
+    return e + s * sum * 2.8853900817779268;
+}
+
+__device__ static inline double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
+
+// -W H of a branch whose sums are `sums`, or the rest of `from` where that is given.
+__device__ static inline double purity(
+    size criterion, const double *sums, const double *from, size n, double weight
+) {
+    double total = 0;
+    for (size k = 0; k < n; ++k) {
+        const double c = from ? from[k] - sums[k] : sums[k];
+        total += criterion == ENTROPY ? xlogx(c) : c * c;
+    }
+    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
+}
+
+// Adds what a sample of weight w weighs to sums; targets count from the node's mean.
+__device__ static inline void add(
+    const int *labels, const double *targets, const double *mean, size n_outputs, size sample, double w, double *sums
+) {
+    if (mean == nullptr) sums[labels[sample]] += w;
+    else
+        for (size k = 0; k < n_outputs; ++k) sums[k] += w * (targets[sample * n_outputs + k] - mean[k]);
+}
+
+// Sums of the nodes: a thread owns one of a node's sums. total counts targets from their mean; `pure` begins at 1.
+extern "C" __global__ void sum_up(
+    const int *__restrict__ sample, const double *__restrict__ sample_weight, const int *__restrict__ labels,
+    const double *__restrict__ targets, size fit_targets, size n_outputs, const size *__restrict__ first,
+    size n_nodes, double *__restrict__ total, double *__restrict__ mean, double *__restrict__ weight,
+    int *__restrict__ pure
+) {
+    const size i = thread_number();
+    if (i >= n_nodes * n_outputs) return;
+    const size node = i / n_outputs, k = i % n_outputs, from = first[node], to = first[node + 1];
+    double sum = 0, all = 0;
+    int same = 1;
+    for (size j = from; j < to; ++j) {
+        const double w = sample_weight[j];
+        all += w;
+        if (fit_targets) {
+            const double y = targets[sample[j] * n_outputs + k];
+            sum += w * y;
+            same &= y == targets[sample[from] * n_outputs + k];
+        } else if (labels[sample[j]] == k) {
+            sum += w;
+            same &= labels[sample[from]] == k;
+        } else {
+            same &= labels[sample[from]] != k;
+        }
+    }
+    if (fit_targets) {
+        mean[i] = sum / all;
+        sum = 0;
+        for (size j = from; j < to; ++j) sum += sample_weight[j] * (targets[sample[j] * n_outputs + k] - mean[i]);
+    }
+    total[i] = sum;
+    if (k == 0) weight[node] = all;
+    atomicAnd(&pure[node], same);
+}
+
+// Shares of the classes, or the mean target, of the nodes that are leaves.
+extern "C" __global__ void leaf_values(
+    const size *__restrict__ node, size n_leaves, size n_outputs, size fit_targets,
+    const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
+    real *__restrict__ value
+) {
+    const size i = thread_number();
+    if (i >= n_leaves * n_outputs) return;
+    const size v = node[i / n_outputs], at = v * n_outputs + i % n_outputs;
+    value[i] = (real)(fit_targets ? mean[at] : total[at] / weight[v]);
+}
+
+// ---------------------------------------------------------------------------------------------- candidates
+
+// The last of n starts, in ascending order, that is at most i.
+__device__ static inline size segment(const size *start, size n, size i) {
+    size low = 0, high = n;
+    while (high - low > 1) {
+        const size middle = low + (high - low) / 2;
+        if (start[middle] <= i) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+// Codes are read by their width in bytes. Columns lie one after another, or (windows) anywhere in one row.
+__device__ static inline unsigned code_at(
+    const unsigned char *codes, size width, const size *base, const size *offset, size windows, size n, size column,
+    size sample
+) {
+    const size at = windows ? base[sample] + offset[column] : column * n + sample;
+    if (width == 1) return codes[at];
+    if (width == 2) return ((const unsigned short *)codes)[at];
+    return ((const unsigned *)codes)[at];
+}
+
+// Columns that a node looks at: -1 for none. Without replacement, by a Fisher-Yates shuffle whose swaps are looked
+// up backwards in `swap` (n_nodes, n_columns) instead of being made. Where none of the first n_drawn varies, the
+// first behind them that does is the only one; completely random trees look at the first that varies alone.
+extern "C" __global__ void draw_columns(
+    const unsigned char *__restrict__ codes, size width, const size *__restrict__ base,
+    const size *__restrict__ offset, size windows, size n, size n_columns, const int *__restrict__ sample,
+    const size *__restrict__ first, const unsigned long long *__restrict__ key, const size *__restrict__ node, size n_nodes,
+    size n_drawn, size completely_random, int *__restrict__ swap, int *__restrict__ column
+) {
+    const size a = thread_number();
+    if (a >= n_nodes) return;
+    const size v = node[a], slots = completely_random ? 1 : n_drawn;
+    int *swaps = swap + a * n_columns, *mine = column + a * slots;
+    for (size c = 0; c < slots; ++c) mine[c] = -1;
+    bool varies = false;
+    Draw draw = {{0, 0, 0, 0}};
+    for (size i = 0; i < n_columns && (i < n_drawn || !varies); ++i) {
+        if (i % 4 == 0) draw = philox(key[v], (word64)(i / 4), CANDIDATES);
+        size place = i + below(draw.word[i % 4], n_columns - i);
+        swaps[i] = (int)place;
+        for (size j = i; j-- > 0;)
+            if (swaps[j] == place) place = j;
+        const unsigned least = code_at(codes, width, base, offset, windows, n, place, sample[first[v]]);
+        size j = first[v] + 1;
+        while (j < first[v + 1] && code_at(codes, width, base, offset, windows, n, place, sample[j]) == least) ++j;
+        if (j == first[v + 1]) continue;
+        varies = true;
+        mine[i < slots ? i : 0] = (int)place;
+        if (completely_random) return;
+    }
+}
+
+// Keys of the samples of all pairs of some nodes: pair, then code. begin[a] samples lie before those of node a.
+extern "C" __global__ void code_keys(
+    const unsigned char *__restrict__ codes, size width, const size *__restrict__ base,
+    const size *__restrict__ offset, size windows, size n, const int *__restrict__ sample,
+    const size *__restrict__ first, const size *__restrict__ node, const size *__restrict__ begin, size n_nodes,
+    size slots, const int *__restrict__ column, size n_keys, unsigned long long *__restrict__ key
+) {
+    const size e = thread_number();
+    if (e >= n_keys) return;
+    const size a = segment(begin, n_nodes, e / slots), count = begin[a + 1] - begin[a];
+    const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
+    const size s = sample[first[node[a]] + in_node % count];
+    const unsigned code =
+        column[pair] < 0 ? 0 : code_at(codes, width, base, offset, windows, n, column[pair], s);
+    key[e] = (word64)pair << 32 | code;
+}
+
+// What hforest/core/atoms.h calls hf_atoms, as numbers: kind, features, channels, cyclic, most, then shape, least
+// and greatest size along the axes.
+__device__ static inline size patch_entries(const size *atoms, word64 key, int *index, float *weight) {
+    const size channels = atoms[2], cyclic = atoms[3], *shape = atoms + 5, *low = shape + AXES, *high = low + AXES;
+    const Draw sizes = philox(key, 0, ENTRY), corners = philox(key, 1, ENTRY);
+    size extent[AXES], corner[AXES], at[AXES], n = 0;
+    for (int i = 0; i < AXES; ++i) {
+        extent[i] = low[i] + below(sizes.word[i], high[i] - low[i] + 1);
+        corner[i] = below(corners.word[i], cyclic ? shape[i] : shape[i] - extent[i] + 1);
+    }
+    const size channel = below(sizes.word[3], channels);
+    for (size i = 0; i < extent[0]; ++i)
+        for (size j = 0; j < extent[1]; ++j)
+            for (size k = 0; k < extent[2]; ++k) {
+                at[0] = (corner[0] + i) % shape[0];
+                at[1] = (corner[1] + j) % shape[1];
+                at[2] = (corner[2] + k) % shape[2];
+                index[n] = (int)(((at[0] * shape[1] + at[1]) * shape[2] + at[2]) * channels + channel);
+                weight[n++] = 1;
+            }
+    return n;
+}
+
+__device__ static inline size sparse_entries(
+    const size *atoms, double rate, double none, word64 key, int *index, float *weight
+) {
+    const size n_features = atoms[1], most = atoms[4];
+    // How many: Poisson, by inversion.
+    const double u = unit(philox(key, 0, ENTRY));
+    size count = 0;
+    for (double p = none, sum = p; u >= sum && count < most; sum += p) {
+        ++count;
+        p = p * (rate / (double)count);
+    }
+    count = count < 1 ? 1 : count;
+    // Which: Floyd's sampling without replacement.
+    for (size i = 0; i < count; ++i) {
+        const Draw entry = philox(key, (word64)(1 + i), ENTRY);
+        const size last = n_features - count + i;
+        size at = below(entry.word[0], last + 1);
+        for (size j = 0; j < i; ++j)
+            if (index[j] == at) {
+                at = last;
+                break;
+            }
+        index[i] = (int)at;
+        weight[i] = entry.word[1] & 1 ? 1.0f : -1.0f;
+    }
+    return count;
+}
+
+// Entries of the projection of each pair, at most `most` of them.
+extern "C" __global__ void draw_atoms(
+    const size *__restrict__ atoms, double rate, double none, const unsigned long long *__restrict__ key,
+    const size *__restrict__ node, size n_nodes, size slots, size most, int *__restrict__ index,
+    float *__restrict__ weight, size *__restrict__ n_entries
+) {
+    const size pair = thread_number();
+    if (pair >= n_nodes * slots) return;
+    const word64 own = draw_key(philox(key[node[pair / slots]], (word64)(pair % slots), ATOM), 0);
+    int *at = index + pair * most;
+    float *w = weight + pair * most;
+    if (atoms[0] == PATCH) {
+        n_entries[pair] = patch_entries(atoms, own, at, w);
+    } else if (atoms[0] == SPARSE) {
+        n_entries[pair] = sparse_entries(atoms, rate, none, own, at, w);
+    } else {
+        const Draw draw = philox(own, 0, ENTRY);
+        at[0] = (int)below(draw.word[0], atoms[1]);
+        w[0] = 1;
+        n_entries[pair] = 1;
+        if (atoms[0] == AXIS) return;
+        const size second = below(draw.word[1], atoms[1] - 1);
+        at[1] = (int)(second + (second >= at[0]));
+        w[1] = -1;
+        n_entries[pair] = 2;
+    }
+}
+
+// Numbers as keys of the same order, and back; -0 is the 0 that it equals.
+__device__ static inline word64 ordered(float a) {
+    unsigned bits;
+    a += 0.0f;
+    memcpy(&bits, &a, sizeof bits);
+    return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+__device__ static inline word64 ordered(double a) {
+    word64 bits;
+    a += 0.0;
+    memcpy(&bits, &a, sizeof bits);
+    return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+__device__ static inline double unordered(word64 key, float) {
+    const unsigned code = (unsigned)key, bits = code >> 31 ? code & ~(1u << 31) : ~code;
+    float a;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+__device__ static inline double unordered(word64 key, double) {
+    const word64 bits = key >> 63 ? key & ~(1ull << 63) : ~key;
+    double a;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+
+// As code_keys, of projections: summed in float64 in the order of the entries and rounded once. float64 leaves no
+// room for the pair, which goes to `pair_of` instead.
+extern "C" __global__ void value_keys(
+    const real *__restrict__ x, size n_features, const int *__restrict__ sample, const size *__restrict__ first,
+    const size *__restrict__ node, const size *__restrict__ begin, size n_nodes, size slots, size most,
+    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
+    size n_keys, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
+) {
+    const size e = thread_number();
+    if (e >= n_keys) return;
+    const size a = segment(begin, n_nodes, e / slots), count = begin[a + 1] - begin[a];
+    const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
+    const real *row = x + sample[first[node[a]] + in_node % count] * n_features;
+    double sum = 0;
+    for (size j = pair * most; j < pair * most + n_entries[pair]; ++j) sum += (double)weight[j] * (double)row[index[j]];
+    key[e] = ordered((real)sum);
+    if (sizeof(real) == 4) key[e] |= (word64)pair << 32;
+    else pair_of[e] = (unsigned)pair;
+}
+
+// ---------------------------------------------------------------------------------------------------- cuts
+
+// The best cut of each pair, between neighbours of different key: its score, and how many samples lie left
+// (0: there is none). order[e] is where the e-th key of all stands; `left` (pairs, n_outputs) is scratch.
+extern "C" __global__ void sweep(
+    const unsigned long long *__restrict__ key, const size *__restrict__ order, const int *__restrict__ sample,
+    const double *__restrict__ sample_weight, const int *__restrict__ labels, const double *__restrict__ targets,
+    size fit_targets, size n_outputs, const size *__restrict__ first, const size *__restrict__ node,
+    const size *__restrict__ begin, size n_nodes, size slots, size criterion, size min_leaf,
+    const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
+    double *__restrict__ left, double *__restrict__ score, size *__restrict__ n_left
+) {
+    const size pair = thread_number();
+    if (pair >= n_nodes * slots) return;
+    const size a = pair / slots, v = node[a], n = begin[a + 1] - begin[a];
+    const size start = begin[a] * slots + pair % slots * n;
+    const double *all = total + v * n_outputs, *centre = fit_targets ? mean + v * n_outputs : nullptr;
+    double *sums = left + pair * n_outputs, left_weight = 0, best = 0;
+    size found = 0;
+    n_left[pair] = 0;
+    if (key[order[start]] == key[order[start + n - 1]]) return;
+    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
+    for (size i = 0; i + 1 < n; ++i) {
+        const size at = first[v] + order[start + i] - start;
+        add(labels, targets, centre, n_outputs, sample[at], sample_weight[at], sums);
+        left_weight += sample_weight[at];
+        if (i + 1 < min_leaf || n - i - 1 < min_leaf) continue;
+        if (key[order[start + i]] == key[order[start + i + 1]]) continue;
+        const double rest = weight[v] - left_weight;
+        if (!(rest > 0)) continue;
+        const double here = purity(criterion, sums, nullptr, n_outputs, left_weight) +
+                            purity(criterion, sums, all, n_outputs, rest);
+        if (!found || here > best) {
+            best = here;
+            found = i + 1;
+        }
+    }
+    score[pair] = best;
+    n_left[pair] = found;
+}
+
+__device__ static inline double between(double low, double high) {
+    const real t = (real)(low / 2 + high / 2);
+    return t >= low && t < high ? (double)t : low;
+}
+
+// The best pair of each node: of equals the first. A node without one, or whose gain is too small, has -1 samples
+// on its left. cut[a] is the greatest key on the left; tables are those of codes, or empty for projections.
+extern "C" __global__ void pick(
+    const unsigned long long *__restrict__ key, const size *__restrict__ order, const size *__restrict__ node,
+    const size *__restrict__ begin, size n_nodes, size slots, size n_outputs, size criterion, double min_decrease,
+    const int *__restrict__ tree, const double *__restrict__ root_weight, const double *__restrict__ total,
+    const double *__restrict__ weight, const double *__restrict__ score, const size *__restrict__ pair_left,
+    const int *__restrict__ column, const double *__restrict__ low, const double *__restrict__ high, size n_codes,
+    size windows, size *__restrict__ chosen, unsigned long long *__restrict__ cut, size *__restrict__ n_left,
+    double *__restrict__ threshold, double *__restrict__ gain
+) {
+    const size a = thread_number();
+    if (a >= n_nodes) return;
+    const size v = node[a], n = begin[a + 1] - begin[a];
+    size best = -1;
+    for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
+        if (pair_left[pair] > 0 && (best < 0 || score[pair] > score[best])) best = pair;
+    chosen[a] = best;
+    n_left[a] = -1;
+    if (best < 0) return;
+    const double decrease = score[best] - purity(criterion, total + v * n_outputs, nullptr, n_outputs, weight[v]);
+    if (decrease / root_weight[tree[v]] < min_decrease) return;
+    const size last = begin[a] * slots + best % slots * n + pair_left[best] - 1;
+    cut[a] = key[order[last]];
+    const word64 above = key[order[last + 1]];
+    n_left[a] = pair_left[best];
+    gain[v] = decrease > 0 ? decrease : 0.0;
+    if (n_codes == 0) {
+        threshold[v] = between(unordered(cut[a], real()), unordered(above, real()));
+    } else {
+        const size row = windows ? 0 : column[best] * n_codes;
+        threshold[v] = between(high[row + (unsigned)cut[a]], low[row + (unsigned)above]);
+    }
+}
+
+// The cut of a completely random tree, uniform between the least and the greatest value; as pick otherwise. `left`
+// (nodes, n_outputs) is scratch.
+extern "C" __global__ void random_cut(
+    const unsigned long long *__restrict__ key, const int *__restrict__ sample, const double *__restrict__ sample_weight,
+    const int *__restrict__ labels, const double *__restrict__ targets, size fit_targets, size n_outputs,
+    const size *__restrict__ first, const unsigned long long *__restrict__ node_key, const size *__restrict__ node,
+    const size *__restrict__ begin, size n_nodes, size criterion, size min_leaf, double min_decrease,
+    const int *__restrict__ tree, const double *__restrict__ root_weight, const double *__restrict__ total,
+    const double *__restrict__ mean, const double *__restrict__ weight, const int *__restrict__ column,
+    const double *__restrict__ low, const double *__restrict__ high, size n_codes, size windows,
+    double *__restrict__ left, size *__restrict__ chosen, unsigned long long *__restrict__ cut, size *__restrict__ n_left,
+    double *__restrict__ threshold, double *__restrict__ gain
+) {
+    const size a = thread_number();
+    if (a >= n_nodes) return;
+    const size v = node[a], n = begin[a + 1] - begin[a];
+    chosen[a] = column[a] < 0 ? -1 : a;
+    n_left[a] = -1;
+    if (column[a] < 0) return;
+    const word64 *keys = key + begin[a];
+    unsigned lowest = (unsigned)keys[0], highest = lowest;
+    for (size i = 1; i < n; ++i) {
+        const unsigned code = (unsigned)keys[i];
+        lowest = code < lowest ? code : lowest;
+        highest = code > highest ? code : highest;
+    }
+    const size row = windows ? 0 : column[a] * n_codes;
+    const double from = high[row + lowest], to = low[row + highest];
+    double at = from + unit(philox(node_key[v], 0, CUT)) * (to - from);
+    if (!(at <= LARGEST_DOUBLE)) at = from / 2 + to / 2;
+    at = (double)(real)at;
+    if (!(at >= from && at < to)) at = from;
+    // The last code on the left: its values are at most the cut.
+    unsigned code = lowest, above = highest;
+    while (above - code > 1) {
+        const unsigned middle = code + (above - code) / 2;
+        if (high[row + middle] <= at) code = middle;
+        else above = middle;
+    }
+    const double *all = total + v * n_outputs, *centre = fit_targets ? mean + v * n_outputs : nullptr;
+    double *sums = left + a * n_outputs, left_weight = 0;
+    size count = 0;
+    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
+    for (size i = 0; i < n; ++i) {
+        if ((unsigned)keys[i] > code) continue;
+        const size place = first[v] + i;
+        add(labels, targets, centre, n_outputs, sample[place], sample_weight[place], sums);
+        left_weight += sample_weight[place];
+        ++count;
+    }
+    const double rest = weight[v] - left_weight;
+    if (count < min_leaf || n - count < min_leaf || !(rest > 0)) return;
+    const double decrease = purity(criterion, sums, nullptr, n_outputs, left_weight) +
+                            purity(criterion, sums, all, n_outputs, rest) -
+                            purity(criterion, all, nullptr, n_outputs, weight[v]);
+    if (decrease / root_weight[tree[v]] < min_decrease) return;
+    cut[a] = (word64)a << 32 | code;
+    n_left[a] = count;
+    gain[v] = decrease > 0 ? decrease : 0.0;
+    threshold[v] = at;
+}
+
+// ----------------------------------------------------------------------------------------------- partition
+
+// Whether each sample of some nodes goes right. A thread is a sample.
+extern "C" __global__ void sides(
+    const unsigned long long *__restrict__ key, const size *__restrict__ first, const size *__restrict__ node,
+    const size *__restrict__ begin, size n_nodes, size slots, const size *__restrict__ chosen,
+    const unsigned long long *__restrict__ cut, const size *__restrict__ n_left, size n_samples, size *__restrict__ right
+) {
+    const size i = thread_number();
+    if (i >= n_samples) return;
+    const size a = segment(begin, n_nodes, i), in_node = i - begin[a], count = begin[a + 1] - begin[a];
+    if (n_left[a] < 0) return;
+    right[first[node[a]] + in_node] = key[begin[a] * slots + chosen[a] % slots * count + in_node] > cut[a];
+}
+
+// Samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left child
+// of node v begins, or -1.
+extern "C" __global__ void move_samples(
+    const int *__restrict__ sample, const double *__restrict__ sample_weight, const size *__restrict__ first,
+    size n_nodes, const size *__restrict__ right, const size *__restrict__ before, const size *__restrict__ child,
+    const size *__restrict__ n_left, size n_samples, int *__restrict__ sample_after,
+    double *__restrict__ weight_after
+) {
+    const size i = thread_number();
+    if (i >= n_samples) return;
+    const size v = segment(first, n_nodes, i), from = first[v];
+    if (child[v] < 0) return;
+    const size n_right = before[i] - right[i] - (before[from] - right[from]);
+    const size to = child[v] + (right[i] ? n_left[v] + n_right : i - from - n_right);
+    sample_after[to] = sample[i];
+    weight_after[to] = sample_weight[i];
+}
+
+// Runs of entries from one place to another. A thread is a run.
+extern "C" __global__ void move_entries(
+    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ from,
+    const size *__restrict__ to, const size *__restrict__ count, size n, int *__restrict__ index_after,
+    float *__restrict__ weight_after
+) {
+    const size i = thread_number();
+    if (i >= n) return;
+    for (size j = 0; j < count[i]; ++j) {
+        index_after[to[i] + j] = index[from[i] + j];
+        weight_after[to[i] + j] = weight[from[i] + j];
+    }
+}
+
+// What nodes split on: a feature, where the projection is one, or -2. n_kept: entries to be kept.
+extern "C" __global__ void name_projections(
+    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, size most,
+    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
+    const size *__restrict__ node, int *__restrict__ feature, size *__restrict__ n_kept
+) {
+    const size a = thread_number();
+    if (a >= n_nodes) return;
+    n_kept[a] = 0;
+    if (n_left[a] < 0) return;
+    const size pair = chosen[a];
+    const bool one = n_entries[pair] == 1 && weight[pair * most] == 1;
+    feature[node[a]] = one ? index[pair * most] : -2;
+    n_kept[a] = one ? 0 : n_entries[pair];
+}
+
+extern "C" __global__ void name_columns(
+    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, const int *__restrict__ column,
+    const size *__restrict__ node, int *__restrict__ feature
+) {
+    const size a = thread_number();
+    if (a < n_nodes && n_left[a] >= 0) feature[node[a]] = column[chosen[a]];
+}
