@@ -4,9 +4,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import entered
 
 import hforest
-from hforest import growth, tree
+from hforest import classic, growth, manifold, tree
 
 
 def make(x, y, *, weights=None, n_trees=3, n_classes=3, criterion="gini", max_codes=None, **settings):
@@ -449,6 +450,108 @@ def test_forests_of_the_trees_are_sound():
     assert (p.argmax(axis=1) == y).all()
 
 
+# --------------------------------------------------------------------------------------- CUDA twin
+
+
+def same_bits(got, want):
+    for name, a, b in zip(got._fields, got, want, strict=True):
+        assert a.dtype == b.dtype, name
+        assert a.tobytes() == b.tobytes(), name
+
+
+def moved(a, move):
+    """An array, or a tuple of arrays and others, elsewhere."""
+    if hasattr(a, "_fields"):
+        return type(a)(*(moved(part, move) for part in a))
+    return move(a) if hasattr(a, "dtype") else a
+
+
+@pytest.fixture(params=["host", "gpu"])
+def cuda(request):
+    """Calls a door in the CUDA twin; arrays come and go as NumPy's."""
+    with entered(request.param):
+        pass  # skips where it cannot run
+
+    def call(door, *args, **settings):
+        with entered(request.param) as twin:
+            settings = {name: moved(a, twin.array) for name, a in settings.items()}
+            return moved(door(*(moved(a, twin.array) for a in args), **settings), twin.numpy)
+
+    return call
+
+
+def test_host_bags(cuda):
+    for n, n_trees in ((0, 2), (1, 3), (7, 0), (1000, 5)):
+        for seed in range(4):  # seeds of the generator in either half of 64 bits
+            want = growth.draw_bags(n, n_trees, rng=seed)
+            np.testing.assert_array_equal(cuda(growth.draw_bags, n, n_trees, rng=seed), want)
+
+
+@pytest.mark.parametrize("n", [1, 2, 300, 70_000])
+@pytest.mark.parametrize("most", [None, 1, 5, 256])
+def test_host_codes(cuda, dtype, n, most):
+    x = np.concatenate([samples(n, 2, 2, dtype, n, coarse)[0] for coarse in (True, False)], axis=1)
+    x[::3] *= -1  # zeros of either sign
+    got, want = cuda(growth.encode, x, max_codes=most), growth.encode(x, max_codes=most)
+    for a, b in zip(got[:4], want[:4], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("keys", [64, 1 << 24])
+@pytest.mark.parametrize(
+    ("n_outputs", "settings"),
+    [
+        (None, {}),
+        (None, {"criterion": "entropy", "n_drawn": 5, "bootstrap": False}),
+        (None, {"max_codes": 16, "min_samples_leaf": 4, "max_depth": 6}),
+        (None, {"completely_random": True}),
+        (1, {"min_impurity_decrease": 0.001}),
+        (3, {"n_drawn": 5, "min_samples_split": 9}),
+        (2, {"completely_random": True, "bootstrap": False}),
+    ],
+)
+def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, keys):
+    # However few nodes of a level are split at a time: `keys` bounds that.
+    monkeypatch.setattr("hforest.growth.gpu.KEYS", keys)
+    rng = np.random.default_rng(0)
+    x, y = samples(300, 6, 3, dtype, 0, False)
+    x[:, 4] = np.round(x[:, 4])
+    if n_outputs:
+        y = rng.normal(size=(300, n_outputs)) + x[:, :1]
+        settings = {"n_classes": None, "criterion": "squared_error", **settings}
+    for weights in (np.ones(300), rng.integers(0, 4, 300).astype(float), rng.random(300)):
+        want = make(x, y, weights=weights, **settings)
+        same_bits(cuda(make, x, y, weights=weights, **settings), want)
+
+
+def test_host_trees_on_wide_codes_and_windows(cuda):
+    x = np.arange(66_000.0)[:, None]
+    y = (x[:, 0] > 40_000.5).astype(np.int32)
+    settings = {"weights": np.ones(66_000), "n_trees": 1, "n_classes": 2, "max_depth": 2}
+    assert growth.encode(x).codes.dtype == np.uint32
+    same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+    windows, copies = overlapping()
+    y = np.arange(len(copies), dtype=np.int32) % 3
+    weights = np.ones(len(y))
+    same_bits(cuda(make, windows, y, weights=weights), make(copies, y, weights=weights))
+
+
+def test_host_nodes_draw_on_while_candidates_are_constant(cuda):
+    x = np.zeros((20, 9))
+    x[:, 5] = np.arange(20)
+    y = (np.arange(20) > 9).astype(np.int32)
+    for settings in ({}, {"completely_random": True}):
+        settings |= {"weights": np.ones(20), "n_classes": 2, "n_drawn": 2, "n_trees": 5}
+        same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+
+
+def test_a_host_bag_without_weight_takes_every_sample(cuda):
+    x, y = samples(6, 2, 2, np.float64, 0, False)
+    settings = {"weights": np.array([1.0, 0, 0, 0, 0, 2]), "n_classes": 2, "n_trees": 2}
+    settings["bootstrap"] = np.array([[0, 3, 3, 0, 0, 0], [1, 0, 0, 0, 0, 1]], np.int32)
+    same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+
+
 # ------------------------------------------------------------------------------------- projections
 
 ATOMS = {
@@ -560,6 +663,68 @@ def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
     np.testing.assert_array_equal(by_table.index, one_by_one.index)
 
 
+@pytest.mark.parametrize("keys", [64, 1 << 24])
+@pytest.mark.parametrize("kind", ATOMS)
+def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, keys):
+    monkeypatch.setattr("hforest.growth.gpu.KEYS", keys)
+    rng = np.random.default_rng(0)
+    y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
+    for x in (rng.normal(size=(80, 12)), rng.integers(0, 200, (80, 12))):
+        for settings in (
+            {"y": y, "min_samples_leaf": 2, "weights": np.ones(80)},
+            {"y": y, "criterion": "entropy", "weights": rng.random(80)},
+            {
+                "y": targets,
+                "weights": np.ones(80),
+                "criterion": "squared_error",
+                "n_classes": None,
+                "max_depth": 4,
+            },
+        ):
+            call = {"x": x.astype(dtype), "atoms": ATOMS[kind](12), **settings}
+            got, want = cuda(projected, **call), projected(**call)
+            same_bits(got.trees, want.trees)
+            for a, b in zip(got[1:], want[1:], strict=True):
+                assert a.dtype == b.dtype
+                assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"class_weights": "balanced"},
+        {"class_weights": {0: 2.0}, "criterion": "entropy", "splitter": "binned"},
+        {"task": "regression", "bootstrap": False},
+    ],
+)
+def test_host_random_forests_are_those_of_the_cpu(cuda, dtype, settings):
+    x, y = samples(150, 5, 3, dtype, 0, False)
+    if "task" in settings:
+        y = x[:, 0] + 100
+    for door in (classic.grow, classic.grow_random):
+        some = {a: b for a, b in settings.items() if door is classic.grow or a not in ("criterion", "splitter")}
+        want = door(x, y, 3, rng=1, **some)
+        got = cuda(door, x, y, 3, rng=1, **some)
+        same_bits(got, want)
+        tree.check(got)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_host_manifold_forests_are_those_of_the_cpu(cuda, dtype, task):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 12)).astype(dtype)
+    y = rng.integers(0, 3, 90).astype(np.int32) if task == "classification" else x[:, :2].copy()
+    for settings in (
+        {"projection": "patch", "shape": (2, 6), "patch_max": 2},
+        {"projection": "sparse", "density": 2.0},
+        {"projection": "probes", "weights": rng.random(90).astype(dtype)},
+    ):
+        want = manifold.grow(x, y, 3, task=task, rng=1, **settings)
+        got = cuda(manifold.grow, x, y, 3, task=task, rng=1, **settings)
+        same_bits(got, want)
+        tree.check(got)
+
+
 def test_bad_atoms():
     x, y = samples(20, 12, 3, np.float32, 0, False)
     with pytest.raises(TypeError, match="atoms: expected Atoms, got str"):
@@ -586,14 +751,16 @@ def test_bad_atoms():
 
 @pytest.mark.parametrize("narrow", [True, False])
 def test_tables_of_corners_equal_the_law(dtype, narrow):
-    from hforest.growth import cpu, reference
+    from hforest.growth import cpu, gpu, reference
 
     atoms = growth.patch_atoms(48, (2, 3, 4, 2), 1, (2, 3, 4), True, False)
     x = np.random.default_rng(0).integers(0, 9000, (5, 48)).astype(dtype)
-    tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(2)]
+    tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(3)]
     cpu.corner_table(x, atoms, tables[0])
     reference.corner_table(x, atoms, tables[1])
-    np.testing.assert_array_equal(*tables)
+    gpu.corner_table(x, atoms, tables[2])
+    np.testing.assert_array_equal(tables[0], tables[1])
+    np.testing.assert_array_equal(tables[0], tables[2])
 
 
 @pytest.mark.parametrize(
@@ -604,10 +771,10 @@ def test_tables_of_corners_equal_the_law(dtype, narrow):
     ],
 )  # fmt: skip
 def test_whole_numbers(dtype, x, kind):
-    from hforest.growth import cpu, reference
+    from hforest.growth import cpu, gpu, reference
 
     x = np.array(x, dtype)
-    for twin in (cpu, reference):
+    for twin in (cpu, gpu, reference):
         small = np.zeros(x.shape, np.uint8)
         assert twin.whole_numbers(x, small) == kind
         if kind == 2:

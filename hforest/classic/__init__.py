@@ -1,4 +1,4 @@
-"""Random forests (p5; Breiman 2001) and completely random ones (p4 section 3), grown on the CPU.
+"""Random forests (p5; Breiman 2001) and completely random ones (p4 section 3).
 
 A forest is a `hforest.tree.Forest`: apply and inspect it with `hforest.tree`. Wrong kinds and dtypes raise
 TypeError, wrong shapes and values ValueError, labels out of range IndexError; the checks that read whole
@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import growth, tree
 from ..core import check
+from ..core.dispatch import Array, array_module, to_numpy
 from ..growth import Progress, Windows, draw_bags
 from ..tree import Forest
 
@@ -32,28 +33,28 @@ def _n_drawn(max_features: Any, n_features: int) -> int:
     return check.integer("max_features", max_features, 1, n_features)
 
 
-def _labels(y: np.ndarray, n_classes: int | None, sizes: check.Sizes) -> int:
+def _labels(y: Array, n_classes: int | None, sizes: check.Sizes) -> int:
     check.array("y", y, check.INT32, ("n",), sizes)
     if n_classes is None:
-        n_classes = int(y.max(initial=0)) + 1
+        n_classes = max(0, int(y.max())) + 1 if y.size else 1
     n_classes = check.integer("n_classes", n_classes, 1, 2**20)
     check.indices("y", y, n_classes, "n_classes")
     return n_classes
 
 
 def _weights(
-    weights: np.ndarray | None,
+    weights: Array | None,
     class_weights: Any,
-    y: np.ndarray,
+    y: Array,
     n_classes: int | None,
     dtype: np.dtype,
     sizes: check.Sizes,
-) -> np.ndarray:
-    n = sizes["n"]
+) -> Array:
+    n, xp = sizes["n"], array_module(y)
     if weights is None:
-        total = np.ones(n)
+        total = xp.ones(n)
     else:
-        growth.on_cpu(weights=weights)
+        check.same_device(y=y, weights=weights)
         check.array("weights", weights, dtype, ("n",), sizes)
         total = weights.astype(np.float64)
     if class_weights is None:
@@ -62,7 +63,8 @@ def _weights(
         raise ValueError("class_weights: expected None for regression, got some; weigh the samples instead")
     if isinstance(class_weights, str):
         check.choice("class_weights", class_weights, ("balanced",))
-        of_class = np.bincount(y, total, n_classes)
+        # Added up on the host in the order of samples, so that bits are the same on every device.
+        of_class = np.bincount(to_numpy(y), to_numpy(total), n_classes)
         share = of_class.sum() / max(1, np.count_nonzero(of_class))
         factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
     elif isinstance(class_weights, Mapping):
@@ -72,43 +74,43 @@ def _weights(
                 "class_weights", w, 0.0
             )
     else:
-        growth.on_cpu(class_weights=class_weights)
+        check.same_device(y=y, class_weights=class_weights)
         check.array("class_weights", class_weights, dtype, (n_classes,), {})
         factor = class_weights.astype(np.float64)
-    return total * factor[y]
+    return total * xp.asarray(factor)[y]
 
 
 def _forest(trees: growth.Trees, n_features: int) -> Forest:
+    xp = array_module(trees.threshold)
     return Forest(
-        n_features=np.array(n_features, np.int64),
+        n_features=xp.array(n_features, np.int64),
         **trees._asdict(),
-        start=np.zeros(0, np.int64),
-        index=np.zeros(0, np.int32),
-        weight=np.zeros(0, trees.threshold.dtype),
+        start=xp.zeros(0, np.int64),
+        index=xp.zeros(0, np.int32),
+        weight=xp.zeros(0, trees.threshold.dtype),
     )
 
 
 def _grow(
-    x: np.ndarray | Windows,
-    y: np.ndarray,
+    x: Array | Windows,
+    y: Array,
     n_trees: int,
     max_codes: int | None,
     max_features: Any,
     criterion: str | None,
-    weights: np.ndarray | None,
+    weights: Array | None,
     class_weights: Any,
     task: str,
     n_classes: int | None,
     **settings: Any,
 ) -> Forest:
     check.choice("task", task, _TASKS)
-    growth.on_cpu(y=y)
+    check.same_device(x=x.x if isinstance(x, Windows) else x, y=y)
     sizes: check.Sizes = {}
     if isinstance(x, Windows):
         dtype = growth.check_windows(x)
         sizes["n"], sizes["n_features"] = x.shape
     else:
-        growth.on_cpu(x=x)
         dtype = check.floating("x", x)
         check.array("x", x, dtype, ("n", "n_features"), sizes)
     check.at_least_one(sizes, "n_features")
@@ -135,14 +137,14 @@ def _grow(
 
 
 def grow(
-    x: np.ndarray | Windows,
-    y: np.ndarray,
+    x: Array | Windows,
+    y: Array,
     n_trees: int,
     *,
-    weights: np.ndarray | None = None,
+    weights: Array | None = None,
     criterion: str | None = None,
     max_features: Any = "sqrt",
-    bootstrap: bool | np.ndarray = True,
+    bootstrap: bool | Array = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -202,7 +204,7 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind or dtype, or CuPy arrays (trees are grown on the CPU); wrong shape or layout, NaN or
+        Wrong kind, dtype or device; wrong shape or layout, NaN or
         infinity, a number out of its range, negative weights or none above 0; labels or multiplicities out of
         range; no memory.
 
@@ -241,12 +243,12 @@ def grow(
 
 
 def grow_random(
-    x: np.ndarray | Windows,
-    y: np.ndarray,
+    x: Array | Windows,
+    y: Array,
     n_trees: int,
     *,
-    weights: np.ndarray | None = None,
-    bootstrap: bool | np.ndarray = False,
+    weights: Array | None = None,
+    bootstrap: bool | Array = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,

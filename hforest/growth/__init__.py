@@ -2,13 +2,14 @@
 
 A column of numbers is encoded once for all trees: as ranks of its distinct values, which loses nothing, or as
 at most 256 bins. A node then orders small whole numbers. Whoever has other candidates than features (their
-projections, say) encodes those. Trees are grown on the CPU; CuPy arrays raise TypeError.
+projections, say) encodes those. NumPy arrays make trees on the CPU, CuPy arrays the same trees on the GPU.
 
 Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels and codes out of range
 IndexError; the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,11 +55,11 @@ class Windows(NamedTuple):
     Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
     """
 
-    x: np.ndarray
+    x: Array
     """(n_rows, n_features) of float32 or float64."""
-    base: np.ndarray
+    base: Array
     """(n,) int64: where a sample begins."""
-    offset: np.ndarray
+    offset: Array
     """(n_columns,) int64: how far behind lies each of its numbers."""
 
     @property
@@ -70,46 +71,45 @@ class Windows(NamedTuple):
 class Codes(NamedTuple):
     """Columns as whole numbers in the order of the values that they stand for."""
 
-    codes: np.ndarray
+    codes: Array
     """(n_columns, n) of uint8, uint16 or uint32; of windows (1, size of x)."""
-    low: np.ndarray
+    low: Array
     """(n_columns, n_codes) float64: least value of each code; what lies behind a column's last is unused. Of
     windows (1, n_codes)."""
-    high: np.ndarray
+    high: Array
     """As low: the greatest."""
     dtype: np.dtype
     """float32 or float64: of the values, and of thresholds between them."""
-    base: np.ndarray | None = None
+    base: Array | None = None
     """Of windows, as in `Windows`."""
-    offset: np.ndarray | None = None
+    offset: Array | None = None
     """Likewise."""
 
 
 class Trees(NamedTuple):
     """Grown trees as the arrays of a `hforest.tree.Forest` of features."""
 
-    tree_start: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    value: np.ndarray
-    gain: np.ndarray
+    tree_start: Array
+    feature: Array
+    threshold: Array
+    left: Array
+    value: Array
+    gain: Array
 
 
 def on_cpu(**arrays: Array) -> None:
-    """Every argument is a NumPy array; a CuPy array is told where trees grow."""
+    """Every argument is a NumPy array; for what grows on the CPU alone."""
     for name, a in arrays.items():
         if dispatch.is_cupy(a):
             raise TypeError(
-                f"{name}: expected a numpy.ndarray, got a CuPy array; trees are grown on the CPU: pass "
+                f"{name}: expected a numpy.ndarray, got a CuPy array; this runs on the CPU: pass "
                 f"cupy.asnumpy({name}), and move the forest to the GPU to apply it"
             )
     check.same_device(**arrays)
 
 
-def _check_places(base: np.ndarray, offset: np.ndarray, size: int) -> None:
+def _check_places(base: Array, offset: Array, size: int) -> None:
     """Windows that lie inside `size` numbers."""
-    on_cpu(base=base, offset=offset)
     sizes: check.Sizes = {}
     check.array("base", base, _INT64, ("n",), sizes)
     check.array("offset", offset, _INT64, ("n_columns",), sizes)
@@ -131,7 +131,7 @@ def _check_places(base: np.ndarray, offset: np.ndarray, size: int) -> None:
 
 def check_windows(windows: Windows) -> np.dtype:
     """Windows that lie inside their array; the dtype of their numbers."""
-    on_cpu(x=windows.x)
+    check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
     dtype = check.floating("x", windows.x)
     check.array("x", windows.x, dtype, ("n_rows", "n_features"), {})
     _check_places(windows.base, windows.offset, windows.x.size)
@@ -140,30 +140,30 @@ def check_windows(windows: Windows) -> np.dtype:
 
 def _encode_bins(windows: Windows, max_codes: int) -> Codes:
     """As of a copy, but of a few columns at a time."""
-    flat = windows.x.reshape(-1)
+    xp, flat = dispatch.array_module(windows.x), windows.x.reshape(-1)
     parts = [
         encode(flat[windows.base[:, None] + windows.offset[f : f + _COLUMNS]], max_codes=max_codes)
         for f in range(0, len(windows.offset), _COLUMNS)
     ]
     most = max(part.low.shape[1] for part in parts)
     low, high = (
-        np.concatenate([np.pad(table, ((0, 0), (0, most - table.shape[1])), "edge") for table in tables])
+        xp.concatenate([xp.pad(table, ((0, 0), (0, most - table.shape[1])), "edge") for table in tables])
         for tables in ([part.low for part in parts], [part.high for part in parts])
     )
-    return Codes(np.concatenate([part.codes for part in parts]), low, high, parts[0].dtype)
+    return Codes(xp.concatenate([part.codes for part in parts]), low, high, parts[0].dtype)
 
 
 def _encode_windows(windows: Windows, max_codes: int | None) -> Codes:
     dtype = check_windows(windows)
     check.finite("x", windows.x)
-    flat = windows.x.reshape(-1)
-    distinct = np.unique(flat)
+    xp, flat = dispatch.array_module(windows.x), windows.x.reshape(-1)
+    distinct = xp.unique(flat)
     if max_codes is not None and len(distinct) > check.integer("max_codes", max_codes, 1, 256):
         return _encode_bins(windows, max_codes)
-    codes = np.empty((1, flat.size), next(t for t in _CODES if len(distinct) <= 256**t.itemsize))
+    codes = xp.empty((1, flat.size), next(t for t in _CODES if len(distinct) <= 256**t.itemsize))
     for first in range(0, flat.size, _BLOCK):
         part = slice(first, first + _BLOCK)
-        codes[0, part] = np.searchsorted(distinct, flat[part])
+        codes[0, part] = xp.searchsorted(distinct, flat[part])
     table = distinct.astype(np.float64)[None] + 0.0
     return Codes(codes, table, table, dtype, windows.base, windows.offset)
 
@@ -187,7 +187,7 @@ def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or a CuPy array; wrong shape or layout, no sample, NaN or infinity.
+        Wrong dtype; wrong shape or layout, no sample, NaN or infinity.
 
     Notes
     -----
@@ -205,7 +205,7 @@ def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
     """
     if isinstance(x, Windows):
         return _encode_windows(x, max_codes)
-    on_cpu(x=x)
+    check.same_device(x=x)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
     check.array("x", x, dtype, ("n", "n_columns"), sizes)
@@ -217,15 +217,16 @@ def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
     if max_codes is not None:
         room = min(room, check.integer("max_codes", max_codes, 1, 256))
     n_columns = sizes["n_columns"]
-    codes = np.empty((n_columns, sizes["n"]), np.uint32)
-    low, high = np.empty((n_columns, room)), np.empty((n_columns, room))
+    xp = dispatch.array_module(x)
+    codes = xp.empty((n_columns, sizes["n"]), np.uint32)
+    low, high = xp.empty((n_columns, room)), xp.empty((n_columns, room))
     n_codes = np.empty(n_columns, np.int64)
     dispatch.twin(_ROOM, x).encode(x, codes, low, high, n_codes)
     most = int(n_codes.max())
     fitting = next(t for t in _CODES if most <= 256**t.itemsize)
     if most < room:
-        low, high = np.ascontiguousarray(low[:, :most]), np.ascontiguousarray(high[:, :most])
-    for f, used in enumerate(n_codes):
+        low, high = xp.ascontiguousarray(low[:, :most]), xp.ascontiguousarray(high[:, :most])
+    for f, used in enumerate(n_codes.tolist()):
         low[f, used:], high[f, used:] = low[f, used - 1], high[f, used - 1]
     return Codes(codes.astype(fitting, copy=False), low, high, dtype)
 
@@ -273,7 +274,7 @@ def _seed(rng: Any) -> int:
     return int(check.generator(rng).integers(2**64, dtype=np.uint64))
 
 
-def _check_numbers(name: str, a: np.ndarray, low: float) -> None:
+def _check_numbers(name: str, a: Array, low: float) -> None:
     check.finite(name, a)
     if check.values_checked() and a.size and not (float(a.min()) >= low and float(abs(a).max()) <= _LARGEST):
         limits = "-1e100 to 1e100" if low else "0 to 1e100"
@@ -287,7 +288,10 @@ def _check_codes(codes: Codes) -> tuple[int, int]:
     """Columns and samples."""
     if not isinstance(codes, Codes):
         raise TypeError(f"codes: expected hforest.growth.Codes, got {type(codes).__name__}; call encode(x)")
-    on_cpu(codes=codes.codes, low=codes.low, high=codes.high)
+    places = (
+        {} if codes.base is None or codes.offset is None else {"base": codes.base, "offset": codes.offset}
+    )
+    check.same_device(codes=codes.codes, low=codes.low, high=codes.high, **places)
     if codes.codes.dtype not in _CODES:
         raise TypeError(
             f"codes: expected dtype uint8, uint16 or uint32, got {codes.codes.dtype}; call encode(x)"
@@ -323,17 +327,14 @@ def _check_codes(codes: Codes) -> tuple[int, int]:
 class _Samples(NamedTuple):
     """What trees learn, checked."""
 
-    labels: np.ndarray | None
-    targets: np.ndarray | None
+    labels: Array | None
+    targets: Array | None
     n_outputs: int
-    weights: np.ndarray
+    weights: Array
     criterion: int
 
 
-def _check_samples(
-    y: np.ndarray, weights: np.ndarray, n: int, n_classes: int | None, criterion: str
-) -> _Samples:
-    on_cpu(y=y, weights=weights)
+def _check_samples(y: Array, weights: Array, n: int, n_classes: int | None, criterion: str) -> _Samples:
     sizes: check.Sizes = {"n": n}
     check.choice("criterion", criterion, _CRITERIA[:2] if n_classes is not None else _CRITERIA[2:])
     labels = targets = None
@@ -370,15 +371,16 @@ def grow_batches(
     grow_some: Callable[..., None],
     n: int,
     n_trees: int,
-    bootstrap: bool | np.ndarray,
+    bootstrap: bool | Array,
     progress: Progress | None,
     rng: Any,
     *,
     batch: int | None = None,
-) -> list[tuple[np.ndarray, ...]]:
+    xp: ModuleType = np,
+) -> list[tuple[Array, ...]]:
     """Calls grow_some(seed, first, count, bags, trees) until all trees are there, or progress says enough."""
     if not isinstance(bootstrap, bool):
-        on_cpu(bootstrap=bootstrap)
+        check.same_device(weights=xp.empty(0), bootstrap=bootstrap)
         check.array("bootstrap", bootstrap, check.INT32, (n_trees, n), {})
         if check.values_checked() and int(bootstrap.min()) < 0:
             raise ValueError(
@@ -387,12 +389,12 @@ def grow_batches(
     seed = _seed(rng)
     # So few at a time that an interrupt is soon heard, so many that threads are busy.
     batch = 4 * machine.get_num_threads() if batch is None else batch
-    trees: list[tuple[np.ndarray, ...]] = []
+    trees: list[tuple[Array, ...]] = []
     for first in range(0, n_trees, batch):
         count = min(batch, n_trees - first)
         bags = None
         if bootstrap is True:
-            bags = np.empty((count, n), np.int32)
+            bags = xp.empty((count, n), np.int32)
             dispatch.twin(_ROOM, bags).draw_bags(seed, first, bags)
         elif bootstrap is not False:
             bags = bootstrap[first : first + count]
@@ -402,12 +404,13 @@ def grow_batches(
     return trees
 
 
-def joined(trees: list[tuple[np.ndarray, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
+def joined(trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
     """Trees one after another."""
-    feature, threshold, left, gain, value = (np.concatenate([tree[i] for tree in trees]) for i in range(5))
+    xp = dispatch.array_module(trees[0][0])
+    feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))
     starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
     return Trees(
-        starts.astype(np.int64),
+        xp.asarray(starts.astype(np.int64)),
         feature,
         threshold.astype(dtype, copy=False),
         left,
@@ -418,14 +421,14 @@ def joined(trees: list[tuple[np.ndarray, ...]], n_outputs: int, dtype: np.dtype)
 
 def grow(
     codes: Codes,
-    y: np.ndarray,
-    weights: np.ndarray,
+    y: Array,
+    weights: Array,
     n_trees: int,
     *,
     n_classes: int | None,
     criterion: str,
     n_drawn: int,
-    bootstrap: bool | np.ndarray = True,
+    bootstrap: bool | Array = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -475,7 +478,7 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind or dtype, or CuPy arrays; wrong shape, a number out of its range; labels, codes or
+        Wrong kind, dtype or device; wrong shape, a number out of its range; labels, codes or
         multiplicities out of range; no memory for a tree.
 
     Notes
@@ -495,6 +498,7 @@ def grow(
     (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
     """
     n_columns, n = _check_codes(codes)
+    check.same_device(codes=codes.codes, y=y, weights=weights)
     samples = _check_samples(y, weights, n, n_classes, criterion)
     if codes.base is not None and n_classes is None:
         raise ValueError(
@@ -503,14 +507,14 @@ def grow(
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     n_drawn = check.integer("n_drawn", n_drawn, 1, n_columns)
     limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    twin = dispatch.twin(_ROOM, weights)
+    xp, twin = dispatch.array_module(weights), dispatch.twin(_ROOM, weights)
 
     columns = (*codes[:3], codes.base, codes.offset, codes.dtype)
 
     def grow_some(*part: Any) -> None:
         twin.grow(*columns, *samples, n_drawn, *limits, completely_random, *part)
 
-    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng, xp=xp)
     return joined(trees, samples.n_outputs, codes.dtype)
 
 
@@ -524,16 +528,16 @@ class Projected(NamedTuple):
 
 
 def grow_projected(
-    x: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    x: Array,
+    y: Array,
+    weights: Array,
     n_trees: int,
     atoms: Atoms,
     *,
     n_classes: int | None,
     criterion: str,
     n_drawn: int,
-    bootstrap: bool | np.ndarray = True,
+    bootstrap: bool | Array = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -586,7 +590,7 @@ def grow_projected(
     >>> grown.trees.feature, abs(grown.trees.threshold[0])
     (array([-2, -1, -1], dtype=int32), np.float64(1.5))
     """
-    on_cpu(x=x)
+    check.same_device(x=x, y=y, weights=weights)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
     check.array("x", x, dtype, ("n", "n_features"), sizes)
@@ -605,8 +609,8 @@ def grow_projected(
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     n_drawn = check.integer("n_drawn", n_drawn, 1, _MOST)
     limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    twin = dispatch.twin(_ROOM, x)
-    small: np.ndarray | None = np.empty(x.shape, np.uint8)
+    xp, twin = dispatch.array_module(x), dispatch.twin(_ROOM, x)
+    small: Array | None = xp.empty(x.shape, np.uint8)
     whole = twin.whole_numbers(x, small)
     if whole < 2:
         small = None
@@ -616,18 +620,18 @@ def grow_projected(
         # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
         narrow = small is not None and 255 * atoms.most < 2**16
         size = planes * (atoms.shape[1] + 1) * (atoms.shape[2] + 1)
-        table = np.empty((n, size), np.uint16 if narrow else np.uint32)
+        table = xp.empty((n, size), np.uint16 if narrow else np.uint32)
         twin.corner_table(x, atoms, table)
 
     def grow_some(*part: Any) -> None:
         twin.grow_projected(x, whole > 0, small, table, *samples, atoms, n_drawn, *limits, *part)
 
-    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng)
+    trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng, xp=xp)
     entries = np.cumsum([0, *(len(tree[6]) for tree in trees)])
     starts = [tree[5] + first for tree, first in zip(trees, entries, strict=False)]
     return Projected(
         joined(trees, samples.n_outputs, dtype),
-        np.concatenate([*starts, entries[-1:]]),
-        np.concatenate([tree[6] for tree in trees]),
-        np.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
+        xp.concatenate([*starts, xp.asarray(entries[-1:])]),
+        xp.concatenate([tree[6] for tree in trees]),
+        xp.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
     )

@@ -1,10 +1,9 @@
-"""Grows trees on a GPU, level by level; the kernels are in gpu.cu, the order of keys comes from the array module.
+"""Grows trees on a GPU, level by level; the kernels are in gpu.cu, keys are ordered by the array module.
 
-The trees of a call grow together. The host sees how many samples each node of a level has and sends to its left,
-and lays out the next level; samples, sums and trees stay on the device.
+The trees of a call grow together. The host sees how many samples each node of a level has and sends to its
+left, and lays out the next level; samples, sums and trees stay on the device.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from ..core.launch import launch_each
 ROOM = Path(__file__).parent
 
 KEYS = 1 << 24
-"""Keys, sums or entries of candidates that are held at a time, unless one node has more: bounds the scratch."""
+"""Keys, sums or entries of candidates held at a time, unless one node has more: bounds the scratch."""
 
 
 def _signed(seed: int) -> int:
@@ -162,8 +161,8 @@ class _Columns(NamedTuple):
         places = (self.codes, self.width, self.base, self.offset, self.windows, self.n)
         swap = xp.empty((n_nodes, self.n_columns), np.int32)
         task.launch(
-            "draw_columns", n_nodes, *places, self.n_columns, level.sample, level.first, level.key, part.node,
-            n_nodes, self.n_drawn, int(self.completely_random), swap, column,
+            "draw_columns", n_nodes, *places, self.n_columns, level.sample, level.first, level.key,
+            part.node, n_nodes, self.n_drawn, int(self.completely_random), swap, column,
         )  # fmt: skip
         n_keys = part.n_samples * slots
         key = xp.empty(n_keys, np.uint64)
@@ -204,8 +203,8 @@ class _Projections(NamedTuple):
         factor = xp.empty((n_nodes * slots, most), np.float32)
         n_entries = xp.empty(n_nodes * slots, np.int64)
         task.launch(
-            "draw_atoms", n_nodes * slots, self.numbers, self.atoms.rate, self.atoms.none, level.key, part.node,
-            n_nodes, slots, most, index, factor, n_entries,
+            "draw_atoms", n_nodes * slots, self.numbers, self.atoms.rate, self.atoms.none, level.key,
+            part.node, n_nodes, slots, most, index, factor, n_entries,
         )  # fmt: skip
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8
         key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
@@ -217,9 +216,7 @@ class _Projections(NamedTuple):
         if double:
             order = order[xp.argsort(pair[order], kind="stable")]
         none = xp.empty(0)
-        chosen = _cut(
-            task, level, part, key, order, slots, (xp.empty(0, np.int32), none, none, 0, 0), n_left
-        )
+        chosen = _cut(task, level, part, key, order, slots, (xp.empty(0, np.int32), none, none, 0, 0), n_left)
         task.launch(
             "name_projections", n_nodes, chosen, n_left, n_nodes, most, index, factor, n_entries, part.node,
             level.feature, n_kept,
@@ -246,17 +243,21 @@ def _cut(
     """The best cut of each node: its pair. Samples know their sides."""
     xp, n_nodes = task.xp, part.n_nodes
     n_pairs = n_nodes * slots
-    left, score, pair_left = xp.empty((n_pairs, task.n_outputs)), xp.empty(n_pairs), xp.empty(n_pairs, np.int64)
+    left, score, pair_left = (
+        xp.empty((n_pairs, task.n_outputs)),
+        xp.empty(n_pairs),
+        xp.empty(n_pairs, np.int64),
+    )
     task.launch(
-        "sweep", n_pairs, key, order, level.sample, level.sample_weight, *task.learned, level.first, part.node,
-        part.begin, n_nodes, slots, task.criterion, task.min_leaf, level.total, level.mean, level.weight, left,
-        score, pair_left,
+        "sweep", n_pairs, key, order, level.sample, level.sample_weight, *task.learned, level.first,
+        part.node, part.begin, n_nodes, slots, task.criterion, task.min_leaf, level.total, level.mean,
+        level.weight, left, score, pair_left,
     )  # fmt: skip
     chosen, cut = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
     task.launch(
         "pick", n_nodes, key, order, part.node, part.begin, n_nodes, slots, task.n_outputs, task.criterion,
-        task.min_decrease, level.tree, level.root_weight, level.total, level.weight, score, pair_left, *tables,
-        chosen, cut, n_left, level.threshold, level.gain,
+        task.min_decrease, level.tree, level.root_weight, level.total, level.weight, score, pair_left,
+        *tables, chosen, cut, n_left, level.threshold, level.gain,
     )  # fmt: skip
     _take_sides(task, level, part, key, slots, chosen, cut, n_left)
     return chosen
@@ -341,7 +342,8 @@ def _grow(
         root_weight = node_weight if root_weight is None else root_weight
         level = _Level(
             xp.asarray(starts), xp.asarray(tree.astype(np.int32)), key, root_weight, sample, sample_weight,
-            xp.empty((n_nodes, task.n_outputs)), xp.empty((n_nodes if task.fit_targets else 0, task.n_outputs)),
+            xp.empty((n_nodes, task.n_outputs)),
+            xp.empty((n_nodes if task.fit_targets else 0, task.n_outputs)),
             node_weight, xp.full(n_nodes, -1, np.int32), xp.zeros(n_nodes), xp.zeros(n_nodes),
             xp.full(n_nodes, -1, np.int64), xp.zeros(len(sample), np.int64),
         )  # fmt: skip
@@ -387,8 +389,8 @@ def _split_level(
     leaves = np.flatnonzero(n_left_of < 0).astype(np.int64)
     value = xp.empty((len(leaves), task.n_outputs), task.real)
     task.launch(
-        "leaf_values", value.size, xp.asarray(leaves), len(leaves), task.n_outputs, task.fit_targets, level.total,
-        level.mean, level.weight, value,
+        "leaf_values", value.size, xp.asarray(leaves), len(leaves), task.n_outputs, task.fit_targets,
+        level.total, level.mean, level.weight, value,
     )  # fmt: skip
     index, factor = (xp.concatenate(parts) for parts in zip(*kept, strict=True))
     grown = _Grown(
@@ -448,7 +450,13 @@ def _collect(
     entry = np.concatenate([entry, [kept_there.sum()]])
     for m in range(n_trees):
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
-        grown = (feature[nodes], threshold[nodes], left[nodes], gain[nodes], value[rows].ravel())
+        grown: tuple[Array, ...] = (
+            feature[nodes],
+            threshold[nodes],
+            left[nodes],
+            gain[nodes],
+            value[rows].ravel(),
+        )
         if projected:
             entries = slice(entry[nodes.start], entry[nodes.stop])
             grown += xp.asarray(entry[nodes] - entry[nodes.start]), index[entries], factor[entries]

@@ -1,4 +1,4 @@
-"""Oblique and manifold forests (SPORF, MORF; p3) and two-probe forests (p2 section 6.2), grown on the CPU.
+"""Oblique and manifold forests (SPORF, MORF; p3) and two-probe forests (p2 section 6.2).
 
 Splits look at random sparse projections of a sample: at few features with signs, at a patch of an image or
 signal, at the difference of two features. A forest is a `hforest.tree.Forest`: apply and inspect it with
@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import growth
 from ..core import check
+from ..core.dispatch import Array, array_module
 from ..growth import Atoms, Progress
 from ..tree import Forest
 from .simulate import simulate_bars, simulate_circle, simulate_impulse
@@ -37,8 +38,8 @@ def _atoms(projection: str, n_features: int, shape: Any, density: float, **patch
 
 
 def grow(
-    x: np.ndarray,
-    y: np.ndarray,
+    x: Array,
+    y: Array,
     n_trees: int,
     *,
     projection: str = "patch",
@@ -49,9 +50,9 @@ def grow(
     cyclic: bool = False,
     density: float = 1.5,
     n_projections: int | None = None,
-    weights: np.ndarray | None = None,
+    weights: Array | None = None,
     criterion: str | None = None,
-    bootstrap: bool | np.ndarray = True,
+    bootstrap: bool | Array = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -98,7 +99,7 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind or dtype, or CuPy arrays (trees are grown on the CPU); wrong shape or layout, NaN or
+        Wrong kind, dtype or device; wrong shape or layout, NaN or
         infinity, a number out of its range, a patch larger than the sample, a shape that does not multiply
         to n_features; labels out of range; no memory.
 
@@ -119,7 +120,8 @@ def grow(
     True
     """
     check.choice("task", task, _TASKS)
-    growth.on_cpu(x=x, y=y)
+    check.same_device(x=x, y=y)
+    xp = array_module(x)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
     check.array("x", x, dtype, ("n", "n_features"), sizes)
@@ -128,7 +130,7 @@ def grow(
     targets = y
     if task == "classification":
         check.array("y", y, check.INT32, ("n",), sizes)
-        n_classes = int(y.max(initial=0)) + 1 if n_classes is None else n_classes
+        n_classes = max(0, int(y.max())) + 1 if n_classes is None else n_classes
         n_classes = check.integer("n_classes", n_classes, 1, 2**20)
         check.indices("y", y, n_classes, "n_classes")
     else:
@@ -137,7 +139,7 @@ def grow(
         check.array("y", y, dtype, ("n",) if y.ndim == 1 else ("n", "n_outputs"), sizes)
         targets = y.reshape(len(y), -1).astype(np.float64)
     if weights is not None:
-        growth.on_cpu(weights=weights)
+        check.same_device(x=x, weights=weights)
         check.array("weights", weights, dtype, ("n",), sizes)
     if criterion is None:
         criterion = "gini" if task == "classification" else "squared_error"
@@ -149,12 +151,12 @@ def grow(
         n_projections = math.isqrt(n_features - 1) + 1
     n_projections = check.integer("n_projections", n_projections, 1, 2**31 - 1)
     grown = growth.grow_projected(
-        x, targets, np.ones(len(x)) if weights is None else weights.astype(np.float64), n_trees, atoms,
+        x, targets, xp.ones(len(x)) if weights is None else weights.astype(np.float64), n_trees, atoms,
         n_classes=n_classes, criterion=criterion, n_drawn=n_projections, bootstrap=bootstrap,
         max_depth=max_depth, min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_impurity_decrease=min_impurity_decrease, progress=progress, rng=rng,
     )  # fmt: skip
     return Forest(
-        n_features=np.array(n_features, np.int64), **grown.trees._asdict(), start=grown.start,
+        n_features=xp.array(n_features, np.int64), **grown.trees._asdict(), start=grown.start,
         index=grown.index, weight=grown.weight,
     )  # fmt: skip

@@ -50,7 +50,9 @@ def _windows(dtype: type) -> dict[str, np.ndarray]:
     x = np.random.default_rng(0).integers(0, 9, (6, 12)).astype(dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
     codes = growth.encode(growth.Windows(x, base, np.array([0, 1, 5, 8])))
-    return growth.grow(codes, weights=np.ones(24), n_trees=2, n_drawn=2, rng=1, **_learned(24, "gini"))._asdict()
+    return growth.grow(
+        codes, weights=np.ones(24), n_trees=2, n_drawn=2, rng=1, **_learned(24, "gini")
+    )._asdict()
 
 
 def _projections(kind: str, whole: bool, criterion: str, dtype: type) -> dict[str, np.ndarray]:
