@@ -702,7 +702,9 @@ def test_host_random_forests_are_those_of_the_cpu(cuda, dtype, settings):
     if "task" in settings:
         y = x[:, 0] + 100
     for door in (classic.grow, classic.grow_random):
-        some = {a: b for a, b in settings.items() if door is classic.grow or a not in ("criterion", "splitter")}
+        some = {
+            a: b for a, b in settings.items() if door is classic.grow or a not in ("criterion", "splitter")
+        }
         want = door(x, y, 3, rng=1, **some)
         got = cuda(door, x, y, 3, rng=1, **some)
         same_bits(got, want)
