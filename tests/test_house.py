@@ -24,8 +24,8 @@ FLOORS = [
 FLOOR = {room: level for level, floor in enumerate(FLOORS) for room in floor}
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists())
 KERNEL_ROOMS = [room for room in ROOMS if (PACKAGE / room / "cpu.pyx").exists()]
-# Trees that are grown on the CPU alone; a forest is applied anywhere.
-GROWN_ON_CPU = {"co2": {"fit_oc1", "grow"}}
+# A baseline, on the CPU alone.
+CPU_ONLY = {"co2": {"fit_oc1"}}
 
 
 def imported_rooms(path):
@@ -91,7 +91,7 @@ def test_twins_have_one_signature(room):
     law, *others = (functions(importlib.import_module(f"hforest.{room}.{twin}")) for twin in names)
     assert len(law) >= 2
     for name, twin in zip(names[1:], others, strict=True):
-        missing = GROWN_ON_CPU.get(room, set()) if name == "gpu" else set()
+        missing = CPU_ONLY.get(room, set()) if name == "gpu" else set()
         assert twin == {door: parameters for door, parameters in law.items() if door not in missing}
 
 

@@ -1,4 +1,4 @@
-"""CO2 forests (p2): oblique splits by continuous optimisation of a bound on the loss, grown on the CPU.
+"""CO2 forests (p2): oblique splits by continuous optimisation of a bound on the loss.
 
 A split sends a sample right where ``w.x >= 0``, x with a constant -1 appended; w is fitted by the
 convex-concave procedure to the surrogate of eq 10, from the best of some random univariate splits. Scale the
@@ -504,20 +504,20 @@ def _candidates(q: int | None, n_features: int) -> int:
 
 
 def grow(
-    x: np.ndarray,
-    y: np.ndarray,
+    x: Array,
+    y: Array,
     n_trees: int,
     *,
     nu: float = 10.0,
     eta: float = 0.01,
     q: int | None = None,
     tau: int = 2,
-    weights: np.ndarray | None = None,
+    weights: Array | None = None,
     criterion: str | None = None,
     splitter: str = "co2",
     restarts: int = 0,
     jumps: int = 5,
-    bootstrap: bool | np.ndarray = True,
+    bootstrap: bool | Array = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -576,8 +576,8 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind or dtype, or CuPy arrays (trees are grown on the CPU); wrong shape or layout, no sample,
-        NaN or infinity, a number out of its range; labels or multiplicities out of range; no memory.
+        Wrong kind or dtype, or CuPy arrays with splitter="oc1"; wrong shape or layout, no sample, NaN or
+        infinity, a number out of its range; labels or multiplicities out of range; no memory.
 
     Notes
     -----
@@ -598,7 +598,10 @@ def grow(
     True
     """
     check.choice("task", task, _TASKS)
-    growth.on_cpu(x=x, y=y)
+    check.choice("splitter", splitter, _SPLITTERS)
+    check.same_device(x=x, y=y)
+    if splitter == "oc1":
+        growth.on_cpu(x=x)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
     check.array("x", x, dtype, ("n", "n_features"), sizes)
@@ -607,17 +610,16 @@ def grow(
     classes = task == "classification"
     if classes:
         check.array("y", y, check.INT32, ("n",), sizes)
-        n_classes = int(y.max(initial=0)) + 1 if n_classes is None else n_classes
+        n_classes = max(0, int(y.max())) + 1 if n_classes is None else n_classes
         n_classes = check.integer("n_classes", n_classes, 1, _MOST_OUTPUTS)
     elif n_classes is not None:
         raise ValueError(f"n_classes: expected None for regression, got {n_classes!r}; leave it out")
     if weights is not None:
-        growth.on_cpu(weights=weights)
+        check.same_device(x=x, weights=weights)
     samples, n_outputs = _check_samples(x, y, weights, n_classes, not classes, sizes)
     if not bool((samples.weight > 0).any()):
         raise ValueError("weights: expected some above 0, got none; give the samples weight")
     number = _criterion(criterion, classes)
-    check.choice("splitter", splitter, _SPLITTERS)
     oc1 = _search(restarts, jumps) if splitter == "oc1" else None
     n_trees = check.integer("n_trees", n_trees, 1, _MOST)
     limits = (
@@ -639,22 +641,26 @@ def grow(
             *part,
         )  # fmt: skip
 
+    # A tree takes its time: on the CPU no more of them than threads, so that an interrupt is soon heard.
+    xp = dispatch.array_module(x)
     trees = growth.grow_batches(
-        grow_some, len(x), n_trees, bootstrap, progress, rng, batch=machine.get_num_threads()
-    )
+        grow_some, len(x), n_trees, bootstrap, progress, rng, xp=xp,
+        batch=machine.get_num_threads() if xp is np else None,
+    )  # fmt: skip
     return _forest(trees, n_outputs, sizes["n_features"], dtype)
 
 
-def _forest(trees: list[tuple[np.ndarray, ...]], n_outputs: int, n_features: int, dtype: np.dtype) -> Forest:
+def _forest(trees: list[tuple[Array, ...]], n_outputs: int, n_features: int, dtype: np.dtype) -> Forest:
+    xp = dispatch.array_module(trees[0][0])
     grown = growth.joined(trees, n_outputs, dtype)
     entries = np.cumsum([0, *(len(one[6]) for one in trees)])
     starts = [one[5] + first for one, first in zip(trees, entries, strict=False)]
     return Forest(
-        n_features=np.array(n_features, np.int64),
+        n_features=xp.array(n_features, np.int64),
         **grown._asdict(),
-        start=np.concatenate([*starts, entries[-1:]]),
-        index=np.concatenate([one[6] for one in trees]),
-        weight=np.concatenate([one[7] for one in trees]).astype(dtype, copy=False),
+        start=xp.concatenate([*starts, xp.asarray(entries[-1:])]),
+        index=xp.concatenate([one[6] for one in trees]),
+        weight=xp.concatenate([one[7] for one in trees]).astype(dtype, copy=False),
     )
 
 

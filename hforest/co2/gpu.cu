@@ -2,7 +2,7 @@
 // samples run in their order, one thread an element, so the bits are those of the reference.
 
 constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
-constexpr int HALVINGS = 3;
+constexpr int HALVINGS = 3, ENTROPY = 1;
 constexpr double LN2 = 0.69314718055994530942, ABSENT = 0x1p-20;
 
 // As hforest/co2/stump.h and hforest/core/score.h have them.
@@ -15,7 +15,7 @@ __device__ static double exp_fixed(double a) {
     return ldexp(sum * r + 1.0, (int)k);
 }
 
-__device__ static double log_fixed(double a) {
+__device__ static double log2_fixed(double a) {
     int e;
     double m = frexp(a, &e);
     if (m < 0.70710678118654752) {
@@ -25,30 +25,42 @@ __device__ static double log_fixed(double a) {
     const double s = (m - 1) / (m + 1), q = s * s;
     double sum = 1.0 / 23;
     for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
-    return (e + s * sum * 2.8853900817779268) * LN2;
+    return e + s * sum * 2.8853900817779268;
 }
 
-// Samples and what they lose: labels, or targets where n_classes is 0. theta and table are (2, n_outputs).
+__device__ static double log_fixed(double a) { return log2_fixed(a) * LN2; }
+
+// Samples and what they lose: labels, or targets where `squared`. theta and table are (2, n_outputs). A sample is a row
+// of x, or where `rows` is given, rows[i]; its numbers are width = n_features, or with the constant -1 behind one more.
 struct Samples {
     const real *x;
     const int *labels;
     const double *targets, *weight;
     size n, n_features, n_outputs;
     int squared;
+    const int *rows;
+    size width;
 };
 
+__device__ static size row_of(const Samples &s, size i) { return s.rows ? s.rows[i] : i; }
+
+__device__ static real number_of(const Samples &s, size i, size j) {
+    return j < s.n_features ? s.x[row_of(s, i) * s.n_features + j] : (real)-1;
+}
+
 __device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
-    if (!s.squared) return table[side * s.n_outputs + s.labels[i]];
+    if (!s.squared) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
     double sum = 0;
     for (size k = 0; k < s.n_outputs; ++k) {
-        const double d = s.targets[i * s.n_outputs + k] - theta[side * s.n_outputs + k];
+        const double d = s.targets[row_of(s, i) * s.n_outputs + k] - theta[side * s.n_outputs + k];
         sum += d * d;
     }
     return sum;
 }
 
 __device__ static double output_of(const Samples &s, size i, size k) {
-    return s.squared ? s.targets[i * s.n_outputs + k] : (double)(k == s.labels[i]);
+    const size row = row_of(s, i);
+    return s.squared ? s.targets[row * s.n_outputs + k] : (double)(k == s.labels[row]);
 }
 
 // Log losses of all classes of a side (eq 3).
@@ -71,10 +83,10 @@ __device__ static double slope_of_theta(
 }
 
 // w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
-__device__ static real dot(const real *row, const real *w, size n_features, real *lanes) {
+__device__ static real dot(const Samples &s, size i, const real *w, real *lanes) {
     const int lane = threadIdx.x % LANES;
     real sum = 0;
-    for (size j = lane; j < n_features; j += LANES) sum = sum + row[j] * w[j];
+    for (size j = lane; j < s.width; j += LANES) sum = sum + number_of(s, i, j) * w[j];
     lanes[threadIdx.x] = sum;
     __syncthreads();
     for (int width = LANES / 2; width >= 1; width /= 2) {
@@ -92,7 +104,7 @@ extern "C" __global__ void tables(
     const real *__restrict__ x, const int *__restrict__ labels, size n_outputs, size squared,
     const double *__restrict__ theta, double *__restrict__ table
 ) {
-    const Samples s = {x, labels, nullptr, nullptr, 0, 0, n_outputs, (int)squared};
+    const Samples s = {x, labels, nullptr, nullptr, 0, 0, n_outputs, (int)squared, nullptr, 0};
     if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
 }
 
@@ -104,9 +116,11 @@ extern "C" __global__ void terms(
     int *__restrict__ side, real *__restrict__ factor
 ) {
     __shared__ real lanes[BLOCK];
-    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
+    const Samples s = {
+        x, labels, targets, weight, n, n_features, n_outputs, (int)squared, nullptr, n_features
+    };
     const size i = thread_number() / LANES, at = i < n ? i : n - 1;
-    const double p = dot(x + at * n_features, w, n_features, lanes);
+    const double p = dot(s, at, w, lanes);
     if (i >= n || threadIdx.x % LANES) return;
     const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;
     term[i] = weight[i] * ((left >= right ? left : right) - fabs(p));
@@ -153,7 +167,9 @@ extern "C" __global__ void theta_slopes(
     const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared,
     double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
 ) {
-    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
+    const Samples s = {
+        x, labels, targets, weight, n, n_features, n_outputs, (int)squared, nullptr, n_features
+    };
     const size at = thread_number(), k = at % n_outputs;
     if (at >= 2 * n_outputs) return;
     const int mine = (int)(at / n_outputs);
@@ -204,7 +220,7 @@ struct Room {
 __device__ static double surrogate_of(const Samples &s, const Room &r, real *lanes, double *shared) {
     for (size first = 0; first < s.n; first += TOGETHER) {
         const size at = first + threadIdx.x / LANES, i = r.order[at < s.n ? at : s.n - 1];
-        const double p = dot(s.x + i * s.n_features, r.w, s.n_features, lanes);
+        const double p = dot(s, i, r.w, lanes);
         if (at >= s.n || threadIdx.x % LANES) continue;
         const double left = loss_of(s, r.theta, r.table, 0, i) - p, right = loss_of(s, r.theta, r.table, 1, i) + p;
         r.term[at] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
@@ -224,7 +240,7 @@ __device__ static double surrogate_of(const Samples &s, const Room &r, real *lan
 __device__ static void project(const Samples &s, const Room &r, double nu, double *squares) {
     if (threadIdx.x < LANES) {
         double sum = 0;
-        for (size j = threadIdx.x; j < s.n_features; j += LANES) sum += (double)r.w[j] * (double)r.w[j];
+        for (size j = threadIdx.x; j < s.width; j += LANES) sum += (double)r.w[j] * (double)r.w[j];
         squares[threadIdx.x] = sum;
     }
     __syncthreads();
@@ -235,7 +251,7 @@ __device__ static void project(const Samples &s, const Room &r, double nu, doubl
     const double square = squares[0];
     if (square > nu) {
         const real factor = (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
-        for (size j = threadIdx.x; j < s.n_features; j += BLOCK) r.w[j] = r.w[j] * factor;
+        for (size j = threadIdx.x; j < s.width; j += BLOCK) r.w[j] = r.w[j] * factor;
     }
     __syncthreads();
 }
@@ -279,7 +295,7 @@ __device__ static void step(
     for (size block = first; block < last; block += TOGETHER) {
         const size at = block + threadIdx.x / LANES, place = at < last ? at : last - 1;
         const size i = r.order[(start + stride * place) % s.n];
-        const double p = dot(s.x + i * s.n_features, r.w, s.n_features, lanes);
+        const double p = dot(s, i, r.w, lanes);
         if (at >= last || threadIdx.x % LANES) continue;
         const int side = !(loss_of(s, r.theta, r.table, 0, i) - p >= loss_of(s, r.theta, r.table, 1, i) + p);
         r.side[at] = side;
@@ -312,12 +328,12 @@ __device__ static void step(
         r.speed[at] = momentum * r.speed[at] -
                       rate * slope_of_theta(s, r.theta, r.table, r.sums, shared, side, at % s.n_outputs);
     }
-    for (size j = threadIdx.x; j < s.n_features; j += BLOCK) {
+    for (size j = threadIdx.x; j < s.width; j += BLOCK) {
         real slope = 0;
         for (size a = first; a < last; ++a)
             if (r.factor[a] != 0) {
                 const size i = r.order[(start + stride * a) % s.n];
-                slope = slope + s.x[i * s.n_features + j] * r.factor[a];
+                slope = slope + number_of(s, i, j) * r.factor[a];
             }
         r.v[j] = (real)momentum * r.v[j] + (real)-rate * slope;
         r.w[j] = r.w[j] + r.v[j];
@@ -329,29 +345,38 @@ __device__ static void step(
 }
 
 __device__ static void keep(const Samples &s, const real *w, const double *theta, real *to_w, double *to_theta) {
-    for (size j = threadIdx.x; j < s.n_features; j += BLOCK) to_w[j] = w[j];
+    for (size j = threadIdx.x; j < s.width; j += BLOCK) to_w[j] = w[j];
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) to_theta[at] = theta[at];
     __syncthreads();
 }
 
-// A block fits a stump (Alg. 1).
-extern "C" __global__ void fit_stump(
+// A block fits a stump (Alg. 1) to the samples from first[block] on, up to those of the next; with `rows` they are
+// samples of a node, and a constant -1 is implied. Scratch is laid out by blocks and samples.
+extern "C" __global__ void fit_stumps(
     const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
-    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared, double nu, double eta,
-    double momentum, double decay, double tolerance, double smooth, size tau, size batch, size min_steps,
-    size patience, size max_rounds, size key_low, size key_high, real *w, real *reals, double *theta, double *doubles,
-    int *ints, double *history
+    const double *__restrict__ weight, const int *__restrict__ rows, size has_rows, const size *__restrict__ first,
+    const unsigned long long *__restrict__ keys, size n_features, size n_outputs, size squared, double nu,
+    double eta, double momentum, double decay, double tolerance, double smooth, size tau, size batch,
+    size min_steps, size patience, size max_rounds, real *w, real *reals, double *theta, double *doubles, int *ints,
+    double *history
 ) {
     __shared__ real lanes[BLOCK];
     __shared__ double shared[LANES];
     __shared__ size walk[2];
-    const Samples s = {x, labels, targets, weight, n, n_features, n_outputs, (int)squared};
-    const Room r = {
-        w, reals, reals + n_features, reals + 2 * n_features, theta, doubles, doubles + 2 * n_outputs,
-        doubles + 4 * n_outputs, doubles + 6 * n_outputs, doubles + 8 * n_outputs, ints, ints + n, ints + 2 * n
+    const size stump = blockIdx.x, from = first[stump], n = first[stump + 1] - from, width = n_features + has_rows;
+    const Samples s = {
+        x, labels, targets, weight + from, n, n_features, n_outputs, (int)squared, has_rows ? rows + from : nullptr, width
     };
-    const unsigned long long key = (unsigned long long)key_high << 32 | (unsigned long long)key_low;
-    for (size j = threadIdx.x; j < n_features; j += BLOCK) r.v[j] = 0;
+    real *v = reals + 2 * stump * width + from;
+    double *speed = doubles + 8 * stump * n_outputs + from;
+    int *order = ints + 3 * from;
+    const Room r = {
+        w + stump * width, v, v + width, v + 2 * width, theta + 2 * stump * n_outputs, speed, speed + 2 * n_outputs,
+        speed + 4 * n_outputs, speed + 6 * n_outputs, speed + 8 * n_outputs, order, order + n, order + 2 * n
+    };
+    const unsigned long long key = keys[stump];
+    history += stump * (max_rounds + 1);
+    for (size j = threadIdx.x; j < width; j += BLOCK) r.v[j] = 0;
     for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
     if (threadIdx.x == 0) {
         Draw draw = {{0, 0, 0, 0}};
@@ -417,4 +442,82 @@ extern "C" __global__ void fit_stump(
         }
     }
     keep(s, r.best_w, r.best_theta, r.w, r.theta);
+}
+
+// --------------------------------------------------------------------------------------------- trees
+
+// Scores as hforest/growth/gpu.cu has them.
+__device__ static double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
+
+__device__ static double purity(size criterion, const double *sums, const double *from, size n, double weight) {
+    double total = 0;
+    for (size k = 0; k < n; ++k) {
+        const double c = from ? from[k] - sums[k] : sums[k];
+        total += criterion == ENTROPY ? xlogx(c) : c * c;
+    }
+    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
+}
+
+// Which way a walk down the tree sends samples: sums in double in the order of the features, rounded once. A thread is
+// a sample of a node that is split.
+extern "C" __global__ void stump_sides(
+    const real *__restrict__ x, const int *__restrict__ rows, const size *__restrict__ begin, size n_stumps,
+    size n_features, const real *__restrict__ w, const real *__restrict__ limit, size n, size *__restrict__ right
+) {
+    const size i = thread_number();
+    if (i >= n) return;
+    size low = 0, high = n_stumps;
+    while (high - low > 1) {
+        const size middle = (low + high) / 2;
+        if (begin[middle] <= i) low = middle;
+        else high = middle;
+    }
+    const real *own = w + low * (n_features + 1), *row = x + (size)rows[i] * n_features;
+    double sum = 0;
+    for (size j = 0; j < n_features; ++j)
+        if (own[j] != 0) sum += (double)own[j] * (double)row[j];
+    right[i] = (real)sum > limit[low];
+}
+
+// Whether a stump leaves both sides enough, and the gain if so; else the univariate split stays, if it gains enough.
+// A thread is a node; left is room for its sums.
+extern "C" __global__ void take_stumps(
+    const int *__restrict__ rows, const double *__restrict__ weights, const int *__restrict__ labels,
+    const double *__restrict__ targets, size fit_targets, size n_outputs, size criterion, size min_leaf,
+    double min_decrease, const size *__restrict__ begin, const size *__restrict__ right,
+    const size *__restrict__ univariate, const double *__restrict__ total, const double *__restrict__ mean,
+    const double *__restrict__ weight, const double *__restrict__ root_weight, size n_stumps, double *__restrict__ left,
+    size *__restrict__ taken, size *__restrict__ n_left, double *__restrict__ gain
+) {
+    const size a = thread_number();
+    if (a >= n_stumps) return;
+    double *sums = left + a * n_outputs;
+    const double *all = total + a * n_outputs;
+    const size n = begin[a + 1] - begin[a];
+    taken[a] = 0;
+    for (int oblique = 1; oblique >= 0; --oblique) {
+        const size *side = oblique ? right : univariate;
+        double left_weight = 0;
+        size count = 0;
+        for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
+        for (size i = begin[a]; i < begin[a + 1]; ++i) {
+            if (side[i]) continue;
+            if (fit_targets)
+                for (size k = 0; k < n_outputs; ++k)
+                    sums[k] += weights[i] * (targets[rows[i] * n_outputs + k] - mean[a * n_outputs + k]);
+            else sums[labels[rows[i]]] += weights[i];
+            left_weight += weights[i];
+            ++count;
+        }
+        const double rest = weight[a] - left_weight;
+        if (oblique && (count < min_leaf || n - count < min_leaf || !(left_weight > 0 && rest > 0))) continue;
+        const double decrease = purity(criterion, sums, nullptr, n_outputs, left_weight) +
+                                purity(criterion, sums, all, n_outputs, rest) -
+                                purity(criterion, all, nullptr, n_outputs, weight[a]);
+        const int enough = !(decrease / root_weight[a] < min_decrease);
+        taken[a] = enough ? 1 + oblique : 0; // a leaf, the univariate split, the stump
+        n_left[a] = count;
+        if (oblique) gain[a] = decrease > 0 ? decrease : 0.0;
+        break;
+    }
 }

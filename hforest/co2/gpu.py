@@ -1,12 +1,16 @@
-"""Surrogates and stumps on a GPU; the kernels are in gpu.cu. A stump is one block's work."""
+"""Surrogates, stumps and trees of them on a GPU; the kernels are in gpu.cu. A stump is one block's work.
+
+Trees grow on the engine of univariate ones, level by level: the nodes of a level are fitted at once.
+"""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.dispatch import Array, array_module, to_numpy
 from ..core.launch import launch, launch_each
+from ..growth import gpu as univariate
 
 ROOM = Path(__file__).parent
 
@@ -107,16 +111,150 @@ def fit_stump(
 ) -> None:
     """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
     xp = array_module(x)
-    *arrays, n, n_features, _, squared = _samples(xp, x, labels, targets, weight)
-    n_outputs = len(theta0)
-    theta = xp.empty((2, n_outputs))
-    reals = xp.empty(2 * n_features + n, x.dtype)
-    doubles, ints = xp.empty(8 * n_outputs + n), xp.empty(3 * n, np.int32)
+    theta = xp.empty((1, 2, len(theta0)))
+    first = xp.array([0, len(x)], np.int64)
+    keys = xp.array([key], np.uint64)
+    _fit_stumps(x, labels, targets, weight, None, first, len(x), keys, schedule, w[None], theta, history)
+    theta0[:], theta1[:] = theta[0, 0], theta[0, 1]
+
+
+def _fit_stumps(
+    x: Array,
+    labels: Array | None,
+    targets: Array | None,
+    weight: Array,
+    rows: Array | None,
+    first: Array,
+    n: int,
+    keys: Array,
+    schedule: Any,
+    w: Array,
+    theta: Array,
+    history: Array,
+) -> None:
+    xp = array_module(x)
+    arrays = _samples(xp, x, labels, targets, weight)[:4]
+    n_stumps, width = w.shape
+    n_outputs = theta.shape[2]
+    reals = xp.empty(2 * n_stumps * width + n, x.dtype)
+    doubles, ints = xp.empty(8 * n_stumps * n_outputs + n), xp.empty(3 * n, np.int32)
     launch(
-        ROOM, "fit_stump", x.dtype, 1,
+        ROOM, "fit_stumps", x.dtype, n_stumps,
         (
-            *arrays, n, n_features, n_outputs, squared, *schedule, key & 0xFFFFFFFF, key >> 32, w, reals,
-            theta, doubles, ints, history,
+            *arrays, xp.empty(0, np.int32) if rows is None else rows, int(rows is not None), first, keys,
+            x.shape[1], n_outputs, int(labels is None), *schedule, w, reals, theta, doubles, ints, history,
         ),
     )  # fmt: skip
-    theta0[:], theta1[:] = theta
+
+
+class _Stumps(NamedTuple):
+    """Candidates of growth's level: the best column of each node, and a stump from there."""
+
+    columns: Any
+    x: Array
+    labels: Array | None
+    targets: Array | None
+    schedule: Any
+
+    @property
+    def projected(self) -> bool:
+        return True
+
+    def slots(self) -> int:
+        return self.columns.slots()
+
+    def room(self) -> int:
+        return max(self.columns.room(), 2 * self.x.shape[1])
+
+    def split(self, task: Any, level: Any, part: Any, n_left: Array, n_kept: Array) -> tuple[Array, Array]:
+        """Splits nodes, and gives the entries of their projections, node by node."""
+        xp, n_features = task.xp, self.x.shape[1]
+        self.columns.split(task._replace(min_decrease=-np.inf), level, part, n_left)
+        n_kept[:] = 0
+        open_ = xp.flatnonzero(n_left >= 0)
+        if not len(open_):
+            return xp.empty(0, np.int32), xp.empty(0, task.real)
+        node = part.node[open_]
+        sizes = level.first[node + 1] - level.first[node]
+        begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
+        n_samples, n_stumps = int(begin[-1]), len(node)
+        # Where the samples of these nodes lie among those of the level.
+        at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], to_numpy(sizes).tolist())
+        rows, weights = level.sample[at], level.sample_weight[at]
+        w = xp.zeros((n_stumps, n_features + 1), task.real)
+        w[xp.arange(n_stumps), level.feature[node]] = 1
+        w[:, n_features] = level.threshold[node]
+        theta = xp.empty((n_stumps, 2, task.n_outputs))
+        history = xp.empty((n_stumps, self.schedule.max_rounds + 1))
+        _fit_stumps(
+            self.x, self.labels, self.targets, weights, rows, begin, n_samples, level.key[node],
+            self.schedule, w, theta, history,
+        )  # fmt: skip
+        # `<= limit` goes left: w.x < offset.
+        limit = xp.nextafter(w[:, n_features], task.real.type(-np.inf))
+        right = xp.empty(n_samples, np.int64)
+        launch_each(
+            ROOM, "stump_sides", task.real, n_samples,
+            (self.x, rows, begin, n_stumps, n_features, w, limit, n_samples, right),
+        )  # fmt: skip
+        univariate = level.right[at]
+        taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
+        gain = level.gain[node]
+        launch_each(
+            ROOM, "take_stumps", task.real, n_stumps,
+            (
+                rows, weights, *task.learned, task.criterion, task.min_leaf, task.min_decrease, begin, right,
+                univariate, level.total[node], level.mean[node if task.fit_targets else slice(0)],
+                level.weight[node], level.root_weight[level.tree[node]], n_stumps,
+                xp.empty((n_stumps, task.n_outputs)), taken, count, gain,
+            ),
+        )  # fmt: skip
+        oblique, leaf = taken == 2, taken == 0
+        level.right[at] = xp.where(xp.repeat(oblique, to_numpy(sizes).tolist()), right, univariate)
+        level.feature[node] = xp.where(leaf, -1, xp.where(oblique, -2, level.feature[node])).astype(np.int32)
+        level.threshold[node] = xp.where(
+            leaf, 0.0, xp.where(oblique, limit.astype(np.float64), level.threshold[node])
+        )
+        level.gain[node] = xp.where(leaf, 0.0, gain)
+        n_left[open_] = xp.where(leaf, -1, count)
+        used = (w[:, :n_features] != 0) & oblique[:, None]
+        n_kept[open_] = used.sum(axis=1)
+        return xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]
+
+
+def grow(
+    x: Array,
+    codes: Array,
+    low: Array,
+    high: Array,
+    labels: Array | None,
+    targets: Array | None,
+    n_outputs: int,
+    weight: Array,
+    criterion: int,
+    n_drawn: int,
+    max_depth: int,
+    min_split: int,
+    min_leaf: int,
+    min_decrease: float,
+    schedule: Any,
+    search: Any,
+    seed: int,
+    first: int,
+    n_trees: int,
+    bags: Array | None,
+    trees: list[tuple[Array, ...]],
+) -> None:
+    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
+    del search  # a search on the CPU alone, as the door sees to
+    xp = array_module(x)
+    task = univariate._task(
+        xp, x.dtype, labels, targets, n_outputs, criterion, max_depth, min_split, min_leaf, min_decrease
+    )  # fmt: skip
+    none = xp.empty(0, np.int64)
+    columns = univariate._Columns(
+        codes.view(np.uint8), low, high, codes.dtype.itemsize, none, none, 0, len(x), x.shape[1],
+        n_drawn, False,
+    )  # fmt: skip
+    stumps = _Stumps(columns, x, labels, targets, schedule)
+    univariate._grow(task, stumps, weight, seed, first, n_trees, bags, trees)

@@ -148,6 +148,10 @@ class _Columns(NamedTuple):
     n_drawn: int
     completely_random: bool
 
+    @property
+    def projected(self) -> bool:
+        return False
+
     def slots(self) -> int:
         return 1 if self.completely_random else self.n_drawn
 
@@ -187,6 +191,10 @@ class _Projections(NamedTuple):
     atoms: Atoms
     numbers: Array
     n_drawn: int
+
+    @property
+    def projected(self) -> bool:
+        return True
 
     def slots(self) -> int:
         return self.n_drawn
@@ -316,7 +324,7 @@ class _Grown(NamedTuple):
 
 def _grow(
     task: _Task,
-    candidates: _Columns | _Projections,
+    candidates: Any,
     weight: Array,
     seed: int,
     first: int,
@@ -357,12 +365,12 @@ def _grow(
         n_left, grown = _split_level(task, candidates, level, opened, sizes, tree)
         levels.append(grown)
         sample, sample_weight, key, sizes, tree = _next_level(task, level, n_left, sizes, tree)
-    _collect(task, isinstance(candidates, _Projections), levels, n_trees, trees)
+    _collect(task, candidates.projected, levels, n_trees, trees)
 
 
 def _split_level(
     task: _Task,
-    candidates: _Columns | _Projections,
+    candidates: Any,
     level: _Level,
     opened: np.ndarray,
     sizes: np.ndarray,
@@ -378,7 +386,7 @@ def _split_level(
         begin = np.concatenate([[0], np.cumsum(of_part)]).astype(np.int64)
         part = _Part(xp.asarray(node.astype(np.int64)), xp.asarray(begin), b - a, int(begin[-1]))
         n_left = xp.empty(b - a, np.int64)
-        if isinstance(candidates, _Projections):
+        if candidates.projected:
             n_kept = xp.empty(b - a, np.int64)
             kept.append(candidates.split(task, level, part, n_left, n_kept))
             n_kept_of[node] = to_numpy(n_kept)
@@ -440,13 +448,10 @@ def _collect(
     at = xp.asarray(order)
     feature, threshold, gain = (a[at] for a in joined[:3])
     value = joined[3][xp.asarray(leaf_row[order][is_leaf_there])]
-    index, factor = xp.empty_like(joined[4]), xp.empty_like(joined[5])
     entry = np.cumsum(kept_there) - kept_there
-    runs = (np.cumsum(n_kept) - n_kept)[order], entry, kept_there
-    if projected:
-        task.launch(
-            "move_entries", len(order), *joined[4:], *(xp.asarray(a) for a in runs), len(order), index, factor
-        )
+    from_ = np.repeat((np.cumsum(n_kept) - n_kept)[order] - entry, kept_there)
+    source = xp.asarray(from_ + np.arange(len(from_)))
+    index, factor = joined[4][source], joined[5][source]
     entry = np.concatenate([entry, [kept_there.sum()]])
     for m in range(n_trees):
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])

@@ -33,6 +33,15 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     }
 
 
+def _forest(squared: bool, dtype: type) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(24, 4)).astype(dtype)
+    y = rng.normal(size=(24, 2)).astype(dtype) if squared else rng.integers(0, 3, 24, np.int32)
+    task = "regression" if squared else "classification"
+    forest = co2.grow(x, y, 2, task=task, eta=0.1, max_rounds=1, min_steps=2, max_depth=3, rng=0)
+    return forest._asdict()
+
+
 def cases(dtype: type) -> Iterator[Case]:
     """All bits agree: the law fixes every order of summation."""
     for shape in SHAPES:
@@ -41,3 +50,5 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{'squared' if squared else 'log'} n={shape[0]} features={shape[1]}",
                 lambda s=shape, q=squared: _results(s, q, dtype),
             )
+    for squared in (False, True):
+        yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, dtype))
