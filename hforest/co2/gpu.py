@@ -20,6 +20,9 @@ CHUNK = 1024
 LANES = 16
 """Threads that share a product w.x."""
 
+BLOCK = 128
+"""Threads of a block whose products meet in shared memory, as gpu.cu has it."""
+
 
 def _samples(
     xp: Any, x: Array, labels: Array | None, targets: Array | None, weight: Array
@@ -52,7 +55,8 @@ def _terms(
     samples = (*arrays, n, n_features, len(theta0), squared)
     launch_each(ROOM, "tables", x.dtype, 2, (x, arrays[1], len(theta0), squared, theta, table))
     term, side, factor = xp.empty(n), xp.empty(n, np.int32), xp.empty(n, x.dtype)
-    launch_each(ROOM, "terms", x.dtype, LANES * n, (w, theta, table, *samples, term, side, factor))
+    arguments = (w, theta, table, *samples, term, side, factor)
+    launch(ROOM, "terms", x.dtype, -(-LANES * n // BLOCK), arguments, threads=BLOCK)
     return samples, theta, table, term, side, factor
 
 
@@ -144,6 +148,7 @@ def _fit_stumps(
             *arrays, xp.empty(0, np.int32) if rows is None else rows, int(rows is not None), first, keys,
             x.shape[1], n_outputs, int(labels is None), *schedule, w, reals, theta, doubles, ints, history,
         ),
+        threads=BLOCK,
     )  # fmt: skip
 
 
