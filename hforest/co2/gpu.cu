@@ -233,7 +233,9 @@ __device__ static double surrogate_of(const Samples &s, const Room &r, real *lan
         *shared = sum;
     }
     __syncthreads();
-    return *shared;
+    const double value = *shared;
+    __syncthreads();
+    return value;
 }
 
 // Back onto the ball (Alg. 1, lines 15 and 16).
