@@ -9,7 +9,7 @@ from hforest import co2
 from .case import Case
 
 # samples, features
-SHAPES = ((1, 1), (9, 16), (23, 33))
+SHAPES = ((1, 1), (11, 17))
 
 
 def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np.ndarray]:
@@ -22,7 +22,7 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     loss = "squared" if squared else "log"
     history: list[float] = []
     fitted = co2.fit_stump(
-        x, y, w, None if squared else 3, eta=0.1, batch=8, max_rounds=2, min_steps=3, weights=weights,
+        x, y, w, None if squared else 3, eta=0.1, tau=1, batch=7, max_rounds=2, min_steps=1, weights=weights,
         history=history, rng=0,
     )  # fmt: skip
     return {
@@ -35,10 +35,10 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
 
 def _forest(squared: bool, dtype: type) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    x = rng.normal(size=(24, 4)).astype(dtype)
-    y = rng.normal(size=(24, 2)).astype(dtype) if squared else rng.integers(0, 3, 24, np.int32)
+    x = rng.normal(size=(14, 4)).astype(dtype)
+    y = rng.normal(size=(14, 2)).astype(dtype) if squared else rng.integers(0, 3, 14, np.int32)
     task = "regression" if squared else "classification"
-    forest = co2.grow(x, y, 2, task=task, eta=0.1, max_rounds=1, min_steps=2, max_depth=3, rng=0)
+    forest = co2.grow(x, y, 1, task=task, eta=0.1, tau=1, max_rounds=1, min_steps=1, max_depth=2, rng=0)
     return forest._asdict()
 
 
