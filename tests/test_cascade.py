@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, classic, tree
+from hforest import cascade, classic, co2, manifold, tree
 from hforest.cascade import folds
 from hforest.demo import load_digits
 
@@ -237,6 +237,24 @@ def test_levels_see_the_input_and_the_vectors_before():
     assert [len(state.levels) for state in states] == [1, 2, 3]
     # Two forests of three folds a level; two thirds of the samples; the second grain has two features.
     assert sizes == [(60, 5)] * 6 + [(60, 2 + 6)] * 6 + [(60, 5 + 6)] * 6
+
+
+@pytest.mark.parametrize("vectors", ["folds", "bags"])
+def test_a_level_mixes_forests_of_every_room(tmp_path, vectors):
+    x, y = blobs(150, seed=2)
+    level = [
+        partial(classic.grow, n_trees=4),
+        partial(classic.grow_random, n_trees=4),
+        partial(manifold.grow, n_trees=4, projection="sparse"),
+        partial(co2.grow, n_trees=4, eta=0.1, max_rounds=3),
+    ]
+    grown = cascade.grow(x[:100], y[:100], level, max_levels=2, vectors=vectors, rng=0)
+    p = cascade.predict(grown, x[100:])
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    assert (p.argmax(axis=1) == y[100:]).mean() > 0.8
+    cascade.save(tmp_path / "mixed.npz", grown)
+    again = cascade.predict(cascade.load(tmp_path / "mixed.npz"), x[100:])
+    assert again.tobytes() == p.tobytes()
 
 
 def test_growth_stops_and_the_best_level_is_kept():
