@@ -55,6 +55,11 @@ def twin(room: str, a: Array) -> ModuleType:
     return module
 
 
+def is_forced() -> bool:
+    """Whether a block has chosen the twin, so that no short cut round it may be taken."""
+    return _forced.get() is not None
+
+
 @contextmanager
 def forced(name: str) -> Iterator[None]:
     """Run every call of the block in the twins called `name`, whatever the arrays; for tests."""

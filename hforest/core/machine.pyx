@@ -128,6 +128,16 @@ cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop) noexcep
     return -1
 
 
+cdef bint some_nonfinite(const void* start, Py_ssize_t n, int itemsize) noexcept nogil:
+    if itemsize == 4:
+        return _any_bad[uint32_t](<const uint32_t*> start, n, 0)
+    return _any_bad[uint64_t](<const uint64_t*> start, n, 0)
+
+
+cdef bint some_outside(const int32_t* start, Py_ssize_t n, Py_ssize_t stop) noexcept nogil:
+    return _any_bad[int32_t](start, n, <int32_t> min(stop, <Py_ssize_t> 0x7FFFFFFF))
+
+
 def first_nonfinite(cnp.ndarray a):
     """Flat index of the first NaN or infinity in a C-contiguous float32 or float64 array, or -1.
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.dispatch import Array
+from . import quick
 from .init import (
     fern_init,
     fern_median_thresholds,
@@ -89,6 +90,10 @@ __all__ = [
 
 
 def _traverse(kind: Kind, x: Array, thresholds: Array, features: Array, out: Route | None) -> Route:
+    if out is None and not dispatch.is_forced():
+        route = quick.traverse(kind == "fern", x, thresholds, features, check.values_checked())
+        if route is not None:
+            return route
     check.same_device(x=x, thresholds=thresholds, features=features)
     sizes = check_routing(kind, x, thresholds, features)
     shape = (sizes["n_samples"], sizes["n_trees"])
@@ -210,6 +215,10 @@ def _forward(
     return_route: bool,
     out: Array | None,
 ) -> Any:
+    if out is None and not return_route and not dispatch.is_forced():
+        y = quick.forward(kind == "fern", x, thresholds, features, weights, aggregate, check.values_checked())
+        if y is not None:
+            return y
     check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
     sizes = check_routing(kind, x, thresholds, features)
     outputs = check_weights(weights, x.dtype, sizes)

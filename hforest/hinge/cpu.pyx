@@ -28,6 +28,14 @@ ctypedef fused real:
     float
     double
 
+cdef extern from "plain.h" nogil:
+    void hf_route_plain_f32(
+        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*, Py_ssize_t n_vertices,
+        int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
+    void hf_route_plain_f64(
+        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*, Py_ssize_t n_vertices,
+        int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
+
 cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
     ctypedef struct hf_tree:
@@ -116,28 +124,20 @@ cdef void _route_tile(
     bint fern, Py_ssize_t first_sample, Py_ssize_t first_tree,
     int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
 ) noexcept nogil:
-    # Tree by tree, so that a tree is read from L1 for all samples of the tile.
-    cdef Py_ssize_t last_sample = min(first_sample + SAMPLES, x.shape[0])
-    cdef Py_ssize_t n, m, last_tree = min(first_tree + TREES, thresholds.shape[0])
-    cdef int32_t at, nearest, bits
-    cdef int right, _
-    cdef real r, lowest
-    for m in range(first_tree, last_tree):
-        for n in range(first_sample, last_sample):
-            at = nearest = bits = 0
-            lowest = x[n, features[m, 0]] - thresholds[m, 0]
-            for _ in range(depth):
-                r = x[n, features[m, at]] - thresholds[m, at]
-                # Strictly closer: on equal margins the vertex nearest the root stays.
-                if fabs(r) < fabs(lowest):
-                    lowest = r
-                    nearest = at
-                right = r > 0
-                bits = 2 * bits + right
-                at = at + 1 if fern else 2 * at + right + 1
-            leaf[n, m] = bits
-            margin[n, m] = lowest
-            vertex[n, m] = nearest
+    cdef Py_ssize_t n = min(<Py_ssize_t> SAMPLES, x.shape[0] - first_sample)
+    cdef Py_ssize_t count = min(<Py_ssize_t> TREES, thresholds.shape[0] - first_tree)
+    if real is float:
+        hf_route_plain_f32(
+            &x[first_sample, 0], x.shape[1], n, &thresholds[first_tree, 0], &features[first_tree, 0],
+            thresholds.shape[1], depth, fern, count, &leaf[first_sample, first_tree],
+            &margin[first_sample, first_tree], &vertex[first_sample, first_tree], leaf.shape[1],
+        )
+    else:
+        hf_route_plain_f64(
+            &x[first_sample, 0], x.shape[1], n, &thresholds[first_tree, 0], &features[first_tree, 0],
+            thresholds.shape[1], depth, fern, count, &leaf[first_sample, first_tree],
+            &margin[first_sample, first_tree], &vertex[first_sample, first_tree], leaf.shape[1],
+        )
 
 
 cdef void _route_plain(
