@@ -229,15 +229,14 @@ def _forward(
     (y,) = results(("y",), out, (shape,), (x.dtype,), inputs)
     w = flat(weights, 2, n_outputs)
     flat_y = flat(y, 1 if aggregate else 2, n_outputs)
+    route = None
+    if return_route:
+        empty = dispatch.array_module(x).empty
+        leaf, margin, vertex = (empty((n, n_trees), dtype) for dtype in (np.int32, x.dtype, np.int32))
+        route = leaf, margin, vertex
     twin = dispatch.twin(ROOM, x)
-    if not return_route:
-        getattr(twin, f"{kind}_forward")(x, thresholds, features, w, divisor, flat_y)
-        return y
-    empty = dispatch.array_module(x).empty
-    leaf, margin, vertex = (empty((n, n_trees), dtype) for dtype in (np.int32, x.dtype, np.int32))
-    getattr(twin, f"{kind}_traverse")(x, thresholds, features, leaf, margin, vertex)
-    twin.leaf_outputs(leaf, margin, w, divisor, flat_y)
-    return y, (leaf, margin, vertex)
+    getattr(twin, f"{kind}_forward")(x, thresholds, features, w, divisor, flat_y, route)
+    return y if route is None else (y, route)
 
 
 def tree_forward(

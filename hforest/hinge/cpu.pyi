@@ -8,10 +8,22 @@ def fern_traverse(
 ) -> None: ...
 def leaf_outputs(leaf: NDArray, margin: NDArray, weights: NDArray, divisor: float, y: NDArray) -> None: ...
 def tree_forward(
-    x: NDArray, thresholds: NDArray, features: NDArray, weights: NDArray, divisor: float, y: NDArray
+    x: NDArray,
+    thresholds: NDArray,
+    features: NDArray,
+    weights: NDArray,
+    divisor: float,
+    y: NDArray,
+    route: tuple[NDArray, NDArray, NDArray] | None = None,
 ) -> None: ...
 def fern_forward(
-    x: NDArray, thresholds: NDArray, features: NDArray, weights: NDArray, divisor: float, y: NDArray
+    x: NDArray,
+    thresholds: NDArray,
+    features: NDArray,
+    weights: NDArray,
+    divisor: float,
+    y: NDArray,
+    route: tuple[NDArray, NDArray, NDArray] | None = None,
 ) -> None: ...
 def backward(
     grad_y: NDArray,

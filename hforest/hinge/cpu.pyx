@@ -64,7 +64,7 @@ cdef extern from "ferns.h" nogil:
     int hf_has_ferns(int path, int itemsize, int depth)
     void hf_route_ferns(
         const float* tile, Py_ssize_t n, const float*, const int32_t*, int depth, int count,
-        int32_t*, float*, int32_t*, Py_ssize_t step,
+        int32_t*, float*, int32_t*, Py_ssize_t step, const float* weights, double* total,
     )
 
 cdef extern from "simd.h" nogil:
@@ -117,48 +117,22 @@ cdef int _threads(Py_ssize_t pairs) noexcept nogil:
     return 1 if pairs < SMALL else omp_get_max_threads()
 
 
-# ------------------------------------------------------------------------------- routing, plain path
+# ------------------------------------------------------------------------------------------ routing
 
-cdef void _route_tile(
-    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    bint fern, Py_ssize_t first_sample, Py_ssize_t first_tree,
-    int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
-) noexcept nogil:
-    cdef Py_ssize_t n = min(<Py_ssize_t> SAMPLES, x.shape[0] - first_sample)
-    cdef Py_ssize_t count = min(<Py_ssize_t> TREES, thresholds.shape[0] - first_tree)
-    if real is float:
-        hf_route_plain_f32(
-            &x[first_sample, 0], x.shape[1], n, &thresholds[first_tree, 0], &features[first_tree, 0],
-            thresholds.shape[1], depth, fern, count, &leaf[first_sample, first_tree],
-            &margin[first_sample, first_tree], &vertex[first_sample, first_tree], leaf.shape[1],
-        )
-    else:
-        hf_route_plain_f64(
-            &x[first_sample, 0], x.shape[1], n, &thresholds[first_tree, 0], &features[first_tree, 0],
-            thresholds.shape[1], depth, fern, count, &leaf[first_sample, first_tree],
-            &margin[first_sample, first_tree], &vertex[first_sample, first_tree], leaf.shape[1],
-        )
+cdef enum Way:
+    PLAIN                 # plain.h
+    LANES                 # lanes.h: trees in the lanes of a vector
+    FERNS                 # ferns.h: samples in the lanes
+    TILES                 # route.h: samples in the lanes, results turned over
+
+# How a call is routed. A unit of work is some samples (at most `block`) and `tree_step` trees.
+cdef struct Plan:
+    Way way
+    int path, depth, fern, threads
+    Py_ssize_t n_samples, n_features, n_trees, n_vertices, itemsize, block, tree_step, room_bytes
 
 
-cdef void _route_plain(
-    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    bint fern, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
-) noexcept nogil:
-    cdef Py_ssize_t tree_tiles = (thresholds.shape[0] + TREES - 1) // TREES
-    cdef Py_ssize_t n_tiles = (x.shape[0] + SAMPLES - 1) // SAMPLES * tree_tiles
-    cdef Py_ssize_t tile
-    for tile in prange(
-        n_tiles, schedule="dynamic", num_threads=_threads(x.shape[0] * thresholds.shape[0])
-    ):
-        _route_tile(
-            x, thresholds, features, depth, fern,
-            tile // tree_tiles * SAMPLES, tile % tree_tiles * TREES, leaf, margin, vertex,
-        )
-
-
-# ------------------------------------------------------------------------------ routing, vector paths
-
-# A thread's room for one block: its input feature-major, one tree made ready, results of a group.
+# A thread's room for one unit of TILES: its input feature-major, one tree made ready, results of a group.
 cdef struct Room:
     void* tiles
     int64_t* pairs
@@ -171,238 +145,261 @@ cdef Py_ssize_t _align(Py_ssize_t n_bytes) noexcept nogil:
     return (n_bytes + 127) // 128 * 128
 
 
-cdef Py_ssize_t _room_bytes(
-    Py_ssize_t block, Py_ssize_t n_features, Py_ssize_t n_vertices, Py_ssize_t itemsize
-) noexcept nogil:
-    return (
-        128 + _align(block * n_features * itemsize) + _align((n_vertices + 16) * 8)
-        + _align(HF_GROUP * block * itemsize) + 2 * _align(HF_GROUP * block * 4)
-    )
-
-
-cdef Room _room(
-    unsigned char* start, Py_ssize_t block, Py_ssize_t n_features, Py_ssize_t n_vertices, Py_ssize_t itemsize
-) noexcept nogil:
+cdef Room _room(const Plan* plan, unsigned char* start) noexcept nogil:
     cdef Room room
-    start += 128 - <size_t> start % 128
+    cdef Py_ssize_t block = plan.block
     room.tiles = start
-    start += _align(block * n_features * itemsize)
+    start += _align(block * plan.n_features * plan.itemsize)
     room.pairs = <int64_t*> start
-    start += _align((n_vertices + 16) * 8)
+    start += _align((plan.n_vertices + 16) * 8)
     room.margin = start
-    start += _align(HF_GROUP * block * itemsize)
+    start += _align(HF_GROUP * block * plan.itemsize)
     room.leaf = <int32_t*> start
     start += _align(HF_GROUP * block * 4)
     room.vertex = <int32_t*> start
     return room
 
 
-cdef void _fill_block(
-    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t n, int path, Room room
-) noexcept nogil:
-    cdef Py_ssize_t tile, s, n_features = x.shape[1]
-    for tile in range((n + HF_TILE - 1) // HF_TILE):
-        s = tile * HF_TILE
+cdef Py_ssize_t _room_bytes(const Plan* plan) noexcept nogil:
+    if plan.way == FERNS:
+        return 128 + _align(plan.block * 8) + plan.block * plan.n_features * 4
+    if plan.way == TILES:
+        return (
+            128 + _align(plan.block * plan.n_features * plan.itemsize) + _align((plan.n_vertices + 16) * 8)
+            + _align(HF_GROUP * plan.block * plan.itemsize) + 2 * _align(HF_GROUP * plan.block * 4)
+        )
+    return 1
+
+
+cdef Plan _plan(Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t n_trees, Py_ssize_t n_vertices,
+                Py_ssize_t itemsize, int depth, bint fern) noexcept nogil:
+    # The way, and blocks of samples that suit it.
+    cdef Plan plan
+    cdef Py_ssize_t block = max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize))
+    plan.path, plan.depth, plan.fern, plan.threads = simd_path(), depth, fern, _threads(n * n_trees)
+    plan.n_samples, plan.n_features, plan.n_trees = n, n_features, n_trees
+    plan.n_vertices, plan.itemsize = n_vertices, itemsize
+    plan.tree_step = n_trees
+    if not fern and hf_has_lanes(plan.path, <int> itemsize, depth):
+        plan.way, plan.block = LANES, min(block, <Py_ssize_t> LANES_BLOCK)
+    elif n < 8 or n_features > 8 * n_trees * depth or n_features > 1 << 20:
+        # Turning the input over costs about as much for each element as a level for each pair; feature
+        # numbers are multiplied by the tile's width in 32 bits.
+        plan.way, plan.block = PLAIN, SAMPLES
+    elif fern and hf_has_ferns(plan.path, <int> itemsize, depth):
+        plan.way, plan.block = FERNS, min(block // 2, <Py_ssize_t> BLOCK)
+    elif hf_has_route(plan.path, <int> itemsize):
+        plan.way, plan.block = TILES, min(block, <Py_ssize_t> BLOCK)
+    else:
+        plan.way, plan.block = PLAIN, SAMPLES
+    _fit_block(&plan, plan.block)
+    return plan
+
+
+cdef void _fit_block(Plan* plan, Py_ssize_t block) noexcept nogil:
+    block = max(<Py_ssize_t> 1, min(block, plan.n_samples))
+    if plan.way == FERNS or plan.way == TILES:
+        block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
+    plan.block = block
+    plan.room_bytes = _room_bytes(plan)
+
+
+cdef void _share_trees(Plan* plan) noexcept nogil:
+    # Blocks of samples are shared out; with few of them, so are groups of trees.
+    cdef Py_ssize_t blocks = (plan.n_samples + plan.block - 1) // plan.block
+    if plan.way == PLAIN:
+        plan.tree_step = TREES
+    elif plan.threads > 1 and blocks < 4 * plan.threads:
+        plan.tree_step = (plan.n_trees * blocks // (2 * plan.threads) + HF_GROUP) // HF_GROUP * HF_GROUP
+
+
+cdef void _fill(const Plan* plan, const real* x, Py_ssize_t n, real* tiles) noexcept nogil:
+    cdef Py_ssize_t s = 0
+    while s < n:
         if real is float:
             hf_fill_tile_f32(
-                path, &x[first + s, 0], n_features, <int> min(<Py_ssize_t> HF_TILE, n - s),
-                <float*> room.tiles + s * n_features,
+                plan.path, x + s * plan.n_features, plan.n_features,
+                <int> min(<Py_ssize_t> HF_TILE, n - s), tiles + s * plan.n_features,
             )
         else:
             hf_fill_tile_f64(
-                path, &x[first + s, 0], n_features, <int> min(<Py_ssize_t> HF_TILE, n - s),
-                <double*> room.tiles + s * n_features,
+                plan.path, x + s * plan.n_features, plan.n_features,
+                <int> min(<Py_ssize_t> HF_TILE, n - s), tiles + s * plan.n_features,
             )
+        s += HF_TILE
 
 
-cdef void _route_group(
-    const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth, bint fern, int path,
-    Py_ssize_t first_tree, Py_ssize_t last_tree, Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t block,
-    Room room,
+cdef void _route_tree(
+    const Plan* plan, Py_ssize_t n, const real* thresholds, const int32_t* features, Room room, Py_ssize_t at,
 ) noexcept nogil:
-    # Routes n samples of a filled block through some trees; tree j's results are at j * block.
+    # n samples of a filled block through one tree; results from `at` on.
     cdef hf_tree tree
-    cdef Py_ssize_t m, j, s, tile, n_vertices = thresholds.shape[1]
+    cdef Py_ssize_t s = 0
     # Packing reads each vertex of the tree: not for few samples in a deep one.
-    cdef int64_t* pairs = room.pairs if not fern and n_vertices <= 32 * n else NULL
-    for m in range(first_tree, last_tree):
-        j = (m - first_tree) * block
+    cdef int64_t* pairs = room.pairs if not plan.fern and plan.n_vertices <= 32 * n else NULL
+    if real is float:
+        hf_prepare_f32(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, pairs)
+    else:
+        hf_prepare_f64(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, pairs)
+    while s < n:
         if real is float:
-            hf_prepare_f32(&tree, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
+            hf_route_f32(
+                &tree, plan.path, plan.fern, <float*> room.tiles + s * plan.n_features,
+                room.leaf + at + s, <float*> room.margin + at + s, room.vertex + at + s,
+            )
         else:
-            hf_prepare_f64(&tree, <int> n_vertices, depth, &thresholds[m, 0], &features[m, 0], pairs)
-        for tile in range((n + HF_TILE - 1) // HF_TILE):
-            s = tile * HF_TILE
-            if real is float:
-                hf_route_f32(
-                    &tree, path, fern, <float*> room.tiles + s * n_features,
-                    room.leaf + j + s, <float*> room.margin + j + s, room.vertex + j + s,
-                )
-            else:
-                hf_route_f64(
-                    &tree, path, fern, <double*> room.tiles + s * n_features,
-                    room.leaf + j + s, <double*> room.margin + j + s, room.vertex + j + s,
-                )
+            hf_route_f64(
+                &tree, plan.path, plan.fern, <double*> room.tiles + s * plan.n_features,
+                room.leaf + at + s, <double*> room.margin + at + s, room.vertex + at + s,
+            )
+        s += HF_TILE
 
 
-cdef void _route_block(
-    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    bint fern, int path, Py_ssize_t first, Py_ssize_t block, Py_ssize_t first_tree, Py_ssize_t last_tree,
-    unsigned char* scratch, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+cdef void _route_tiles(
+    const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
+    Py_ssize_t first, Py_ssize_t last, Room room, int32_t* leaf, real* margin, int32_t* vertex,
 ) noexcept nogil:
-    cdef Py_ssize_t n = min(block, x.shape[0] - first), n_trees = thresholds.shape[0], m, group
-    cdef Room room = _room(scratch, block, x.shape[1], thresholds.shape[1], sizeof(real))
+    cdef Py_ssize_t j, block = plan.block, step = plan.n_trees
     cdef int count
-    _fill_block(x, first, n, path, room)
-    for group in range((last_tree - first_tree + HF_GROUP - 1) // HF_GROUP):
-        m = first_tree + group * HF_GROUP
-        count = <int> min(<Py_ssize_t> HF_GROUP, last_tree - m)
-        _route_group(thresholds, features, depth, fern, path, m, m + count, n, x.shape[1], block, room)
-        hf_store_words(path, room.leaf, block, count, n, &leaf[first, m], n_trees)
-        hf_store_words(path, room.vertex, block, count, n, &vertex[first, m], n_trees)
+    _fill(plan, x, n, <real*> room.tiles)
+    while first < last:
+        count = <int> min(<Py_ssize_t> HF_GROUP, last - first)
+        for j in range(count):
+            _route_tree(
+                plan, n, thresholds + (first + j) * plan.n_vertices, features + (first + j) * plan.n_vertices,
+                room, j * block,
+            )
+        hf_store_words(plan.path, room.leaf, block, count, n, leaf + first, step)
+        hf_store_words(plan.path, room.vertex, block, count, n, vertex + first, step)
         if real is float:
             hf_store_words(
-                path, <int32_t*> room.margin, block, count, n, <int32_t*> &margin[first, m], n_trees
+                plan.path, <int32_t*> room.margin, block, count, n, <int32_t*> (margin + first), step
             )
         else:
-            hf_store_doubles(<double*> room.margin, block, count, n, &margin[first, m], n_trees)
+            hf_store_doubles(<double*> room.margin, block, count, n, margin + first, step)
+        first += HF_GROUP
 
 
-cdef void _route_vector(
-    const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    bint fern, int path, Py_ssize_t block, Py_ssize_t tree_step, unsigned char[:, ::1] scratch,
-    int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+cdef void _fern_tile(
+    const Plan* plan, const float* tile, Py_ssize_t n, const float* thresholds, const int32_t* features,
+    Py_ssize_t first, Py_ssize_t last, int32_t* leaf, float* margin, int32_t* vertex,
+    const float* weights, double* total,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
-    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, m
-    for unit in prange(n_units, schedule="dynamic", num_threads=<int> scratch.shape[0]):
-        m = unit % parts * tree_step
-        _route_block(
-            x, thresholds, features, depth, fern, path, unit // parts * block, block,
-            m, min(m + tree_step, n_trees), &scratch[threadid(), 0], leaf, margin, vertex,
-        )
-
-
-# --------------------------------------------------------------------- routing, trees in vector lanes
-
-cdef void _lanes_unit(
-    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    Py_ssize_t first, Py_ssize_t n, Py_ssize_t first_tree, Py_ssize_t last_tree,
-    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
-) noexcept nogil:
-    cdef Py_ssize_t m = first_tree
-    while m < last_tree:
-        hf_route_lanes(
-            &x[first, 0], x.shape[1], n, &thresholds[m, 0], &features[m, 0], <int> thresholds.shape[1], depth,
-            <int> min(<Py_ssize_t> HF_WIDTH, last_tree - m),
-            &leaf[first, m], &margin[first, m], &vertex[first, m], leaf.shape[1],
-        )
-        m += HF_WIDTH
-
-
-cdef void _route_lanes(
-    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int depth,
-    Py_ssize_t block, Py_ssize_t tree_step, int threads,
-    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
-) noexcept nogil:
-    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
-    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, first, m
-    for unit in prange(n_units, schedule="dynamic", num_threads=threads):
-        first = unit // parts * block
-        m = unit % parts * tree_step
-        _lanes_unit(
-            x, thresholds, features, depth, first, min(block, x.shape[0] - first),
-            m, min(m + tree_step, n_trees), leaf, margin, vertex,
-        )
-
-
-# ------------------------------------------------------------- routing, ferns with samples in the lanes
-
-cdef void _ferns_unit(
-    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int path,
-    Py_ssize_t first, Py_ssize_t last, Py_ssize_t first_tree, Py_ssize_t last_tree, float* tile,
-    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
-) noexcept nogil:
-    cdef Py_ssize_t n, m
+    # n samples of one tile; leaf or weights may be NULL.
+    cdef Py_ssize_t at
+    cdef bint store = leaf != NULL
     while first < last:
-        n = min(<Py_ssize_t> HF_TILE, last - first)
-        hf_fill_tile_f32(path, &x[first, 0], x.shape[1], <int> n, tile)
-        m = first_tree
-        while m < last_tree:
-            hf_route_ferns(
-                tile, n, &thresholds[m, 0], &features[m, 0], <int> thresholds.shape[1],
-                <int> min(<Py_ssize_t> HF_GROUP, last_tree - m),
-                &leaf[first, m], &margin[first, m], &vertex[first, m], leaf.shape[1],
-            )
-            m += HF_GROUP
-        first += HF_TILE
+        at = first * plan.n_vertices
+        hf_route_ferns(
+            tile, n, thresholds + at, features + at, plan.depth, <int> min(<Py_ssize_t> HF_GROUP, last - first),
+            leaf + first if store else NULL, margin + first if store else NULL,
+            vertex + first if store else NULL, plan.n_trees,
+            weights + (first << plan.depth) if weights != NULL else NULL, total,
+        )
+        first += HF_GROUP
 
 
 cdef void _route_ferns(
-    const float[:, ::1] x, const float[:, ::1] thresholds, const int32_t[:, ::1] features, int path,
-    Py_ssize_t block, Py_ssize_t tree_step, unsigned char[:, ::1] scratch,
-    int32_t[:, ::1] leaf, float[:, ::1] margin, int32_t[:, ::1] vertex,
+    const Plan* plan, const float* x, Py_ssize_t n, const float* thresholds, const int32_t* features,
+    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, int32_t* leaf, float* margin, int32_t* vertex,
+    const float* weights, double divisor, float* y,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = thresholds.shape[0], parts = (n_trees + tree_step - 1) // tree_step
-    cdef Py_ssize_t n_units = (x.shape[0] + block - 1) // block * parts, unit, first, m
-    cdef unsigned char* start
-    for unit in prange(n_units, schedule="dynamic", num_threads=<int> scratch.shape[0]):
-        first = unit // parts * block
-        m = unit % parts * tree_step
-        start = &scratch[threadid(), 0]
-        start = start + (128 - <size_t> start % 128)
-        _ferns_unit(
-            x, thresholds, features, path, first, min(first + block, x.shape[0]),
-            m, min(m + tree_step, n_trees), <float*> start, leaf, margin, vertex,
+    # Routes unless leaf is NULL; sums of leaves of one output unless weights is. Where routes are stored, a
+    # tile passes through all ferns: groups of results share cache lines of a row. Where they are not, all
+    # tiles pass through a group, whose leaves then are read from L1 or L2.
+    cdef double* total = <double*> scratch
+    cdef float* tiles = <float*> (scratch + _align(plan.block * 8))
+    cdef Py_ssize_t s = 0, at, m, step = HF_GROUP if leaf == NULL else last - first
+    _fill(plan, x, n, tiles)
+    if weights != NULL:
+        memset(total, 0, plan.block * sizeof(double))
+    m = first
+    while m < last:
+        s = 0
+        while s < n:
+            at = s * plan.n_trees
+            _fern_tile(
+                plan, tiles + s * plan.n_features, min(<Py_ssize_t> HF_TILE, n - s), thresholds, features,
+                m, min(m + step, last), leaf + at if leaf != NULL else NULL, margin + at, vertex + at,
+                weights, total + s,
+            )
+            s += HF_TILE
+        m += step
+    if weights != NULL:
+        for s in range(n):
+            y[s] = <float> (total[s] / divisor)
+
+
+cdef void _route(
+    const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
+    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, int32_t* leaf, real* margin, int32_t* vertex,
+) noexcept nogil:
+    # n samples from x on through trees first to last - 1. The results of a sample are a row of n_trees.
+    cdef Py_ssize_t m = first, at
+    cdef int count
+    scratch += 127 - (<size_t> scratch + 127) % 128
+    if plan.way == TILES:
+        _route_tiles(plan, x, n, thresholds, features, first, last, _room(plan, scratch), leaf, margin, vertex)
+        return
+    if plan.way == FERNS:
+        if real is float:
+            _route_ferns(
+                plan, x, n, thresholds, features, first, last, scratch, leaf, margin, vertex,
+                NULL, 1, NULL,
+            )
+        return
+    while m < last:
+        count = <int> min(<Py_ssize_t> HF_WIDTH, last - m)
+        at = m * plan.n_vertices
+        if real is float:
+            if plan.way == LANES:
+                hf_route_lanes(
+                    x, plan.n_features, n, thresholds + at, features + at, <int> plan.n_vertices, plan.depth,
+                    count, leaf + m, margin + m, vertex + m, plan.n_trees,
+                )
+            else:
+                hf_route_plain_f32(
+                    x, plan.n_features, n, thresholds + at, features + at, plan.n_vertices, plan.depth,
+                    plan.fern, count, leaf + m, margin + m, vertex + m, plan.n_trees,
+                )
+        else:
+            hf_route_plain_f64(
+                x, plan.n_features, n, thresholds + at, features + at, plan.n_vertices, plan.depth,
+                plan.fern, count, leaf + m, margin + m, vertex + m, plan.n_trees,
+            )
+        m += HF_WIDTH
+
+
+cdef void _traverse_units(
+    const Plan* plan, const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features,
+    unsigned char[:, ::1] scratch, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+) noexcept nogil:
+    cdef Py_ssize_t parts = (plan.n_trees + plan.tree_step - 1) // plan.tree_step, unit, first, m
+    for unit in prange(
+        (plan.n_samples + plan.block - 1) // plan.block * parts, schedule="dynamic", num_threads=plan.threads
+    ):
+        first = unit // parts * plan.block
+        m = unit % parts * plan.tree_step
+        _route(
+            plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0], &features[0, 0],
+            m, min(m + plan.tree_step, plan.n_trees), &scratch[threadid(), 0],
+            &leaf[first, 0], &margin[first, 0], &vertex[first, 0],
         )
-
-
-def _step(Py_ssize_t n_trees, Py_ssize_t blocks, int threads):
-    # Blocks of samples are shared out; with few of them, so are groups of trees.
-    if threads == 1 or blocks >= 4 * threads:
-        return n_trees
-    return (n_trees * blocks // (2 * threads) + HF_GROUP) // HF_GROUP * HF_GROUP
 
 
 def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, vertex):
-    cdef int path = simd_path()
-    cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], n_trees = thresholds.shape[0]
-    cdef Py_ssize_t itemsize = x.dtype.itemsize, block, most
-    cdef bint lanes = not fern and hf_has_lanes(path, <int> itemsize, depth)
-    cdef bint ferns = fern and hf_has_ferns(path, <int> itemsize, depth)
-    cdef int threads = _threads(n * n_trees)
-    # Turning the input over costs about as much for each element as a level for each pair; feature
-    # numbers are multiplied by the tile's width in 32 bits.
-    if n == 0 or not lanes and (
-        not ferns and not hf_has_route(path, <int> itemsize) or n < 8 or n_features > 8 * n_trees * depth
-        or n_features > 1 << 20
-    ):
-        if itemsize == 4:
-            _route_plain[float](x, thresholds, features, depth, fern, leaf, margin, vertex)
-        else:
-            _route_plain[double](x, thresholds, features, depth, fern, leaf, margin, vertex)
+    cdef Plan plan
+    if x.shape[0] == 0:
         return
-    most = LANES_BLOCK if lanes else BLOCK
-    block = min(max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize)), most, n)
-    if lanes:
-        step = _step(n_trees, (n + block - 1) // block, threads)
-        _route_lanes(x, thresholds, features, depth, block, step, threads, leaf, margin, vertex)
-        return
-    block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
-    step = _step(n_trees, (n + block - 1) // block, threads)
-    if ferns:
-        scratch = np.empty((threads, 128 + n_features * HF_TILE * itemsize), np.uint8)
-        _route_ferns(x, thresholds, features, path, block, step, scratch, leaf, margin, vertex)
-        return
-    scratch = np.empty((threads, _room_bytes(block, n_features, thresholds.shape[1], itemsize)), np.uint8)
-    if itemsize == 4:
-        _route_vector[float](
-            x, thresholds, features, depth, fern, path, block, step, scratch, leaf, margin, vertex
-        )
+    plan = _plan(
+        x.shape[0], x.shape[1], thresholds.shape[0], thresholds.shape[1], x.dtype.itemsize, depth, fern
+    )
+    _share_trees(&plan)
+    scratch = np.empty((plan.threads, plan.room_bytes), np.uint8)
+    if plan.itemsize == 4:
+        _traverse_units[float](&plan, x, thresholds, features, scratch, leaf, margin, vertex)
     else:
-        _route_vector[double](
-            x, thresholds, features, depth, fern, path, block, step, scratch, leaf, margin, vertex
-        )
+        _traverse_units[double](&plan, x, thresholds, features, scratch, leaf, margin, vertex)
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
@@ -489,35 +486,128 @@ def leaf_outputs(leaf, margin, weights, double divisor, y):
         _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y)
 
 
-def _forward(traverse, x, thresholds, features, weights, divisor, y):
-    # In chunks of samples, so that extra memory is constant and routes are still in cache when read.
-    n_trees = thresholds.shape[0]
-    chunk = max(1, PAIRS // n_trees)
-    if chunk > HF_TILE:
-        chunk = chunk // HF_TILE * HF_TILE
-    chunk = min(chunk, x.shape[0])
-    leaf = np.empty((chunk, n_trees), np.int32)
-    vertex = np.empty((chunk, n_trees), np.int32)
-    margin = np.empty((chunk, n_trees), x.dtype)
-    if chunk == x.shape[0]:
-        traverse(x, thresholds, features, leaf, margin, vertex)
-        leaf_outputs(leaf, margin, weights, divisor, y)
+cdef void _sum_block(
+    const Plan* plan, Py_ssize_t n, const int32_t* leaf, const real* margin, const real[:, :, ::1] weights,
+    double divisor, double* total, real* y,
+) noexcept nogil:
+    cdef Py_ssize_t s = 0, n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_trees = plan.n_trees
+    while s < n:
+        if n_outputs == 1:
+            if real is float:
+                hf_sum_single_f32(
+                    leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    min(<Py_ssize_t> HF_TOGETHER, n - s), divisor, y + s,
+                )
+            else:
+                hf_sum_single_f64(
+                    leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    min(<Py_ssize_t> HF_TOGETHER, n - s), divisor, y + s,
+                )
+            s += HF_TOGETHER
+        else:
+            if real is float:
+                hf_sum_f32(
+                    plan.path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    n_outputs, divisor, total, y + s * n_outputs,
+                )
+            else:
+                hf_sum_f64(
+                    plan.path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    n_outputs, divisor, total, y + s * n_outputs,
+                )
+            s += 1
+
+
+cdef void _forward_block(
+    const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
+    const real[:, :, ::1] weights, double divisor, unsigned char* scratch, double* total, bint keep,
+    int32_t* leaf, real* margin, int32_t* vertex, real* y,
+) noexcept nogil:
+    if real is float:
+        if plan.way == FERNS and weights.shape[2] == 1:
+            scratch += 127 - (<size_t> scratch + 127) % 128
+            _route_ferns(
+                plan, x, n, thresholds, features, 0, plan.n_trees, scratch,
+                leaf if keep else NULL, margin, vertex, &weights[0, 0, 0], divisor, y,
+            )
+            return
+    _route(plan, x, n, thresholds, features, 0, plan.n_trees, scratch, leaf, margin, vertex)
+    _sum_block(plan, n, leaf, margin, weights, divisor, total, y)
+
+
+cdef void _forward_blocks(
+    const Plan* plan, const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features,
+    const real[:, :, ::1] weights, double divisor, unsigned char[:, ::1] scratch, double[:, ::1] total,
+    bint keep, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex, real[:, ::1] y,
+) noexcept nogil:
+    # A block's route is read while it is in cache. What is not kept goes to a thread's own rows.
+    cdef Py_ssize_t block, first, row
+    for block in prange(
+        (plan.n_samples + plan.block - 1) // plan.block, schedule="dynamic", num_threads=plan.threads
+    ):
+        first = block * plan.block
+        row = first if keep else threadid() * plan.block
+        _forward_block(
+            plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0], &features[0, 0],
+            weights, divisor, &scratch[threadid(), 0], &total[threadid(), 0], keep,
+            &leaf[row, 0], &margin[row, 0], &vertex[row, 0], &y[first, 0],
+        )
+
+
+def _forward(x, thresholds, features, int depth, bint fern, weights, double divisor, y, route):
+    cdef Plan plan
+    cdef Py_ssize_t n = x.shape[0], n_trees = thresholds.shape[0], chunk = max(1, PAIRS // n_trees), block
+    cdef bint keep = route is not None
+    if n == 0:
         return
-    for start in range(0, x.shape[0], chunk):
+    plan = _plan(n, x.shape[1], n_trees, thresholds.shape[1], x.dtype.itemsize, depth, fern)
+    block = chunk
+    if plan.threads > 1:
+        block = min(chunk, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
+    if keep and plan.way == FERNS:
+        block = min(block, plan.block)
+    if block > HF_TILE:
+        block = block // HF_TILE * HF_TILE
+    if y.ndim == 2 and n > block * (plan.threads - 1):
+        _fit_block(&plan, block)
+        rows = n if keep else plan.threads * plan.block
+        leaf, margin, vertex = route if keep else _empty_route(rows, n_trees, x.dtype)
+        scratch = np.empty((plan.threads, plan.room_bytes), np.uint8)
+        # A line of partial sums for each thread, padded so that threads do not share cache lines.
+        total = np.empty((plan.threads, weights.shape[2] + 8))
+        if plan.itemsize == 4:
+            _forward_blocks[float](
+                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex, y
+            )
+        else:
+            _forward_blocks[double](
+                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex, y
+            )
+        return
+    # Trees are kept apart, or threads share a few samples' trees; extra memory stays constant.
+    whole = route
+    if not keep:
+        whole = _empty_route(min(chunk, n), n_trees, x.dtype)
+    for start in range(0, n, chunk):
         part = slice(start, start + chunk)
-        n = x[part].shape[0]
-        traverse(x[part], thresholds, features, leaf[:n], margin[:n], vertex[:n])
-        leaf_outputs(leaf[:n], margin[:n], weights, divisor, y[part])
+        leaf, margin, vertex = (a[part] if keep else a[: min(chunk, n - start)] for a in whole)
+        _traverse(x[part], thresholds, features, depth, fern, leaf, margin, vertex)
+        leaf_outputs(leaf, margin, weights, divisor, y[part])
 
 
-def tree_forward(x, thresholds, features, weights, divisor, y):
-    """p1 Alg. 3, then eq 10."""
-    _forward(tree_traverse, x, thresholds, features, weights, divisor, y)
+def _empty_route(Py_ssize_t n, Py_ssize_t n_trees, dtype):
+    return tuple(np.empty((n, n_trees), kind) for kind in (np.int32, dtype, np.int32))
 
 
-def fern_forward(x, thresholds, features, weights, divisor, y):
+def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
+    depth = (thresholds.shape[1] + 1).bit_length() - 1
+    _forward(x, thresholds, features, depth, False, weights, divisor, y, route)
+
+
+def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
     """p1 Alg. 3 for ferns, then eq 10."""
-    _forward(fern_traverse, x, thresholds, features, weights, divisor, y)
+    _forward(x, thresholds, features, thresholds.shape[1], True, weights, divisor, y, route)
 
 
 # --------------------------------------------------------------------------------------- gradients

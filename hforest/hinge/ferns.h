@@ -71,10 +71,30 @@ HF_AVX512_CODE HF_INLINE void hf_route_fern(
     if (none) hf_zero_margins(x, t, f, depth, word, margin);
 }
 
-/* n <= HF_TILE samples of a tile through `count` <= HF_GROUP ferns; results of sample s and fern j at s * step + j. */
+/* Adds w |r| of `count` ferns with one output a leaf, in their order, to the tile's totals. */
+HF_AVX512_CODE HF_INLINE void hf_sum_ferns(
+    const int32_t *words, const float *margins, int depth, int count, const float *weights, double *total) {
+    const __m512i mask = _mm512_set1_epi32((int)((1u << depth) - 1));
+    __m512d sum[4];
+    int i, j, u;
+    for (i = 0; i < 4; ++i) sum[i] = _mm512_loadu_pd(total + 8 * i);
+    for (j = 0; j < count; ++j)
+        for (u = 0; u < 2; ++u) {
+            const int at = j * HF_TILE + 16 * u;
+            const __m512i leaf = _mm512_and_epi32(_mm512_load_epi32(words + at), mask);
+            const __m512 w = _mm512_i32gather_ps(leaf, weights + ((ptrdiff_t)j << depth), 4);
+            const __m512 y = _mm512_mul_ps(w, _mm512_abs_ps(_mm512_load_ps(margins + at)));
+            sum[2 * u] = _mm512_add_pd(sum[2 * u], _mm512_cvtps_pd(_mm512_castps512_ps256(y)));
+            sum[2 * u + 1] = _mm512_add_pd(sum[2 * u + 1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(y, 1)));
+        }
+    for (i = 0; i < 4; ++i) _mm512_storeu_pd(total + 8 * i, sum[i]);
+}
+
+/* n <= HF_TILE samples of a tile through `count` <= HF_GROUP ferns. Results of sample s and fern j go to
+   s * step + j, unless leaf is NULL; unless weights (count, 2**depth) is NULL, its HF_TILE sums grow. */
 HF_AVX512_CODE static void hf_route_ferns(
     const float *tile, ptrdiff_t n, const float *thresholds, const int32_t *features, int depth, int count,
-    int32_t *leaf, float *margin, int32_t *vertex, ptrdiff_t step) {
+    int32_t *leaf, float *margin, int32_t *vertex, ptrdiff_t step, const float *weights, double *total) {
     int32_t words[HF_GROUP * HF_TILE] __attribute__((aligned(64)));
     float margins[HF_GROUP * HF_TILE] __attribute__((aligned(64)));
     const int32_t mask = (int32_t)((1u << depth) - 1);
@@ -83,6 +103,8 @@ HF_AVX512_CODE static void hf_route_ferns(
     for (j = 0; j < count; ++j)
         hf_route_fern(
             tile, thresholds + j * depth, features + j * depth, depth, words + j * HF_TILE, margins + j * HF_TILE);
+    if (weights) hf_sum_ferns(words, margins, depth, count, weights, total);
+    if (!leaf) return;
     if (count == HF_GROUP)
         for (; s + 16 <= n; s += 16) {
             __m512i row[16];
@@ -112,9 +134,9 @@ static int hf_has_ferns(int path, int itemsize, int depth) {
 #if !HF_X86
 static void hf_route_ferns(
     const float *tile, ptrdiff_t n, const float *thresholds, const int32_t *features, int depth, int count,
-    int32_t *leaf, float *margin, int32_t *vertex, ptrdiff_t step) {
+    int32_t *leaf, float *margin, int32_t *vertex, ptrdiff_t step, const float *weights, double *total) {
     (void)tile, (void)n, (void)thresholds, (void)features, (void)depth, (void)count;
-    (void)leaf, (void)margin, (void)vertex, (void)step;
+    (void)leaf, (void)margin, (void)vertex, (void)step, (void)weights, (void)total;
 }
 #endif
 

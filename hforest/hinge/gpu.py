@@ -14,6 +14,7 @@ from ..core.launch import launch, launch_each
 from ..optim import gpu as optimizer
 from ..optim.tables import Tables
 from . import sweep
+from .shared import Route
 from .training import AdamState
 
 ROOM = Path(__file__).parent
@@ -74,18 +75,30 @@ def leaf_outputs(leaf: Array, margin: Array, weights: Array, divisor: float, y: 
 
 
 def tree_forward(
-    x: Array, thresholds: Array, features: Array, weights: Array, divisor: float, y: Array
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    y: Array,
+    route: Route | None = None,
 ) -> None:
-    """p1 Alg. 3, then eq 10."""
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
     depth = (thresholds.shape[1] + 1).bit_length() - 1
-    _forward("tree_traverse", depth, x, thresholds, features, weights, divisor, y)
+    _forward("tree_traverse", depth, x, thresholds, features, weights, divisor, y, route)
 
 
 def fern_forward(
-    x: Array, thresholds: Array, features: Array, weights: Array, divisor: float, y: Array
+    x: Array,
+    thresholds: Array,
+    features: Array,
+    weights: Array,
+    divisor: float,
+    y: Array,
+    route: Route | None = None,
 ) -> None:
     """p1 Alg. 3 for ferns, then eq 10."""
-    _forward("fern_traverse", thresholds.shape[1], x, thresholds, features, weights, divisor, y)
+    _forward("fern_traverse", thresholds.shape[1], x, thresholds, features, weights, divisor, y, route)
 
 
 def _forward(
@@ -97,7 +110,12 @@ def _forward(
     weights: Array,
     divisor: float,
     y: Array,
+    route: Route | None,
 ) -> None:
+    if route is not None:
+        _traverse(kernel, depth, x, thresholds, features, *route)
+        leaf_outputs(*route[:2], weights, divisor, y)
+        return
     # In chunks of samples, so that extra memory is constant.
     empty = array_module(x).empty
     n_samples, n_trees = x.shape[0], thresholds.shape[0]

@@ -60,21 +60,22 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
             y[n] = total / divisor
 
 
-def _forward(traverse, x, thresholds, features, weights, divisor, y):
-    shape = (x.shape[0], thresholds.shape[0])
-    leaf, vertex, margin = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, x.dtype)
-    traverse(x, thresholds, features, leaf, margin, vertex)
-    leaf_outputs(leaf, margin, weights, divisor, y)
+def _forward(traverse, x, thresholds, features, weights, divisor, y, route):
+    if route is None:
+        shape = (x.shape[0], thresholds.shape[0])
+        route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
+    traverse(x, thresholds, features, *route)
+    leaf_outputs(*route[:2], weights, divisor, y)
 
 
-def tree_forward(x, thresholds, features, weights, divisor, y):
-    """p1 Alg. 3, then eq 10."""
-    _forward(tree_traverse, x, thresholds, features, weights, divisor, y)
+def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
+    _forward(tree_traverse, x, thresholds, features, weights, divisor, y, route)
 
 
-def fern_forward(x, thresholds, features, weights, divisor, y):
+def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
     """p1 Alg. 3 for ferns, then eq 10."""
-    _forward(fern_traverse, x, thresholds, features, weights, divisor, y)
+    _forward(fern_traverse, x, thresholds, features, weights, divisor, y, route)
 
 
 def _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight):
