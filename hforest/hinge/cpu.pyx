@@ -90,6 +90,12 @@ cdef extern from "sums.h" nogil:
     ptrdiff_t hf_visits_f64(
         int path, const hf_visits*, const double* grad, const double* margin, const double* weights,
         const hf_next*, double divisor, double* slope)
+    void hf_single_f32(
+        int path, const int32_t* leaf, const float* grad, Py_ssize_t step, const float* margin,
+        const float* weights, Py_ssize_t n, double divisor, double* total, float* slope)
+    void hf_single_f64(
+        int path, const int32_t* leaf, const double* grad, Py_ssize_t step, const double* margin,
+        const double* weights, Py_ssize_t n, double divisor, double* total, double* slope)
     void hf_sum_f32(
         int path, const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
         ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, float* y)
@@ -108,6 +114,8 @@ cdef enum:
     TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
     SMALL = 1 << 14       # (sample, tree) pairs below which a second thread does not pay
+    STRETCH = 1024        # samples whose routes through sixteen trees are turned over: L2 holds them
+    MOST_SUMS = 1 << 13   # of a tree, if sixteen trees' are to stay in L2
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
     LANES_BLOCK = 1024    # and where trees are the lanes
     BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
@@ -658,16 +666,16 @@ cdef Py_ssize_t _visit_tree(
 
 cdef void _load_group(
     const int32_t[:, ::1] leaf, const real[:, ::1] margin, const int32_t[:, ::1] vertex,
-    Py_ssize_t first, int count, int path, int32_t* words, real* margins,
+    Py_ssize_t start, Py_ssize_t n, Py_ssize_t first, int count, int path, int32_t* words, real* margins,
 ) noexcept nogil:
-    # Routes of some trees, turned over: leaves (HF_GROUP, n), vertices (HF_GROUP, n), margins.
-    cdef Py_ssize_t n = leaf.shape[0], n_trees = leaf.shape[1]
-    hf_load_words(path, &leaf[0, first], n_trees, count, n, words, n)
-    hf_load_words(path, &vertex[0, first], n_trees, count, n, words + HF_GROUP * n, n)
+    # Routes of some samples and trees, turned over: leaves (HF_GROUP, n), vertices (HF_GROUP, n), margins.
+    cdef Py_ssize_t n_trees = leaf.shape[1]
+    hf_load_words(path, &leaf[start, first], n_trees, count, n, words, n)
+    hf_load_words(path, &vertex[start, first], n_trees, count, n, words + HF_GROUP * n, n)
     if real is float:
-        hf_load_words(path, <const int32_t*> &margin[0, first], n_trees, count, n, <int32_t*> margins, n)
+        hf_load_words(path, <const int32_t*> &margin[start, first], n_trees, count, n, <int32_t*> margins, n)
     else:
-        hf_load_doubles(&margin[0, first], n_trees, count, n, margins, n)
+        hf_load_doubles(&margin[start, first], n_trees, count, n, margins, n)
 
 
 cdef void _tree_gradients(
@@ -679,7 +687,7 @@ cdef void _tree_gradients(
     # Parameter gradients of tree m, and for each sample the slope ds. Row lists of NULL stand for all rows
     # (dense gradients); grad_y has one tree when the trees share it (aggregated), all of them otherwise.
     cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n_leaves = weights.shape[1]
-    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), n, i, k, slot, at
+    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), i, k, slot, at
     cdef double* total
     cdef real* row
     cdef Py_ssize_t n_slots = _visit_tree(
@@ -701,13 +709,11 @@ cdef void _tree_gradients(
         total = desk.total + slot * width
         for k in range(n_outputs):
             row[k] = <real> (total[k] / divisor)
-    total = desk.vertex_total
-    for n in range(n_samples):
-        total[vertex[n]] -= slope[n]
-    for i in range(n_vertices if vertex_rows == NULL else n_vertex_rows):
-        at = i if vertex_rows == NULL else vertex_rows[i] - m * n_vertices
-        grad_thresholds[i] = <real> total[at]
-        total[at] = 0
+    _add_slopes(vertex, slope, n_samples, desk.vertex_total)
+    _take_sums(
+        desk.vertex_total, vertex_rows, n_vertices if vertex_rows == NULL else n_vertex_rows, m * n_vertices, 1,
+        grad_thresholds,
+    )
 
 
 cdef void _group_gradients(
@@ -720,7 +726,7 @@ cdef void _group_gradients(
 ) noexcept nogil:
     cdef Py_ssize_t n = leaf.shape[0], j, m, a, b
     cdef Py_ssize_t n_vertices = features.shape[1], n_leaves = weights.shape[1], n_outputs = weights.shape[2]
-    _load_group(leaf, margin, vertex, first, <int> count, path, words, margins)
+    _load_group(leaf, margin, vertex, 0, n, first, <int> count, path, words, margins)
     for j in range(count):
         m = first + j
         if leaf_rows is None:
@@ -738,6 +744,74 @@ cdef void _group_gradients(
                 &leaf_rows[b], leaf_start[m + 1] - b, grad_thresholds + a, grad_weights + b * n_outputs,
                 &slope[m, 0],
             )
+
+
+# One output a leaf: a tree's sums are a number for each leaf, which needs no slots. Where samples are many,
+# sixteen trees' routes are turned over for STRETCH of them at a time, so that they stay in L2.
+cdef void _single_group(
+    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
+    double divisor, int path, Py_ssize_t first, Py_ssize_t count, Py_ssize_t stretch, Py_ssize_t sets,
+    double* totals, int32_t* words, real* margins, const int64_t[::1] vertex_start,
+    const int64_t[::1] vertex_rows, const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
+    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
+) noexcept nogil:
+    cdef Py_ssize_t n_samples = leaf.shape[0], n_leaves = weights.shape[1], n_vertices = features.shape[1]
+    cdef Py_ssize_t own = grad_y.shape[1] > 1, start = 0, n, j, m
+    cdef double* total
+    while start < n_samples:
+        n = min(stretch, n_samples - start)
+        _load_group(leaf, margin, vertex, start, n, first, <int> count, path, words, margins)
+        for j in range(count):
+            m = first + j
+            # With one stretch a tree is finished at once, and the next one has its place.
+            total = totals + (j if sets > 1 else 0) * (n_leaves + n_vertices)
+            if real is float:
+                hf_single_f32(
+                    path, words + j * n, &grad_y[start, m if own else 0, 0], grad_y.shape[1], margins + j * n,
+                    &weights[m, 0, 0], n, divisor, total, &slope[m, start],
+                )
+            else:
+                hf_single_f64(
+                    path, words + j * n, &grad_y[start, m if own else 0, 0], grad_y.shape[1], margins + j * n,
+                    &weights[m, 0, 0], n, divisor, total, &slope[m, start],
+                )
+            _add_slopes(words + (HF_GROUP + j) * n, &slope[m, start], n, total + n_leaves)
+            if start + n == n_samples:
+                if leaf_rows is None:
+                    _take_sums(total, NULL, n_leaves, 0, divisor, grad_weights + m * n_leaves)
+                    _take_sums(
+                        total + n_leaves, NULL, n_vertices, 0, 1, grad_thresholds + m * n_vertices
+                    )
+                else:
+                    _take_sums(
+                        total, &leaf_rows[leaf_start[m]], leaf_start[m + 1] - leaf_start[m], m * n_leaves,
+                        divisor, grad_weights + leaf_start[m],
+                    )
+                    _take_sums(
+                        total + n_leaves, &vertex_rows[vertex_start[m]],
+                        vertex_start[m + 1] - vertex_start[m], m * n_vertices, 1,
+                        grad_thresholds + vertex_start[m],
+                    )
+        start += n
+
+
+cdef void _add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
+    # p1 eq 11 by the thresholds: r falls as t rises.
+    cdef Py_ssize_t i
+    for i in range(n):
+        total[vertex[i]] -= slope[i]
+
+
+cdef void _take_sums(
+    double* total, const int64_t* rows, Py_ssize_t n, Py_ssize_t first, double divisor, real* out
+) noexcept nogil:
+    # All sums, or those at rows - first; what was taken is 0 again.
+    cdef Py_ssize_t i, at
+    for i in range(n):
+        at = i if rows == NULL else rows[i] - first
+        out[i] = <real> (total[at] / divisor)
+        total[at] = 0
 
 
 cdef void _input_gradients(
@@ -763,8 +837,7 @@ cdef void _gradients(
     int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf, double[:, ::1] total, double[:, ::1] vertex_total,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights,
-    real[:, ::1] slope,
+    real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
     cdef Desk desk
@@ -779,35 +852,66 @@ cdef void _gradients(
             vertex_start, vertex_rows, leaf_start, leaf_rows,
             &grad_thresholds[0], &grad_weights[0], slope,
         )
-    _input_gradients(slope, vertex, features, grad_x, <int> words.shape[0])
+
+
+cdef void _single_gradients(
+    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
+    double divisor, int path, Py_ssize_t group, int32_t[:, ::1] words, real[:, ::1] margins,
+    Py_ssize_t stretch, Py_ssize_t sets, double[:, ::1] totals,
+    const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
+    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
+    real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
+    for i in prange(n_groups, schedule="dynamic", num_threads=<int> words.shape[0]):
+        _single_group(
+            grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
+            min(group, n_trees - i * group), stretch, sets, &totals[threadid(), 0],
+            &words[threadid(), 0], &margins[threadid(), 0], vertex_start, vertex_rows, leaf_start, leaf_rows,
+            &grad_thresholds[0], &grad_weights[0], slope,
+        )
 
 
 def _backward(
     grad_y, leaf, margin, vertex, features, weights, double divisor, touched,
     grad_x, grad_thresholds, grad_weights,
 ):
-    cdef Py_ssize_t n_trees = leaf.shape[1], group = HF_GROUP
+    cdef Py_ssize_t n_trees = leaf.shape[1], group = HF_GROUP, n = leaf.shape[0], stretch, sets
+    cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
     cdef int threads = _threads(leaf.size)
-    n, n_leaves, n_outputs = leaf.shape[0], weights.shape[1], weights.shape[2]
     # Whole groups turn over fastest; with few trees smaller ones share the work better.
     while group > 4 and n_trees < 4 * threads * group and threads > 1:
         group //= 2
     dtype = margin.dtype
-    desks = _desks(threads, n, n_leaves, n_outputs, features.shape[1])
-    words, margins = np.empty((threads, 2 * HF_GROUP * n), np.int32), np.empty((threads, HF_GROUP * n), dtype)
     slope = np.empty((n_trees, n), dtype)
     grad_y = grad_y.reshape(n, -1, n_outputs)
     grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
-    if dtype.itemsize == 4:
-        _gradients[float](
-            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
-            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope,
-        )
+    # Trees whose sums fit L2 keep them from stretch to stretch; else one stretch holds all samples.
+    stretch = max(<Py_ssize_t> STRETCH, n_leaves)
+    if stretch >= n or n_leaves + n_vertices > MOST_SUMS or n_outputs > 1:
+        stretch = n
+    sets = HF_GROUP if stretch < n else 1
+    words = np.empty((threads, 2 * HF_GROUP * stretch), np.int32)
+    margins = np.empty((threads, HF_GROUP * stretch), dtype)
+    common = (grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins)
+    results = (*touched, grad_thresholds, grad_weights, slope)
+    if n_outputs == 1:
+        totals = np.zeros((threads, sets * (n_leaves + n_vertices)))
+        if dtype.itemsize == 4:
+            _single_gradients[float](*common, stretch, sets, totals, *results)
+        else:
+            _single_gradients[double](*common, stretch, sets, totals, *results)
     else:
-        _gradients[double](
-            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins,
-            *desks, *touched, grad_x, grad_thresholds, grad_weights, slope,
-        )
+        desks = _desks(threads, n, n_leaves, n_outputs, n_vertices)
+        if dtype.itemsize == 4:
+            _gradients[float](*common, *desks, *results)
+        else:
+            _gradients[double](*common, *desks, *results)
+    if dtype.itemsize == 4:
+        _input_gradients[float](slope, vertex, features, grad_x, threads)
+    else:
+        _input_gradients[double](slope, vertex, features, grad_x, threads)
 
 
 def backward(
@@ -1140,7 +1244,7 @@ cdef void _step_group(
     cdef Py_ssize_t n = leaf.shape[0], j
     cdef int32_t* leaves = words
     cdef int32_t* vertices = words + HF_GROUP * n
-    _load_group(leaf, margin, vertex, first, <int> count, path, words, margins)
+    _load_group(leaf, margin, vertex, 0, n, first, <int> count, path, words, margins)
     for j in range(count):
         _step_tree(
             grad_y, leaves + j * n, leaves + (j + 1) * n if j + 1 < count else NULL, margins + j * n,

@@ -132,6 +132,17 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
             slope[n] = (REAL)hf_signed(((double)weights[a->leaf[n]] * g + 0.0) / divisor, r);          \
         }                                                                                              \
         return n_slots;                                                                                \
+    }                                                                                                  \
+                                                                                                       \
+    /* The same, where sums go straight to the leaves. */                                              \
+    static void hf_single_##SUFFIX##_plain(                                                            \
+        const int32_t *leaf, const REAL *grad, ptrdiff_t step, const REAL *margin, const REAL *weights,\
+        ptrdiff_t first, ptrdiff_t n, double divisor, double *total, REAL *slope) {                    \
+        for (ptrdiff_t i = first; i < n; ++i) {                                                        \
+            const double g = grad[i * step], r = margin[i];                                            \
+            total[leaf[i]] += fabs(r) * g;                                                             \
+            slope[i] = (REAL)hf_signed(((double)weights[leaf[i]] * g + 0.0) / divisor, r);             \
+        }                                                                                              \
     }
 
 HF_PLAIN_SUMS(f32, float, fabsf)
@@ -211,6 +222,41 @@ HF_AVX512_CODE static ptrdiff_t hf_visits_f32_avx512(
     }
 }
 
+/* Sixteen samples at a time, whose gradients are neighbours. A product of two float32 is exact in double, so
+   that rounding it to float32 is the float32 product. */
+HF_AVX512_CODE static void hf_single_f32_avx512(
+    const int32_t *leaf, const float *grad, const float *margin, const float *weights, ptrdiff_t n,
+    double divisor, double *total, float *slope) {
+    const __m512 zero = _mm512_setzero_ps();
+    ptrdiff_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m512 r = _mm512_loadu_ps(margin + i), g = _mm512_loadu_ps(grad + i), size = _mm512_abs_ps(r);
+        const __m512i sign = _mm512_and_epi32(_mm512_castps_si512(r), _mm512_set1_epi32(INT32_MIN));
+        const __m512 w = _mm512_i32gather_ps(_mm512_loadu_si512(leaf + i), weights, 4);
+        double step[16];
+        __m512 s;
+        _mm512_storeu_pd(step, _mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(size)),
+                                             _mm512_cvtps_pd(_mm512_castps512_ps256(g))));
+        _mm512_storeu_pd(step + 8, _mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(size, 1)),
+                                                 _mm512_cvtps_pd(_mm512_extractf32x8_ps(g, 1))));
+        if (divisor == 1) {
+            s = _mm512_add_ps(_mm512_mul_ps(w, g), zero);
+        } else {
+            const __m512d d = _mm512_set1_pd(divisor), none = _mm512_setzero_pd();
+            __m512d a = _mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(w)),
+                                      _mm512_cvtps_pd(_mm512_castps512_ps256(g)));
+            __m512d b = _mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(w, 1)),
+                                      _mm512_cvtps_pd(_mm512_extractf32x8_ps(g, 1)));
+            s = _mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_div_pd(_mm512_add_pd(a, none), d)));
+            s = _mm512_insertf32x8(s, _mm512_cvtpd_ps(_mm512_div_pd(_mm512_add_pd(b, none), d)), 1);
+        }
+        _mm512_storeu_si512(slope + i, _mm512_maskz_xor_epi32(
+            _mm512_cmp_ps_mask(r, zero, _CMP_NEQ_UQ), _mm512_castps_si512(s), sign));
+        for (int j = 0; j < 16; ++j) total[leaf[i + j]] += step[j];
+    }
+    hf_single_f32_plain(leaf, grad, 1, margin, weights, i, n, divisor, total, slope);
+}
+
 HF_AVX512_CODE HF_INLINE void hf_sum_vectors(
     const int32_t *leaf, const float *margin, const float *weights, ptrdiff_t n_trees, ptrdiff_t n_leaves,
     ptrdiff_t n_outputs, double divisor, float *y, const int n_vectors) {
@@ -276,6 +322,27 @@ static ptrdiff_t hf_visits_f64(
     (void)path;
     if (a->n_outputs == 1) return hf_visits_one_f64(a, grad, margin, weights, next, divisor, slope);
     return hf_visits_f64_plain(a, grad, margin, weights, next, divisor, slope);
+}
+
+/* The same where leaves have one output: slopes of n samples of a tree, and sums added to total (n_leaves). */
+static void hf_single_f32(
+    int path, const int32_t *leaf, const float *grad, ptrdiff_t step, const float *margin, const float *weights,
+    ptrdiff_t n, double divisor, double *total, float *slope) {
+#if HF_X86
+    if (path == HF_PATH_AVX512 && step == 1) {
+        hf_single_f32_avx512(leaf, grad, margin, weights, n, divisor, total, slope);
+        return;
+    }
+#endif
+    (void)path;
+    hf_single_f32_plain(leaf, grad, step, margin, weights, 0, n, divisor, total, slope);
+}
+
+static void hf_single_f64(
+    int path, const int32_t *leaf, const double *grad, ptrdiff_t step, const double *margin, const double *weights,
+    ptrdiff_t n, double divisor, double *total, double *slope) {
+    (void)path;
+    hf_single_f64_plain(leaf, grad, step, margin, weights, 0, n, divisor, total, slope);
 }
 
 /* Outputs of one sample summed over its trees, in their order. */
