@@ -3,6 +3,7 @@
 #define HFOREST_HINGE_BITS_H
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "simd.h"
 
@@ -47,6 +48,30 @@ static void hf_mark_columns(int path, const int32_t *index, ptrdiff_t step, ptrd
     for (j = 0; j < count; ++j) seen[j] = 0;
     for (ptrdiff_t s = 0; s < n; ++s)
         for (j = 0; j < count; ++j) seen[j] |= (uint64_t)1 << index[s * step + j];
+}
+
+/* Sets of slots as bytes, for `count` columns side by side: seen[j * n_slots + value]. A store does not wait for
+   the one before, as a bit of the same word does. */
+static void hf_mark_bytes(
+    const int32_t *index, ptrdiff_t step, ptrdiff_t n, int count, ptrdiff_t n_slots, unsigned char *seen) {
+    memset(seen, 0, (size_t)(count * n_slots));
+    for (ptrdiff_t s = 0; s < n; ++s) {
+        const int32_t *row = index + s * step;
+        if (s + 32 < n) hf_fetch(row + 32 * step, 4 * count);
+        for (int j = 0; j < count; ++j) seen[j * n_slots + row[j]] = 1;
+    }
+}
+
+/* offset + the number of each marked slot, at most `most` of them; how many there are. */
+static ptrdiff_t hf_list_bytes(
+    const unsigned char *seen, ptrdiff_t n_slots, int64_t offset, ptrdiff_t most, int64_t *rows) {
+    ptrdiff_t i = 0;
+    /* Written whether marked or not: no branch depends on the data. */
+    for (ptrdiff_t slot = 0; slot < n_slots && i < most; ++slot) {
+        rows[i] = offset + slot;
+        i += seen[slot];
+    }
+    return i;
 }
 
 #endif

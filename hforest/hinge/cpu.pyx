@@ -23,6 +23,10 @@ cdef extern from "cpu_features.h" nogil:
 cdef extern from "bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
     void hf_mark_columns(int path, const int32_t*, Py_ssize_t step, Py_ssize_t n, int count, uint64_t* seen)
+    void hf_mark_bytes(
+        const int32_t*, Py_ssize_t step, Py_ssize_t n, int count, Py_ssize_t n_slots, unsigned char* seen)
+    Py_ssize_t hf_list_bytes(
+        const unsigned char* seen, Py_ssize_t n_slots, int64_t offset, Py_ssize_t most, int64_t* rows)
 
 ctypedef fused real:
     float
@@ -945,6 +949,7 @@ def backward_sparse(
 
 cdef enum:
     STRIP = 256           # samples whose indices are turned over at a time
+    BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds sixteen trees'
 
 
 cdef void _mark(
@@ -990,6 +995,13 @@ cdef void _touched_group(
     cdef Py_ssize_t n_words = (n_slots + 63) // 64, most = rows.shape[0] // index.shape[1], m
     cdef Py_ssize_t n_trees = min(<Py_ssize_t> HF_GROUP, index.shape[1] - first)
     cdef uint64_t* seen = <uint64_t*> scratch
+    if 64 < n_slots <= BYTE_SLOTS:
+        hf_mark_bytes(&index[0, first], index.shape[1], index.shape[0], <int> n_trees, n_slots, scratch)
+        for m in range(n_trees):
+            start[first + m + 1] = hf_list_bytes(
+                scratch + m * n_slots, n_slots, (first + m) * n_slots, most, &rows[(first + m) * most]
+            )
+        return
     _mark(index, first, n_trees, path, seen, n_words, <int32_t*> (seen + HF_GROUP * n_words))
     for m in range(first, first + n_trees):
         start[m + 1] = _list_marks(seen + (m - first) * n_words, n_words, m * n_slots, &rows[m * most])
@@ -1015,8 +1027,8 @@ def touched(index, n_slots, start, rows):
     if index.shape[0] == 0:
         start[...] = 0
         return
-    # For each thread: a bit for each slot of a group's trees, and a strip of their indices.
-    n_bytes = HF_GROUP * ((n_slots + 63) // 64 * 8 + STRIP * 4)
+    # For each thread: a bit for each slot of a group's trees, and a strip of their indices; or a byte for each.
+    n_bytes = HF_GROUP * max((n_slots + 63) // 64 * 8 + STRIP * 4, min(n_slots, BYTE_SLOTS))
     scratch = np.empty((_threads(index.size), n_bytes), np.uint8)
     _touched(index, n_slots, simd_path(), scratch, start, rows)
 
