@@ -79,8 +79,7 @@ cdef extern from "sums.h" nogil:
     ctypedef struct hf_visits:
         const int32_t* leaf
         const int32_t* next
-        int32_t* slot_of
-        int32_t* slot_leaf
+        const int32_t* slot_of
         ptrdiff_t n_samples, n_outputs, width, step
         double* total
     ctypedef struct hf_next:
@@ -88,10 +87,11 @@ cdef extern from "sums.h" nogil:
         const void* m
         const void* v
     ptrdiff_t hf_slot_width(ptrdiff_t n_outputs)
-    ptrdiff_t hf_visits_f32(
+    ptrdiff_t hf_give_slots(const int32_t* leaf, ptrdiff_t n, int32_t* slot_of, int32_t* slot_leaf)
+    void hf_visits_f32(
         int path, const hf_visits*, const float* grad, const float* margin, const float* weights,
         const hf_next*, double divisor, float* slope)
-    ptrdiff_t hf_visits_f64(
+    void hf_visits_f64(
         int path, const hf_visits*, const double* grad, const double* margin, const double* weights,
         const hf_next*, double divisor, double* slope)
     void hf_single_f32(
@@ -627,7 +627,7 @@ def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
 # A thread's room for one tree. Between trees slot_of is -1 and vertex_total 0, everywhere.
 cdef struct Desk:
     int32_t* slot_of        # (leaves): the slot of a leaf in this batch
-    int32_t* slot_leaf      # (slots): and the other way
+    int32_t* slot_leaf      # (slots + 1): and the other way
     double* total           # (slots, width): a leaf's sums
     double* vertex_total    # (vertices)
 
@@ -645,10 +645,21 @@ def _desks(
     n_slots = min(n, n_leaves)
     return (
         np.full((threads, n_leaves), -1, np.int32),
-        np.empty((threads, n_slots), np.int32),
+        np.empty((threads, n_slots + 1), np.int32),
         np.empty((threads, n_slots * hf_slot_width(n_outputs))),
         np.zeros((threads, n_vertices)),
     )
+
+
+cdef void _divide(const double* total, Py_ssize_t n, double divisor, real* out) noexcept nogil:
+    # A division costs more than all else here, and divisors are mostly 1.
+    cdef Py_ssize_t i
+    if divisor == 1:
+        for i in range(n):
+            out[i] = <real> total[i]
+    else:
+        for i in range(n):
+            out[i] = <real> (total[i] / divisor)
 
 
 cdef Py_ssize_t _visit_tree(
@@ -658,14 +669,16 @@ cdef Py_ssize_t _visit_tree(
 ) noexcept nogil:
     # Slopes and sums of one tree; how many leaves were reached.
     cdef hf_visits visits
-    visits.leaf, visits.next = leaf, next_leaf
-    visits.slot_of, visits.slot_leaf, visits.total = desk.slot_of, desk.slot_leaf, desk.total
+    cdef Py_ssize_t n_slots = hf_give_slots(leaf, n_samples, desk.slot_of, desk.slot_leaf)
+    visits.leaf, visits.next, visits.slot_of, visits.total = leaf, next_leaf, desk.slot_of, desk.total
     visits.n_samples, visits.n_outputs, visits.step = n_samples, n_outputs, step
     visits.width = hf_slot_width(n_outputs)
+    memset(desk.total, 0, n_slots * visits.width * sizeof(double))
     if real is float:
-        return hf_visits_f32(path, &visits, grad, margin, weights, next, divisor, slope)
+        hf_visits_f32(path, &visits, grad, margin, weights, next, divisor, slope)
     else:
-        return hf_visits_f64(path, &visits, grad, margin, weights, next, divisor, slope)
+        hf_visits_f64(path, &visits, grad, margin, weights, next, divisor, slope)
+    return n_slots
 
 
 cdef void _load_group(
@@ -691,8 +704,7 @@ cdef void _tree_gradients(
     # Parameter gradients of tree m, and for each sample the slope ds. Row lists of NULL stand for all rows
     # (dense gradients); grad_y has one tree when the trees share it (aggregated), all of them otherwise.
     cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n_leaves = weights.shape[1]
-    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), i, k, slot, at
-    cdef double* total
+    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), i, slot, at
     cdef real* row
     cdef Py_ssize_t n_slots = _visit_tree(
         &grad_y[0, m if grad_y.shape[1] > 1 else 0, 0], grad_y.shape[1] * n_outputs, n_samples, leaf, NULL,
@@ -710,9 +722,7 @@ cdef void _tree_gradients(
             slot = desk.slot_of[at]
             row = grad_weights + i * n_outputs
         desk.slot_of[at] = -1
-        total = desk.total + slot * width
-        for k in range(n_outputs):
-            row[k] = <real> (total[k] / divisor)
+        _divide(desk.total + slot * width, n_outputs, divisor, row)
     _add_slopes(vertex, slope, n_samples, desk.vertex_total)
     _take_sums(
         desk.vertex_total, vertex_rows, n_vertices if vertex_rows == NULL else n_vertex_rows, m * n_vertices, 1,
@@ -830,6 +840,8 @@ cdef void _input_gradients(
         last = min(first + TREES, n_samples)
         memset(&grad_x[first, 0], 0, (last - first) * grad_x.shape[1] * sizeof(real))
         for m in range(n_trees):
+            if m + HF_AHEAD < n_trees:
+                hf_fetch(&slope[m + HF_AHEAD, first], (last - first) * sizeof(real))
             for n in range(first, last):
                 grad_x[n, features[m, vertex[n, m]]] += slope[m, n]
 
@@ -1200,7 +1212,7 @@ cdef void _step_tree(
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
     int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row, real* slope,
 ) noexcept nogil:
-    cdef Py_ssize_t n, k, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
+    cdef Py_ssize_t n, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
     cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = hf_slot_width(n_outputs)
     cdef real value
     cdef int32_t at
@@ -1214,8 +1226,7 @@ cdef void _step_tree(
     for slot in range(n_slots):
         at = desk.slot_leaf[slot]
         desk.slot_of[at] = -1
-        for k in range(n_outputs):
-            row[k] = <real> (desk.total[slot * width + k] / divisor)
+        _divide(desk.total + slot * width, n_outputs, divisor, row)
         adam_pass(
             path, &weights[m, at, 0], &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, w_last[m, at], step - 1, a
         )

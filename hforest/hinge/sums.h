@@ -21,13 +21,12 @@ enum {
     HF_AHEAD = 8    /* trees or samples ahead whose leaf row is asked for */
 };
 
-/* What is known of one tree's samples, and room for what comes of them. The leaf of sample i gets the slot
-   slot_of[leaf[i]], given on its first visit: slot_of holds -1 before, and is left set for the leaves in
-   slot_leaf. total (slots, width) has the sums; width >= n_outputs is a multiple of HF_LANES, but 1 for one
-   output. Rows of `next`, the leaves of the tree that follows (or NULL), are asked for on the way. */
+/* What is known of one tree's samples, and room for what comes of them. The leaf of sample i has the slot
+   slot_of[leaf[i]] (hf_give_slots). total (slots, width), zero before, gets the sums; width >= n_outputs is a
+   multiple of HF_LANES, but 1 for one output. Rows of `next`, the leaves of the tree that follows (or NULL),
+   are asked for on the way. */
 typedef struct {
-    const int32_t *leaf, *next;
-    int32_t *slot_of, *slot_leaf;
+    const int32_t *leaf, *next, *slot_of;
     ptrdiff_t n_samples, n_outputs, width, step;
     double *total;
 } hf_visits;
@@ -47,15 +46,22 @@ HF_INLINE double hf_signed(double s, double r) {
     return s;
 }
 
-HF_INLINE int32_t hf_visit(const hf_visits *a, ptrdiff_t i, int32_t *n_slots) {
-    int32_t slot = a->slot_of[a->leaf[i]];
-    if (slot < 0) {
-        slot = (*n_slots)++;
-        a->slot_of[a->leaf[i]] = slot;
-        a->slot_leaf[slot] = a->leaf[i];
-        memset(a->total + slot * a->width, 0, (size_t)a->width * sizeof(double));
+/* Slots for the leaves that n samples reach, in the order of their first visits: slot_of holds -1 before, and
+   afterwards the slots of the leaves in slot_leaf (n + 1 elements); how many there are. Whether a leaf is new
+   cannot be foreseen, so that nothing branches on it. */
+static ptrdiff_t hf_give_slots(const int32_t *leaf, ptrdiff_t n, int32_t *slot_of, int32_t *slot_leaf) {
+    int32_t n_slots = 0;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        const int32_t at = leaf[i], slot = slot_of[at], is_new = slot < 0;
+        slot_leaf[n_slots] = at;
+        slot_of[at] = is_new ? n_slots : slot;
+        n_slots += is_new;
     }
-    return slot;
+    return n_slots;
+}
+
+HF_INLINE double *hf_total(const hf_visits *a, ptrdiff_t i) {
+    return a->total + a->slot_of[a->leaf[i]] * a->width;
 }
 
 HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t i, ptrdiff_t itemsize) {
@@ -83,13 +89,12 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
         for (k = 0; k < n_outputs; ++k) y[k] = (REAL)(total[k] / divisor);                             \
     }                                                                                                  \
                                                                                                        \
-    static ptrdiff_t hf_visits_##SUFFIX##_plain(                                                       \
+    static void hf_visits_##SUFFIX##_plain(                                                            \
         const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                 \
         const hf_next *next, double divisor, REAL *slope) {                                            \
         const ptrdiff_t n_outputs = a->n_outputs;                                                      \
-        int32_t n_slots = 0;                                                                           \
         for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
-            double *total = a->total + hf_visit(a, n, &n_slots) * a->width;                            \
+            double *total = hf_total(a, n);                                                            \
             const REAL *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;               \
             const double r = margin[n], size = fabs(r);                                                \
             double lane[HF_LANES] = {0}, s;                                                            \
@@ -102,7 +107,6 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
             s = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])); \
             slope[n] = (REAL)hf_signed(s / divisor, r);                                                \
         }                                                                                              \
-        return n_slots;                                                                                \
     }                                                                                                  \
                                                                                                        \
     /* One output of a few samples at once: each sum waits for the tree before, the samples don't wait for  \
@@ -121,17 +125,15 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
     }                                                                                                  \
                                                                                                        \
     /* One output: the lanes other than the first are +0. */                                           \
-    static ptrdiff_t hf_visits_one_##SUFFIX(                                                           \
+    static void hf_visits_one_##SUFFIX(                                                                \
         const hf_visits *a, const REAL *grad, const REAL *margin, const REAL *weights,                 \
         const hf_next *next, double divisor, REAL *slope) {                                            \
-        int32_t n_slots = 0;                                                                           \
         for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
             const double g = grad[n * a->step], r = margin[n];                                         \
             if (a->next) hf_fetch_next(a, next, n, sizeof(REAL));                                      \
-            a->total[hf_visit(a, n, &n_slots)] += fabs(r) * g;                                         \
+            *hf_total(a, n) += fabs(r) * g;                                                            \
             slope[n] = (REAL)hf_signed(((double)weights[a->leaf[n]] * g + 0.0) / divisor, r);          \
         }                                                                                              \
-        return n_slots;                                                                                \
     }                                                                                                  \
                                                                                                        \
     /* The same, where sums go straight to the leaves. */                                              \
@@ -168,12 +170,11 @@ HF_AVX512_CODE HF_INLINE __m512d hf_add_lanes(const __m512d a[8]) {
         _mm512_add_pd(_mm512_unpacklo_pd(four[0], four[1]), _mm512_unpackhi_pd(four[0], four[1])));
 }
 
-HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
+HF_AVX512_CODE HF_INLINE void hf_visits_vectors(
     const hf_visits *a, const float *grad, const float *margin, const float *weights, const hf_next *next,
     double divisor, float *slope, const int n_vectors) {
     const ptrdiff_t n_outputs = a->n_outputs;
     const __mmask8 last = (__mmask8)(0xff >> (8 * n_vectors - n_outputs));
-    int32_t n_slots = 0;
     for (ptrdiff_t first = 0; first < a->n_samples; first += 8) {
         const ptrdiff_t rest = a->n_samples - first;
         const int count = rest < 8 ? (int)rest : 8;
@@ -187,17 +188,17 @@ HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
             const ptrdiff_t n = first + j;
             lane[j] = _mm512_setzero_pd();
             if (j < count) {
-                double *total = a->total + hf_visit(a, n, &n_slots) * a->width;
+                double *total = hf_total(a, n);
                 const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;
                 if (a->next) hf_fetch_next(a, next, n, sizeof(float));
                 for (int i = 0; i < n_vectors; ++i) {
                     const __mmask8 k = i == n_vectors - 1 ? last : 0xff;
                     const __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, g + 8 * i));
                     const __m512d w = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(k, row + 8 * i));
-                    lane[j] = _mm512_add_pd(lane[j], _mm512_mul_pd(w, x));
+                    /* Products of float32 are exact in double: fused or not, the bits are the same. */
+                    lane[j] = _mm512_fmadd_pd(w, x, lane[j]);
                     _mm512_storeu_pd(
-                        total + 8 * i,
-                        _mm512_add_pd(_mm512_loadu_pd(total + 8 * i), _mm512_mul_pd(_mm512_set1_pd(size[j]), x)));
+                        total + 8 * i, _mm512_fmadd_pd(_mm512_set1_pd(size[j]), x, _mm512_loadu_pd(total + 8 * i)));
                 }
             }
         }
@@ -208,17 +209,16 @@ HF_AVX512_CODE HF_INLINE ptrdiff_t hf_visits_vectors(
             _mm512_cmp_pd_mask(r, _mm512_setzero_pd(), _CMP_NEQ_UQ), _mm512_castpd_si512(s), sign));
         _mm256_mask_storeu_ps(slope + first, used, _mm512_cvtpd_ps(s));
     }
-    return n_slots;
 }
 
-HF_AVX512_CODE static ptrdiff_t hf_visits_f32_avx512(
+HF_AVX512_CODE static void hf_visits_f32_avx512(
     const hf_visits *a, const float *grad, const float *margin, const float *weights, const hf_next *next,
     double divisor, float *slope) {
     switch ((a->n_outputs + 7) / 8) {
-        case 1: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 1);
-        case 2: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 2);
-        case 3: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 3);
-        default: return hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 4);
+        case 1: hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 1); break;
+        case 2: hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 2); break;
+        case 3: hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 3); break;
+        default: hf_visits_vectors(a, grad, margin, weights, next, divisor, slope, 4);
     }
 }
 
@@ -303,25 +303,30 @@ static ptrdiff_t hf_slot_width(ptrdiff_t n_outputs) {
     return n_outputs == 1 ? 1 : (n_outputs + HF_LANES - 1) / HF_LANES * HF_LANES;
 }
 
-/* Slopes of the samples and sums of the leaves of one tree; the number of slots. */
-static ptrdiff_t hf_visits_f32(
+/* Slopes of the samples and sums of the leaves of one tree. */
+static void hf_visits_f32(
     int path, const hf_visits *a, const float *grad, const float *margin, const float *weights,
     const hf_next *next, double divisor, float *slope) {
-    if (a->n_outputs == 1) return hf_visits_one_f32(a, grad, margin, weights, next, divisor, slope);
+    if (a->n_outputs == 1) {
+        hf_visits_one_f32(a, grad, margin, weights, next, divisor, slope);
+        return;
+    }
 #if HF_X86
-    if (hf_in_vectors(path, a->n_outputs))
-        return hf_visits_f32_avx512(a, grad, margin, weights, next, divisor, slope);
+    if (hf_in_vectors(path, a->n_outputs)) {
+        hf_visits_f32_avx512(a, grad, margin, weights, next, divisor, slope);
+        return;
+    }
 #endif
     (void)path;
-    return hf_visits_f32_plain(a, grad, margin, weights, next, divisor, slope);
+    hf_visits_f32_plain(a, grad, margin, weights, next, divisor, slope);
 }
 
-static ptrdiff_t hf_visits_f64(
+static void hf_visits_f64(
     int path, const hf_visits *a, const double *grad, const double *margin, const double *weights,
     const hf_next *next, double divisor, double *slope) {
     (void)path;
-    if (a->n_outputs == 1) return hf_visits_one_f64(a, grad, margin, weights, next, divisor, slope);
-    return hf_visits_f64_plain(a, grad, margin, weights, next, divisor, slope);
+    if (a->n_outputs == 1) hf_visits_one_f64(a, grad, margin, weights, next, divisor, slope);
+    else hf_visits_f64_plain(a, grad, margin, weights, next, divisor, slope);
 }
 
 /* The same where leaves have one output: slopes of n samples of a tree, and sums added to total (n_leaves). */
