@@ -79,15 +79,13 @@ cdef extern from "sums.h" nogil:
     ctypedef struct hf_visits:
         const int32_t* leaf
         const int32_t* next
-        const int32_t* slot_of
         ptrdiff_t n_samples, n_outputs, width, step
         double* total
     ctypedef struct hf_next:
         const void* weights
         const void* m
         const void* v
-    ptrdiff_t hf_slot_width(ptrdiff_t n_outputs)
-    ptrdiff_t hf_give_slots(const int32_t* leaf, ptrdiff_t n, int32_t* slot_of, int32_t* slot_leaf)
+    ptrdiff_t hf_sum_width(ptrdiff_t n_outputs)
     void hf_visits_f32(
         int path, const hf_visits*, const float* grad, const float* margin, const float* weights,
         const hf_next*, double divisor, float* slope)
@@ -624,61 +622,20 @@ def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
 
 # --------------------------------------------------------------------------------------- gradients
 
-# A thread's room for one tree. Between trees slot_of is -1 and vertex_total 0, everywhere.
-cdef struct Desk:
-    int32_t* slot_of        # (leaves): the slot of a leaf in this batch
-    int32_t* slot_leaf      # (slots + 1): and the other way
-    double* total           # (slots, width): a leaf's sums
-    double* vertex_total    # (vertices)
-
-
-cdef Desk _desk(int32_t* slot_of, int32_t* slot_leaf, double* total, double* vertex_total) noexcept nogil:
-    # One assignment, so that prange gives each thread its own.
-    cdef Desk desk
-    desk.slot_of, desk.slot_leaf, desk.total, desk.vertex_total = slot_of, slot_leaf, total, vertex_total
-    return desk
-
-
-def _desks(
-    Py_ssize_t threads, Py_ssize_t n, Py_ssize_t n_leaves, Py_ssize_t n_outputs, Py_ssize_t n_vertices
-):
-    n_slots = min(n, n_leaves)
-    return (
-        np.full((threads, n_leaves), -1, np.int32),
-        np.empty((threads, n_slots + 1), np.int32),
-        np.empty((threads, n_slots * hf_slot_width(n_outputs))),
-        np.zeros((threads, n_vertices)),
-    )
-
-
-cdef void _divide(const double* total, Py_ssize_t n, double divisor, real* out) noexcept nogil:
-    # A division costs more than all else here, and divisors are mostly 1.
-    cdef Py_ssize_t i
-    if divisor == 1:
-        for i in range(n):
-            out[i] = <real> total[i]
-    else:
-        for i in range(n):
-            out[i] = <real> (total[i] / divisor)
-
-
-cdef Py_ssize_t _visit_tree(
+cdef void _visit_tree(
     const real* grad, Py_ssize_t step, Py_ssize_t n_samples, const int32_t* leaf, const int32_t* next_leaf,
     const hf_next* next, const real* margin, const real* weights, Py_ssize_t n_outputs, double divisor,
-    int path, Desk desk, real* slope,
+    int path, double* total, real* slope,
 ) noexcept nogil:
-    # Slopes and sums of one tree; how many leaves were reached.
+    # Slopes of one tree's samples, and what they add to its leaves' sums.
     cdef hf_visits visits
-    cdef Py_ssize_t n_slots = hf_give_slots(leaf, n_samples, desk.slot_of, desk.slot_leaf)
-    visits.leaf, visits.next, visits.slot_of, visits.total = leaf, next_leaf, desk.slot_of, desk.total
+    visits.leaf, visits.next, visits.total = leaf, next_leaf, total
     visits.n_samples, visits.n_outputs, visits.step = n_samples, n_outputs, step
-    visits.width = hf_slot_width(n_outputs)
-    memset(desk.total, 0, n_slots * visits.width * sizeof(double))
+    visits.width = hf_sum_width(n_outputs)
     if real is float:
         hf_visits_f32(path, &visits, grad, margin, weights, next, divisor, slope)
     else:
         hf_visits_f64(path, &visits, grad, margin, weights, next, divisor, slope)
-    return n_slots
 
 
 cdef void _load_group(
@@ -695,121 +652,6 @@ cdef void _load_group(
         hf_load_doubles(&margin[start, first], n_trees, count, n, margins, n)
 
 
-cdef void _tree_gradients(
-    const real[:, :, ::1] grad_y, const int32_t* leaf, const real* margin, const int32_t* vertex,
-    const int32_t[:, ::1] features, const real[:, :, ::1] weights, double divisor, int path, Py_ssize_t m,
-    Desk desk, const int64_t* vertex_rows, Py_ssize_t n_vertex_rows, const int64_t* leaf_rows,
-    Py_ssize_t n_leaf_rows, real* grad_thresholds, real* grad_weights, real* slope,
-) noexcept nogil:
-    # Parameter gradients of tree m, and for each sample the slope ds. Row lists of NULL stand for all rows
-    # (dense gradients); grad_y has one tree when the trees share it (aggregated), all of them otherwise.
-    cdef Py_ssize_t n_samples = grad_y.shape[0], n_outputs = weights.shape[2], n_leaves = weights.shape[1]
-    cdef Py_ssize_t n_vertices = features.shape[1], width = hf_slot_width(n_outputs), i, slot, at
-    cdef real* row
-    cdef Py_ssize_t n_slots = _visit_tree(
-        &grad_y[0, m if grad_y.shape[1] > 1 else 0, 0], grad_y.shape[1] * n_outputs, n_samples, leaf, NULL,
-        NULL, margin, &weights[m, 0, 0], n_outputs, divisor, path, desk, slope,
-    )
-    if leaf_rows == NULL:
-        memset(grad_weights, 0, n_leaves * n_outputs * sizeof(real))
-    for i in range(n_slots if leaf_rows == NULL else n_leaf_rows):
-        if leaf_rows == NULL:
-            slot = i
-            at = desk.slot_leaf[i]
-            row = grad_weights + at * n_outputs
-        else:
-            at = leaf_rows[i] - m * n_leaves
-            slot = desk.slot_of[at]
-            row = grad_weights + i * n_outputs
-        desk.slot_of[at] = -1
-        _divide(desk.total + slot * width, n_outputs, divisor, row)
-    _add_slopes(vertex, slope, n_samples, desk.vertex_total)
-    _take_sums(
-        desk.vertex_total, vertex_rows, n_vertices if vertex_rows == NULL else n_vertex_rows, m * n_vertices, 1,
-        grad_thresholds,
-    )
-
-
-cdef void _group_gradients(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t first, Py_ssize_t count, Desk desk, int32_t* words, real* margins,
-    const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
-    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
-) noexcept nogil:
-    cdef Py_ssize_t n = leaf.shape[0], j, m, a, b
-    cdef Py_ssize_t n_vertices = features.shape[1], n_leaves = weights.shape[1], n_outputs = weights.shape[2]
-    _load_group(leaf, margin, vertex, 0, n, first, <int> count, path, words, margins)
-    for j in range(count):
-        m = first + j
-        if leaf_rows is None:
-            _tree_gradients(
-                grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
-                divisor, path, m, desk, NULL, 0, NULL, 0, grad_thresholds + m * n_vertices,
-                grad_weights + m * n_leaves * n_outputs, &slope[m, 0],
-            )
-        else:
-            # Every tree has a row of each: there are samples.
-            a, b = vertex_start[m], leaf_start[m]
-            _tree_gradients(
-                grad_y, words + j * n, margins + j * n, words + (HF_GROUP + j) * n, features, weights,
-                divisor, path, m, desk, &vertex_rows[a], vertex_start[m + 1] - a,
-                &leaf_rows[b], leaf_start[m + 1] - b, grad_thresholds + a, grad_weights + b * n_outputs,
-                &slope[m, 0],
-            )
-
-
-# One output a leaf: a tree's sums are a number for each leaf, which needs no slots. Where samples are many,
-# sixteen trees' routes are turned over for STRETCH of them at a time, so that they stay in L2.
-cdef void _single_group(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t first, Py_ssize_t count, Py_ssize_t stretch, Py_ssize_t sets,
-    double* totals, int32_t* words, real* margins, const int64_t[::1] vertex_start,
-    const int64_t[::1] vertex_rows, const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
-) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], n_leaves = weights.shape[1], n_vertices = features.shape[1]
-    cdef Py_ssize_t own = grad_y.shape[1] > 1, start = 0, n, j, m
-    cdef double* total
-    while start < n_samples:
-        n = min(stretch, n_samples - start)
-        _load_group(leaf, margin, vertex, start, n, first, <int> count, path, words, margins)
-        for j in range(count):
-            m = first + j
-            # With one stretch a tree is finished at once, and the next one has its place.
-            total = totals + (j if sets > 1 else 0) * (n_leaves + n_vertices)
-            if real is float:
-                hf_single_f32(
-                    path, words + j * n, &grad_y[start, m if own else 0, 0], grad_y.shape[1], margins + j * n,
-                    &weights[m, 0, 0], n, divisor, total, &slope[m, start],
-                )
-            else:
-                hf_single_f64(
-                    path, words + j * n, &grad_y[start, m if own else 0, 0], grad_y.shape[1], margins + j * n,
-                    &weights[m, 0, 0], n, divisor, total, &slope[m, start],
-                )
-            _add_slopes(words + (HF_GROUP + j) * n, &slope[m, start], n, total + n_leaves)
-            if start + n == n_samples:
-                if leaf_rows is None:
-                    _take_sums(total, NULL, n_leaves, 0, divisor, grad_weights + m * n_leaves)
-                    _take_sums(
-                        total + n_leaves, NULL, n_vertices, 0, 1, grad_thresholds + m * n_vertices
-                    )
-                else:
-                    _take_sums(
-                        total, &leaf_rows[leaf_start[m]], leaf_start[m + 1] - leaf_start[m], m * n_leaves,
-                        divisor, grad_weights + leaf_start[m],
-                    )
-                    _take_sums(
-                        total + n_leaves, &vertex_rows[vertex_start[m]],
-                        vertex_start[m + 1] - vertex_start[m], m * n_vertices, 1,
-                        grad_thresholds + vertex_start[m],
-                    )
-        start += n
-
-
 cdef void _add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
     # p1 eq 11 by the thresholds: r falls as t rises.
     cdef Py_ssize_t i
@@ -817,15 +659,115 @@ cdef void _add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, do
         total[vertex[i]] -= slope[i]
 
 
-cdef void _take_sums(
-    double* total, const int64_t* rows, Py_ssize_t n, Py_ssize_t first, double divisor, real* out
+cdef void _take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil:
+    # What was taken is 0 again, for the next tree. A division costs more than all else here, and divisors are
+    # mostly 1.
+    cdef Py_ssize_t k
+    if divisor == 1:
+        for k in range(n_outputs):
+            row[k] = <real> total[k]
+            total[k] = 0
+    else:
+        for k in range(n_outputs):
+            row[k] = <real> (total[k] / divisor)
+            total[k] = 0
+
+
+cdef void _take_all(
+    double* total, const int32_t* leaf, Py_ssize_t n_samples, Py_ssize_t n_leaves, Py_ssize_t n_outputs,
+    double divisor, unsigned char* seen, real* grad,
 ) noexcept nogil:
-    # All sums, or those at rows - first; what was taken is 0 again.
-    cdef Py_ssize_t i, at
-    for i in range(n):
-        at = i if rows == NULL else rows[i] - first
-        out[i] = <real> (total[at] / divisor)
-        total[at] = 0
+    # Dense sums of a tree. With few samples most leaves have none: only those reached are looked at.
+    cdef Py_ssize_t width = hf_sum_width(n_outputs), i, at
+    if n_leaves <= 2 * n_samples:
+        for at in range(n_leaves):
+            _take_row(total + at * width, n_outputs, divisor, grad + at * n_outputs)
+        return
+    memset(grad, 0, n_leaves * n_outputs * sizeof(real))
+    for i in range(n_samples):
+        seen[leaf[i]] = 1
+    for i in range(n_samples):
+        at = leaf[i]
+        if seen[at]:
+            seen[at] = 0
+            _take_row(total + at * width, n_outputs, divisor, grad + at * n_outputs)
+
+
+cdef void _take_some(
+    double* total, const int64_t* rows, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t n_outputs,
+    double divisor, real* grad,
+) noexcept nogil:
+    # Sums at rows - first.
+    cdef Py_ssize_t width = hf_sum_width(n_outputs), i
+    for i in range(n_rows):
+        _take_row(total + (rows[i] - first) * width, n_outputs, divisor, grad + i * n_outputs)
+
+
+cdef void _group_gradients(
+    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
+    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
+    double divisor, int path, Py_ssize_t first, Py_ssize_t count, Py_ssize_t stretch, Py_ssize_t sets,
+    double* totals, unsigned char* seen, int32_t* words, real* margins,
+    const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
+    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
+    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
+) noexcept nogil:
+    # Parameter gradients of some trees, and their slopes. Without row lists gradients are dense; grad_y has
+    # one tree when the trees share it (aggregated), all of them otherwise. Sums are 0 between trees: with one
+    # stretch a tree is finished at once, and the next has its place; with several, each has its own (sets).
+    cdef Py_ssize_t n_samples = leaf.shape[0], n_leaves = weights.shape[1], n_vertices = features.shape[1]
+    cdef Py_ssize_t n_outputs = weights.shape[2], own = grad_y.shape[1] > 1, step = grad_y.shape[1] * n_outputs
+    cdef Py_ssize_t size = n_leaves * hf_sum_width(n_outputs), start = 0, n, j, m, a, b
+    cdef double* total
+    cdef double* by_vertex
+    cdef const real* grad
+    while start < n_samples:
+        n = min(stretch, n_samples - start)
+        _load_group(leaf, margin, vertex, start, n, first, <int> count, path, words, margins)
+        for j in range(count):
+            m = first + j
+            total = totals + (j if sets > 1 else 0) * (size + n_vertices)
+            by_vertex = total + size
+            grad = &grad_y[start, m if own else 0, 0]
+            if n_outputs > 1:
+                _visit_tree(
+                    grad, step, n, words + j * n, NULL, NULL, margins + j * n, &weights[m, 0, 0], n_outputs,
+                    divisor, path, total, &slope[m, start],
+                )
+            elif real is float:
+                hf_single_f32(
+                    path, words + j * n, grad, step, margins + j * n, &weights[m, 0, 0], n, divisor, total,
+                    &slope[m, start],
+                )
+            else:
+                hf_single_f64(
+                    path, words + j * n, grad, step, margins + j * n, &weights[m, 0, 0], n, divisor, total,
+                    &slope[m, start],
+                )
+            _add_slopes(words + (HF_GROUP + j) * n, &slope[m, start], n, by_vertex)
+            if start + n < n_samples:
+                continue
+            if leaf_rows is None:
+                # Several stretches have more samples than leaves: `words` need not hold them all.
+                _take_all(
+                    total, words + j * n, n_samples, n_leaves, n_outputs, divisor, seen,
+                    grad_weights + m * n_leaves * n_outputs,
+                )
+                _take_all(
+                    by_vertex, words + (HF_GROUP + j) * n, n_samples, n_vertices, 1, 1, seen,
+                    grad_thresholds + m * n_vertices,
+                )
+            else:
+                # Every tree has a row of each: there are samples.
+                a, b = vertex_start[m], leaf_start[m]
+                _take_some(
+                    total, &leaf_rows[b], leaf_start[m + 1] - b, m * n_leaves, n_outputs, divisor,
+                    grad_weights + b * n_outputs,
+                )
+                _take_some(
+                    by_vertex, &vertex_rows[a], vertex_start[m + 1] - a, m * n_vertices, 1, 1, grad_thresholds + a
+                )
+        start += n
 
 
 cdef void _input_gradients(
@@ -849,44 +791,21 @@ cdef void _input_gradients(
 cdef void _gradients(
     const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
     const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t group, int32_t[:, ::1] words, real[:, ::1] margins,
-    int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf, double[:, ::1] total, double[:, ::1] vertex_total,
+    double divisor, int path, Py_ssize_t group, Py_ssize_t stretch, Py_ssize_t sets,
+    double[:, ::1] totals, unsigned char[:, ::1] seen, int32_t[:, ::1] words, real[:, ::1] margins,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
+    real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
-    cdef Desk desk
     for i in prange(n_groups, schedule="dynamic", num_threads=<int> words.shape[0]):
-        desk = _desk(
-            &slot_of[threadid(), 0], &slot_leaf[threadid(), 0], &total[threadid(), 0],
-            &vertex_total[threadid(), 0],
-        )
         _group_gradients(
             grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
-            min(group, n_trees - i * group), desk, &words[threadid(), 0], &margins[threadid(), 0],
-            vertex_start, vertex_rows, leaf_start, leaf_rows,
-            &grad_thresholds[0], &grad_weights[0], slope,
-        )
-
-
-cdef void _single_gradients(
-    const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
-    const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t group, int32_t[:, ::1] words, real[:, ::1] margins,
-    Py_ssize_t stretch, Py_ssize_t sets, double[:, ::1] totals,
-    const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
-    const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
-) noexcept nogil:
-    cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
-    for i in prange(n_groups, schedule="dynamic", num_threads=<int> words.shape[0]):
-        _single_group(
-            grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
-            min(group, n_trees - i * group), stretch, sets, &totals[threadid(), 0],
+            min(group, n_trees - i * group), stretch, sets, &totals[threadid(), 0], &seen[threadid(), 0],
             &words[threadid(), 0], &margins[threadid(), 0], vertex_start, vertex_rows, leaf_start, leaf_rows,
             &grad_thresholds[0], &grad_weights[0], slope,
         )
+    _input_gradients(slope, vertex, features, grad_x, <int> words.shape[0])
 
 
 def _backward(
@@ -895,39 +814,28 @@ def _backward(
 ):
     cdef Py_ssize_t n_trees = leaf.shape[1], group = HF_GROUP, n = leaf.shape[0], stretch, sets
     cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
+    cdef Py_ssize_t n_sums = n_leaves * hf_sum_width(n_outputs) + n_vertices
     cdef int threads = _threads(leaf.size)
     # Whole groups turn over fastest; with few trees smaller ones share the work better.
     while group > 4 and n_trees < 4 * threads * group and threads > 1:
         group //= 2
-    dtype = margin.dtype
-    slope = np.empty((n_trees, n), dtype)
-    grad_y = grad_y.reshape(n, -1, n_outputs)
-    grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
-    # Trees whose sums fit L2 keep them from stretch to stretch; else one stretch holds all samples.
+    # Where samples are many, routes are turned over a stretch at a time, so that they stay in L2: if sixteen
+    # trees' sums do as well, which wait there for the next stretch.
     stretch = max(<Py_ssize_t> STRETCH, n_leaves)
-    if stretch >= n or n_leaves + n_vertices > MOST_SUMS or n_outputs > 1:
+    if stretch >= n or n_sums > MOST_SUMS:
         stretch = n
     sets = HF_GROUP if stretch < n else 1
-    words = np.empty((threads, 2 * HF_GROUP * stretch), np.int32)
-    margins = np.empty((threads, HF_GROUP * stretch), dtype)
-    common = (grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, words, margins)
-    results = (*touched, grad_thresholds, grad_weights, slope)
-    if n_outputs == 1:
-        totals = np.zeros((threads, sets * (n_leaves + n_vertices)))
-        if dtype.itemsize == 4:
-            _single_gradients[float](*common, stretch, sets, totals, *results)
-        else:
-            _single_gradients[double](*common, stretch, sets, totals, *results)
-    else:
-        desks = _desks(threads, n, n_leaves, n_outputs, n_vertices)
-        if dtype.itemsize == 4:
-            _gradients[float](*common, *desks, *results)
-        else:
-            _gradients[double](*common, *desks, *results)
+    dtype = margin.dtype
+    args = (
+        grad_y.reshape(n, -1, n_outputs), leaf, margin, vertex, features, weights, divisor, simd_path(), group,
+        stretch, sets, np.zeros((threads, sets * n_sums)), np.zeros((threads, n_leaves), np.uint8),
+        np.empty((threads, 2 * HF_GROUP * stretch), np.int32), np.empty((threads, HF_GROUP * stretch), dtype),
+        *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1), np.empty((n_trees, n), dtype),
+    )
     if dtype.itemsize == 4:
-        _input_gradients[float](slope, vertex, features, grad_x, threads)
+        _gradients[float](*args)
     else:
-        _input_gradients[double](slope, vertex, features, grad_x, threads)
+        _gradients[double](*args)
 
 
 def backward(
@@ -1210,42 +1118,46 @@ cdef void _step_tree(
     const int32_t* vertex, Py_ssize_t m, real[:, ::1] thresholds, const int32_t[:, ::1] features,
     real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
-    int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row, real* slope,
+    int64_t step, const hf_adam* a, double divisor, int path, double* total, double* by_vertex,
+    unsigned char* seen, real* eager, real* row, real* slope,
 ) noexcept nogil:
-    cdef Py_ssize_t n, slot, n_slots, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
-    cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = hf_slot_width(n_outputs)
+    cdef Py_ssize_t n, n_samples = grad_y.shape[0], n_outputs = weights.shape[2]
+    cdef Py_ssize_t next_tree = min(m + 1, weights.shape[0] - 1), width = hf_sum_width(n_outputs)
     cdef real value
     cdef int32_t at
     cdef hf_next next
     next.weights = &weights[next_tree, 0, 0]
     next.m, next.v = &w_m[next_tree, 0, 0], &w_v[next_tree, 0, 0]
-    n_slots = _visit_tree(
+    _visit_tree(
         &grad_y[0, 0], n_outputs, n_samples, leaf, next_leaf, &next, margin, &weights[m, 0, 0], n_outputs,
-        divisor, path, desk, slope,
+        divisor, path, total, slope,
     )
-    for slot in range(n_slots):
-        at = desk.slot_leaf[slot]
-        desk.slot_of[at] = -1
-        _divide(desk.total + slot * width, n_outputs, divisor, row)
+    _add_slopes(vertex, slope, n_samples, by_vertex)
+    for n in range(n_samples):
+        seen[leaf[n]] = 1
+    for n in range(n_samples):
+        at = leaf[n]
+        if not seen[at]:
+            continue
+        seen[at] = 0
+        _take_row(total + at * width, n_outputs, divisor, row)
         adam_pass(
             path, &weights[m, at, 0], &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, w_last[m, at], step - 1, a
         )
         adam_step(path, &weights[m, at, 0], row, &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, a)
         w_last[m, at] = step
-    for n in range(n_samples):
-        desk.vertex_total[vertex[n]] -= slope[n]
     # A vertex may have come up more than once: its sum is taken, and wiped, the first time.
     for n in range(n_samples):
         at = vertex[n]
         if at < EAGER:
-            if desk.vertex_total[at] != 0:
-                eager[at] = <real> desk.vertex_total[at]
+            if by_vertex[at] != 0:
+                eager[at] = <real> by_vertex[at]
         elif t_last[m, at] < step:
-            value = <real> desk.vertex_total[at]
+            value = <real> by_vertex[at]
             adam_pass(path, &thresholds[m, at], &t_m[m, at], &t_v[m, at], 1, t_last[m, at], step - 1, a)
             adam_step(path, &thresholds[m, at], &value, &t_m[m, at], &t_v[m, at], 1, a)
             t_last[m, at] = step
-        desk.vertex_total[at] = 0
+        by_vertex[at] = 0
     adam_step(
         path, &thresholds[m, 0], eager, &t_m[m, 0], &t_v[m, 0],
         min(thresholds.shape[1], <Py_ssize_t> EAGER), a,
@@ -1261,8 +1173,8 @@ cdef void _step_group(
     real[:, ::1] thresholds, const int32_t[:, ::1] features, real[:, :, ::1] weights,
     real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
-    int64_t step, const hf_adam* a, double divisor, int path, Desk desk, real* eager, real* row,
-    real[:, ::1] slope,
+    int64_t step, const hf_adam* a, double divisor, int path, double* total, double* by_vertex,
+    unsigned char* seen, real* eager, real* row, real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n = leaf.shape[0], j
     cdef int32_t* leaves = words
@@ -1272,7 +1184,7 @@ cdef void _step_group(
         _step_tree(
             grad_y, leaves + j * n, leaves + (j + 1) * n if j + 1 < count else NULL, margins + j * n,
             vertices + j * n, first + j, thresholds, features, weights, t_m, t_v, t_last, w_m, w_v, w_last,
-            step, a, divisor, path, desk, eager, row, &slope[first + j, 0],
+            step, a, divisor, path, total, by_vertex, seen, eager, row, &slope[first + j, 0],
         )
 
 
@@ -1282,24 +1194,19 @@ cdef void _steps(
     real[:, :, ::1] weights, real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] t_last,
     real[:, :, ::1] w_m, real[:, :, ::1] w_v, int64_t[:, ::1] w_last,
     int64_t step, const hf_adam* a, double divisor, int path,
-    int32_t[:, ::1] words, real[:, ::1] margins, int32_t[:, ::1] slot_of, int32_t[:, ::1] slot_leaf,
-    double[:, ::1] total, double[:, ::1] vertex_total, real[:, ::1] eager, real[:, ::1] row,
+    int32_t[:, ::1] words, real[:, ::1] margins, double[:, ::1] total, double[:, ::1] by_vertex,
+    unsigned char[:, ::1] seen, real[:, ::1] eager, real[:, ::1] row,
     real[:, ::1] slope,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = leaf.shape[1], i
-    cdef Desk desk
     for i in prange(
         (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="dynamic", num_threads=<int> words.shape[0]
     ):
-        desk = _desk(
-            &slot_of[threadid(), 0], &slot_leaf[threadid(), 0], &total[threadid(), 0],
-            &vertex_total[threadid(), 0],
-        )
         _step_group(
             grad_y, leaf, margin, vertex, i * HF_GROUP, min(<Py_ssize_t> HF_GROUP, n_trees - i * HF_GROUP),
             &words[threadid(), 0], &margins[threadid(), 0], thresholds, features, weights,
-            t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, desk, &eager[threadid(), 0],
-            &row[threadid(), 0], slope,
+            t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, &total[threadid(), 0],
+            &by_vertex[threadid(), 0], &seen[threadid(), 0], &eager[threadid(), 0], &row[threadid(), 0], slope,
         )
 
 
@@ -1319,7 +1226,8 @@ def adam_backward(
     n = leaf.shape[0]
     words = np.empty((threads, 2 * HF_GROUP * n), np.int32)
     margins = np.empty((threads, HF_GROUP * n), dtype)
-    slot_of, slot_leaf, total, vertex_total = _desks(threads, n, n_leaves, n_outputs, thresholds.shape[1])
+    total = np.zeros((threads, n_leaves * hf_sum_width(n_outputs)))
+    by_vertex, seen = np.zeros((threads, thresholds.shape[1])), np.zeros((threads, n_leaves), np.uint8)
     eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
     row = np.empty((threads, n_outputs), dtype)
     slope = np.empty((n_trees, n), dtype)
@@ -1327,15 +1235,15 @@ def adam_backward(
         _steps[float](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
             state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
-            state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
-            vertex_total, eager, row, slope,
+            state.weights_last, step, &a, divisor, simd_path(), words, margins, total, by_vertex,
+            seen, eager, row, slope,
         )
         _input_gradients[float](slope, vertex, features, grad_x, threads)
     else:
         _steps[double](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
             state.thresholds_v, state.thresholds_last, state.weights_m, state.weights_v,
-            state.weights_last, step, &a, divisor, simd_path(), words, margins, slot_of, slot_leaf, total,
-            vertex_total, eager, row, slope,
+            state.weights_last, step, &a, divisor, simd_path(), words, margins, total, by_vertex,
+            seen, eager, row, slope,
         )
         _input_gradients[double](slope, vertex, features, grad_x, threads)

@@ -21,12 +21,11 @@ enum {
     HF_AHEAD = 8    /* trees or samples ahead whose leaf row is asked for */
 };
 
-/* What is known of one tree's samples, and room for what comes of them. The leaf of sample i has the slot
-   slot_of[leaf[i]] (hf_give_slots). total (slots, width), zero before, gets the sums; width >= n_outputs is a
-   multiple of HF_LANES, but 1 for one output. Rows of `next`, the leaves of the tree that follows (or NULL),
-   are asked for on the way. */
+/* What is known of one tree's samples, and room for what comes of them. total (leaves, width) gets the sums;
+   width >= n_outputs is a multiple of HF_LANES, but 1 for one output. Rows of `next`, the leaves of the tree
+   that follows (or NULL), are asked for on the way. */
 typedef struct {
-    const int32_t *leaf, *next, *slot_of;
+    const int32_t *leaf, *next;
     ptrdiff_t n_samples, n_outputs, width, step;
     double *total;
 } hf_visits;
@@ -44,24 +43,6 @@ HF_INLINE double hf_signed(double s, double r) {
     a = (a ^ (b & ((uint64_t)1 << 63))) & (0 - (uint64_t)(r != 0));
     memcpy(&s, &a, sizeof s);
     return s;
-}
-
-/* Slots for the leaves that n samples reach, in the order of their first visits: slot_of holds -1 before, and
-   afterwards the slots of the leaves in slot_leaf (n + 1 elements); how many there are. Whether a leaf is new
-   cannot be foreseen, so that nothing branches on it. */
-static ptrdiff_t hf_give_slots(const int32_t *leaf, ptrdiff_t n, int32_t *slot_of, int32_t *slot_leaf) {
-    int32_t n_slots = 0;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        const int32_t at = leaf[i], slot = slot_of[at], is_new = slot < 0;
-        slot_leaf[n_slots] = at;
-        slot_of[at] = is_new ? n_slots : slot;
-        n_slots += is_new;
-    }
-    return n_slots;
-}
-
-HF_INLINE double *hf_total(const hf_visits *a, ptrdiff_t i) {
-    return a->total + a->slot_of[a->leaf[i]] * a->width;
 }
 
 HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t i, ptrdiff_t itemsize) {
@@ -94,7 +75,7 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
         const hf_next *next, double divisor, REAL *slope) {                                            \
         const ptrdiff_t n_outputs = a->n_outputs;                                                      \
         for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
-            double *total = hf_total(a, n);                                                            \
+            double *total = a->total + a->leaf[n] * a->width;                                          \
             const REAL *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;               \
             const double r = margin[n], size = fabs(r);                                                \
             double lane[HF_LANES] = {0}, s;                                                            \
@@ -131,7 +112,7 @@ HF_INLINE void hf_fetch_next(const hf_visits *a, const hf_next *next, ptrdiff_t 
         for (ptrdiff_t n = 0; n < a->n_samples; ++n) {                                                 \
             const double g = grad[n * a->step], r = margin[n];                                         \
             if (a->next) hf_fetch_next(a, next, n, sizeof(REAL));                                      \
-            *hf_total(a, n) += fabs(r) * g;                                                            \
+            a->total[a->leaf[n]] += fabs(r) * g;                                                       \
             slope[n] = (REAL)hf_signed(((double)weights[a->leaf[n]] * g + 0.0) / divisor, r);          \
         }                                                                                              \
     }                                                                                                  \
@@ -183,12 +164,18 @@ HF_AVX512_CODE HF_INLINE void hf_visits_vectors(
         const __m512i sign = _mm512_and_epi64(_mm512_castpd_si512(r), _mm512_set1_epi64(INT64_MIN));
         double size[8];
         __m512d lane[8], s;
+        /* Rows of this tree come from anywhere in its leaves: the next samples' are asked for. */
+        for (int j = 0; j < 8 && first + 8 + j < a->n_samples; ++j) {
+            const ptrdiff_t at = a->leaf[first + 8 + j];
+            hf_fetch(weights + at * n_outputs, 4 * n_outputs);
+            hf_fetch(a->total + at * a->width, 8 * n_outputs);
+        }
         _mm512_storeu_pd(size, _mm512_abs_pd(r));
         for (int j = 0; j < 8; ++j) {
             const ptrdiff_t n = first + j;
             lane[j] = _mm512_setzero_pd();
             if (j < count) {
-                double *total = hf_total(a, n);
+                double *total = a->total + a->leaf[n] * a->width;
                 const float *g = grad + n * a->step, *row = weights + a->leaf[n] * n_outputs;
                 if (a->next) hf_fetch_next(a, next, n, sizeof(float));
                 for (int i = 0; i < n_vectors; ++i) {
@@ -298,8 +285,8 @@ static int hf_in_vectors(int path, ptrdiff_t n_outputs) {
     return HF_X86 && path == HF_PATH_AVX512 && n_outputs > 2 && n_outputs <= HF_LANES * HF_MOST_VECTORS;
 }
 
-/* Doubles of a slot's sums. */
-static ptrdiff_t hf_slot_width(ptrdiff_t n_outputs) {
+/* Doubles of a leaf's sums. */
+static ptrdiff_t hf_sum_width(ptrdiff_t n_outputs) {
     return n_outputs == 1 ? 1 : (n_outputs + HF_LANES - 1) / HF_LANES * HF_LANES;
 }
 
