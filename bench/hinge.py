@@ -26,7 +26,7 @@ from peers import add_peers, numpy_traverse
 
 import hforest
 from hforest import hinge
-from hforest.core import machine
+from hforest.core import dispatch, machine
 
 # samples, features, trees, depth, outputs
 SHAPES = (
@@ -234,6 +234,38 @@ def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What a call costs when there is next to nothing to do: one sample, one tree of the first shape."""
+    _, n_features, _, depth, n_outputs = options.shapes[0]
+    rows: list[dict[str, Any]] = []
+    for kind in options.kinds:
+        x, t, f, w, _ = problem(kind, (1, n_features, 1, depth, n_outputs), np.dtype(options.dtype))
+        forward = partial(getattr(hinge, f"{kind}_forward"), x, t, f, w)
+
+        def thousand(call: Callable[[], Any] = forward) -> None:
+            for _ in range(1000):
+                call()
+
+        def through_twin(call: Callable[[], Any] = thousand) -> None:
+            with dispatch.forced("cpu"):
+                call()
+
+        def trusting(call: Callable[[], Any] = thousand) -> None:
+            with hforest.unchecked():
+                call()
+
+        calls: Calls = {
+            "hforest": thousand,
+            "hforest unchecked": trusting,
+            "hforest through the twin": through_twin,
+        }
+        for rung, times in side_by_side(calls, options.repeats).items():
+            microseconds = 1e3 * statistics.median(times)
+            print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us a call")
+            rows.append({"kind": kind, "job": "call", "rung": rung, "microseconds": microseconds})
+    return rows
+
+
 def shape(text: str) -> tuple[int, ...]:
     """n,F,M,D,K"""
     sizes = tuple(int(part) for part in text.split(","))
@@ -256,7 +288,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     print(machine_text())
-    rows = reference_rung(options) + run(options)
+    rows = reference_rung(options) + call_rung(options) + run(options)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

@@ -9,7 +9,8 @@ import pytest
 
 import hforest
 from hforest import hinge
-from hforest.core import machine
+from hforest.core import dispatch, machine
+from hforest.hinge import quick
 
 KINDS = ("tree", "fern")
 AGGREGATES = (None, "sum", "mean")
@@ -211,6 +212,91 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, kind, path, co
         (y, route), (y2, route2) = results
         for a, b in zip((y, *route), (y2, *route2), strict=True):
             assert a.tobytes() == b.tobytes(), (n, n_features, n_trees, depth)
+
+
+@kinds
+@aggregates
+@pytest.mark.parametrize("depth", [3, 8, 12])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_many_samples_and_deep_trees(dtype, kind, aggregate, depth, n_outputs):
+    # More samples than a stretch, leaves than twice the samples, leaves marked by bits and by bytes.
+    for n in (2500, 40):
+        x, t, f, w = problem(kind, n, 6, 18, depth, (n_outputs,), dtype, seed=depth)
+        _, (leaf, margin, vertex) = route = door(kind, "forward")(
+            x, t, f, w, aggregate=aggregate, return_route=True
+        )
+        shape = (n, n_outputs) if aggregate else (n, 18, n_outputs)
+        grad_y = np.random.default_rng(2).normal(size=shape).astype(dtype)
+        args = (grad_y, *route[1], f, w, 6)
+        grad_x, grad_t, grad_w = door(kind, "backward")(*args, aggregate=aggregate)
+        sparse = door(kind, "backward")(*args, aggregate=aggregate, sparse=True)
+        each = grad_y if aggregate is None else np.broadcast_to(grad_y[:, None], (n, 18, n_outputs))
+        each = each.astype(np.float64) / (18 if aggregate == "mean" else 1)
+        trees = np.broadcast_to(np.arange(18), leaf.shape)
+        slope = np.sign(margin) * (w[trees, leaf].astype(np.float64) * each).sum(axis=2)
+        want_x, want_t, want_w = np.zeros((n, 6)), np.zeros(t.shape), np.zeros(w.shape)
+        np.add.at(want_x, (np.arange(n)[:, None], f[trees, vertex]), slope)
+        np.add.at(want_t, (trees, vertex), -slope)
+        np.add.at(want_w, (trees, leaf), abs(margin)[:, :, None] * each)
+        eps = 40 * np.finfo(dtype).eps
+        for got, want in ((grad_x, want_x), (grad_t, want_t), (grad_w, want_w)):
+            np.testing.assert_allclose(got, want, rtol=eps, atol=eps * abs(want).max())
+        np.testing.assert_array_equal(sparse[0], grad_x)
+        for full, (rows, values), index in zip((grad_t, grad_w), sparse[1:], (vertex, leaf), strict=True):
+            assert rows.tolist() == np.unique(trees * full.shape[1] + index).tolist()
+            np.testing.assert_array_equal(values, full.reshape(-1, *full.shape[2:])[rows])
+
+
+# ---------------------------------------------------------------------- calls of few pairs
+
+
+@kinds
+@aggregates
+@pytest.mark.parametrize("outputs", [(), (3, 2)])
+@pytest.mark.parametrize("path", machine.simd_paths())
+def test_small_calls_have_the_bits_of_the_twin(simd, dtype, kind, aggregate, outputs, path):
+    simd(path)
+    for n, n_trees, depth in ((1, 1, 1), (1, 33, 6), (7, 20, 4), (8, 8, 5), (64, 1, 3), (9, 100, 2)):
+        x, t, f, w = problem(kind, n, 5, n_trees, depth, outputs, dtype, seed=n, coarse=True)
+        t[0, ::3] = 1e30
+        small = quick.forward(kind == "fern", x, t, f, w, aggregate, True)
+        route = quick.traverse(kind == "fern", x, t, f, True)
+        assert (small is None) == (route is None)
+        # Vectors of samples are the twin's.
+        assert small is not None or n >= 8
+        with dispatch.forced("cpu"):
+            want = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+        if small is not None:
+            for a, b in zip((small, *route), (want[0], *want[1]), strict=True):
+                assert a.shape == b.shape
+                assert a.tobytes() == b.tobytes()
+
+
+@kinds
+def test_small_calls_leave_what_is_wrong_to_the_door(kind):
+    x, t, f, w = problem(kind, 3, 5, 2, 3, (2,), np.float64)
+    good = (x, t, f, w)
+    fern = kind == "fern"
+    assert quick.forward(fern, *good, None, True) is not None
+    nan = x.copy()
+    nan[1, 2] = np.nan
+    wide = np.concatenate([t, t], axis=1)
+    spoilt = [
+        (0, nan), (0, x.astype(np.float32)), (0, x[:, ::2]), (0, x[0]), (0, x[:0]), (0, x.tolist()),
+        (0, x.astype(x.dtype.newbyteorder())), (0, np.asfortranarray(x)), (0, x.astype(np.float16)),
+        (1, np.full_like(t, np.nan)), (1, t.astype(np.float32)), (1, t[:1]), (1, wide),
+        (2, f + 5), (2, f - 9), (2, f.astype(np.int64)), (2, f[:, :1]), (2, f[:1]),
+        (3, w[:1]), (3, w[:, :3]), (3, w.astype(np.float32)), (3, w[..., :0]), (3, np.zeros((2, 8, 1000))),
+    ]  # fmt: skip
+    for place, array in spoilt:
+        args = list(good)
+        args[place] = array
+        assert quick.forward(fern, *args, None, True) is None, (place, array)
+        assert place == 3 or quick.traverse(fern, *args[:3], True) is None
+    assert quick.forward(fern, *good, "median", True) is None
+    # Without looks at values the arrays still have to fit.
+    assert quick.forward(fern, nan, t, f, w, None, False) is not None
+    assert quick.forward(fern, x[:, ::2], t, f, w, None, False) is None
 
 
 @hypothesis.given(

@@ -34,11 +34,11 @@ ctypedef fused real:
 
 cdef extern from "plain.h" nogil:
     void hf_route_plain_f32(
-        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*, Py_ssize_t n_vertices,
-        int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
+        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
     void hf_route_plain_f64(
-        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*, Py_ssize_t n_vertices,
-        int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
+        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*,
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
 
 cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
@@ -301,7 +301,8 @@ cdef void _fern_tile(
     while first < last:
         at = first * plan.n_vertices
         hf_route_ferns(
-            tile, n, thresholds + at, features + at, plan.depth, <int> min(<Py_ssize_t> HF_GROUP, last - first),
+            tile, n, thresholds + at, features + at, plan.depth,
+            <int> min(<Py_ssize_t> HF_GROUP, last - first),
             leaf + first if store else NULL, margin + first if store else NULL,
             vertex + first if store else NULL, plan.n_trees,
             weights + (first << plan.depth) if weights != NULL else NULL, total,
@@ -349,7 +350,9 @@ cdef void _route(
     cdef int count
     scratch += 127 - (<size_t> scratch + 127) % 128
     if plan.way == TILES:
-        _route_tiles(plan, x, n, thresholds, features, first, last, _room(plan, scratch), leaf, margin, vertex)
+        _route_tiles(
+            plan, x, n, thresholds, features, first, last, _room(plan, scratch), leaf, margin, vertex
+        )
         return
     if plan.way == FERNS:
         if real is float:
@@ -587,11 +590,13 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
         total = np.empty((plan.threads, weights.shape[2] + 8))
         if plan.itemsize == 4:
             _forward_blocks[float](
-                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex, y
+                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex,
+                y,
             )
         else:
             _forward_blocks[double](
-                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex, y
+                &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex,
+                y,
             )
         return
     # Trees are kept apart, or threads share a few samples' trees; extra memory stays constant.
@@ -716,8 +721,8 @@ cdef void _group_gradients(
     # one tree when the trees share it (aggregated), all of them otherwise. Sums are 0 between trees: with one
     # stretch a tree is finished at once, and the next has its place; with several, each has its own (sets).
     cdef Py_ssize_t n_samples = leaf.shape[0], n_leaves = weights.shape[1], n_vertices = features.shape[1]
-    cdef Py_ssize_t n_outputs = weights.shape[2], own = grad_y.shape[1] > 1, step = grad_y.shape[1] * n_outputs
-    cdef Py_ssize_t size = n_leaves * hf_sum_width(n_outputs), start = 0, n, j, m, a, b
+    cdef Py_ssize_t n_outputs = weights.shape[2], size = n_leaves * hf_sum_width(n_outputs)
+    cdef Py_ssize_t own = grad_y.shape[1] > 1, step = grad_y.shape[1] * n_outputs, start = 0, n, j, m, a, b
     cdef double* total
     cdef double* by_vertex
     cdef const real* grad
@@ -765,7 +770,8 @@ cdef void _group_gradients(
                     grad_weights + b * n_outputs,
                 )
                 _take_some(
-                    by_vertex, &vertex_rows[a], vertex_start[m + 1] - a, m * n_vertices, 1, 1, grad_thresholds + a
+                    by_vertex, &vertex_rows[a], vertex_start[m + 1] - a, m * n_vertices, 1, 1,
+                    grad_thresholds + a,
                 )
         start += n
 
@@ -827,10 +833,11 @@ def _backward(
     sets = HF_GROUP if stretch < n else 1
     dtype = margin.dtype
     args = (
-        grad_y.reshape(n, -1, n_outputs), leaf, margin, vertex, features, weights, divisor, simd_path(), group,
-        stretch, sets, np.zeros((threads, sets * n_sums)), np.zeros((threads, n_leaves), np.uint8),
+        grad_y.reshape(n, -1, n_outputs), leaf, margin, vertex, features, weights, divisor, simd_path(),
+        group, stretch, sets, np.zeros((threads, sets * n_sums)), np.zeros((threads, n_leaves), np.uint8),
         np.empty((threads, 2 * HF_GROUP * stretch), np.int32), np.empty((threads, HF_GROUP * stretch), dtype),
-        *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1), np.empty((n_trees, n), dtype),
+        *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1),
+        np.empty((n_trees, n), dtype),
     )
     if dtype.itemsize == 4:
         _gradients[float](*args)
@@ -947,7 +954,7 @@ def touched(index, n_slots, start, rows):
     if index.shape[0] == 0:
         start[...] = 0
         return
-    # For each thread: a bit for each slot of a group's trees, and a strip of their indices; or a byte for each.
+    # For each thread: a bit for each slot of a group's trees, and a strip of their indices; or a byte.
     n_bytes = HF_GROUP * max((n_slots + 63) // 64 * 8 + STRIP * 4, min(n_slots, BYTE_SLOTS))
     scratch = np.empty((_threads(index.size), n_bytes), np.uint8)
     _touched(index, n_slots, simd_path(), scratch, start, rows)
@@ -1206,7 +1213,8 @@ cdef void _steps(
             grad_y, leaf, margin, vertex, i * HF_GROUP, min(<Py_ssize_t> HF_GROUP, n_trees - i * HF_GROUP),
             &words[threadid(), 0], &margins[threadid(), 0], thresholds, features, weights,
             t_m, t_v, t_last, w_m, w_v, w_last, step, a, divisor, path, &total[threadid(), 0],
-            &by_vertex[threadid(), 0], &seen[threadid(), 0], &eager[threadid(), 0], &row[threadid(), 0], slope,
+            &by_vertex[threadid(), 0], &seen[threadid(), 0], &eager[threadid(), 0], &row[threadid(), 0],
+            slope,
         )
 
 

@@ -15,11 +15,11 @@ cnp.import_array()
 
 cdef extern from "plain.h" nogil:
     void hf_route_plain_f32(
-        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*, Py_ssize_t n_vertices,
-        int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
+        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
     void hf_route_plain_f64(
-        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*, Py_ssize_t n_vertices,
-        int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
+        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*,
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
 
 cdef extern from "lanes.h" nogil:
     int HF_WIDTH
@@ -118,7 +118,8 @@ cdef void _route(
         if call.n_trees >= 4 and _lanes(call, cnp.NPY_FLOAT32):
             while m < call.n_trees:
                 hf_route_lanes(
-                    x, call.n_features, call.n, thresholds + m * call.n_vertices, features + m * call.n_vertices,
+                    x, call.n_features, call.n, thresholds + m * call.n_vertices,
+                    features + m * call.n_vertices,
                     <int> call.n_vertices, call.depth, <int> min(<Py_ssize_t> HF_WIDTH, call.n_trees - m),
                     leaf + m, margin + m, vertex + m, call.n_trees,
                 )

@@ -64,8 +64,9 @@ def _forward(traverse, x, thresholds, features, weights, divisor, y, route):
     if route is None:
         shape = (x.shape[0], thresholds.shape[0])
         route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
-    traverse(x, thresholds, features, *route)
-    leaf_outputs(*route[:2], weights, divisor, y)
+    leaf, margin, vertex = route
+    traverse(x, thresholds, features, leaf, margin, vertex)
+    leaf_outputs(leaf, margin, weights, divisor, y)
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
