@@ -35,10 +35,12 @@ ctypedef fused real:
 cdef extern from "plain.h" nogil:
     void hf_route_plain_f32(
         const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
-        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, float*, int32_t*, Py_ssize_t step)
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
+        int32_t*, float*, int32_t*, Py_ssize_t step)
     void hf_route_plain_f64(
         const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*,
-        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count, int32_t*, double*, int32_t*, Py_ssize_t step)
+        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
+        int32_t*, double*, int32_t*, Py_ssize_t step)
 
 cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
