@@ -250,8 +250,9 @@ def backward(
     *,
     index: Array | None = None,
     loss: Literal["forest", "tree"] = "forest",
+    return_p: bool = False,
     out: Array | None = None,
-) -> tuple[float, Array]:
+) -> Any:
     """Negative log-likelihood of labels, and its gradient by the decision functions (p4 §2).
 
     Parameters
@@ -268,6 +269,8 @@ def backward(
     loss : "forest" or "tree"
         -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as p4
         writes it; for one tree they are the same.
+    return_p : bool
+        Also return the class probabilities, for much less than a call of `forward`.
     out : array, shape and dtype of f, optional
         Where to write grad_f: a training loop keeps one array for all its steps.
 
@@ -279,6 +282,8 @@ def backward(
     grad_f : array, shape and dtype of f
         Gradient of that mean. Samples of infinite loss have gradient 0 (with "tree": from the trees of
         infinite loss).
+    p : (n_samples, n_classes) array, dtype of f
+        With `return_p` only: what `forward` returns, bit for bit.
 
     Raises
     ------
@@ -313,9 +318,11 @@ def backward(
     _check_labels(y, sizes)
     n = sizes["n_samples"]
     grad_f = _gradient(f, out, {"f": f, "leaves": leaves, "y": y, "index": index})
-    losses = dispatch.array_module(f).empty(n, np.float64)
-    dispatch.twin(_ROOM, f).backward(_flat(f), index, leaves, y, loss == "forest", losses, _flat(grad_f))
-    return (float(losses.sum()) / n if n else 0.0), grad_f
+    empty = dispatch.array_module(f).empty
+    losses, p = empty(n, np.float64), empty((n, sizes["n_classes"]), f.dtype) if return_p else None
+    dispatch.twin(_ROOM, f).backward(_flat(f), index, leaves, y, loss == "forest", losses, _flat(grad_f), p)
+    mean = float(losses.sum()) / n if n else 0.0
+    return (mean, grad_f, p) if return_p else (mean, grad_f)
 
 
 def backward_outputs(

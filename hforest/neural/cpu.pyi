@@ -10,6 +10,7 @@ def backward(
     forest: bool,
     loss: NDArray,
     grad_f: NDArray,
+    p: NDArray | None,
 ) -> None: ...
 def backward_outputs(
     grad_p: NDArray, f: NDArray, index: NDArray | None, leaves: NDArray, grad_f: NDArray

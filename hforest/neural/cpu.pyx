@@ -35,10 +35,10 @@ cdef extern from "paths.h" nogil:
     void hf_forward_f64(const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
     void hf_backward_f32(
         const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
-        double*, double*, float*)
+        double*, double*, double*, float*, float*)
     void hf_backward_f64(
         const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
-        double*, double*, double*)
+        double*, double*, double*, double*, double*)
     void hf_backward_outputs_f32(
         const hf_forest*, int path, const float*, ptrdiff_t first, ptrdiff_t n, unsigned char*, float*)
     void hf_backward_outputs_f64(
@@ -171,38 +171,46 @@ def forward(f, index, leaves, p):
 
 cdef _backward(
     const real[:, ::1] f, index, const real[:, :, ::1] leaves, const int32_t[::1] y, bint forest,
-    double[::1] loss, real[:, ::1] grad_f,
+    double[::1] loss, real[:, ::1] grad_f, p,
 ):
-    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, tiles
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, tiles, sums
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
     cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
     cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef real[:, ::1] outputs
+    cdef real* to = NULL
     tiles = (4 * v + 2) * LINE
-    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), tiles + unit * n_trees * 8)
+    sums = tiles + unit * n_trees * 8
+    if p is not None:
+        outputs = p
+        to = &outputs[0, 0]
+    cdef unsigned char[:, ::1] rooms = _rooms(
+        _threads(decisions, n_units), sums + (unit * leaves.shape[2] * 8 if to else 0)
+    )
     cdef int path = simd_path()
     for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
         if real is float:
             hf_backward_f32(
                 &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
                 _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
-                &loss[0], &grad_f[0, 0],
+                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
         else:
             hf_backward_f64(
                 &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
                 _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
-                &loss[0], &grad_f[0, 0],
+                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
 
 
-def backward(f, index, leaves, y, forest, loss, grad_f):
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left."""
+def backward(f, index, leaves, y, forest, loss, grad_f, p):
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as `forward` does."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
-        _backward[float](f, index, leaves, y, forest, loss, grad_f)
+        _backward[float](f, index, leaves, y, forest, loss, grad_f, p)
     else:
-        _backward[double](f, index, leaves, y, forest, loss, grad_f)
+        _backward[double](f, index, leaves, y, forest, loss, grad_f, p)
 
 
 cdef _backward_outputs(

@@ -108,9 +108,12 @@ def _gradient(
 
 
 def backward(
-    f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array
-) -> None:
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left."""
+    f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array,
+    p: Array | None,
+) -> None:  # fmt: skip
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as `forward` does."""
+    if p is not None:
+        forward(f, index, leaves, p)
     n_trees, n_leaves, _ = leaves.shape
     users = None if index is None else _users(index, f.shape[1])
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):

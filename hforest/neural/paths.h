@@ -88,17 +88,20 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
         const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);                                    \
         const __m256i y[2] = {_mm256_loadu_si256((const __m256i *)labels),                                 \
                               _mm256_loadu_si256((const __m256i *)(labels + 8))};                          \
-        for (l = 0; l < n_leaves; ++l)                                                                     \
+        for (l = 0; l < n_leaves; ++l) {                                                                   \
+            __m256 mine[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};                                   \
             for (s = 0; s < n_classes; s += 8) {                                                           \
                 const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n_classes - s), lane);     \
                 const __m256 part = _mm256_maskload_ps(leaves + l * n_classes + s, there);                 \
-                for (int u = 0; u < 2; ++u) {                                                              \
-                    const __m256i mine = _mm256_cmpgt_epi32(y[u], _mm256_set1_epi32(s - 1));               \
-                    _mm256_store_ps(value + l * ROW + 8 * u, _mm256_blendv_ps(                             \
-                        _mm256_load_ps(value + l * ROW + 8 * u),                                           \
-                        _mm256_permutevar8x32_ps(part, y[u]), _mm256_castsi256_ps(mine)));                 \
-                }                                                                                          \
+                for (int u = 0; u < 2; ++u)                                                                \
+                    mine[u] = _mm256_blendv_ps(                                                            \
+                        mine[u], _mm256_permutevar8x32_ps(part, y[u]),                                     \
+                        _mm256_castsi256_ps(_mm256_cmpgt_epi32(y[u], _mm256_set1_epi32(s - 1))));          \
             }                                                                                              \
+            for (int u = 0; u < 2; ++u)                                                                    \
+                _mm256_store_ps(w + l * ROW + 8 * u, _mm256_mul_ps(                                        \
+                    _mm256_load_ps(w + l * ROW + 8 * u), mine[u]));                                        \
+        }                                                                                                  \
         return;                                                                                            \
     }
 #define T(name) hf_##name##_f32_avx2
@@ -114,13 +117,13 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
         const __mmask16 high = (__mmask16)(n_classes < 16 ? 0 : (1ll << (n_classes - 16)) - 1);            \
         if (n_classes <= 16)                                                                               \
             for (l = 0; l < n_leaves; ++l)                                                                 \
-                _mm512_store_ps(value + l * ROW, _mm512_permutexvar_ps(                                    \
-                    y, _mm512_maskz_loadu_ps(low, leaves + l * n_classes)));                               \
+                _mm512_store_ps(w + l * ROW, _mm512_mul_ps(_mm512_load_ps(w + l * ROW), _mm512_permutexvar_ps(\
+                    y, _mm512_maskz_loadu_ps(low, leaves + l * n_classes))));                              \
         else                                                                                               \
             for (l = 0; l < n_leaves; ++l)                                                                 \
-                _mm512_store_ps(value + l * ROW, _mm512_permutex2var_ps(                                   \
+                _mm512_store_ps(w + l * ROW, _mm512_mul_ps(_mm512_load_ps(w + l * ROW), _mm512_permutex2var_ps(\
                     _mm512_loadu_ps(leaves + l * n_classes), y,                                            \
-                    _mm512_maskz_loadu_ps(high, leaves + l * n_classes + 16)));                            \
+                    _mm512_maskz_loadu_ps(high, leaves + l * n_classes + 16))));                           \
         return;                                                                                            \
     }
 #define T(name) hf_##name##_f32_avx512

@@ -82,8 +82,10 @@ def forward(f, index, leaves, p):
         p[n] = total / n_trees
 
 
-def backward(f, index, leaves, y, forest, loss, grad_f):
-    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, divided by n_samples."""
+def backward(f, index, leaves, y, forest, loss, grad_f, p):
+    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, divided by n_samples; p as `forward`."""
+    if p is not None:
+        forward(f, index, leaves, p)
     n_samples = f.shape[0]
     n_trees, n_leaves, _ = leaves.shape
     for n in range(n_samples):

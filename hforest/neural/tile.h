@@ -45,32 +45,32 @@ CODE HF_INLINE T(bits) T(less)(T(vec) a, T(vec) b) {
 #endif
 }
 
-/* d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in its last place (docs/neural.md).
-
-   exp(-|f|) = 2**n exp(r) with n an integer, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r); n is rounded
-   by adding a number whose last place is 1, and goes into the exponent as its low bits. LN2_HIGH has so few
-   bits that n * LN2_HIGH is exact. From EXP_LIMIT on the result would leave the normal numbers: it is 0,
+/* exp(-|f|) = 2**n exp(r) with n an integer, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r) (docs/neural.md);
+   n is rounded by adding a number whose last place is 1, and goes into the exponent as its low bits. LN2_HIGH has
+   so few bits that n * LN2_HIGH is exact. From EXP_LIMIT on the result would leave the normal numbers: it is 0,
    whatever came before. */
-CODE HF_INLINE void T(decide)(T(vec) f, T(vec) *d, T(vec) *c) {
+CODE HF_INLINE T(vec) T(decay)(T(vec) f) {
     static const REAL q[] = EXP_COEFFICIENTS;
     const T(bits) sign = (T(bits)){0} + ((BITS)1 << (8 * sizeof(REAL) - 1));
-    const T(bits) negative = (T(bits))((T(ints))T(as_bits)(f) >> (8 * sizeof(REAL) - 1));
-    const T(vec) one = T(all)(1), x = T(as_real)(T(as_bits)(f) | sign);
+    const T(vec) x = T(as_real)(T(as_bits)(f) | sign);
     const T(bits) inside = T(less)(T(all)(-EXP_LIMIT), x);
-    T(vec) n = x * T(all)(LOG2_E) + T(all)(EXP_MAGIC), r, p, small, big;
+    T(vec) n = x * T(all)(LOG2_E) + T(all)(EXP_MAGIC), r, p;
     const T(bits) exponent = T(as_bits)(n) << EXP_SHIFT;
-    T(bits) change;
     int i;
     n = n - T(all)(EXP_MAGIC);
     r = (x - n * T(all)(LN2_HIGH)) - n * T(all)(LN2_LOW);
     p = T(all)(q[EXP_DEGREE]);
 #pragma GCC unroll 16
     for (i = EXP_DEGREE - 1; i >= 0; --i) p = p * r + T(all)(q[i]);
-    p = one + (r + r * r * p);
-    p = T(as_real)((T(as_bits)(p) + exponent) & inside);
-    big = one / (one + p);
-    small = p * big;
-    change = (T(as_bits)(small) ^ T(as_bits)(big)) & negative;
+    p = T(all)(1) + (r + r * r * p);
+    return T(as_real)((T(as_bits)(p) + exponent) & inside);
+}
+
+/* d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in its last place, from e = exp(-|f|). */
+CODE HF_INLINE void T(decide)(T(vec) f, T(vec) e, T(vec) *d, T(vec) *c) {
+    const T(bits) negative = (T(bits))((T(ints))T(as_bits)(f) >> (8 * sizeof(REAL) - 1));
+    const T(vec) one = T(all)(1), big = one / (one + e), small = e * big;
+    const T(bits) change = (T(as_bits)(small) ^ T(as_bits)(big)) & negative;
     *d = T(as_real)(T(as_bits)(big) ^ change);
     *c = T(as_real)(T(as_bits)(small) ^ change);
 }
@@ -119,14 +119,17 @@ CODE HF_INLINE void T(turn)(T(vec) *a) {
 #undef HF_LOW
 #undef HF_HIGH
 
-/* n numbers of each of ROW samples into n rows of the tile; by `index` if there is one. */
-CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *tile) {
+/* Decision functions of n vertices for each of ROW samples, by `index` if there is one, into n rows f of the
+   tile, and exp(-|f|) into rows e. Divisions wait for these: as one loop, the chain of operations of a row is
+   longer than what a processor looks ahead. */
+CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *f, REAL *e) {
     T(vec) a[LANES];
-    ptrdiff_t v;
+    ptrdiff_t v, i;
     int u, j;
     if (index || n < LANES) {
         for (v = 0; v < n; ++v)
-            for (j = 0; j < ROW; ++j) tile[v * ROW + j] = samples[j][index ? index[v] : v];
+            for (j = 0; j < ROW; ++j) f[v * ROW + j] = samples[j][index ? index[v] : v];
+        for (i = 0; i < n * ROW; i += LANES) T(store)(e + i, T(decay)(T(load)(f + i)));
         return;
     }
     for (v = 0; v < n; v += LANES) {
@@ -136,24 +139,27 @@ CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdi
             for (j = 0; j < LANES; ++j) a[j] = T(load)(samples[u * LANES + j] + v);
             T(turn)(a);
 #pragma GCC unroll 16
-            for (j = 0; j < LANES; ++j) T(store)(tile + (v + j) * ROW + u * LANES, a[j]);
+            for (j = 0; j < LANES; ++j) T(store)(f + (v + j) * ROW + u * LANES, a[j]);
         }
+        for (i = v * ROW; i < (v + LANES) * ROW; i += LANES) T(store)(e + i, T(decay)(T(load)(f + i)));
     }
 }
 
-/* The other way for the first `count` samples; by `index` numbers are added to what is there. */
-CODE static void T(spread)(const REAL *tile, const int32_t *index, ptrdiff_t n, int count, REAL *const *samples) {
+/* The other way for the first `count` samples, multiplied by `scale` of each sample if there is one; by `index`
+   numbers are added to what is there. */
+CODE static void T(spread)(
+    const REAL *tile, const int32_t *index, ptrdiff_t n, int count, const REAL *scale, REAL *const *samples) {
     T(vec) a[LANES];
     ptrdiff_t v;
     int u, j;
     if (index) {
         for (j = 0; j < count; ++j)
-            for (v = 0; v < n; ++v) samples[j][index[v]] += tile[v * ROW + j];
+            for (v = 0; v < n; ++v) samples[j][index[v]] += scale ? scale[j] * tile[v * ROW + j] : tile[v * ROW + j];
         return;
     }
     if (n < LANES) {
         for (j = 0; j < count; ++j)
-            for (v = 0; v < n; ++v) samples[j][v] = tile[v * ROW + j];
+            for (v = 0; v < n; ++v) samples[j][v] = scale ? scale[j] * tile[v * ROW + j] : tile[v * ROW + j];
         return;
     }
     for (v = 0; v < n; v += LANES) {
@@ -161,6 +167,10 @@ CODE static void T(spread)(const REAL *tile, const int32_t *index, ptrdiff_t n, 
         for (u = 0; u < VECTORS; ++u) {
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j) a[j] = T(load)(tile + (v + j) * ROW + u * LANES);
+            if (scale) {
+#pragma GCC unroll 16
+                for (j = 0; j < LANES; ++j) a[j] *= T(load)(scale + u * LANES);
+            }
             T(turn)(a);
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j)
@@ -169,73 +179,63 @@ CODE static void T(spread)(const REAL *tile, const int32_t *index, ptrdiff_t n, 
     }
 }
 
-/* mu of every vertex and leaf, in heap order, from the decision functions in `tile`. */
-CODE static void T(reach)(ptrdiff_t n_vertices, const REAL *tile, REAL *mu) {
+/* mu of every vertex and leaf, in heap order, from what `fill` left; e may lie where the last n_vertices rows of
+   mu will. To keep the decisions, d takes the place of f and c that of e. */
+CODE HF_INLINE void T(descend)(ptrdiff_t n_vertices, REAL *f, REAL *e, REAL *mu, const int keep) {
     T(vec) d, c, m;
     ptrdiff_t i;
     int u;
     for (u = 0; u < ROW; u += LANES) T(store)(mu + u, T(all)(1));
     for (i = 0; i < n_vertices; ++i)
         for (u = 0; u < ROW; u += LANES) {
-            T(decide)(T(load)(tile + i * ROW + u), &d, &c);
+            T(decide)(T(load)(f + i * ROW + u), T(load)(e + i * ROW + u), &d, &c);
+            if (keep) {
+                T(store)(f + i * ROW + u, d);
+                T(store)(e + i * ROW + u, c);
+            }
             m = T(load)(mu + i * ROW + u);
             T(store)(mu + (2 * i + 1) * ROW + u, m * d);
             T(store)(mu + (2 * i + 2) * ROW + u, m * c);
         }
 }
 
-/* From the leaves' rows of `value` up: value = d left + c right. `d` holds the decision functions and
-   is overwritten by the decisions. */
-CODE static void T(ascend)(ptrdiff_t n_vertices, REAL *d, REAL *c, REAL *value) {
+CODE static HF_APART void T(reach)(ptrdiff_t n_vertices, REAL *f, REAL *mu) {
+    T(descend)(n_vertices, f, mu + (n_vertices + 1) * ROW, mu, 0);
+}
+
+CODE static HF_APART void T(reach_and_keep)(ptrdiff_t n_vertices, REAL *d, REAL *c, REAL *mu) {
+    T(descend)(n_vertices, d, c, mu, 1);
+}
+
+/* From the leaves' rows of w up: w = sum of the leaves' below, and d w_right - c w_left takes the place of d. */
+CODE static HF_APART void T(ascend)(ptrdiff_t n_vertices, REAL *d, const REAL *c, REAL *w) {
     T(vec) left, right;
     ptrdiff_t i;
     int u;
     for (i = n_vertices - 1; i >= 0; --i)
         for (u = 0; u < ROW; u += LANES) {
-            T(decide)(T(load)(d + i * ROW + u), &left, &right);
-            T(store)(d + i * ROW + u, left);
-            T(store)(c + i * ROW + u, right);
-            left *= T(load)(value + (2 * i + 1) * ROW + u);
-            right *= T(load)(value + (2 * i + 2) * ROW + u);
-            T(store)(value + i * ROW + u, left + right);
+            left = T(load)(w + (2 * i + 1) * ROW + u);
+            right = T(load)(w + (2 * i + 2) * ROW + u);
+            T(store)(d + i * ROW + u, T(load)(d + i * ROW + u) * right - T(load)(c + i * ROW + u) * left);
+            T(store)(w + i * ROW + u, left + right);
         }
 }
 
-/* From the root down: the vertices' rows of `value` become scale mu d c (right - left); d and c become
-   scale mu of the children. */
-CODE static void T(descend)(ptrdiff_t n_vertices, const REAL *scale, REAL *d, REAL *c, REAL *value) {
-    T(vec) left, right, m, slope;
-    ptrdiff_t i;
-    int u;
-    for (i = 0; i < n_vertices; ++i) {
-        const REAL *above = i == 0 ? scale : ((i & 1) ? d : c) + (i - 1) / 2 * ROW;
-        for (u = 0; u < ROW; u += LANES) {
-            m = T(load)(above + u);
-            left = m * T(load)(d + i * ROW + u);
-            right = T(load)(c + i * ROW + u);
-            slope = T(load)(value + (2 * i + 2) * ROW + u) - T(load)(value + (2 * i + 1) * ROW + u);
-            T(store)(d + i * ROW + u, left);
-            T(store)(value + i * ROW + u, left * right * slope);
-            T(store)(c + i * ROW + u, m * right);
-        }
-    }
-}
-
-/* value[l] = leaves[l, label] for each sample. */
+/* w[l] *= leaves[l, label] for each sample. */
 CODE static void T(leaf_labels)(
-    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *value) {
+    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *w) {
     ptrdiff_t l;
     int s;
 #ifdef LEAF_LABELS
     LEAF_LABELS
 #endif
     for (l = 0; l < n_leaves; ++l)
-        for (s = 0; s < ROW; ++s) value[l * ROW + s] = leaves[l * n_classes + labels[s]];
+        for (s = 0; s < ROW; ++s) w[l * ROW + s] *= leaves[l * n_classes + labels[s]];
 }
 
-/* value[l] = sum over k of leaves[l, k] grad[k], for each sample. */
+/* w[l] *= sum over k of leaves[l, k] grad[k], for each sample. */
 CODE static void T(leaf_products)(
-    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const REAL *grad, REAL *value) {
+    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const REAL *grad, REAL *w) {
     T(vec) sum;
     ptrdiff_t l, k;
     int u;
@@ -243,16 +243,22 @@ CODE static void T(leaf_products)(
         for (u = 0; u < ROW; u += LANES) {
             sum = T(all)(0);
             for (k = 0; k < n_classes; ++k) sum += T(load)(grad + k * ROW + u) * T(all)(leaves[l * n_classes + k]);
-            T(store)(value + l * ROW + u, sum);
+            T(store)(w + l * ROW + u, T(load)(w + l * ROW + u) * sum);
         }
 }
 
 /* Adds the lanes of a vector to float64 sums. */
 CODE HF_INLINE void T(add_lanes)(T(vec) a, double *total) {
+#if LANES > 1 && !defined(__clang__)
+    /* Left to itself, GCC takes the vector apart number by number. */
+    typedef double wide __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
+    *(wide *)total += __builtin_convertvector(a, wide);
+#else
     REAL lane[LANES];
     int s;
     memcpy(lane, &a, sizeof lane);
     for (s = 0; s < LANES; ++s) total[s] += (double)lane[s];
+#endif
 }
 
 /* total[k] += sum over l of mu[l] leaves[l, k] for n <= CLASSES classes. */
@@ -370,11 +376,20 @@ CODE static HF_APART void T(route_unit)(
     for (ptrdiff_t t = 0; t < n; t += ROW) {
         const int count = n - t < ROW ? (int)(n - t) : ROW;
         T(samples)(a, NULL, first + t, count, m, rows);
-        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
         T(reach)(v, tile, mu);
         for (int s = 0; s < count; ++s) to[s] = mu_out + ((first + t + s) * a->n_trees + m) * n_leaves;
-        T(spread)(mu + v * ROW, NULL, n_leaves, count, to);
+        T(spread)(mu + v * ROW, NULL, n_leaves, count, NULL, to);
     }
+}
+
+/* Writes the means of n samples' sums over trees. */
+CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, ptrdiff_t n, REAL *p) {
+    const ptrdiff_t n_classes = a->n_classes;
+    for (ptrdiff_t t = 0; t < n; ++t)
+        for (ptrdiff_t k = 0; k < n_classes; ++k)
+            p[(first + t) * n_classes + k] =
+                (REAL)(total[t / ROW * ROW * n_classes + k * ROW + t % ROW] / (double)a->n_trees);
 }
 
 CODE static HF_APART void T(forward_unit)(
@@ -383,68 +398,69 @@ CODE static HF_APART void T(forward_unit)(
     REAL *tile = (REAL *)room, *mu = tile + v * ROW;
     double *total = (double *)(mu + (2 * v + 2) * ROW);
     const REAL *rows[ROW];
-    ptrdiff_t m, t, k;
+    ptrdiff_t m, t;
     memset(total, 0, (n + ROW - 1) / ROW * ROW * n_classes * sizeof *total);
     for (m = 0; m < a->n_trees; ++m)
         for (t = 0; t < n; t += ROW) {
             T(samples)(a, NULL, first + t, n - t < ROW ? (int)(n - t) : ROW, m, rows);
-            T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+            T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
             T(reach)(v, tile, mu);
             T(outputs)(mu + v * ROW, (const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes,
                        total + t * n_classes);
         }
-    for (t = 0; t < n; ++t)
-        for (k = 0; k < n_classes; ++k)
-            p[(first + t) * n_classes + k] =
-                (REAL)(total[t / ROW * ROW * n_classes + k * ROW + t % ROW] / (double)a->n_trees);
+    T(means)(a, total, first, n, p);
 }
 
 /* Fast part of the gradient by labels. likelihood[m, s] = P of tree m; gradients of a tree whose P is too
-   small for plain products are 0 if the trees' losses are apart, and else anything. */
+   small for plain products are 0 if the trees' losses are apart, and else anything. If p is asked for, what
+   `forward_unit` gives goes there, with `total` as room for its sums. */
 CODE static HF_APART void T(labels_unit)(
     const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
-    double *likelihood, REAL *grad_f) {
-    const ptrdiff_t v = a->n_vertices;
+    double *likelihood, double *total, REAL *grad_f, REAL *p) {
+    const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
-    REAL *d = (REAL *)room, *c = d + v * ROW, *value = c + v * ROW, *to[ROW], scale[ROW];
+    REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
     const REAL *rows[ROW];
     int32_t labels[ROW];
     ptrdiff_t m, t;
     int s;
     if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
+    if (p) memset(total, 0, (n + ROW - 1) / ROW * ROW * n_classes * sizeof *total);
     for (m = 0; m < a->n_trees; ++m) {
         const int32_t *index = a->index ? a->index + m * v : NULL;
+        const REAL *leaves = (const REAL *)a->leaves + m * (v + 1) * n_classes;
         for (t = 0; t < n; t += ROW) {
             const int count = n - t < ROW ? (int)(n - t) : ROW;
             for (s = 0; s < ROW; ++s) labels[s] = y[first + t + (s < count ? s : 0)];
             T(samples)(a, NULL, first + t, count, m, rows);
-            T(fill)(rows, index, v, d);
-            T(leaf_labels)((const REAL *)a->leaves + m * (v + 1) * a->n_classes, v + 1, a->n_classes, labels,
-                           value + v * ROW);
-            T(ascend)(v, d, c, value);
+            T(fill)(rows, index, v, d, c);
+            T(reach_and_keep)(v, d, c, w);
+            if (p) T(outputs)(w + v * ROW, leaves, v + 1, n_classes, total + t * n_classes);
+            T(leaf_labels)(leaves, v + 1, n_classes, labels, w + v * ROW);
+            T(ascend)(v, d, c, w);
             for (s = 0; s < ROW; ++s) {
-                const double p = (double)value[s];
-                scale[s] = forest ? 1 : p >= LEAST ? (REAL)(share / p) : 0;
-                if (s < count) likelihood[m * n + t + s] = p;
+                const double one = (double)w[s];
+                scale[s] = one >= LEAST ? (REAL)(share / one) : 0;
+                if (s < count) likelihood[m * n + t + s] = one;
             }
-            T(descend)(v, scale, d, c, value);
             T(targets)(a, grad_f, first + t, count, m, to);
-            T(spread)(value, index, v, count, to);
+            T(spread)(d, index, v, count, forest ? NULL : scale, to);
         }
     }
+    if (p) T(means)(a, total, first, n, p);
 }
 
 /* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
 CODE static HF_APART void T(outputs_unit)(
     const hf_forest *a, const REAL *grad_p, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *grad_f) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
-    REAL *d = (REAL *)room, *c = d + v * ROW, *value = c + v * ROW, *grad = value + (2 * v + 2) * ROW, *to[ROW];
+    REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
     REAL scale[ROW];
     const REAL *rows[ROW];
     ptrdiff_t m, t, k;
     int s;
     if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
-    /* value = d left + c right grows with d towards left: the sign of `descend` is the other one. */
+    /* w grows with f where it lies to the left: the sign of `ascend` is the other one. */
     for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
     for (t = 0; t < n; t += ROW) {
         const int count = n - t < ROW ? (int)(n - t) : ROW;
@@ -453,13 +469,13 @@ CODE static HF_APART void T(outputs_unit)(
         for (m = 0; m < a->n_trees; ++m) {
             const int32_t *index = a->index ? a->index + m * v : NULL;
             T(samples)(a, NULL, first + t, count, m, rows);
-            T(fill)(rows, index, v, d);
+            T(fill)(rows, index, v, d, c);
+            T(reach_and_keep)(v, d, c, w);
             T(leaf_products)((const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes, grad,
-                             value + v * ROW);
-            T(ascend)(v, d, c, value);
-            T(descend)(v, scale, d, c, value);
+                             w + v * ROW);
+            T(ascend)(v, d, c, w);
             T(targets)(a, grad_f, first + t, count, m, to);
-            T(spread)(value, index, v, count, to);
+            T(spread)(d, index, v, count, scale, to);
         }
     }
 }
@@ -476,7 +492,7 @@ CODE static HF_APART void T(expect_tile)(
     const REAL *rows[ROW], *leaf = memory ? memory : mu + v * ROW;
     if (!memory || first_time) {
         T(samples)(a, order, 0, count, m, rows);
-        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
         T(reach)(v, tile, mu);
         if (memory) memcpy(memory, mu + v * ROW, (v + 1) * ROW * sizeof *mu);
     }

@@ -96,10 +96,10 @@ static double X(finish)(
 
 static void X(backward)(
     const hf_forest *a, int path, const int32_t *y, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
-    double *likelihood, double *loss, REAL *grad_f) {
+    double *likelihood, double *total, double *loss, REAL *grad_f, REAL *p) {
     unsigned before = hf_flush();
     ptrdiff_t s;
-    HF_ON(path, labels_unit, a, y, forest, first, n, room, likelihood, grad_f);
+    HF_ON(path, labels_unit, a, y, forest, first, n, room, likelihood, total, grad_f, p);
     hf_unflush(before);
     for (s = 0; s < n; ++s) {
         const double factor = X(finish)(
