@@ -1,6 +1,6 @@
 """Neural decision forests on the CPU (p4 = Zhang, Notes on Deep Neural Decision Forests, §2).
 
-Parallel loops run over owners of output: units of samples for `mu`, `p` and `grad_f`, pairs of a tree and
+Parallel loops run over owners of output: tiles of samples for `mu`, `p` and `grad_f`, pairs of a tree and
 a class for the leaves. No sum is shared between threads and nothing is atomic, so the result has the same
 bits at every number of threads; a sample's numbers do not depend on the samples beside it either.
 """
@@ -27,22 +27,22 @@ cdef extern from "paths.h" nogil:
         const int32_t* index
         const void* leaves
         ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes
-    void hf_route_f32(
-        const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char*, float*)
-    void hf_route_f64(
-        const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char*, double*)
-    void hf_forward_f32(const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, unsigned char*, float*)
-    void hf_forward_f64(const hf_forest*, int path, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
+    void hf_route_f32(const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, float*)
+    void hf_route_f64(const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, double*)
+    void hf_forward_f32(
+        const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, float*)
+    void hf_forward_f64(
+        const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, double*)
     void hf_backward_f32(
-        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
+        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
         double*, double*, double*, float*, float*)
     void hf_backward_f64(
-        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char*,
+        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
         double*, double*, double*, double*, double*)
     void hf_backward_outputs_f32(
-        const hf_forest*, int path, const float*, ptrdiff_t first, ptrdiff_t n, unsigned char*, float*)
+        const hf_forest*, int path, const float*, ptrdiff_t first, int count, unsigned char*, float*)
     void hf_backward_outputs_f64(
-        const hf_forest*, int path, const double*, ptrdiff_t first, ptrdiff_t n, unsigned char*, double*)
+        const hf_forest*, int path, const double*, ptrdiff_t first, int count, unsigned char*, double*)
     void hf_expect_f32(
         const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
         unsigned char*, int first_time, double*)
@@ -52,8 +52,6 @@ cdef extern from "paths.h" nogil:
 
 cdef enum:
     LINE = 64             # bytes of a tile's row
-    UNIT = 64             # samples of a unit at most: a tree's leaves are read once for all of them
-    PAGE = 4000           # bytes; a tree of depth 10 has 4092
     SMALL = 1 << 12       # decisions below which a second thread does not pay
     SUMS = 1 << 24        # float64 sums that the leaf update holds at a time: 128 MiB
     PAIRS = 64            # pairs of a tree and a class that keep many threads busy
@@ -62,16 +60,6 @@ cdef enum:
 
 cdef Py_ssize_t _threads(Py_ssize_t decisions, Py_ssize_t units):
     return max(<Py_ssize_t> 1, min(<Py_ssize_t> omp_get_max_threads() if decisions > SMALL else 1, units))
-
-
-cdef Py_ssize_t _unit(Py_ssize_t n, Py_ssize_t n_trees, Py_ssize_t n_vertices, Py_ssize_t itemsize):
-    # Whole tiles. Leaves that are read once for several tiles pay in deep trees; trees of less than a page
-    # lie close in f, and a tile then passes through all of them before the next.
-    cdef Py_ssize_t row = LINE // itemsize
-    cdef Py_ssize_t share = n // (4 * _threads(n * n_trees * n_vertices, n))
-    if n_vertices * itemsize < PAGE:
-        return row
-    return min(max(share // row * row, row), <Py_ssize_t> UNIT)
 
 
 cdef object _rooms(Py_ssize_t threads, Py_ssize_t n_bytes):
@@ -108,19 +96,19 @@ cdef hf_forest _forest(
 cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
     cdef Py_ssize_t n = f.shape[0], n_trees = mu.shape[1], v = mu.shape[2] - 1, part
     cdef hf_forest a = _forest[real](f, index, None, n_trees, v, 0)
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
-    cdef Py_ssize_t n_units = (n + unit - 1) // unit * n_trees
-    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_units), (3 * v + 2) * LINE)
+    cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
+    cdef Py_ssize_t n_tiles = (n + row - 1) // row * n_trees
+    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_tiles), (3 * v + 2) * LINE)
     cdef int path = simd_path()
-    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
         if real is float:
             hf_route_f32(
-                &a, path, part // n_trees * unit, min(unit, n - part // n_trees * unit), part % n_trees,
+                &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
                 _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
             )
         else:
             hf_route_f64(
-                &a, path, part // n_trees * unit, min(unit, n - part // n_trees * unit), part % n_trees,
+                &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
                 _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
             )
 
@@ -140,20 +128,23 @@ def route(f, index, mu):
 cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] p):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
-    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
+    cdef Py_ssize_t n_tiles = (n + row - 1) // row
+    cdef Py_ssize_t sums = (3 * v + 2) * LINE
     cdef unsigned char[:, ::1] rooms = _rooms(
-        _threads(decisions, n_units), (3 * v + 2) * LINE + unit * leaves.shape[2] * 8
+        _threads(decisions, n_tiles), sums + row * leaves.shape[2] * 8
     )
     cdef int path = simd_path()
-    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
         if real is float:
             hf_forward_f32(
-                &a, path, part * unit, min(unit, n - part * unit), _aligned(&rooms[threadid(), 0]), &p[0, 0]
+                &a, path, part * row, <int> min(row, n - part * row), _aligned(&rooms[threadid(), 0]),
+                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &p[0, 0],
             )
         else:
             hf_forward_f64(
-                &a, path, part * unit, min(unit, n - part * unit), _aligned(&rooms[threadid(), 0]), &p[0, 0]
+                &a, path, part * row, <int> min(row, n - part * row), _aligned(&rooms[threadid(), 0]),
+                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &p[0, 0],
             )
 
 
@@ -175,29 +166,29 @@ cdef _backward(
 ):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, tiles, sums
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
-    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
+    cdef Py_ssize_t n_tiles = (n + row - 1) // row
     cdef real[:, ::1] outputs
     cdef real* to = NULL
     tiles = (4 * v + 2) * LINE
-    sums = tiles + unit * n_trees * 8
+    sums = tiles + row * n_trees * 8
     if p is not None:
         outputs = p
         to = &outputs[0, 0]
     cdef unsigned char[:, ::1] rooms = _rooms(
-        _threads(decisions, n_units), sums + (unit * leaves.shape[2] * 8 if to else 0)
+        _threads(decisions, n_tiles), sums + (row * leaves.shape[2] * 8 if to else 0)
     )
     cdef int path = simd_path()
-    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
         if real is float:
             hf_backward_f32(
-                &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
+                &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
                 _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
                 <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
         else:
             hf_backward_f64(
-                &a, path, &y[0], forest, part * unit, min(unit, n - part * unit),
+                &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
                 _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
                 <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
@@ -218,21 +209,21 @@ cdef _backward_outputs(
 ):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
-    cdef Py_ssize_t decisions = n * n_trees * v, unit = _unit(n, n_trees, v, sizeof(real))
-    cdef Py_ssize_t n_units = (n + unit - 1) // unit
+    cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
+    cdef Py_ssize_t n_tiles = (n + row - 1) // row
     cdef unsigned char[:, ::1] rooms = _rooms(
-        _threads(decisions, n_units), (4 * v + 2 + leaves.shape[2]) * LINE
+        _threads(decisions, n_tiles), (4 * v + 2 + leaves.shape[2]) * LINE
     )
     cdef int path = simd_path()
-    for part in prange(n_units, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
         if real is float:
             hf_backward_outputs_f32(
-                &a, path, &grad_p[0, 0], part * unit, min(unit, n - part * unit),
+                &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
                 _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
             )
         else:
             hf_backward_outputs_f64(
-                &a, path, &grad_p[0, 0], part * unit, min(unit, n - part * unit),
+                &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
                 _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
             )
 

@@ -12,6 +12,7 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_VECTORS 1
 #define HF_APART __attribute__((noinline))
+#define HF_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1, 2)
 #else
 #define HF_VECTORS 0
 #define HF_APART
@@ -30,6 +31,7 @@ typedef struct {
 #define HF_LEAST_MASS 0x1p-40
 
 enum {
+    AHEAD = 64,
     CLASSES = 13, /* sums of a leaf block that fit the sixteen registers of AVX2 */
     LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum goes into float64 */
 };
@@ -82,50 +84,32 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #include "tile.h"
 
 #if HF_X86
-/* Up to 32 classes lie in four registers, from which labels pick. */
-#define LEAF_LABELS                                                                                        \
-    if (n_classes <= 32) {                                                                                 \
-        const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);                                    \
-        const __m256i y[2] = {_mm256_loadu_si256((const __m256i *)labels),                                 \
-                              _mm256_loadu_si256((const __m256i *)(labels + 8))};                          \
-        for (l = 0; l < n_leaves; ++l) {                                                                   \
-            __m256 mine[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};                                   \
-            for (s = 0; s < n_classes; s += 8) {                                                           \
-                const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n_classes - s), lane);     \
-                const __m256 part = _mm256_maskload_ps(leaves + l * n_classes + s, there);                 \
-                for (int u = 0; u < 2; ++u)                                                                \
-                    mine[u] = _mm256_blendv_ps(                                                            \
-                        mine[u], _mm256_permutevar8x32_ps(part, y[u]),                                     \
-                        _mm256_castsi256_ps(_mm256_cmpgt_epi32(y[u], _mm256_set1_epi32(s - 1))));          \
-            }                                                                                              \
-            for (int u = 0; u < 2; ++u)                                                                    \
-                _mm256_store_ps(w + l * ROW + 8 * u, _mm256_mul_ps(                                        \
-                    _mm256_load_ps(w + l * ROW + 8 * u), mine[u]));                                        \
-        }                                                                                                  \
-        return;                                                                                            \
+/* A row of up to 32 numbers lies in four registers, from which eight labels pick. */
+HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const int32_t *labels) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), y = _mm256_loadu_si256((const __m256i *)labels);
+    __m256 picked = _mm256_setzero_ps();
+    for (int s = 0; s < n; s += 8) {
+        const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - s), lane);
+        const __m256i mine = _mm256_cmpgt_epi32(y, _mm256_set1_epi32(s - 1));
+        picked = _mm256_blendv_ps(
+            picked, _mm256_permutevar8x32_ps(_mm256_maskload_ps(row + s, there), y), _mm256_castsi256_ps(mine));
     }
+    return picked;
+}
+#define PICK hf_pick_avx2
 #define T(name) hf_##name##_f32_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 8
 #include "tile.h"
 
-/* Up to 32 classes lie in two registers, from which labels pick. */
-#define LEAF_LABELS                                                                                        \
-    const __m512i y = _mm512_loadu_si512(labels);                                                          \
-    if (n_classes <= 32) {                                                                                 \
-        const __mmask16 low = (__mmask16)(n_classes < 16 ? (1 << n_classes) - 1 : 0xffff);                 \
-        const __mmask16 high = (__mmask16)(n_classes < 16 ? 0 : (1ll << (n_classes - 16)) - 1);            \
-        if (n_classes <= 16)                                                                               \
-            for (l = 0; l < n_leaves; ++l)                                                                 \
-                _mm512_store_ps(w + l * ROW, _mm512_mul_ps(_mm512_load_ps(w + l * ROW), _mm512_permutexvar_ps(\
-                    y, _mm512_maskz_loadu_ps(low, leaves + l * n_classes))));                              \
-        else                                                                                               \
-            for (l = 0; l < n_leaves; ++l)                                                                 \
-                _mm512_store_ps(w + l * ROW, _mm512_mul_ps(_mm512_load_ps(w + l * ROW), _mm512_permutex2var_ps(\
-                    _mm512_loadu_ps(leaves + l * n_classes), y,                                            \
-                    _mm512_maskz_loadu_ps(high, leaves + l * n_classes + 16))));                           \
-        return;                                                                                            \
-    }
+/* The same from two registers by sixteen labels. */
+HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
+    const __m512i y = _mm512_loadu_si512(labels);
+    if (n <= 16) return _mm512_permutexvar_ps(y, _mm512_maskz_loadu_ps((__mmask16)((1 << n) - 1), row));
+    return _mm512_permutex2var_ps(
+        _mm512_loadu_ps(row), y, _mm512_maskz_loadu_ps((__mmask16)((1ll << (n - 16)) - 1), row + 16));
+}
+#define PICK hf_pick_avx512
 #define T(name) hf_##name##_f32_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 16

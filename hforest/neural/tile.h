@@ -122,7 +122,8 @@ CODE HF_INLINE void T(turn)(T(vec) *a) {
 /* Decision functions of n vertices for each of ROW samples, by `index` if there is one, into n rows f of the
    tile, and exp(-|f|) into rows e. Divisions wait for these: as one loop, the chain of operations of a row is
    longer than what a processor looks ahead. */
-CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *f, REAL *e) {
+CODE static void T(fill)(
+    const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *f, REAL *e, REAL *const *later) {
     T(vec) a[LANES];
     ptrdiff_t v, i;
     int u, j;
@@ -136,7 +137,11 @@ CODE static void T(fill)(const REAL *const *samples, const int32_t *index, ptrdi
         if (v > n - LANES) v = n - LANES;
         for (u = 0; u < VECTORS; ++u) {
 #pragma GCC unroll 16
-            for (j = 0; j < LANES; ++j) a[j] = T(load)(samples[u * LANES + j] + v);
+            for (j = 0; j < LANES; ++j) {
+                HF_PREFETCH(samples[u * LANES + j] + v + AHEAD);
+                if (later) HF_PREFETCH_TO_WRITE(later[u * LANES + j] + v);
+                a[j] = T(load)(samples[u * LANES + j] + v);
+            }
             T(turn)(a);
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j) T(store)(f + (v + j) * ROW + u * LANES, a[j]);
@@ -207,30 +212,41 @@ CODE static HF_APART void T(reach_and_keep)(ptrdiff_t n_vertices, REAL *d, REAL 
     T(descend)(n_vertices, d, c, mu, 1);
 }
 
-/* From the leaves' rows of w up: w = sum of the leaves' below, and d w_right - c w_left takes the place of d. */
-CODE static HF_APART void T(ascend)(ptrdiff_t n_vertices, REAL *d, const REAL *c, REAL *w) {
-    T(vec) left, right;
-    ptrdiff_t i;
-    int u;
-    for (i = n_vertices - 1; i >= 0; --i)
-        for (u = 0; u < ROW; u += LANES) {
-            left = T(load)(w + (2 * i + 1) * ROW + u);
-            right = T(load)(w + (2 * i + 2) * ROW + u);
-            T(store)(d + i * ROW + u, T(load)(d + i * ROW + u) * right - T(load)(c + i * ROW + u) * left);
-            T(store)(w + i * ROW + u, left + right);
-        }
+/* Vertex i of lanes u on: w is the sum of the children's, each times what is given, and d w_right - c w_left takes
+   the place of d. */
+CODE HF_INLINE void T(join)(ptrdiff_t i, int u, REAL *d, const REAL *c, REAL *w, T(vec) left, T(vec) right) {
+    left *= T(load)(w + (2 * i + 1) * ROW + u);
+    right *= T(load)(w + (2 * i + 2) * ROW + u);
+    T(store)(d + i * ROW + u, T(load)(d + i * ROW + u) * right - T(load)(c + i * ROW + u) * left);
+    T(store)(w + i * ROW + u, left + right);
 }
 
-/* w[l] *= leaves[l, label] for each sample. */
-CODE static void T(leaf_labels)(
-    const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *w) {
+/* From the leaves' rows of w up. */
+CODE static HF_APART void T(ascend)(ptrdiff_t n_vertices, REAL *d, const REAL *c, REAL *w) {
+    for (ptrdiff_t i = n_vertices - 1; i >= 0; --i)
+        for (int u = 0; u < ROW; u += LANES) T(join)(i, u, d, c, w, T(all)(1), T(all)(1));
+}
+
+/* `ascend` from w[l] leaves[l, label] of each sample. */
+CODE static HF_APART void T(ascend_labels)(
+    ptrdiff_t n_vertices, const REAL *leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *d, const REAL *c,
+    REAL *w) {
     ptrdiff_t l;
     int s;
-#ifdef LEAF_LABELS
-    LEAF_LABELS
+#ifdef PICK
+    if (n_classes <= 32) {
+        for (ptrdiff_t i = n_vertices - 1; i >= n_vertices / 2; --i)
+            for (s = 0; s < ROW; s += LANES) {
+                const REAL *row = leaves + (2 * i + 1 - n_vertices) * n_classes;
+                T(join)(i, s, d, c, w, PICK(row, n_classes, labels + s), PICK(row + n_classes, n_classes, labels + s));
+            }
+        T(ascend)(n_vertices / 2, d, c, w);
+        return;
+    }
 #endif
-    for (l = 0; l < n_leaves; ++l)
-        for (s = 0; s < ROW; ++s) w[l * ROW + s] *= leaves[l * n_classes + labels[s]];
+    for (l = 0; l <= n_vertices; ++l)
+        for (s = 0; s < ROW; ++s) w[(n_vertices + l) * ROW + s] *= leaves[l * n_classes + labels[s]];
+    T(ascend)(n_vertices, d, c, w);
 }
 
 /* w[l] *= sum over k of leaves[l, k] grad[k], for each sample. */
@@ -351,7 +367,7 @@ CODE static void T(multiply)(REAL *a, ptrdiff_t n, REAL factor) {
     for (ptrdiff_t i = 0; i < n; ++i) a[i] *= factor;
 }
 
-/* ------------------------------------------------------------------------------- units of samples */
+/* -------------------------------------------------------------------------------------------- tiles */
 
 /* Where the decision functions of tree m begin, for ROW samples from `first` on; lanes beyond `count`
    read the first sample again. `order` renames samples. */
@@ -364,119 +380,100 @@ CODE static void T(samples)(
 }
 
 CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, int count, ptrdiff_t m, REAL **rows) {
-    for (int s = 0; s < count; ++s)
-        rows[s] = grad_f + (first + s) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
+    for (int s = 0; s < ROW; ++s)
+        rows[s] = grad_f + (first + (s < count ? s : 0)) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
 }
 
-CODE static HF_APART void T(route_unit)(
-    const hf_forest *a, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char *room, REAL *mu_out) {
+CODE static HF_APART void T(route_tile)(
+    const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *room, REAL *mu_out) {
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
     REAL *tile = (REAL *)room, *mu = tile + v * ROW, *to[ROW];
     const REAL *rows[ROW];
-    for (ptrdiff_t t = 0; t < n; t += ROW) {
-        const int count = n - t < ROW ? (int)(n - t) : ROW;
-        T(samples)(a, NULL, first + t, count, m, rows);
-        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
-        T(reach)(v, tile, mu);
-        for (int s = 0; s < count; ++s) to[s] = mu_out + ((first + t + s) * a->n_trees + m) * n_leaves;
-        T(spread)(mu + v * ROW, NULL, n_leaves, count, NULL, to);
-    }
+    T(samples)(a, NULL, first, count, m, rows);
+    T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
+    T(reach)(v, tile, mu);
+    for (int s = 0; s < count; ++s) to[s] = mu_out + ((first + s) * a->n_trees + m) * n_leaves;
+    T(spread)(mu + v * ROW, NULL, n_leaves, count, NULL, to);
 }
 
-/* Writes the means of n samples' sums over trees. */
-CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, ptrdiff_t n, REAL *p) {
-    const ptrdiff_t n_classes = a->n_classes;
-    for (ptrdiff_t t = 0; t < n; ++t)
-        for (ptrdiff_t k = 0; k < n_classes; ++k)
-            p[(first + t) * n_classes + k] =
-                (REAL)(total[t / ROW * ROW * n_classes + k * ROW + t % ROW] / (double)a->n_trees);
+/* Writes the means of sums over trees. */
+CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, int count, REAL *p) {
+    for (int s = 0; s < count; ++s)
+        for (ptrdiff_t k = 0; k < a->n_classes; ++k)
+            p[(first + s) * a->n_classes + k] = (REAL)(total[k * ROW + s] / (double)a->n_trees);
 }
 
-CODE static HF_APART void T(forward_unit)(
-    const hf_forest *a, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *p) {
+CODE static HF_APART void T(forward_tile)(
+    const hf_forest *a, ptrdiff_t first, int count, unsigned char *room, double *total, REAL *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *tile = (REAL *)room, *mu = tile + v * ROW;
-    double *total = (double *)(mu + (2 * v + 2) * ROW);
     const REAL *rows[ROW];
-    ptrdiff_t m, t;
-    memset(total, 0, (n + ROW - 1) / ROW * ROW * n_classes * sizeof *total);
-    for (m = 0; m < a->n_trees; ++m)
-        for (t = 0; t < n; t += ROW) {
-            T(samples)(a, NULL, first + t, n - t < ROW ? (int)(n - t) : ROW, m, rows);
-            T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
-            T(reach)(v, tile, mu);
-            T(outputs)(mu + v * ROW, (const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes,
-                       total + t * n_classes);
-        }
-    T(means)(a, total, first, n, p);
+    memset(total, 0, ROW * n_classes * sizeof *total);
+    for (ptrdiff_t m = 0; m < a->n_trees; ++m) {
+        T(samples)(a, NULL, first, count, m, rows);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
+        T(reach)(v, tile, mu);
+        T(outputs)(mu + v * ROW, (const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes, total);
+    }
+    T(means)(a, total, first, count, p);
 }
 
 /* Fast part of the gradient by labels. likelihood[m, s] = P of tree m; gradients of a tree whose P is too
    small for plain products are 0 if the trees' losses are apart, and else anything. If p is asked for, what
-   `forward_unit` gives goes there, with `total` as room for its sums. */
-CODE static HF_APART void T(labels_unit)(
-    const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
+   `forward_tile` gives goes there, with `total` as room for its sums. */
+CODE static HF_APART void T(labels_tile)(
+    const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *room,
     double *likelihood, double *total, REAL *grad_f, REAL *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
     REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
     const REAL *rows[ROW];
     int32_t labels[ROW];
-    ptrdiff_t m, t;
     int s;
-    if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
-    if (p) memset(total, 0, (n + ROW - 1) / ROW * ROW * n_classes * sizeof *total);
-    for (m = 0; m < a->n_trees; ++m) {
+    for (s = 0; s < ROW; ++s) labels[s] = y[first + (s < count ? s : 0)];
+    if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
+    if (p) memset(total, 0, ROW * n_classes * sizeof *total);
+    for (ptrdiff_t m = 0; m < a->n_trees; ++m) {
         const int32_t *index = a->index ? a->index + m * v : NULL;
         const REAL *leaves = (const REAL *)a->leaves + m * (v + 1) * n_classes;
-        for (t = 0; t < n; t += ROW) {
-            const int count = n - t < ROW ? (int)(n - t) : ROW;
-            for (s = 0; s < ROW; ++s) labels[s] = y[first + t + (s < count ? s : 0)];
-            T(samples)(a, NULL, first + t, count, m, rows);
-            T(fill)(rows, index, v, d, c);
-            T(reach_and_keep)(v, d, c, w);
-            if (p) T(outputs)(w + v * ROW, leaves, v + 1, n_classes, total + t * n_classes);
-            T(leaf_labels)(leaves, v + 1, n_classes, labels, w + v * ROW);
-            T(ascend)(v, d, c, w);
-            for (s = 0; s < ROW; ++s) {
-                const double one = (double)w[s];
-                scale[s] = one >= LEAST ? (REAL)(share / one) : 0;
-                if (s < count) likelihood[m * n + t + s] = one;
-            }
-            T(targets)(a, grad_f, first + t, count, m, to);
-            T(spread)(d, index, v, count, forest ? NULL : scale, to);
+        T(samples)(a, NULL, first, count, m, rows);
+        T(targets)(a, grad_f, first, count, m, to);
+        T(fill)(rows, index, v, d, c, to);
+        T(reach_and_keep)(v, d, c, w);
+        if (p) T(outputs)(w + v * ROW, leaves, v + 1, n_classes, total);
+        T(ascend_labels)(v, leaves, n_classes, labels, d, c, w);
+        for (s = 0; s < ROW; ++s) {
+            likelihood[m * ROW + s] = (double)w[s];
+            scale[s] = likelihood[m * ROW + s] >= LEAST ? (REAL)(share / likelihood[m * ROW + s]) : 0;
         }
+        T(spread)(d, index, v, count, forest ? NULL : scale, to);
     }
-    if (p) T(means)(a, total, first, n, p);
+    if (p) T(means)(a, total, first, count, p);
 }
 
 /* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
-CODE static HF_APART void T(outputs_unit)(
-    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *grad_f) {
+CODE static HF_APART void T(outputs_tile)(
+    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *room, REAL *grad_f) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
     REAL scale[ROW];
     const REAL *rows[ROW];
-    ptrdiff_t m, t, k;
+    ptrdiff_t m, k;
     int s;
-    if (a->index) memset(grad_f + first * a->n_functions, 0, n * a->n_functions * sizeof *grad_f);
+    if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
+    for (k = 0; k < n_classes; ++k)
+        for (s = 0; s < ROW; ++s) grad[k * ROW + s] = grad_p[(first + (s < count ? s : 0)) * n_classes + k];
     /* w grows with f where it lies to the left: the sign of `ascend` is the other one. */
     for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
-    for (t = 0; t < n; t += ROW) {
-        const int count = n - t < ROW ? (int)(n - t) : ROW;
-        for (k = 0; k < n_classes; ++k)
-            for (s = 0; s < ROW; ++s) grad[k * ROW + s] = grad_p[(first + t + (s < count ? s : 0)) * n_classes + k];
-        for (m = 0; m < a->n_trees; ++m) {
-            const int32_t *index = a->index ? a->index + m * v : NULL;
-            T(samples)(a, NULL, first + t, count, m, rows);
-            T(fill)(rows, index, v, d, c);
-            T(reach_and_keep)(v, d, c, w);
-            T(leaf_products)((const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes, grad,
-                             w + v * ROW);
-            T(ascend)(v, d, c, w);
-            T(targets)(a, grad_f, first + t, count, m, to);
-            T(spread)(d, index, v, count, scale, to);
-        }
+    for (m = 0; m < a->n_trees; ++m) {
+        const int32_t *index = a->index ? a->index + m * v : NULL;
+        T(samples)(a, NULL, first, count, m, rows);
+        T(targets)(a, grad_f, first, count, m, to);
+        T(fill)(rows, index, v, d, c, to);
+        T(reach_and_keep)(v, d, c, w);
+        T(leaf_products)((const REAL *)a->leaves + m * (v + 1) * n_classes, v + 1, n_classes, grad, w + v * ROW);
+        T(ascend)(v, d, c, w);
+        T(spread)(d, index, v, count, scale, to);
     }
 }
 
@@ -492,7 +489,7 @@ CODE static HF_APART void T(expect_tile)(
     const REAL *rows[ROW], *leaf = memory ? memory : mu + v * ROW;
     if (!memory || first_time) {
         T(samples)(a, order, 0, count, m, rows);
-        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW);
+        T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
         T(reach)(v, tile, mu);
         if (memory) memcpy(memory, mu + v * ROW, (v + 1) * ROW * sizeof *mu);
     }
@@ -505,4 +502,4 @@ CODE static HF_APART void T(expect_tile)(
 #undef LANES
 #undef CODE
 #undef T
-#undef LEAF_LABELS
+#undef PICK

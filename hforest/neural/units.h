@@ -10,24 +10,24 @@
 #endif
 
 static void X(route)(
-    const hf_forest *a, int path, ptrdiff_t first, ptrdiff_t n, ptrdiff_t m, unsigned char *room, REAL *mu) {
+    const hf_forest *a, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *room, REAL *mu) {
     const unsigned before = hf_flush();
-    HF_ON(path, route_unit, a, first, n, m, room, mu);
+    HF_ON(path, route_tile, a, first, count, m, room, mu);
     hf_unflush(before);
 }
 
 static void X(forward)(
-    const hf_forest *a, int path, ptrdiff_t first, ptrdiff_t n, unsigned char *room, REAL *p) {
+    const hf_forest *a, int path, ptrdiff_t first, int count, unsigned char *room, double *total, REAL *p) {
     const unsigned before = hf_flush();
-    HF_ON(path, forward_unit, a, first, n, room, p);
+    HF_ON(path, forward_tile, a, first, count, room, total, p);
     hf_unflush(before);
 }
 
 static void X(backward_outputs)(
-    const hf_forest *a, int path, const REAL *grad_p, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
+    const hf_forest *a, int path, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *room,
     REAL *grad_f) {
     const unsigned before = hf_flush();
-    HF_ON(path, outputs_unit, a, grad_p, first, n, room, grad_f);
+    HF_ON(path, outputs_tile, a, grad_p, first, count, room, grad_f);
     hf_unflush(before);
 }
 
@@ -49,16 +49,16 @@ static void X(exact_gradient)(
 }
 
 /* Sample n's loss, and its gradient where plain products do not give it. likelihood: P of tree m at
-   [m * step]. Returns what the row of grad_f remains to be multiplied by. */
+   [m * ROW]. Returns what the row of grad_f remains to be multiplied by. */
 static double X(finish)(
-    const hf_forest *a, int forest, ptrdiff_t n, int32_t y, double *likelihood, ptrdiff_t step, double *logs,
+    const hf_forest *a, int forest, ptrdiff_t n, int32_t y, double *likelihood, double *logs,
     double *loss, REAL *grad_f) {
     const double n_samples = (double)a->n_samples, n_trees = (double)a->n_trees;
     double total = 0, high = -HUGE_VAL;
     ptrdiff_t m;
     if (!forest) {
         for (m = 0; m < a->n_trees; ++m) {
-            double p = likelihood[m * step];
+            double p = likelihood[m * ROW];
             if (p >= LEAST) {
                 total += log(p);
             } else {
@@ -69,23 +69,23 @@ static double X(finish)(
         *loss = -total / n_trees;
         return 1;
     }
-    for (m = 0; m < a->n_trees; ++m) total += likelihood[m * step];
+    for (m = 0; m < a->n_trees; ++m) total += likelihood[m * ROW];
     if (total >= LEAST) {
         *loss = -log(total / n_trees);
         return 1 / (n_samples * total);
     }
     memset(grad_f + n * a->n_functions, 0, a->n_functions * sizeof *grad_f);
     for (m = 0; m < a->n_trees; ++m) {
-        likelihood[m * step] = X(exact)(a, n, m, y, logs);
-        if (likelihood[m * step] > high) high = likelihood[m * step];
+        likelihood[m * ROW] = X(exact)(a, n, m, y, logs);
+        if (likelihood[m * ROW] > high) high = likelihood[m * ROW];
     }
     *loss = HUGE_VAL;
     if (high == -HUGE_VAL) return 1;
     total = 0;
-    for (m = 0; m < a->n_trees; ++m) total += exp(likelihood[m * step] - high);
+    for (m = 0; m < a->n_trees; ++m) total += exp(likelihood[m * ROW] - high);
     *loss = -(high + log(total / n_trees));
     for (m = 0; m < a->n_trees; ++m) {
-        const double weight = exp(likelihood[m * step] - high) / total;
+        const double weight = exp(likelihood[m * ROW] - high) / total;
         if (weight > 0) {
             X(exact)(a, n, m, y, logs);
             X(exact_gradient)(a, n, m, weight / n_samples, logs, grad_f);
@@ -95,15 +95,14 @@ static double X(finish)(
 }
 
 static void X(backward)(
-    const hf_forest *a, int path, const int32_t *y, int forest, ptrdiff_t first, ptrdiff_t n, unsigned char *room,
+    const hf_forest *a, int path, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *room,
     double *likelihood, double *total, double *loss, REAL *grad_f, REAL *p) {
     unsigned before = hf_flush();
-    ptrdiff_t s;
-    HF_ON(path, labels_unit, a, y, forest, first, n, room, likelihood, total, grad_f, p);
+    HF_ON(path, labels_tile, a, y, forest, first, count, room, likelihood, total, grad_f, p);
     hf_unflush(before);
-    for (s = 0; s < n; ++s) {
+    for (int s = 0; s < count; ++s) {
         const double factor = X(finish)(
-            a, forest, first + s, y[first + s], likelihood + s, n, (double *)room, loss + first + s, grad_f);
+            a, forest, first + s, y[first + s], likelihood + s, (double *)room, loss + first + s, grad_f);
         if (factor != 1) {
             before = hf_flush();
             HF_ON(path, multiply, grad_f + (first + s) * a->n_functions, a->n_functions, (REAL)factor);
