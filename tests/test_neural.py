@@ -143,9 +143,9 @@ def everything(arrays, index, grad_p, twin):
     results = [neural.route(f, index=index), neural.forward(f, leaves, index=index)]
     values = []
     for loss in LOSSES:
-        value, grad = neural.backward(f, leaves, y, index=index, loss=loss)
+        value, *arrays = neural.backward(f, leaves, y, index=index, loss=loss, return_p=True)
         values.append(value)
-        results.append(grad)
+        results += arrays
     results.append(neural.backward_outputs(grad_p, f, leaves, index=index))
     results.append(neural.update_leaves(f, y, leaves, 2, index=index))
     return [np.array(values), *map(twin.numpy, results)]
@@ -160,6 +160,21 @@ def close(got, want, dtype):
         np.testing.assert_allclose(
             a, b, rtol=tolerance(dtype)["rtol"] * 10, atol=tolerance(dtype)["rtol"] * scale
         )
+
+
+@hypothesis.given(
+    shape=st.tuples(st.integers(0, 40), st.integers(1, 3), st.integers(1, 6)),
+    sizes=st.lists(st.sampled_from([0.0, 1e-30, 1.0, 85.0, 90.0, 708.0, 1e4]), min_size=1, max_size=4),
+    seed=st.integers(0, 2**16),
+)
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=50)
+def test_mu_sums_to_one_at_any_decision(twin, dtype, shape, sizes, seed):
+    rng = np.random.default_rng(seed)
+    whole = (*shape[:2], 2 ** shape[2] - 1)
+    f = (rng.choice(sizes, whole) * rng.choice([-1.0, 1.0], whole)).astype(dtype)
+    mu = neural.route(f)
+    assert (mu >= 0).all()
+    np.testing.assert_allclose(mu.sum(axis=2, dtype=np.float64), 1, rtol=8 * np.finfo(dtype).eps)
 
 
 @shapes
@@ -190,6 +205,19 @@ def test_any_shape_and_size_of_decisions(fast_twin, dtype, shape, scale, seed):
     with hforest.using("reference"):
         want = everything(arrays, None, grad_p, Twin("reference"))
     close(got, want, dtype)
+
+
+@shapes
+@losses
+@pytest.mark.parametrize("sharing", [False, True], ids=["own", "shared"])
+def test_backward_gives_what_forward_gives(twin, dtype, shape, loss, sharing):
+    """The probabilities have the bits of `forward`, and asking for them changes nothing else."""
+    f, leaves, y, index = shared(*shape, dtype=dtype) if sharing else (*problem(*shape, dtype), None)
+    value, grad, p = neural.backward(f, leaves, y, index=index, loss=loss, return_p=True)
+    assert p.tobytes() == neural.forward(f, leaves, index=index).tobytes()
+    value_alone, grad_alone = neural.backward(f, leaves, y, index=index, loss=loss)
+    assert value == value_alone
+    assert grad.tobytes() == grad_alone.tobytes()
 
 
 @pytest.mark.parametrize("n_functions", [1, 5, 14])

@@ -36,7 +36,9 @@ def _doors(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
         results["mu"] = neural.route(f, index=index)
         results["p"] = neural.forward(f, leaves, index=index)
         for loss in ("forest", "tree"):
-            value, results[f"grad_{loss}"] = neural.backward(f, leaves, y, index=index, loss=loss)
+            value, results[f"grad_{loss}"], results[f"p_{loss}"] = neural.backward(
+                f, leaves, y, index=index, loss=loss, return_p=True
+            )
             results[f"loss_{loss}"] = np.array([value])
         grad_p = rng.standard_normal((n, n_classes)).astype(dtype)
         results["grad_outputs"] = neural.backward_outputs(grad_p, f, leaves, index=index)
@@ -46,7 +48,8 @@ def _doors(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
 
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape."""
-    names = ("mu", "p", "grad_forest", "loss_forest", "grad_tree", "loss_tree", "grad_outputs", "leaves")
+    labels = (f"{name}_{loss}" for name in ("grad", "loss", "p") for loss in ("forest", "tree"))
+    names = ("mu", "p", *labels, "grad_outputs", "leaves")
     for shape in SHAPES:
         sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
         name = " ".join(f"{key}={value}" for key, value in sizes.items())
