@@ -300,8 +300,9 @@ def backward(
     products of decisions leave the range of the dtype, a sample is done again in float64 logarithms, so
     saturated decisions have exact gradients too.
 
-    Cost: a sigmoid a vertex and about ten operations more for each sample and tree; f is read and grad_f
-    written once. Extra memory: about 256 * 2**depth bytes a thread. On a GPU this waits for the loss.
+    Cost: a sigmoid a vertex and about eight operations more for each sample and tree, with `return_p` also
+    n_classes products a leaf; f is read and grad_f written once. Extra memory: about 256 * 2**depth bytes a
+    thread. On a GPU this waits for the loss.
 
     Examples
     --------

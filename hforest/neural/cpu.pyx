@@ -27,8 +27,10 @@ cdef extern from "paths.h" nogil:
         const int32_t* index
         const void* leaves
         ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes
-    void hf_route_f32(const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, float*)
-    void hf_route_f64(const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, double*)
+    void hf_route_f32(
+        const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, float*)
+    void hf_route_f64(
+        const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, double*)
     void hf_forward_f32(
         const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, float*)
     void hf_forward_f64(
@@ -195,7 +197,7 @@ cdef _backward(
 
 
 def backward(f, index, leaves, y, forest, loss, grad_f, p):
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as `forward` does."""
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as of `forward`."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:

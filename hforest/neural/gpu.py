@@ -111,7 +111,7 @@ def backward(
     f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array,
     p: Array | None,
 ) -> None:  # fmt: skip
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as `forward` does."""
+    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as of `forward`."""
     if p is not None:
         forward(f, index, leaves, p)
     n_trees, n_leaves, _ = leaves.shape

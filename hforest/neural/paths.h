@@ -16,9 +16,10 @@
 #else
 #define HF_VECTORS 0
 #define HF_APART
+#define HF_PREFETCH_TO_WRITE(address) ((void)(address))
 #endif
 
-/* What every unit of work reads. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
+/* What every piece of work reads. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
    functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes). */
 typedef struct {
     const void *f;
@@ -31,7 +32,7 @@ typedef struct {
 #define HF_LEAST_MASS 0x1p-40
 
 enum {
-    AHEAD = 64,
+    AHEAD = 64,   /* numbers by which rows of f are asked for before their turn */
     CLASSES = 13, /* sums of a leaf block that fit the sixteen registers of AVX2 */
     LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum goes into float64 */
 };

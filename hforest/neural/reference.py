@@ -83,7 +83,7 @@ def forward(f, index, leaves, p):
 
 
 def backward(f, index, leaves, y, forest, loss, grad_f, p):
-    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, divided by n_samples; p as `forward`."""
+    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples; p as of `forward`."""
     if p is not None:
         forward(f, index, leaves, p)
     n_samples = f.shape[0]
