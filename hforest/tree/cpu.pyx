@@ -46,6 +46,14 @@ cdef extern from "walk.h" nogil:
         int path, const hf_forest_f64*, const hf_node_f64*, const double* x, int64_t n_features, int64_t n,
         int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
+    int hf_class_leaves_f32(
+        int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t tree,
+        int32_t* class_of,
+    )
+    int hf_class_leaves_f64(
+        int path, const hf_forest_f64*, const double* value, int64_t n_outputs, int vote, int64_t tree,
+        int32_t* class_of,
+    )
     void hf_add_leaves_f32(
         int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t first,
         int64_t last,
@@ -62,7 +70,9 @@ ctypedef fused real:
     double
 
 cdef enum:
-    BLOCK = 128           # samples of a block: their rows and sums stay in L2 beside a tree
+    LEAST = 128           # samples of a block, at least
+    MOST = 2048           # and at most: the more, the longer a tree stays in L1
+    ROWS = 1 << 20        # bytes of their rows, which stay in L2 beside a tree
     TREES = 8             # trees walked before their leaf values are added: HF_WALKS of walk.h
     SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
     STEPS = 32            # steps of a walk that packing a node must at most stand against
@@ -80,93 +90,127 @@ cdef struct Batch:
     int64_t n_outputs
     int vote
     int path
+    # Samples of a block; of packed forests: classes of the leaves, and which trees have them.
+    int64_t block
+    const int64_t* tree_start
+    int32_t* class_of
+    char* has_classes
 
 
-cdef void _block_leaves(const Batch* b, bint wide, int64_t first, int32_t* leaf) noexcept nogil:
-    cdef int64_t n = min(<int64_t> BLOCK, b.n_samples - first)
-    cdef int32_t scratch[BLOCK]
+cdef void _walk(
+    const Batch* b, bint wide, int64_t first, int64_t n, int64_t tree, int64_t last, int32_t* scratch,
+    int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+) noexcept nogil:
     if wide:
         hf_leaves_f64(
             b.path, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
-            <const double*> b.x + first * b.n_features, b.n_features, n, 0, b.n_trees, scratch,
-            leaf + first * b.n_trees, b.n_trees, 1,
+            <const double*> b.x + first * b.n_features, b.n_features, n, tree, last, scratch, leaf,
+            row_stride, tree_stride,
         )
     else:
         hf_leaves_f32(
             b.path, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
-            <const float*> b.x + first * b.n_features, b.n_features, n, 0, b.n_trees, scratch,
-            leaf + first * b.n_trees, b.n_trees, 1,
+            <const float*> b.x + first * b.n_features, b.n_features, n, tree, last, scratch, leaf,
+            row_stride, tree_stride,
         )
 
 
-cdef int _block_predict(const Batch* b, bint wide, int64_t first, void* y) noexcept nogil:
-    cdef int64_t n = min(<int64_t> BLOCK, b.n_samples - first), group, tree, last, i
-    cdef int64_t n_sums = n * b.n_outputs
-    cdef int32_t leaf[TREES * BLOCK]
-    cdef double* total = <double*> malloc(n_sums * sizeof(double))
-    if total == NULL:
+cdef void _add(
+    const Batch* b, bint wide, int64_t n, int64_t tree, int64_t last, const int32_t* leaf, double* total
+) noexcept nogil:
+    cdef const int32_t* class_of
+    cdef int64_t i
+    if b.has_classes != NULL and b.has_classes[tree]:
+        class_of = b.class_of + b.tree_start[tree]
+        for i in range(n):
+            total[i * b.n_outputs + class_of[leaf[i]]] += 1
+    elif wide:
+        hf_add_leaves_f64(
+            b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree,
+            last, n, leaf, total,
+        )
+    else:
+        hf_add_leaves_f32(
+            b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree,
+            last, n, leaf, total,
+        )
+
+
+cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y) noexcept nogil:
+    cdef int64_t n = min(b.block, b.n_samples - first), tree = 0, last, i
+    cdef int64_t n_sums = n * b.n_outputs if y != NULL else 0
+    cdef char* room = <char*> malloc(n_sums * sizeof(double) + TREES * n * sizeof(int32_t))
+    cdef double* total = <double*> room
+    cdef int32_t* reached = <int32_t*> (room + n_sums * sizeof(double))
+    if room == NULL:
         return 0
+    if y == NULL:
+        _walk(b, wide, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)
+        free(room)
+        return 1
     memset(total, 0, n_sums * sizeof(double))
-    for group in range((b.n_trees + TREES - 1) // TREES):
-        tree = group * TREES
-        last = min(tree + TREES, b.n_trees)
-        if wide:
-            hf_leaves_f64(
-                b.path, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
-                <const double*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
-            )
-            hf_add_leaves_f64(
-                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree,
-                last, n,
-                leaf, total,
-            )
-        else:
-            hf_leaves_f32(
-                b.path, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
-                <const float*> b.x + first * b.n_features, b.n_features, n, tree, last, NULL, leaf, 1, n,
-            )
-            hf_add_leaves_f32(
-                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree,
-                last, n,
-                leaf, total,
-            )
+    while tree < b.n_trees:
+        # One tree where leaves are classes, which stay in cache with it; else several, whose rows are
+        # added at once.
+        last = tree + 1
+        if b.has_classes == NULL or not b.has_classes[tree]:
+            while last < min(tree + TREES, b.n_trees) and (b.has_classes == NULL or not b.has_classes[last]):
+                last += 1
+        _walk(b, wide, first, n, tree, last, NULL, reached, 1, n)
+        _add(b, wide, n, tree, last, reached, total)
+        tree = last
     if wide:
         for i in range(n_sums):
             (<double*> y)[first * b.n_outputs + i] = total[i] / b.n_trees
     else:
         for i in range(n_sums):
             (<float*> y)[first * b.n_outputs + i] = <float> (total[i] / b.n_trees)
-    free(total)
+    free(room)
     return 1
 
 
+cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes) noexcept nogil:
+    if wide:
+        hf_pack_f64(b.path, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
+        if b.has_classes != NULL:
+            b.has_classes[tree] = hf_class_leaves_f64(
+                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote,
+                tree, b.class_of,
+            )
+    else:
+        hf_pack_f32(b.path, <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes)
+        if b.has_classes != NULL:
+            b.has_classes[tree] = hf_class_leaves_f32(
+                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote,
+                tree, b.class_of,
+            )
+
+
 cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint oblique) noexcept nogil:
-    cdef int64_t n_blocks = (b.n_samples + BLOCK - 1) // BLOCK, block, tree
+    cdef int64_t n_blocks, block, tree, row = b.n_features * (8 if wide else 4)
+    cdef int64_t node = sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)
     cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else omp_get_max_threads()
     cdef int failed = 0
-    cdef void* nodes = NULL
+    cdef char* nodes = NULL
     if not oblique and b.n_samples * b.n_trees * STEPS >= n_nodes:
-        nodes = malloc(n_nodes * (sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)))
+        nodes = <char*> malloc(n_nodes * (node + sizeof(int32_t)) + b.n_trees)
         if nodes == NULL:
             return 0
+        if y != NULL:
+            b.class_of = <int32_t*> (nodes + n_nodes * node)
+            b.has_classes = nodes + n_nodes * (node + sizeof(int32_t))
         for tree in prange(b.n_trees, schedule="dynamic", num_threads=threads):
-            if wide:
-                hf_pack_f64(b.path, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
-            else:
-                hf_pack_f32(b.path, <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes)
+            _prepare(b, wide, tree, nodes)
     b.nodes = nodes
+    # Blocks as large as caches and a fair share of the threads allow.
+    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads))))
+    n_blocks = (b.n_samples + b.block - 1) // b.block
     if n_blocks == 1:
         # Without the cost of a parallel region.
-        if y == NULL:
-            _block_leaves(b, wide, 0, leaf)
-        else:
-            failed = not _block_predict(b, wide, 0, y)
+        failed = not _block(b, wide, 0, leaf, y)
     else:
         for block in prange(n_blocks, schedule="dynamic", num_threads=threads):
-            if y == NULL:
-                _block_leaves(b, wide, block * BLOCK, leaf)
-            else:
-                failed += not _block_predict(b, wide, block * BLOCK, y)
+            failed += not _block(b, wide, block * b.block, leaf, y)
     free(nodes)
     return not failed
 
@@ -193,6 +237,8 @@ cdef int _call(
     b.n_outputs = 0 if value is None else cnp.PyArray_DIM(value, 1)
     b.vote = vote
     b.path = simd_path()
+    b.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
+    b.class_of, b.has_classes = NULL, NULL
     # Both hold the same pointers; the dtype says which is read.
     doubles.tree_start = narrow.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
     doubles.feature = narrow.feature = <const int32_t*> cnp.PyArray_DATA(feature)

@@ -10,7 +10,11 @@
 #include "simd.h"
 
 enum {
-    HF_WALKS = 8 /* walks at once: enough to hide the latency of a load from L2 */
+    HF_WALKS = 8,   /* walks at once: enough to hide the latency of a load from L2 */
+    HF_PART = 128,  /* samples that vectors take down a tree together: their rows stay near */
+    HF_FEW = 16,    /* samples from which vectors pay */
+    HF_FLIGHT = 4, /* vectors that go down together: one alone waits for its loads */
+    HF_LEVELS = 4   /* levels between two looks at who has arrived; that many hold 15 nodes */
 };
 
 /* A packed node: leaves lead to themselves, nothing being above infinity. */
@@ -39,45 +43,142 @@ static int hf_is_small(int64_t n_nodes, int64_t n_features) {
 }
 
 #if HF_X86
-/* Leaves that 32 samples reach in a packed tree: two vectors in flight, three or four gathers a step. */
-#define HF_WALK_32(NAME, LOAD)                                                                              \
-    HF_AVX512_CODE static void NAME(const void *node, const float *x, int64_t n_features, int32_t *leaf) {  \
-        const int32_t *words = (const int32_t *)node;                                                       \
-        const __m512i one = _mm512_set1_epi32(1);                                                           \
-        const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);        \
-        const __m512i row = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)n_features));               \
-        const float *const half[2] = {x, x + 16 * n_features};                                              \
-        __m512i v[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};                                    \
-        int moved;                                                                                          \
-        do {                                                                                                \
-            moved = 0;                                                                                      \
-            _Pragma("GCC unroll 2") for (int u = 0; u < 2; ++u) {                                           \
-                __m512i feature, next;                                                                      \
-                __m512 threshold;                                                                           \
-                LOAD;                                                                                       \
-                const __m512 value = _mm512_i32gather_ps(_mm512_add_epi32(row, feature), half[u], 4);       \
-                const __mmask16 right = _mm512_cmp_ps_mask(value, threshold, _CMP_GT_OQ);                   \
-                const __m512i to = _mm512_mask_add_epi32(next, right, next, one);                           \
-                moved |= _mm512_cmpneq_epi32_mask(to, v[u]);                                                \
-                v[u] = to;                                                                                  \
-            }                                                                                               \
-        } while (moved);                                                                                    \
-        _mm512_storeu_si512(leaf, v[0]);                                                                    \
-        _mm512_storeu_si512(leaf + 16, v[1]);                                                               \
-    }
+/* Sixteen nodes that as many walks have come to. */
+typedef struct {
+    __m512i feature, next;
+    __m512 threshold;
+} hf_nodes;
 
-HF_WALK_32(hf_walk_32_small, {
-    const __m512i to_ = _mm512_i32gather_epi32(v[u], words + 1, 8);
-    threshold = _mm512_i32gather_ps(v[u], words, 8);
-    feature = _mm512_and_si512(to_, _mm512_set1_epi32(0xffff));
-    next = _mm512_srli_epi32(to_, 16);
-})
-HF_WALK_32(hf_walk_32_large, {
-    const __m512i at_ = _mm512_add_epi32(v[u], _mm512_add_epi32(v[u], v[u]));
-    threshold = _mm512_i32gather_ps(at_, words, 4);
-    feature = _mm512_i32gather_epi32(at_, words + 1, 4);
-    next = _mm512_i32gather_epi32(at_, words + 2, 4);
-})
+/* The nodes of a tree's first levels, in registers; `to` as in hf_small_node. */
+typedef struct {
+    __m512i to;
+    __m512 threshold;
+} hf_top;
+
+enum { HF_OF_TOP, HF_OF_SMALL, HF_OF_LARGE };
+
+HF_AVX512_CODE HF_INLINE __m512i hf_words(__m512i low, __m512i high, int odd) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_epi32(low, _mm512_or_si512(even, _mm512_set1_epi32(odd)), high);
+}
+
+HF_AVX512_CODE HF_INLINE hf_nodes hf_load_nodes(int form, const void *node, const hf_top *top, __m512i v) {
+    hf_nodes at;
+    /* Zeros, so that no load waits for what its register held before. */
+    const __m512i zero = _mm512_setzero_si512();
+    if (form == HF_OF_LARGE) {
+        const int32_t *words = (const int32_t *)node;
+        const __m512i first = _mm512_add_epi32(v, _mm512_add_epi32(v, v));
+        at.feature = _mm512_mask_i32gather_epi32(zero, 0xffff, first, words + 1, 4);
+        at.next = _mm512_mask_i32gather_epi32(zero, 0xffff, first, words + 2, 4);
+        at.threshold = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, first, words, 4);
+        return at;
+    }
+    __m512i to;
+    if (form == HF_OF_TOP) {
+        to = _mm512_permutexvar_epi32(v, top->to);
+        at.threshold = _mm512_permutexvar_ps(v, top->threshold);
+    } else {
+        /* A whole node a load: half as many as its two words one by one. */
+        const __m512i low = _mm512_mask_i32gather_epi64(zero, 0xff, _mm512_castsi512_si256(v), node, 8);
+        const __m256i second = _mm512_extracti64x4_epi64(v, 1);
+        const __m512i high = _mm512_mask_i32gather_epi64(zero, 0xff, second, node, 8);
+        to = hf_words(low, high, 1);
+        at.threshold = _mm512_castsi512_ps(hf_words(low, high, 0));
+    }
+    at.feature = _mm512_and_si512(to, _mm512_set1_epi32(0xffff));
+    at.next = _mm512_srli_epi32(to, 16);
+    return at;
+}
+
+/* The first sixteen nodes of a small tree; 0 if one of the first HF_LEVELS levels has others. */
+HF_AVX512_CODE static int hf_load_top(const hf_small_node *node, int64_t n_nodes, hf_top *top) {
+    const uint32_t have = n_nodes < 16 ? (1u << n_nodes) - 1 : 0xffff;
+    const __m512i low = _mm512_maskz_loadu_epi64((__mmask8)have, node);
+    const __m512i high = _mm512_maskz_loadu_epi64((__mmask8)(have >> 8), node + 8);
+    top->to = hf_words(low, high, 1);
+    top->threshold = _mm512_castsi512_ps(hf_words(low, high, 0));
+    const __m512i next = _mm512_srli_epi32(top->to, 16);
+    return !(_mm512_cmpgt_epi32_mask(next, _mm512_set1_epi32(14)) & 0x7f);
+}
+
+/* Takes n walks down HF_LEVELS levels; those at a leaf by then are over, the others move up. How many these are. */
+HF_AVX512_CODE HF_INLINE int hf_descend(
+    int form, const void *node, const hf_top *top, const float *x, int64_t n_features, int n, int32_t *at,
+    int32_t *sample, int32_t *leaf
+) {
+    int kept = 0;
+    for (int g = 0; g < n; g += 16 * HF_FLIGHT) {
+        __m512i v[HF_FLIGHT], s[HF_FLIGHT], row[HF_FLIGHT];
+        __mmask16 moved[HF_FLIGHT];
+        _Pragma("GCC unroll 4") for (int u = 0; u < HF_FLIGHT; ++u) {
+            v[u] = _mm512_loadu_si512(at + g + 16 * u);
+            s[u] = _mm512_loadu_si512(sample + g + 16 * u);
+            row[u] = _mm512_mullo_epi32(s[u], _mm512_set1_epi32((int32_t)n_features));
+        }
+        _Pragma("GCC unroll 4") for (int level = 0; level < HF_LEVELS; ++level)
+            _Pragma("GCC unroll 4") for (int u = 0; u < HF_FLIGHT; ++u) {
+                const hf_nodes to = hf_load_nodes(form, node, top, v[u]);
+                const __m512 value = _mm512_mask_i32gather_ps(
+                    _mm512_setzero_ps(), 0xffff, _mm512_add_epi32(row[u], to.feature), x, 4
+                );
+                const __mmask16 right = _mm512_cmp_ps_mask(value, to.threshold, _CMP_GT_OQ);
+                const __m512i next = _mm512_mask_add_epi32(to.next, right, to.next, _mm512_set1_epi32(1));
+                moved[u] = _mm512_cmpneq_epi32_mask(next, v[u]);
+                v[u] = next;
+            }
+        _Pragma("GCC unroll 4") for (int u = 0; u < HF_FLIGHT; ++u) {
+            const int left = n - g - 16 * u;
+            const __mmask16 here = left >= 16 ? 0xffff : left > 0 ? (1u << left) - 1 : 0;
+            _mm512_mask_i32scatter_epi32(leaf, here & ~moved[u], s[u], v[u], 4);
+            _mm512_storeu_si512(at + kept, _mm512_maskz_compress_epi32(here & moved[u], v[u]));
+            _mm512_storeu_si512(sample + kept, _mm512_maskz_compress_epi32(here & moved[u], s[u]));
+            kept += __builtin_popcount(here & moved[u]);
+        }
+    }
+    return kept;
+}
+
+/* Leaves that samples reach in a packed tree, HF_PART of them at a time. */
+HF_AVX512_CODE HF_INLINE void hf_walk_form(
+    int form, const void *node, const hf_top *top, const float *x, int64_t n_features, int64_t n_samples,
+    int32_t *leaf
+) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for (int64_t i = 0; i < n_samples; i += HF_PART, x += HF_PART * n_features, leaf += HF_PART) {
+        int32_t at[HF_PART + 16 * HF_FLIGHT], sample[HF_PART + 16 * HF_FLIGHT];
+        int n = n_samples - i < HF_PART ? (int)(n_samples - i) : HF_PART;
+        for (int g = 0; g < n + 16 * (HF_FLIGHT - 1); g += 16) {
+            /* Lanes behind the last sample repeat it. */
+            const __m512i number = _mm512_add_epi32(lane, _mm512_set1_epi32(g));
+            _mm512_storeu_si512(at + g, _mm512_setzero_si512());
+            _mm512_storeu_si512(sample + g, _mm512_min_epi32(number, _mm512_set1_epi32(n - 1)));
+        }
+        if (top) n = hf_descend(HF_OF_TOP, node, top, x, n_features, n, at, sample, leaf);
+        while (n > 0) n = hf_descend(form, node, NULL, x, n_features, n, at, sample, leaf);
+    }
+}
+
+HF_AVX512_CODE static void hf_walk_small(
+    const void *node, int64_t n_nodes, const float *x, int64_t n_features, int64_t n, int32_t *leaf
+) {
+    hf_top top;
+    if (hf_load_top(node, n_nodes, &top)) hf_walk_form(HF_OF_SMALL, node, &top, x, n_features, n, leaf);
+    else hf_walk_form(HF_OF_SMALL, node, NULL, x, n_features, n, leaf);
+}
+
+HF_AVX512_CODE static void hf_walk_large(
+    const void *node, const float *x, int64_t n_features, int64_t n, int32_t *leaf
+) {
+    hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
+}
+
+HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int n_outputs) {
+    const __m512 values = _mm512_maskz_loadu_ps((__mmask16)((1u << n_outputs) - 1), row);
+    const uint32_t others = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    const uint32_t one = _mm512_cmp_ps_mask(values, _mm512_set1_ps(1), _CMP_EQ_OQ);
+    return one == others && one && !(one & (one - 1)) ? __builtin_ctz(one) : -1;
+}
 
 /* Adds values of the leaves that one sample reached in several trees to its sums, for at most 16 outputs. */
 HF_AVX512_CODE static void hf_add_rows_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
@@ -94,19 +195,23 @@ HF_AVX512_CODE static void hf_add_rows_avx512(const float *const *row, int n_row
 }
 #endif
 
-/* Samples that vectors take at once, 0 where there are none: all indices of a gather must fit in 32 bits. */
-static int64_t hf_vector_f32(int path, int64_t n_features) {
-    return HF_X86 && path == HF_PATH_AVX512 && n_features < 1 << 26 ? 32 : 0;
+/* Whether vectors can take samples down a tree: all indices of a gather must fit in 32 bits. */
+static int hf_vector_f32(int path, int64_t n_features) {
+    return HF_X86 && path == HF_PATH_AVX512 && n_features <= (1ll << 31) / HF_PART;
 }
-static int64_t hf_vector_f64(int path, int64_t n_features) { return 0; }
+static int hf_vector_f64(int path, int64_t n_features) { return 0; }
 
-static void hf_walk_vector_f32(const void *node, int small, const float *x, int64_t n_features, int32_t *leaf) {
+static void hf_walk_vector_f32(
+    const void *node, int64_t n_nodes, const float *x, int64_t n_features, int64_t n, int32_t *leaf
+) {
 #if HF_X86
-    if (small) hf_walk_32_small(node, x, n_features, leaf);
-    else hf_walk_32_large(node, x, n_features, leaf);
+    if (hf_is_small(n_nodes, n_features)) hf_walk_small(node, n_nodes, x, n_features, n, leaf);
+    else hf_walk_large(node, x, n_features, n, leaf);
 #endif
 }
-static void hf_walk_vector_f64(const void *node, int small, const double *x, int64_t n_features, int32_t *leaf) {}
+static void hf_walk_vector_f64(
+    const void *node, int64_t n_nodes, const double *x, int64_t n_features, int64_t n, int32_t *leaf
+) {}
 
 static int hf_add_rows_f32(int path, const float *const *row, int n_rows, int64_t n_outputs, double *sum) {
 #if HF_X86
@@ -119,6 +224,30 @@ static int hf_add_rows_f32(int path, const float *const *row, int n_rows, int64_
 }
 static int hf_add_rows_f64(int path, const double *const *row, int n_rows, int64_t n_outputs, double *sum) {
     return 0;
+}
+
+/* The place of the single 1 in a row of zeros, or -1. */
+#define HF_ONE_CLASS(NAME, REAL)                                                 \
+    static int64_t NAME(const REAL *row, int64_t n_outputs) {                    \
+        int64_t k = 0, at;                                                       \
+        while (k < n_outputs && row[k] == 0) ++k;                                \
+        at = k < n_outputs && row[k] == 1 ? k : -1;                              \
+        for (++k; k < n_outputs; ++k)                                            \
+            if (row[k] != 0) return -1;                                          \
+        return at;                                                               \
+    }
+HF_ONE_CLASS(hf_one_class_plain_f32, float)
+HF_ONE_CLASS(hf_one_class_plain_f64, double)
+#undef HF_ONE_CLASS
+
+static int64_t hf_one_class_f32(int path, const float *row, int64_t n_outputs) {
+#if HF_X86
+    if (path == HF_PATH_AVX512 && n_outputs <= 16) return hf_one_class_avx512(row, (int)n_outputs);
+#endif
+    return hf_one_class_plain_f32(row, n_outputs);
+}
+static int64_t hf_one_class_f64(int path, const double *row, int64_t n_outputs) {
+    return hf_one_class_plain_f64(row, n_outputs);
 }
 
 #define real float

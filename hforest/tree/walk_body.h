@@ -111,14 +111,15 @@ static void HF(hf_leaves)(
 ) {
     int64_t done = 0;
     if (node) {
-        const int64_t step = HF(hf_vector)(path, n_features);
-        done = step ? n / step * step : n;
+        const int vector = HF(hf_vector)(path, n_features);
+        done = vector && n < HF_FEW ? 0 : n;
         for (int64_t tree = first; tree < last; ++tree) {
             const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
             int32_t *to = leaf + (tree - first) * tree_stride, *reached = row_stride == 1 ? to : scratch;
-            if (!step) HF(hf_walk_packed)(node + root, x, n_features, n, reached);
-            for (int64_t i = 0; i < done && step; i += step)
-                HF(hf_walk_vector)(node + root, hf_is_small(n_nodes, n_features), x + i * n_features, n_features, reached + i);
+            if (vector)
+                HF(hf_walk_vector)(node + root, n_nodes, x, n_features, done, reached);
+            else
+                HF(hf_walk_packed)(node + root, x, n_features, n, reached);
             for (int64_t i = 0; row_stride != 1 && i < done; ++i) to[i * row_stride] = scratch[i];
         }
     }
@@ -137,6 +138,29 @@ static void HF(hf_leaves)(
             for (int g = 0; g < count; ++g) to[(tree + g - first) * tree_stride] = found[g];
         }
     }
+}
+
+/* Writes for each leaf of a tree the class that alone it holds, or votes for; whether every leaf has one. Trees grown
+   to purity do: then a sample counts classes instead of adding rows of shares, with the same sums. */
+static int HF(hf_class_leaves)(
+    int path, const HF(hf_forest) *f, const real *value, int64_t n_outputs, int vote, int64_t tree, int32_t *class_of
+) {
+    const int64_t root = f->tree_start[tree], last = f->tree_start[tree + 1];
+    value += (root + tree) / 2 * n_outputs;
+    for (int64_t v = root; v < last; ++v) {
+        if (f->feature[v] >= 0) continue;
+        const real *row = value + (int64_t)f->left[v] * n_outputs;
+        int64_t best = 0;
+        if (vote) {
+            for (int64_t k = 1; k < n_outputs; ++k)
+                if (row[k] > row[best]) best = k;
+        } else {
+            best = HF(hf_one_class)(path, row, n_outputs);
+            if (best < 0) return 0;
+        }
+        class_of[v] = (int32_t)best;
+    }
+    return 1;
 }
 
 /* Adds the leaf values (or votes) of n samples in at most HF_WALKS trees from `first` to their sums; leaf is
