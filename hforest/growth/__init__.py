@@ -509,7 +509,8 @@ def grow(
     limits = _check_limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     xp, twin = dispatch.array_module(weights), dispatch.twin(_ROOM, weights)
 
-    columns = (*codes[:3], codes.base, codes.offset, codes.dtype)
+    rows = twin.rows_of(codes.codes) if codes.base is None else None
+    columns = (codes.codes, rows, codes.low, codes.high, codes.base, codes.offset, codes.dtype)
 
     def grow_some(*part: Any) -> None:
         twin.grow(*columns, *samples, n_drawn, *limits, completely_random, *part)

@@ -7,8 +7,10 @@ from ..core.atoms import Atoms
 
 def draw_bags(seed: int, first: int, counts: NDArray) -> None: ...
 def encode(x: NDArray, codes: NDArray, low: NDArray, high: NDArray, n_codes: NDArray) -> None: ...
+def rows_of(codes: NDArray) -> NDArray | None: ...
 def grow(
     codes: NDArray,
+    rows: NDArray | None,
     low: NDArray,
     high: NDArray,
     base: NDArray | None,

@@ -9,6 +9,8 @@ from libc.string cimport memcpy
 
 cimport numpy as cnp
 
+from hforest.core.machine cimport simd_path
+
 cnp.import_array()
 
 cdef extern from "cpu_features.h" nogil:
@@ -38,6 +40,7 @@ cdef extern from "atoms.h" nogil:
         int64_t most
 
 cdef extern from "engine.h" nogil:
+    int HF_PATH_AVX512
     ctypedef struct hf_task:
         const void* codes
         int width
@@ -46,6 +49,8 @@ cdef extern from "engine.h" nogil:
         const double* low
         const double* high
         int64_t n_codes
+        const void* rows
+        int path
         const int64_t* base
         const int64_t* offset
         int single
@@ -160,7 +165,7 @@ cdef hf_task _task(
 ):
     cdef hf_task t
     t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    t.base, t.offset = NULL, NULL
+    t.base, t.offset, t.rows, t.path = NULL, NULL, NULL, simd_path()
     t.whole, t.narrow = 0, 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
     t.n = weight.shape[0]
@@ -213,8 +218,18 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
         free(grown)
 
 
+def rows_of(codes):
+    """The codes once more, samples first, for nodes of few samples; None where they would not be used."""
+    if simd_path() != HF_PATH_AVX512 or codes.itemsize > 2:
+        return None
+    # A vector reads four bytes at each code.
+    rows = np.empty(codes.size + 4, codes.dtype)
+    rows[:codes.size].reshape(codes.shape[1], codes.shape[0])[...] = codes.T
+    return rows
+
+
 def grow(
-    codes, const double[:, ::1] low, const double[:, ::1] high, base, offset, real, labels, targets,
+    codes, rows, const double[:, ::1] low, const double[:, ::1] high, base, offset, real, labels, targets,
     n_outputs, weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
     bint completely_random, seed, first, n_trees, bags, trees,
 ):
@@ -225,6 +240,8 @@ def grow(
     )
     t.codes, t.width, t.n_columns = cnp.PyArray_DATA(codes), codes.itemsize, codes.shape[0]
     t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    if rows is not None:
+        t.rows = cnp.PyArray_DATA(rows)
     if base is not None:
         t.base, t.offset = <const int64_t*> cnp.PyArray_DATA(base), <const int64_t*> cnp.PyArray_DATA(offset)
         t.n_columns = offset.shape[0]

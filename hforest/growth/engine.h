@@ -42,6 +42,8 @@ typedef struct {
     int64_t n, n_columns;
     const double *low, *high;
     int64_t n_codes; /* numbers of a row of the tables */
+    const void *rows; /* codes again, (n, n_columns) with 3 bytes to spare, for vectors; or NULL */
+    int path;         /* vector instructions to use */
     /* Or windows: one row of codes and tables for all columns, column f's code of sample i standing at
        base[i] + offset[f]. NULL for codes of columns. Only with labels. */
     const int64_t *base, *offset;
@@ -109,6 +111,7 @@ typedef struct {
     int64_t first, last;
     uint64_t key; /* of the parent, but for the root */
     int32_t depth, side;
+    int64_t at; /* its number in a tree that grows depth-first */
 } hf_open; /* a node to be looked at */
 
 /* A tree's room. */
@@ -382,6 +385,34 @@ HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
     return ((const uint32_t *)t->codes)[at + sample];
 }
 
+/* Whether no cut can be better: sides of one class each score their weight. With whole weights no rounding says so
+   too early, nor lifts another score above it. */
+HF_INLINE int hf_is_perfect(const hf_room *r, double score, double weight) {
+    return r->kind != HF_FLOATS && score >= weight;
+}
+
+/* Draws the next candidate of a node, without replacement: a step of a Fisher-Yates shuffle of r->column. */
+HF_INLINE uint32_t hf_draw_column(const hf_task *t, hf_room *r, uint64_t key, int64_t n_drawn, hf_draw *draw) {
+    if (n_drawn % 4 == 0) *draw = hf_philox(key, (uint64_t)(n_drawn / 4), HF_STREAM_CANDIDATES);
+    const int64_t other = n_drawn + hf_below(draw->word[n_drawn % 4], (uint32_t)(t->n_columns - n_drawn));
+    const uint32_t column = r->column[other];
+    r->column[other] = r->column[n_drawn];
+    r->column[n_drawn] = column;
+    r->drawn[n_drawn] = (uint32_t)other;
+    return column;
+}
+
+/* Puts the columns back, so that what the next node draws does not depend on this one. */
+static void hf_undraw_columns(hf_room *r, int64_t n_drawn) {
+    while (n_drawn-- > 0) {
+        const uint32_t other = r->drawn[n_drawn], column = r->column[n_drawn];
+        r->column[n_drawn] = r->column[other];
+        r->column[other] = column;
+    }
+}
+
+#include "few.h"
+
 /* The best cut of a node: candidates are drawn without replacement, n_drawn of them, and on until one of them is not
    constant. Of equal scores the first drawn wins, in it the lowest cut. */
 static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
@@ -390,13 +421,27 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
     int64_t n_drawn = 0;
     int varies = 0;
     hf_draw draw = {{0, 0, 0, 0}};
+#if HF_X86
+    if (hf_is_few(t, r, n, weight)) {
+        while (n_drawn < t->n_drawn) {
+            hf_draw_column(t, r, key, n_drawn, &draw);
+            ++n_drawn;
+        }
+        const int known = hf_best_of_few(t, r, node, n_drawn, weight, &best);
+        if (known && best.column >= 0) {
+            hf_undraw_columns(r, n_drawn);
+            return best;
+        }
+        /* Or all of them are constant here, and it takes others; or no cut leaves enough on its sides. */
+        if (!known || t->min_leaf > 1) {
+            hf_undraw_columns(r, n_drawn);
+            n_drawn = 0;
+        }
+    }
+#endif
     while (n_drawn < t->n_columns && (n_drawn < t->n_drawn || !varies)) {
-        if (n_drawn % 4 == 0) draw = hf_philox(key, (uint64_t)(n_drawn / 4), HF_STREAM_CANDIDATES);
-        const int64_t other = n_drawn + hf_below(draw.word[n_drawn % 4], (uint32_t)(t->n_columns - n_drawn));
-        const uint32_t column = r->column[other];
-        r->column[other] = r->column[n_drawn];
-        r->column[n_drawn] = column;
-        r->drawn[n_drawn++] = (uint32_t)other;
+        const uint32_t column = hf_draw_column(t, r, key, n_drawn, &draw);
+        ++n_drawn;
 
         uint32_t lowest, highest;
         hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
@@ -433,14 +478,10 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
         if (cut.score > best.score) {
             best = cut;
             best.column = column;
+            if (hf_is_perfect(r, best.score, weight)) break;
         }
     }
-    /* Put the columns back, so that what the next node draws does not depend on this one. */
-    while (n_drawn-- > 0) {
-        const uint32_t other = r->drawn[n_drawn], column = r->column[n_drawn];
-        r->column[n_drawn] = r->column[other];
-        r->column[other] = column;
-    }
+    hf_undraw_columns(r, n_drawn);
     return best;
 }
 
@@ -574,9 +615,9 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
 }
 
 static int hf_split_or_leave(
-    const hf_task *t, hf_room *r, hf_tree *tree, int64_t v, double root_weight, double *weight_of_root
+    const hf_task *t, hf_room *r, hf_tree *tree, hf_open node, double root_weight, double *weight_of_root
 ) {
-    const hf_open node = r->open[v];
+    const int64_t v = node.at;
     const int64_t n = node.last - node.first;
     double weight;
     tree->start[v] = tree->n_entries;
@@ -613,9 +654,54 @@ static int hf_split_or_leave(
     tree->threshold[v] = cut.threshold;
     tree->gain[v] = cut.score > base ? cut.score - base : 0.0;
     tree->left[v] = (int32_t)tree->n_nodes;
-    const hf_open left = {node.first, middle, key, node.depth + 1, 0};
-    const hf_open right = {middle, node.last, key, node.depth + 1, 1};
-    return hf_put(r, tree, left) && hf_put(r, tree, right);
+    const hf_open left = {node.first, middle, key, node.depth + 1, 0, tree->n_nodes};
+    const hf_open right = {middle, node.last, key, node.depth + 1, 1, tree->n_nodes + 1};
+    /* The left one is put last, and taken first. */
+    if (!hf_put(r, tree, right) || !hf_put(r, tree, left)) return 0;
+    return 1;
+}
+
+/* Puts the nodes of a tree that grew depth-first, and with them its leaves and projections, in breadth-first order; 0 if
+   memory is out. */
+static int hf_order_tree(const hf_task *t, hf_tree *tree) {
+    const int64_t n = tree->n_nodes, size = t->n_outputs * (t->single ? 4 : 8);
+    hf_tree to = *tree;
+    to.feature = malloc(n * 4), to.left = malloc(n * 4), to.threshold = malloc(n * 8), to.gain = malloc(n * 8);
+    to.value = malloc(tree->n_leaves * size), to.start = malloc(n * 8);
+    to.index = malloc(tree->n_entries * 4 + 1), to.weight = malloc(tree->n_entries * 4 + 1);
+    int64_t *from = malloc(n * 8);
+    const int fine = to.feature && to.left && to.threshold && to.gain && to.value && to.start && to.index && to.weight && from;
+    int64_t known = 1, n_leaves = 0, n_entries = 0;
+    if (fine) from[0] = 0;
+    for (int64_t v = 0; fine && v < n; ++v) {
+        const int64_t old = from[v];
+        to.feature[v] = tree->feature[old];
+        to.threshold[v] = tree->threshold[old];
+        to.gain[v] = tree->gain[old];
+        to.start[v] = n_entries;
+        if (tree->feature[old] == -1) {
+            memcpy((char *)to.value + n_leaves * size, (char *)tree->value + tree->left[old] * size, size);
+            to.left[v] = (int32_t)n_leaves++;
+            continue;
+        }
+        if (tree->feature[old] == -2) {
+            /* Its left child was the next node to be looked at. */
+            const int64_t first = tree->start[old], count = tree->start[tree->left[old]] - first;
+            memcpy(to.index + n_entries, tree->index + first, count * 4);
+            memcpy(to.weight + n_entries, tree->weight + first, count * 4);
+            n_entries += count;
+        }
+        to.left[v] = (int32_t)known;
+        from[known] = tree->left[old];
+        from[known + 1] = tree->left[old] + 1;
+        known += 2;
+    }
+    free(from);
+    hf_tree *gone = fine ? tree : &to;
+    free(gone->feature), free(gone->left), free(gone->threshold), free(gone->gain), free(gone->value);
+    free(gone->start), free(gone->index), free(gone->weight);
+    if (fine) *tree = to;
+    return fine;
 }
 
 /* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out. */
@@ -629,11 +715,12 @@ static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree
         memset(&r, 0, sizeof r);
         fine = hf_start_tree(t, &r, NULL);
     }
-    const hf_open root = {0, r.n, hf_tree_key(t->seed, number), 0, 0};
+    const hf_open root = {0, r.n, hf_tree_key(t->seed, number), 0, 0, 0};
     double root_weight = 0;
     fine = fine && hf_put(&r, tree, root);
-    for (int64_t v = 0; fine && v < tree->n_nodes; ++v)
-        fine = hf_split_or_leave(t, &r, tree, v, root_weight, &root_weight);
+    /* Depth-first: what a subtree looks at, if small, stays in cache. */
+    while (fine && r.n_open) fine = hf_split_or_leave(t, &r, tree, r.open[--r.n_open], root_weight, &root_weight);
+    fine = fine && hf_order_tree(t, tree);
     hf_free_room(&r);
     if (!fine) hf_free_tree(tree);
     return fine;

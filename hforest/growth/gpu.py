@@ -468,8 +468,13 @@ def _collect(
         trees.append(grown)
 
 
+def rows_of(codes: Array) -> None:
+    """None: a thread looks at one sample of a column."""
+
+
 def grow(
     codes: Array,
+    rows: None,
     low: Array,
     high: Array,
     base: Array | None,

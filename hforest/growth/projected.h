@@ -223,6 +223,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
         r->index = r->best_index, r->best_index = index;
         float *factor = r->factor;
         r->factor = r->best_factor, r->best_factor = factor;
+        if (hf_is_perfect(r, best.score, weight)) break;
     }
     return best;
 }
