@@ -411,7 +411,11 @@ static void hf_undraw_columns(hf_room *r, int64_t n_drawn) {
     }
 }
 
+/* Share of the best rate, in float32, from which a cut is rated in full: rates are good to 1 in 2**13. */
+#define HF_NEAR 0.9995f
+
 #include "few.h"
+#include "bins.h"
 
 /* The best cut of a node: candidates are drawn without replacement, n_drawn of them, and on until one of them is not
    constant. Of equal scores the first drawn wins, in it the lowest cut. */
@@ -422,12 +426,14 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
     int varies = 0;
     hf_draw draw = {{0, 0, 0, 0}};
 #if HF_X86
-    if (hf_is_few(t, r, n, weight)) {
+    const int few = hf_is_few(t, r, n, weight);
+    if (few || hf_is_binned(t, r, weight)) {
         while (n_drawn < t->n_drawn) {
             hf_draw_column(t, r, key, n_drawn, &draw);
             ++n_drawn;
         }
-        const int known = hf_best_of_few(t, r, node, n_drawn, weight, &best);
+        const int known = few ? hf_best_of_few(t, r, node, n_drawn, weight, &best)
+                              : hf_best_of_binned(t, r, node, n_drawn, weight, &best);
         if (known && best.column >= 0) {
             hf_undraw_columns(r, n_drawn);
             return best;

@@ -122,10 +122,9 @@ HF_AVX512_CODE static __m512 hf_sweep_lanes(hf_few *few) {
 HF_AVX512_CODE static void hf_judge_lanes(hf_few *few, hf_cut *best) {
     hf_sort_lanes(few->key, few->n);
     const __m512 most = hf_sweep_lanes(few);
-    /* Rates are good to 1 in 2**13. */
     float limit = _mm512_reduce_max_ps(most);
     if (best->score > limit) limit = (float)best->score;
-    limit *= 0.9995f;
+    limit *= HF_NEAR;
     if (!(limit > 0)) return;
     uint32_t near = _mm512_cmp_ps_mask(most, _mm512_set1_ps(limit), _CMP_GE_OQ) & ((1u << few->n_lanes) - 1);
     const uint32_t *key = (const uint32_t *)few->key, *weight = (const uint32_t *)few->left_weight;
