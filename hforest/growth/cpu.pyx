@@ -20,6 +20,9 @@ cdef extern from "order.h" nogil:
     uint64_t hf_ordered(double a)
 
 cdef extern from "encode.h" nogil:
+    int64_t hf_encode_bytes(
+        const double* value, int64_t n, int64_t n_codes, uint32_t* code, double* low, double* high
+    )
     int64_t hf_encode(
         const double* value, int64_t n, int64_t n_codes, uint64_t* key, uint32_t* index, uint64_t* key2,
         uint32_t* index2, uint32_t* code, double* low, double* high,
@@ -123,9 +126,12 @@ cdef int _encode_column(
         return 0
     for i in range(n):
         value[i] = x[i, f]
-        key[i] = hf_ordered(value[i])
-        index[i] = <uint32_t> i
-    found[0] = hf_encode(value, n, n_codes, key, index, key2, index + n, code, low, high)
+    found[0] = hf_encode_bytes(value, n, n_codes, code, low, high)
+    if not found[0]:
+        for i in range(n):
+            key[i] = hf_ordered(value[i])
+            index[i] = <uint32_t> i
+        found[0] = hf_encode(value, n, n_codes, key, index, key2, index + n, code, low, high)
     free(room)
     return 1
 

@@ -3,6 +3,30 @@
 #define HFOREST_GROWTH_ENCODE_H
 #include "order.h"
 
+/* hf_encode where the values are whole numbers below 256 and not more different ones than n_codes, such as pixels; else 0.
+   Nothing is sorted. */
+static int64_t hf_encode_bytes(
+    const double *value, int64_t n, int64_t n_codes, uint32_t *code, double *low, double *high
+) {
+    uint8_t present[256] = {0};
+    uint32_t rank[256];
+    int64_t n_distinct = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (!(value[i] >= 0 && value[i] < 256) || value[i] != (double)(int32_t)value[i]) return 0;
+        present[(int32_t)value[i]] = 1;
+    }
+    for (int c = 0; c < 256; ++c) n_distinct += present[c];
+    if (n_distinct > n_codes) return 0;
+    n_distinct = 0;
+    for (int c = 0; c < 256; ++c) {
+        if (!present[c]) continue;
+        low[n_distinct] = high[n_distinct] = c;
+        rank[c] = (uint32_t)n_distinct++;
+    }
+    for (int64_t i = 0; i < n; ++i) code[i] = rank[(int32_t)value[i]];
+    return n_distinct;
+}
+
 /* Codes of n > 0 values `value`, already as keys of hf_ordered in `key` with index 0..n-1 beside them; how many codes
    there are. Ranks of the distinct values, or where those are more than n_codes, bins of about as many samples
    each. low and high get the least and the greatest value of each code. */
