@@ -127,11 +127,11 @@ typedef struct {
     double *term, *left_term, *right_term; /* entropy: a log2 a of whole a, or NULL; and of both sides' weights */
     uint32_t *count, *count_left;
     uint32_t *column, *drawn;
-    /* Projections: a candidate's values and entries, and those of the best so far. */
+    /* Projections: a candidate's values and entries; values and key of the best so far. */
     void *projected, *best_projected;
-    uint32_t *index, *best_index;
-    float *factor, *best_factor;
-    int64_t n_best;
+    uint32_t *index;
+    float *factor;
+    uint64_t best_atom;
     uint64_t *order, *order2; /* float64: values as keys, to be ranked */
     uint32_t *place, *place2;
     const uint32_t *sorted_place; /* place or place2 */
@@ -149,8 +149,7 @@ static void hf_free_room(hf_room *r) {
     free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
-    free(r->projected), free(r->best_projected), free(r->index), free(r->best_index), free(r->factor);
-    free(r->best_factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
+    free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
 }
 
 /* Doubles an array's room; 0 if memory is out. */
@@ -656,7 +655,7 @@ static int hf_split_or_leave(
         cut.threshold = t->single ? hf_between_f32(low, high) : hf_between_f64(low, high);
     }
     tree->feature[v] = (int32_t)cut.column;
-    if (t->atoms && !hf_keep_projection(r, tree, v)) return 0;
+    if (t->atoms && !hf_keep_projection(t, r, tree, v)) return 0;
     tree->threshold[v] = cut.threshold;
     tree->gain[v] = cut.score > base ? cut.score - base : 0.0;
     tree->left[v] = (int32_t)tree->n_nodes;
