@@ -1,14 +1,20 @@
 """Growing forests: random forests beside scikit-learn's, oblique and manifold forests beside them.
 
-    python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1] [--json FILE]
+    python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1 2] [--json FILE]
 
 Trees are grown to purity. Every forest's test error is printed beside its time, and a random forest whose
 error is worse than scikit-learn's by more than two points ends the bench. DIR holds letter.npz, usps.npz
 and mnist.npz; sets without their file are left out.
+
+Behind the sets come the time of a node with few and with many features, at equal candidates and non-zeros,
+and the most memory that growing a forest takes on top of its input, in a process of its own.
 """
 
 import argparse
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -127,16 +133,84 @@ def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> lis
     return rows
 
 
+def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
+    """Seconds a node of sparse projections and of pairs of features, each against the first number of features."""
+    n, n_projections = 1000, 22
+    rows: list[dict[str, Any]] = []
+    hforest.set_num_threads(1)
+    for projection in ("sparse", "probes"):
+        data: dict[int, tuple[Any, Any]] = {}
+        for f in features:
+            rng = np.random.default_rng(0)
+            data[f] = rng.normal(size=(n, f)).astype(np.float32), rng.integers(0, 2, n, np.int32)
+        # What a forest costs before its first node drops out of the difference between a large and a small one.
+        best = {(f, m): (float("inf"), 0) for f in features for m in (4, 24)}
+        for _ in range(repeats):
+            for f, m in best:
+                begin = time.perf_counter()
+                forest = manifold.grow(*data[f], m, projection=projection, n_projections=n_projections, rng=0)
+                best[f, m] = min(best[f, m], (time.perf_counter() - begin, len(forest.feature)))
+        first = 0.0
+        for f in features:
+            (few_seconds, few), (seconds, many) = best[f, 4], best[f, 24]
+            each = (seconds - few_seconds) / (many - few)
+            first = first or each
+            rows.append(
+                {"rung": f"node, {projection}", "features": f, "seconds": each, "against_first": each / first}
+            )
+            print(
+                f"node       {projection:10} {f:6d} features {1e6 * each:8.2f} us {each / first:6.2f}x",
+                flush=True,
+            )
+    return rows
+
+
+def peak(path: str) -> int:
+    """Bytes that growing 100 trees on a file's samples takes at its most, on top of them."""
+    x, y = (np.load(Path(path) / name) for name in ("x.npy", "y.npy"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    forest = classic.grow(x, y, 100, rng=0)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    held = sum(a.nbytes for a in forest)
+    print(f"{1024 * (after - before)} {held} {x.nbytes}")
+    return 0
+
+
+def memory(folder: Path | None) -> list[dict[str, Any]]:
+    """The most memory on all of MNIST's training images, float32."""
+    path = folder / "mnist.npz" if folder else None
+    if path is None or not path.exists():
+        return []
+    file = np.load(path)
+    with tempfile.TemporaryDirectory() as to:
+        x = file["x_train"].reshape(len(file["x_train"]), -1).astype(np.float32)
+        np.save(Path(to) / "x.npy", x)
+        np.save(Path(to) / "y.npy", file["y_train"].astype(np.int32))
+        command = [sys.executable, __file__, "--peak-of", to]
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    more, held, given = (int(word) for word in output.split())
+    print(
+        f"memory     mnist, {len(x)} images of {given / 1e6:.0f} MB, 100 trees of {held / 1e6:.0f} MB: "
+        f"{more / 1e6:.0f} MB more at the most, {more / given:.2f} of the input",
+        flush=True,
+    )
+    return [{"rung": "memory", "input_bytes": given, "forest_bytes": held, "more_bytes": more}]
+
+
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--features", type=int, nargs="*", default=[500, 50000])
+    parser.add_argument("--peak-of", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    if options.peak_of:
+        return peak(options.peak_of)
     print(machine_text())
     rows: list[dict[str, Any]] = []
     for name in options.sets:
@@ -145,6 +219,8 @@ def main() -> int:
             hforest.set_num_threads(threads)
             assert data is not None
             rows += run(name, data, options, threads)
+    rows += node_times(options.features, options.repeats)
+    rows += memory(options.data)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0
