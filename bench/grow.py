@@ -134,7 +134,7 @@ def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> lis
 
 
 def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
-    """Seconds a node of sparse projections and of pairs of features, each against the first number of features."""
+    """Seconds a node of sparse projections and of pairs, against those with the first number of features."""
     n, n_projections = 1000, 22
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
@@ -143,7 +143,7 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
         for f in features:
             rng = np.random.default_rng(0)
             data[f] = rng.normal(size=(n, f)).astype(np.float32), rng.integers(0, 2, n, np.int32)
-        # What a forest costs before its first node drops out of the difference between a large and a small one.
+        # What comes before the first node drops out of the difference between two forests.
         best = {(f, m): (float("inf"), 0) for f in features for m in (4, 24)}
         for _ in range(repeats):
             for f, m in best:

@@ -8,6 +8,7 @@ from conftest import entered
 
 import hforest
 from hforest import classic, growth, manifold, tree
+from hforest.core import machine
 
 
 def make(x, y, *, weights=None, n_trees=3, n_classes=3, criterion="gini", max_codes=None, **settings):
@@ -781,3 +782,70 @@ def test_whole_numbers(dtype, x, kind):
         assert twin.whole_numbers(x, small) == kind
         if kind == 2:
             np.testing.assert_array_equal(small, x)
+
+
+# --------------------------------------------------------------------------------------- vector paths
+
+
+@pytest.mark.parametrize("max_codes", [None, 256, 10])
+@pytest.mark.parametrize(
+    ("n", "n_classes", "heaviest", "min_samples_leaf"),
+    [(40, 2, 1, 1), (900, 3, 4, 1), (900, 40, 1, 1), (3000, 10, 2, 1), (3000, 30, 60, 1), (1200, 5, 3, 4)],
+)
+def test_vector_paths_grow_the_same_trees(simd, max_codes, n, n_classes, heaviest, min_samples_leaf):
+    # Few and many samples, few and too many classes, weights too large for counting, columns without a cut.
+    rng = np.random.default_rng(n + n_classes)
+    x = rng.normal(size=(n, 40)).astype(np.float32)
+    x[:, 5:15] = rng.integers(0, 3, (n, 10))
+    x[:, 15:35] = rng.random((n, 20)) < 0.01
+    x[:, 35:] = 7
+    y = ((x[:, 0] > 0) + rng.integers(0, n_classes, n)).astype(np.int32) % n_classes
+    codes = growth.encode(x, max_codes=max_codes)
+    weights = rng.integers(1, heaviest + 1, n).astype(np.float64)
+    grown = {}
+    for path in machine.simd_paths():
+        simd(path)
+        grown[path] = growth.grow(
+            codes, y, weights, 3, n_classes=n_classes, criterion="gini", n_drawn=20, rng=1,
+            min_samples_leaf=min_samples_leaf,
+        )  # fmt: skip
+        if n == 40:
+            with hforest.using("reference"):
+                law = growth.grow(
+                    codes, y, weights, 3, n_classes=n_classes, criterion="gini", n_drawn=20, rng=1
+                )
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(grown[path], law, strict=True))
+    for trees in grown.values():
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown["plain"], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vector_paths_project_the_same(simd, dtype):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(333, 64)).astype(dtype)
+    y = rng.integers(0, 3, 333, np.int32)
+    atoms = growth.patch_atoms(64, (8, 8), patch_min=1, patch_max=8, channels=False, cyclic=False)
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(
+            growth.grow_projected(
+                x, y, np.ones(333), 3, atoms, n_classes=3, criterion="gini", n_drawn=8, rng=1
+            )
+        )
+    for other in grown[1:]:
+        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
+
+
+def test_whole_numbers_are_encoded_as_others_are():
+    rng = np.random.default_rng(4)
+    x = rng.integers(0, 256, (600, 4)).astype(np.float64)
+    x[:, 1] = -0.0
+    x[:, 2] = rng.integers(250, 256, 600)
+    for max_codes in (None, 256, 20):
+        pixels, shifted = growth.encode(x, max_codes=max_codes), growth.encode(x - 1000, max_codes=max_codes)
+        assert pixels.codes.tobytes() == shifted.codes.tobytes()
+        assert (pixels.low == shifted.low + 1000).all()
+        assert (pixels.high == shifted.high + 1000).all()
+        assert not np.signbit(pixels.low).any()

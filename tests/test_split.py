@@ -284,3 +284,85 @@ def test_bad_counts():
 def test_unchecked_skips_the_look_at_values():
     with hforest.unchecked():
         assert best_split(np.array([[0.0, np.inf]]), np.array([0, 1], np.int32), n_classes=2).candidate == 0
+
+
+# --------------------------------------------------------------------------------------------- bins
+
+
+def bins_of(value, max_bins):
+    """Bins from the definition: the place of the middle of a value's samples, in shares of all samples."""
+    distinct, counts = np.unique(value, return_counts=True)
+    if len(distinct) <= max_bins:
+        return {v: i for i, v in enumerate(distinct)}
+    found, before = {}, 0
+    for v, count in zip(distinct, counts, strict=True):
+        found[v] = (2 * before + int(count)) * max_bins // (2 * len(value))
+        before += int(count)
+    return found
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@hypothesis.given(
+    n=st.integers(1, 60), n_values=st.sampled_from([1, 3, 10, 1000]), max_bins=st.sampled_from([1, 2, 4, 7, 256]),
+    kind=st.sampled_from(["none", "whole"]), seed=st.integers(0, 2**16),
+)  # fmt: skip
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_bins_are_the_best_of_brute_force_between_bins(
+    twin, dtype, criterion, n, n_values, max_bins, kind, seed
+):
+    rng = np.random.default_rng(seed)
+    values = (rng.integers(-n_values, n_values, (3, n)) / 8).astype(dtype)
+    weights = rng.integers(0, 3, n).astype(dtype) if kind == "whole" else None
+    y = rng.integers(0, 3, n, np.int32)
+    n_classes = 3
+    if criterion == "squared_error":
+        y, n_classes = y.astype(dtype), None
+    got = best_split(values, y, weights, n_classes, criterion, max_bins=max_bins)
+    w = np.ones(n) if weights is None else weights
+    bins = [bins_of(value[w > 0], max_bins) for value in values]
+    gains = {
+        (c, low, high): gain
+        for (c, low, high), gain in brute_force(values, y, w, n_classes or 3, criterion).items()
+        if bins[c][low] != bins[c][high]
+    }
+    if not gains:
+        assert got.candidate == -1
+        return
+    best = max(gains.values())
+    assert got.gain == pytest.approx(max(best, 0), abs=1e-9 * n)
+    (taken,) = (at for at in gains if at[0] == got.candidate and at[1] <= got.threshold < at[2])
+    assert gains[taken] == pytest.approx(best, abs=1e-9 * n)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_few_whole_numbers_are_split_exactly(twin, dtype, criterion):
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 256, (4, 300)).astype(dtype)
+    values[1] = np.arange(300) % 256 * 1000
+    y = rng.integers(0, 3, 300, np.int32)
+    n_classes = 3
+    if criterion == "squared_error":
+        y, n_classes = y.astype(dtype), None
+    exact = best_split(values, y, None, n_classes, criterion)
+    assert best_split(values, y, None, n_classes, criterion, max_bins=256) == exact
+    coarse = best_split(values, y, None, n_classes, criterion, max_bins=2)
+    assert coarse.gain <= exact.gain
+    assert best_split(values, y, None, n_classes, criterion, max_bins=1).candidate == -1
+
+
+def test_bins_are_those_of_encode(dtype):
+    rng = np.random.default_rng(6)
+    x = (rng.normal(size=(500, 1)) ** 3).round(1).astype(dtype)
+    y = (x[:, 0] > 0.3).astype(np.int32)
+    codes = hforest.growth.encode(x, max_codes=8)
+    found = best_split(np.ascontiguousarray(x.T), y, n_classes=2, max_bins=8)
+    stops = [
+        (float(low), float(high)) for low, high in zip(codes.high[0][:-1], codes.low[0][1:], strict=True)
+    ]
+    assert any(low <= found.threshold < high for low, high in stops)
+
+
+@pytest.mark.parametrize("max_bins", [0, 257])
+def test_bad_bins(max_bins):
+    with pytest.raises(ValueError, match="max_bins: expected 1 to 256"):
+        best_split(np.zeros((1, 2)), np.zeros(2, np.int32), n_classes=1, max_bins=max_bins)

@@ -7,6 +7,7 @@ import pytest
 
 import hforest
 from hforest import classic, tree
+from hforest.core import machine
 from hforest.tree import Forest
 
 
@@ -385,3 +386,53 @@ def test_scikit_learn_tree_and_strangers():
         tree.from_sklearn(trees.DecisionTreeClassifier().fit(x, np.stack([y, y], 1)))
     with pytest.raises(TypeError, match="fitted"):
         tree.from_sklearn(3)
+
+
+# ------------------------------------------------------------------------------------- vector paths
+
+
+@pytest.mark.parametrize("depth", [2, 4, 13])
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("n", [5, 16, 37, 300, 3000])
+def test_vector_paths_have_the_bits_of_the_plain_one(simd, n, pure, depth):
+    # More samples than a block holds, leaves of one class or of several, trees in and out of registers.
+    forest = random_forest(11, depth, 6, 3, np.float32, depth, stop=0.1)
+    if pure:
+        forest = forest._replace(value=np.eye(3, dtype=np.float32)[forest.value.argmax(axis=1)])
+    x = inputs(n, 6, np.float32, n)
+    doors = (tree.leaves, tree.predict, tree.votes)
+    found = {}
+    for path in machine.simd_paths():
+        simd(path)
+        found[path] = [door(forest, x).tobytes() for door in doors]
+    assert all(bits == found["plain"] for bits in found.values())
+
+
+def test_trees_of_any_order_are_walked_alike(simd, reference):
+    # Children behind their parents, but depth-first: nodes of the first levels are not the first nodes.
+    feature, left = [-1], [0]
+
+    def grow_below(v, levels):
+        if levels:
+            feature[v], left[v] = levels % 3, len(feature)
+            feature.extend([-1, -1])
+            left.extend([0, 0])
+            grow_below(left[v], levels - 1)
+            grow_below(left[v] + 1, levels - 1)
+
+    grow_below(0, 6)
+    leaf = np.array(feature) < 0
+    rows = np.where(leaf, np.cumsum(leaf) - 1, left)
+    n_nodes = len(feature)
+    forest = Forest(
+        n_features=np.array(3), tree_start=np.array([0, n_nodes]), feature=np.array(feature, np.int32),
+        threshold=np.where(leaf, 0, np.random.default_rng(2).integers(-4, 5, n_nodes) / 4).astype(np.float32),
+        left=rows.astype(np.int32), value=np.arange(leaf.sum(), dtype=np.float32)[:, None],
+        gain=np.zeros(n_nodes, np.float32), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
+        weight=np.zeros(0, np.float32),
+    )  # fmt: skip
+    x = inputs(60, 3, np.float32, 4)
+    want = reference(tree.leaves, tree.check(forest), x)
+    for path in machine.simd_paths():
+        simd(path)
+        assert tree.leaves(forest, x).tobytes() == want.tobytes()

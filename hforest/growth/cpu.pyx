@@ -112,26 +112,38 @@ def draw_bags(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
         hf_draw_bag(seed, first + m, counts.shape[1], &counts[m, 0])
 
 
-cdef int _encode_column(
-    const real[:, ::1] x, Py_ssize_t f, uint32_t* code, double* low, double* high, int64_t n_codes,
-    int64_t* found,
+cdef enum:
+    COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
+
+
+cdef int _encode_columns(
+    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] codes, double[:, ::1] low,
+    double[:, ::1] high, int64_t[::1] n_codes,
 ) noexcept nogil:
-    cdef Py_ssize_t n = x.shape[0], i
-    cdef char* room = <char*> malloc(n * 32)
+    cdef Py_ssize_t n = x.shape[0], i, f
+    cdef char* room = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
     cdef double* value = <double*> room
     cdef uint64_t* key = <uint64_t*> (room + 8 * n)
     cdef uint64_t* key2 = <uint64_t*> (room + 16 * n)
     cdef uint32_t* index = <uint32_t*> (room + 24 * n)
+    cdef real* column = <real*> (room + 32 * n)
     if room == NULL:
         return 0
     for i in range(n):
-        value[i] = x[i, f]
-    found[0] = hf_encode_bytes(value, n, n_codes, code, low, high)
-    if not found[0]:
+        for f in range(first, last):
+            column[(f - first) * n + i] = x[i, f]
+    for f in range(first, last):
+        for i in range(n):
+            value[i] = column[(f - first) * n + i]
+        n_codes[f] = hf_encode_bytes(value, n, low.shape[1], &codes[f, 0], &low[f, 0], &high[f, 0])
+        if n_codes[f]:
+            continue
         for i in range(n):
             key[i] = hf_ordered(value[i])
             index[i] = <uint32_t> i
-        found[0] = hf_encode(value, n, n_codes, key, index, key2, index + n, code, low, high)
+        n_codes[f] = hf_encode(
+            value, n, low.shape[1], key, index, key2, index + n, &codes[f, 0], &low[f, 0], &high[f, 0]
+        )
     free(room)
     return 1
 
@@ -140,10 +152,12 @@ cdef int _encode(
     const real[:, ::1] x, uint32_t[:, ::1] codes, double[:, ::1] low, double[:, ::1] high,
     int64_t[::1] n_codes,
 ) noexcept nogil:
-    cdef Py_ssize_t f
+    cdef Py_ssize_t block
     cdef int failed = 0
-    for f in prange(x.shape[1], schedule="dynamic"):
-        failed += not _encode_column(x, f, &codes[f, 0], &low[f, 0], &high[f, 0], low.shape[1], &n_codes[f])
+    for block in prange((x.shape[1] + COLUMNS - 1) // COLUMNS, schedule="dynamic"):
+        failed += not _encode_columns(
+            x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), codes, low, high, n_codes
+        )
     return failed
 
 

@@ -158,12 +158,11 @@ def _candidates(key, n_columns):
 
 def rows_of(codes):
     """None: the law looks at codes column by column."""
-    return None
 
 
 def grow(
-    codes, rows, low, high, base, offset, real, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth,
-    min_split, min_leaf, min_decrease, completely_random, seed, first, n_trees, bags, trees,
+    codes, rows, low, high, base, offset, real, labels, targets, n_outputs, weight, criterion, n_drawn,
+    max_depth, min_split, min_leaf, min_decrease, completely_random, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
     if base is not None:

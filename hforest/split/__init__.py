@@ -2,9 +2,9 @@
 
 A candidate is one number for each of a node's samples: a feature, or any projection. All candidates are
 ordered and every threshold between two neighbours of different value is looked at (p5, the random forest
-notes, step 2): no bins, no subsampling. Wrong kinds and dtypes raise TypeError, wrong shapes and values
-ValueError, labels out of range IndexError; the checks that read whole arrays can be skipped inside
-`hforest.unchecked()`.
+notes, step 2), without subsampling, or on demand those between at most 256 bins. Wrong kinds and dtypes raise
+TypeError, wrong shapes and values ValueError, labels out of range IndexError; the checks that read whole
+arrays can be skipped inside `hforest.unchecked()`.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,7 @@ _ROOM = __name__
 _CRITERIA = ("gini", "entropy", "squared_error")
 _MOST_SAMPLES = 2**31 - 1
 _MOST_CLASSES = 2**20  # bounds the scratch of a sweep
+_MOST_BINS = 256
 _LARGEST = 1e100  # of weights and targets: their products and sums must not overflow
 
 
@@ -113,6 +114,7 @@ def best_split(
     criterion: str = "gini",
     *,
     min_samples_leaf: int = 1,
+    max_bins: int | None = None,
 ) -> Split:
     """The candidate and threshold that lower the weighted impurity most.
 
@@ -130,6 +132,9 @@ def best_split(
         Which impurity; that of several outputs is their sum.
     min_samples_leaf : int
         Samples that each side must hold at least.
+    max_bins : int, optional
+        1 to 256: a candidate of more different values is cut into at most so many bins of about as many
+        samples each, and thresholds lie between bins. By default every threshold is looked at.
 
     Returns
     -------
@@ -172,6 +177,7 @@ def best_split(
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1)
     if sizes["n"] > _MOST_SAMPLES:
         raise ValueError(f"values: expected n < 2**31, got {sizes['n']}; split a sample of them")
+    bins = 0 if max_bins is None else check.integer("max_bins", max_bins, 1, _MOST_BINS)
     xp = dispatch.array_module(values)
     if number == 2:
         if n_classes is not None:
@@ -201,9 +207,9 @@ def best_split(
     if number == 2:
         targets = y.reshape(len(y), -1).astype(np.float64)
         targets -= (weights[:, None] * targets).sum(axis=0) / weights.sum()
-        twin.target_splits(values, targets, weights, min_samples_leaf, threshold, gain)
+        twin.target_splits(values, targets, weights, min_samples_leaf, bins, threshold, gain)
     else:
-        twin.class_splits(values, y, weights, n_classes, number, min_samples_leaf, threshold, gain)
+        twin.class_splits(values, y, weights, n_classes, number, min_samples_leaf, bins, threshold, gain)
     best = int(gain.argmax())
     if float(gain[best]) == -np.inf:
         return Split(-1, float("nan"), 0.0)

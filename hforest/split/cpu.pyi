@@ -8,9 +8,16 @@ def class_splits(
     n_classes: int,
     criterion: int,
     min_leaf: int,
+    max_bins: int,
     threshold: NDArray,
     gain: NDArray,
 ) -> None: ...
 def target_splits(
-    values: NDArray, y: NDArray, weights: NDArray, min_leaf: int, threshold: NDArray, gain: NDArray
+    values: NDArray,
+    y: NDArray,
+    weights: NDArray,
+    min_leaf: int,
+    max_bins: int,
+    threshold: NDArray,
+    gain: NDArray,
 ) -> None: ...

@@ -14,7 +14,8 @@ cdef extern from "score.h" nogil:
 cdef extern from "sweep.h" nogil:
     int hf_best_of(
         const double* value, const int32_t* y, const double* outputs, const double* weight, int64_t n,
-        int64_t n_out, int criterion, int64_t min_leaf, int single, double* threshold, double* gain,
+        int64_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, int single, double* threshold,
+        double* gain,
     )
 
 ctypedef fused real:
@@ -57,7 +58,7 @@ def impurity(counts, int criterion, out):
 
 cdef int _candidate(
     const real* value, const int32_t* y, const double* outputs, const double* weight, Py_ssize_t n,
-    Py_ssize_t n_out, int criterion, int64_t min_leaf, real* threshold, double* gain,
+    Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real* threshold, double* gain,
 ) noexcept nogil:
     cdef Py_ssize_t i
     cdef double best
@@ -68,7 +69,7 @@ cdef int _candidate(
     for i in range(n):
         wide[i] = value[i]
     done = hf_best_of(
-        wide, y, outputs, weight, n, n_out, criterion, min_leaf, sizeof(real) == 4, &best, gain
+        wide, y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, sizeof(real) == 4, &best, gain
     )
     threshold[0] = <real> best
     free(wide)
@@ -77,7 +78,8 @@ cdef int _candidate(
 
 cdef int _splits(
     const real[:, ::1] values, const int32_t* y, const double* outputs, const double* weight,
-    Py_ssize_t n_out, int criterion, int64_t min_leaf, real[::1] threshold, double[::1] gain,
+    Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real[::1] threshold,
+    double[::1] gain,
 ) noexcept nogil:
     cdef Py_ssize_t n_candidates = values.shape[0], n = values.shape[1], c
     cdef int failed = 0
@@ -85,14 +87,15 @@ cdef int _splits(
         n_candidates, schedule="dynamic", num_threads=1 if n_candidates * n < SMALL else omp_get_max_threads()
     ):
         failed += not _candidate(
-            &values[c, 0], y, outputs, weight, n, n_out, criterion, min_leaf, &threshold[c], &gain[c]
+            &values[c, 0], y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, &threshold[c],
+            &gain[c],
         )
     return failed
 
 
 cdef int _splits_of(
     values, const int32_t* y, const double* outputs, const double[::1] weights, Py_ssize_t n_out,
-    int criterion, int64_t min_leaf, threshold, double[::1] gain,
+    int criterion, int64_t min_leaf, int64_t max_bins, threshold, double[::1] gain,
 ) except -1:
     cdef const float[:, ::1] values4
     cdef const double[:, ::1] values8
@@ -103,13 +106,13 @@ cdef int _splits_of(
         values4, threshold4 = values, threshold
         with nogil:
             failed = _splits[float](
-                values4, y, outputs, &weights[0], n_out, criterion, min_leaf, threshold4, gain
+                values4, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold4, gain
             )
     else:
         values8, threshold8 = values, threshold
         with nogil:
             failed = _splits[double](
-                values8, y, outputs, &weights[0], n_out, criterion, min_leaf, threshold8, gain
+                values8, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold8, gain
             )
     if failed:
         raise MemoryError(f"best_split: no memory to order {values.shape[1]} values")
@@ -118,14 +121,17 @@ cdef int _splits_of(
 
 def class_splits(
     values, const int32_t[::1] y, const double[::1] weights, Py_ssize_t n_classes, int criterion,
-    int64_t min_leaf, threshold, gain,
+    int64_t min_leaf, int64_t max_bins, threshold, gain,
 ):
     """Best threshold and gain of every candidate, classes."""
-    _splits_of(values, &y[0], NULL, weights, n_classes, criterion, min_leaf, threshold, gain)
+    _splits_of(values, &y[0], NULL, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
 
 
 def target_splits(
-    values, const double[:, ::1] y, const double[::1] weights, int64_t min_leaf, threshold, gain
+    values, const double[:, ::1] y, const double[::1] weights, int64_t min_leaf, int64_t max_bins,
+    threshold, gain,
 ):
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    _splits_of(values, NULL, &y[0, 0], weights, y.shape[1], HF_SQUARED, min_leaf, threshold, gain)
+    _splits_of(
+        values, NULL, &y[0, 0], weights, y.shape[1], HF_SQUARED, min_leaf, max_bins, threshold, gain
+    )

@@ -100,11 +100,36 @@ __device__ static inline double purity(
     return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
 }
 
+// Whether a cut may part the samples at places j and j + 1: their values differ, and where a candidate has more
+// than max_bins (0: any number) different values, so do their bins. A value's bin is where the middle of its
+// samples lies.
+__device__ static inline bool apart(
+    const real *value, const size *at, size n, size j, size max_bins, size n_distinct
+) {
+    const real low = value[at[j]], high = value[at[j + 1]];
+    if (!(low < high)) return false;
+    if (max_bins == 0 || n_distinct <= max_bins) return true;
+    size first = 0, last = j;
+    while (first < last) { // the first sample that is not below low
+        const size middle = (first + last) / 2;
+        if (value[at[middle]] < low) first = middle + 1;
+        else last = middle;
+    }
+    size stop = j + 2, end = n;
+    while (stop < end) { // the first above high
+        const size middle = (stop + end) / 2;
+        if (value[at[middle]] > high) end = middle;
+        else stop = middle + 1;
+    }
+    return (first + j + 1) * max_bins / (2 * n) != (j + 1 + stop) * max_bins / (2 * n);
+}
+
 extern "C" __global__ void sweep(
     const real *__restrict__ values, const size *__restrict__ order, const int *__restrict__ y,
     const double *__restrict__ outputs, const double *__restrict__ weights, const double *__restrict__ totals,
-    size n_candidates, size n, size n_outputs, size n_sums, size criterion, size min_leaf, size lanes,
-    double *__restrict__ sums, double *__restrict__ best, size *__restrict__ best_at
+    size n_candidates, size n, size n_outputs, size n_sums, size criterion, size min_leaf,
+    size max_bins, const size *__restrict__ n_distinct, size lanes, double *__restrict__ sums,
+    double *__restrict__ best, size *__restrict__ best_at
 ) {
     const size i = thread_number();
     if (i >= n_candidates * lanes) return;
@@ -118,7 +143,8 @@ extern "C" __global__ void sweep(
     for (size j = first; j < first + run && j + 1 < n; ++j) {
         add(y, outputs, n_outputs, at[j], weights[at[j]], left);
         left[n_sums] += weights[at[j]];
-        if (!(value[at[j]] < value[at[j + 1]]) || j + 1 < min_leaf || n - j - 1 < min_leaf) continue;
+        if (j + 1 < min_leaf || n - j - 1 < min_leaf) continue;
+        if (!apart(value, at, n, j, max_bins, n_distinct[i / lanes])) continue;
         const double rest = total[n_sums] - left[n_sums];
         if (!(rest > 0)) continue;
         const double score = purity(criterion, left, nullptr, n_sums, left[n_sums]) +

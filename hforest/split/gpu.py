@@ -30,6 +30,7 @@ def _splits(
     n_sums: int,
     criterion: int,
     min_leaf: int,
+    max_bins: int,
     threshold: Array,
     gain: Array,
 ) -> None:
@@ -37,6 +38,10 @@ def _splits(
     n_outputs = outputs.shape[1]
     # -0 is sorted as the 0 that it equals.
     order = xp.argsort(values + values.dtype.type(0), axis=1, kind="stable").astype(np.int64)
+    n_distinct = xp.ones(n_candidates, np.int64)
+    if max_bins:
+        ordered = xp.take_along_axis(values, order, axis=1)
+        n_distinct += (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
     sums = xp.empty((n_candidates, LANES, n_sums + 1))
     totals = xp.empty((n_candidates, n_sums + 1))
     best, best_at = xp.empty((n_candidates, LANES)), xp.empty((n_candidates, LANES), np.int64)
@@ -53,8 +58,8 @@ def _splits(
     launch_each(
         ROOM, "sweep", values.dtype, best.size,
         (
-            values, *samples, totals, n_candidates, n, n_outputs, n_sums, criterion, min_leaf, LANES,
-            sums, best, best_at,
+            values, *samples, totals, n_candidates, n, n_outputs, n_sums, criterion, min_leaf, max_bins,
+            n_distinct, LANES, sums, best, best_at,
         ),
     )  # fmt: skip
     launch_each(
@@ -70,19 +75,20 @@ def class_splits(
     n_classes: int,
     criterion: int,
     min_leaf: int,
+    max_bins: int,
     threshold: Array,
     gain: Array,
 ) -> None:
     """Best threshold and gain of every candidate, classes."""
     xp = array_module(values)
     outputs = xp.empty((0, 0))
-    _splits(xp, values, y, outputs, weights, n_classes, criterion, min_leaf, threshold, gain)
+    _splits(xp, values, y, outputs, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
 
 
 def target_splits(
-    values: Array, y: Array, weights: Array, min_leaf: int, threshold: Array, gain: Array
+    values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
     xp = array_module(values)
     labels = xp.empty(0, np.int32)
-    _splits(xp, values, labels, y, weights, y.shape[1], SQUARED, min_leaf, threshold, gain)
+    _splits(xp, values, labels, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)

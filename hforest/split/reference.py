@@ -69,8 +69,19 @@ def _between(low, high, real):
     return t if low <= t < high else low
 
 
-def _best(value, rows, weights, criterion, min_leaf):
+def _bins(value, max_bins):
+    """A number for each sample, equal where no cut may part them: of its value, or of its bin."""
+    distinct, at, counts = np.unique(value, return_inverse=True, return_counts=True)
+    if not max_bins or len(distinct) <= max_bins:
+        return at
+    # A value is in the bin where the middle of its samples lies.
+    stop = np.cumsum(counts)
+    return ((2 * stop - counts) * max_bins // (2 * len(value)))[at]
+
+
+def _best(value, rows, weights, criterion, min_leaf, max_bins):
     # The sweep of p5 step 2: successive samples of different value; rows[i] is what sample i adds.
+    number = _bins(value, max_bins)
     order = np.argsort(value, kind="stable")
     total, total_weight = [0.0] * len(rows[0]), 0.0
     for row, w in zip(rows, weights, strict=True):
@@ -83,7 +94,7 @@ def _best(value, rows, weights, criterion, min_leaf):
         at, after = order[i], order[i + 1]
         left = [a + weights[at] * b for a, b in zip(left, rows[at], strict=True)]
         left_weight += weights[at]
-        if not value[at] < value[after] or i + 1 < min_leaf or len(order) - i - 1 < min_leaf:
+        if number[at] == number[after] or i + 1 < min_leaf or len(order) - i - 1 < min_leaf:
             continue
         right_weight = total_weight - left_weight
         if not right_weight > 0:
@@ -95,17 +106,17 @@ def _best(value, rows, weights, criterion, min_leaf):
     return threshold, best - base
 
 
-def class_splits(values, y, weights, n_classes, criterion, min_leaf, threshold, gain):
+def class_splits(values, y, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain):
     """Best threshold and gain of every candidate, classes."""
     rows = [[float(k == label) for k in range(n_classes)] for label in y]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):
-        threshold[c], gain[c] = _best(value, rows, weights, criterion, min_leaf)
+        threshold[c], gain[c] = _best(value, rows, weights, criterion, min_leaf, max_bins)
 
 
-def target_splits(values, y, weights, min_leaf, threshold, gain):
+def target_splits(values, y, weights, min_leaf, max_bins, threshold, gain):
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
     rows = [[float(t) for t in row] for row in y]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):
-        threshold[c], gain[c] = _best(value, rows, weights, SQUARED, min_leaf)
+        threshold[c], gain[c] = _best(value, rows, weights, SQUARED, min_leaf, max_bins)

@@ -17,11 +17,25 @@ typedef struct {
 /* Sums of integers below this are exact in any order, products of two of them too. */
 #define HF_EXACT 67108864.0
 
+/* Makes sorted keys equal where no cut may part them: where they have more than max_bins different values, a key
+   becomes its bin, the one where the middle of its value's samples lies. */
+static void hf_cut_into_bins(uint64_t *key, int64_t n, int64_t max_bins) {
+    int64_t n_distinct = 1;
+    for (int64_t i = 1; i < n; ++i) n_distinct += key[i] != key[i - 1];
+    if (n_distinct <= max_bins) return;
+    for (int64_t i = 0; i < n;) {
+        int64_t stop = i + 1;
+        while (stop < n && key[stop] == key[i]) ++stop;
+        const uint64_t bin = (uint64_t)((i + stop) * max_bins / (2 * n));
+        for (; i < stop; ++i) key[i] = bin;
+    }
+}
+
 /* Best threshold of n > 0 values and its gain; 0 if memory is out. `y` is a class (outputs == NULL), or
    `outputs` are n rows of n_out centred targets. A gain of -inf says that no threshold is allowed. */
 static int hf_best_of(
     const double *value, const int32_t *y, const double *outputs, const double *weight, int64_t n, int64_t n_out,
-    int criterion, int64_t min_leaf, int single, double *threshold, double *gain
+    int criterion, int64_t min_leaf, int64_t max_bins, int single, double *threshold, double *gain
 ) {
     char *room = malloc(n * 24 + 3 * n_out * sizeof(double));
     if (!room) return 0;
@@ -33,6 +47,7 @@ static int hf_best_of(
         index[i] = (uint32_t)i;
     }
     if (hf_sort(key, index, key2, index2, n)) key = key2, index = index2;
+    if (max_bins) hf_cut_into_bins(key, n, max_bins);
 
     int whole = 1; /* all weights are integers: sums may be kept up to date instead of made anew */
     for (int64_t k = 0; k < n_out; ++k) s.left[k] = s.total[k] = 0;

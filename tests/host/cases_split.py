@@ -1,4 +1,4 @@
-"""Cases of `hforest.split`: every criterion, few and many samples, ties, whole weights."""
+"""Cases of `hforest.split`: every criterion, few and many samples, ties, whole weights, bins."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,9 @@ from .case import Case
 SHAPES = ((1, 1, 1), (3, 2, 2), (4, 65, 9), (5, 700, 10**6))
 
 
-def _results(shape: tuple[int, int, int], criterion: str, dtype: type) -> dict[str, np.ndarray]:
+def _results(
+    shape: tuple[int, int, int], criterion: str, max_bins: int | None, dtype: type
+) -> dict[str, np.ndarray]:
     n_candidates, n, n_values = shape
     rng = np.random.default_rng(n)
     values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 8).astype(dtype)
@@ -21,7 +23,7 @@ def _results(shape: tuple[int, int, int], criterion: str, dtype: type) -> dict[s
     n_classes: int | None = 3
     if criterion == "squared_error":
         y, n_classes = y.astype(dtype), None
-    best = split.best_split(values, y, weights, n_classes, criterion)
+    best = split.best_split(values, y, weights, n_classes, criterion, max_bins=max_bins)
     counts = rng.integers(0, 9, (n, 3)).astype(dtype)
     return {
         "candidate": np.array(best.candidate),
@@ -35,8 +37,9 @@ def cases(dtype: type) -> Iterator[Case]:
     """Every criterion on every shape; sums of centred targets are rounded in another order."""
     for shape in SHAPES:
         for criterion in ("gini", "entropy", "squared_error"):
-            yield Case(
-                f"{criterion} candidates={shape[0]} n={shape[1]}",
-                lambda s=shape, c=criterion: _results(s, c, dtype),
-                {"gain": 1e4} if criterion == "squared_error" else {},
-            )
+            for max_bins in (None, 5):
+                yield Case(
+                    f"{criterion} candidates={shape[0]} n={shape[1]} bins={max_bins}",
+                    lambda s=shape, c=criterion, b=max_bins: _results(s, c, b, dtype),
+                    {"gain": 1e4} if criterion == "squared_error" else {},
+                )
