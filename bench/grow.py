@@ -220,7 +220,8 @@ def main() -> int:
             assert data is not None
             rows += run(name, data, options, threads)
     rows += node_times(options.features, options.repeats)
-    rows += memory(options.data)
+    if "mnist" in options.sets:
+        rows += memory(options.data)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

@@ -43,6 +43,7 @@ _LARGEST = 1e100  # of weights and targets: their products and sums must not ove
 _FLOAT64 = np.dtype(np.float64)
 _INT64 = np.dtype(np.int64)
 _BLOCK = 1 << 20  # values of windows that are looked up at a time
+_ENCODED = 64  # columns that are encoded at a time
 _COLUMNS = 8  # columns of windows that are cut into bins at a time
 _CODES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
 
@@ -160,12 +161,16 @@ def _encode_windows(windows: Windows, max_codes: int | None) -> Codes:
     distinct = xp.unique(flat)
     if max_codes is not None and len(distinct) > check.integer("max_codes", max_codes, 1, 256):
         return _encode_bins(windows, max_codes)
-    codes = xp.empty((1, flat.size), next(t for t in _CODES if len(distinct) <= 256**t.itemsize))
+    codes = xp.empty((1, flat.size), _fitting(len(distinct)))
     for first in range(0, flat.size, _BLOCK):
         part = slice(first, first + _BLOCK)
         codes[0, part] = xp.searchsorted(distinct, flat[part])
     table = distinct.astype(np.float64)[None] + 0.0
     return Codes(codes, table, table, dtype, windows.base, windows.offset)
+
+
+def _fitting(n_codes: int) -> np.dtype:
+    return next(t for t in _CODES if n_codes <= 256**t.itemsize)
 
 
 def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
@@ -216,19 +221,31 @@ def encode(x: Array | Windows, *, max_codes: int | None = None) -> Codes:
     room = sizes["n"]
     if max_codes is not None:
         room = min(room, check.integer("max_codes", max_codes, 1, 256))
-    n_columns = sizes["n_columns"]
-    xp = dispatch.array_module(x)
-    codes = xp.empty((n_columns, sizes["n"]), np.uint32)
-    low, high = xp.empty((n_columns, room)), xp.empty((n_columns, room))
+    n, n_columns = sizes["n"], sizes["n_columns"]
+    xp, twin = dispatch.array_module(x), dispatch.twin(_ROOM, x)
+    # Some columns at a time on a CPU: how many codes they have is known when they are sorted, and room for as
+    # many as samples in all columns would be many times x.
+    block = min(n_columns, _ENCODED) if xp is np else n_columns
+    wide, low, high = xp.empty((block, n), np.uint32), xp.empty((block, room)), xp.empty((block, room))
     n_codes = np.empty(n_columns, np.int64)
-    dispatch.twin(_ROOM, x).encode(x, codes, low, high, n_codes)
+    parts: list[tuple[slice, Array, Array, Array]] = []
+    for first in range(0, n_columns, block):
+        part = slice(first, min(first + block, n_columns))
+        count = part.stop - first
+        some = x if count == n_columns else xp.ascontiguousarray(x[:, part])
+        twin.encode(some, wide[:count], low[:count], high[:count], n_codes[part])
+        most = int(n_codes[part].max())
+        tables = (table[:count, :most].copy() for table in (low, high))
+        parts.append((part, wide[:count].astype(_fitting(most)), *tables))
+    del wide, low, high
     most = int(n_codes.max())
-    fitting = next(t for t in _CODES if most <= 256**t.itemsize)
-    if most < room:
-        low, high = xp.ascontiguousarray(low[:, :most]), xp.ascontiguousarray(high[:, :most])
+    codes = xp.empty((n_columns, n), _fitting(most))
+    low, high = xp.empty((n_columns, most)), xp.empty((n_columns, most))
+    for part, some, least, greatest in parts:
+        codes[part], low[part, : least.shape[1]], high[part, : least.shape[1]] = some, least, greatest
     for f, used in enumerate(n_codes.tolist()):
         low[f, used:], high[f, used:] = low[f, used - 1], high[f, used - 1]
-    return Codes(codes.astype(fitting, copy=False), low, high, dtype)
+    return Codes(codes, low, high, dtype)
 
 
 def draw_bags(n: int, n_trees: int, rng: Any = None) -> np.ndarray:
