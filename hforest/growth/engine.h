@@ -1,4 +1,4 @@
-/* Grows one tree, breadth-first, on coded candidates or on random projections.
+/* Grows one tree, depth-first, on coded candidates or on random projections.
 
    Candidates are columns of codes: whole numbers in the order of the values they stand for (ranks, or bins); or
    projections (atoms.h), whose values are computed for a node's samples and coded there and then. A node draws
@@ -662,8 +662,7 @@ static int hf_split_or_leave(
     const hf_open left = {node.first, middle, key, node.depth + 1, 0, tree->n_nodes};
     const hf_open right = {middle, node.last, key, node.depth + 1, 1, tree->n_nodes + 1};
     /* The left one is put last, and taken first. */
-    if (!hf_put(r, tree, right) || !hf_put(r, tree, left)) return 0;
-    return 1;
+    return hf_put(r, tree, right) && hf_put(r, tree, left);
 }
 
 /* Puts the nodes of a tree that grew depth-first, and with them its leaves and projections, in breadth-first order; 0 if
@@ -675,7 +674,8 @@ static int hf_order_tree(const hf_task *t, hf_tree *tree) {
     to.value = malloc(tree->n_leaves * size), to.start = malloc(n * 8);
     to.index = malloc(tree->n_entries * 4 + 1), to.weight = malloc(tree->n_entries * 4 + 1);
     int64_t *from = malloc(n * 8);
-    const int fine = to.feature && to.left && to.threshold && to.gain && to.value && to.start && to.index && to.weight && from;
+    const int fine = to.feature && to.left && to.threshold && to.gain && to.value && to.start && to.index &&
+                     to.weight && from;
     int64_t known = 1, n_leaves = 0, n_entries = 0;
     if (fine) from[0] = 0;
     for (int64_t v = 0; fine && v < n; ++v) {
