@@ -165,14 +165,21 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
+def most_resident() -> int:
+    """Most bytes this process had in memory. `ru_maxrss` would count what its parent had when it forked."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return 1024 * int(line.split()[1])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def peak(path: str) -> int:
     """Bytes that growing 100 trees on a file's samples takes at its most, on top of them."""
     x, y = (np.load(Path(path) / name) for name in ("x.npy", "y.npy"))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_resident()
     forest = classic.grow(x, y, 100, rng=0)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    held = sum(a.nbytes for a in forest)
-    print(f"{1024 * (after - before)} {held} {x.nbytes}")
+    print(f"{most_resident() - before} {sum(a.nbytes for a in forest)} {x.nbytes}")
     return 0
 
 
