@@ -136,7 +136,7 @@ def start(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     q = co2._candidates(None, shape[1])
     codes, weight = growth.encode(x), np.ones(len(x))
     trees: list[Any] = []
-    schedule = co2.Schedule(NU, ETA, MOMENTUM, 0.5, 1e-3, 0.3, 1, shape[3], 1, 1, 0)
+    schedule = co2.Schedule(NU, ETA, MOMENTUM, 0.5, 1e-3, 0.3, 1, shape[3], 1, 1, 0, 0, 1)
 
     def grow(max_depth: int) -> None:
         trees.clear()

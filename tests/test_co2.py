@@ -161,7 +161,7 @@ def test_stump_equals_the_reference(fast_twin, dtype, loss, shape, reference):
     w, _, _, x, y = problem(*shape, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, shape[0]).astype(dtype) + (shape[0] == 1)
     n_classes = 3 if loss == "log" else None
-    options = {"n_classes": n_classes, "rng": 3, **QUICK, "batch": 8, "max_rounds": 2}
+    options = {"n_classes": n_classes, "rng": 3, **QUICK, "batch": 8, "max_rounds": 2, "convex_rounds": 1}
     there = [fast_twin.array(a) for a in (x, y, w)]
     got = co2.fit_stump(*there, weights=fast_twin.array(weights), **options)
     same_bits(map_numpy(fast_twin, got), reference(co2.fit_stump, x, y, w, weights=weights, **options))
@@ -210,6 +210,19 @@ def test_stump_finds_an_oblique_split(twin, dtype):
     assert theta0[0] > theta0[1]
     assert theta1[1] > theta1[0]
     np.testing.assert_array_equal(start, [1, 0, 0])
+
+
+def test_convex_rounds_leave_a_flat_start():
+    # Features of two values: every sample is far from the first split, no slope is left, and w stays.
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.integers(0, 2, (2000, 15)) - 0.5, -np.ones((2000, 1))], axis=1)
+    y = (x[:, :15].sum(axis=1) + rng.normal(size=2000) > 0).astype(np.int32)
+    start = np.eye(16)[0]
+    options = {"nu": 1.0, "eta": 0.01, "rng": 0}
+    flat, *_ = co2.fit_stump(x, y, start, 2, **options)
+    np.testing.assert_array_equal(flat, start)
+    w, *_ = co2.fit_stump(x, y, start, 2, convex_rounds=1, **options)
+    assert purity(w, x, y) < 0.75 * purity(start, x, y)
 
 
 def test_stump_of_one_class(twin):
@@ -328,7 +341,9 @@ def test_more_search_is_no_worse():
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(
-    "options", [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "q": 1}, {"nu": 0.01}]
+    "options",
+    [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "q": 1}, {"nu": 0.01}]
+    + [{"min_samples_oblique": 9, "convex_rounds": 1}],
 )
 def test_forest_equals_the_reference(fast_twin, dtype, task, options, reference):
     _, _, _, x, y = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
@@ -493,6 +508,7 @@ def bad_calls():
         ("decay", 0.0, ValueError), ("tolerance", -1.0, ValueError), ("smooth", 0.0, ValueError),
         ("tau", 0, ValueError), ("batch", 0, ValueError), ("min_steps", 0, ValueError),
         ("patience", -1, ValueError), ("max_rounds", -1, ValueError), ("max_rounds", 1.5, TypeError),
+        ("convex_rounds", -1, ValueError),
     )  # fmt: skip
     for name, value, error in settings:
         yield f"stump {name}", lambda a={name: value}: co2.fit_stump(x, y, w, 3, **a), error, name
@@ -510,6 +526,7 @@ def bad_calls():
         ("grow classes", lambda: co2.grow(x, y, 2, n_classes=2), IndexError, "y"),
         ("grow trees", lambda: co2.grow(x, y, 0), ValueError, "n_trees"),
         ("grow q", lambda: co2.grow(x, y, 2, q=4), ValueError, "q"),
+        ("grow few", lambda: co2.grow(x, y, 2, min_samples_oblique=0), ValueError, "min_samples_oblique"),
         ("grow weights", lambda: co2.grow(x, y, 2, weights=np.zeros(10)), ValueError, "weights"),
         ("grow nan weights", lambda: co2.grow(x, y, 2, weights=np.full(10, np.nan)), ValueError, "weights"),
         (

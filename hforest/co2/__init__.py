@@ -53,6 +53,8 @@ class Schedule(NamedTuple):
     min_steps: int
     patience: int
     max_rounds: int
+    convex_rounds: int
+    min_samples: int
 
 
 def _schedule(
@@ -67,6 +69,8 @@ def _schedule(
     min_steps: int,
     patience: int,
     max_rounds: int,
+    convex_rounds: int,
+    min_samples_oblique: int = 1,
 ) -> Schedule:
     return Schedule(
         check.number("nu", nu, 0.0, open_low=True),
@@ -80,6 +84,8 @@ def _schedule(
         check.integer("min_steps", min_steps, 1, 2**20),
         check.integer("patience", patience, 0, 2**20),
         check.integer("max_rounds", max_rounds, 0, 2**20),
+        check.integer("convex_rounds", convex_rounds, 0, 2**20),
+        check.integer("min_samples_oblique", min_samples_oblique, 1, _MOST),
     )
 
 
@@ -279,6 +285,7 @@ def fit_stump(
     batch: int = 100,
     momentum: float = 0.9,
     max_rounds: int = 20,
+    convex_rounds: int = 0,
     min_steps: int = 20,
     patience: int = 1,
     decay: float = 0.5,
@@ -313,6 +320,8 @@ def fit_stump(
         0 to 1.
     max_rounds : int
         Rounds at most, at least 0.
+    convex_rounds : int
+        First rounds that take the sign of w_old.x as 0, at least 0.
     min_steps : int
         Steps of a round at least, for nodes of few batches.
     patience, decay, tolerance : int, float, float
@@ -341,7 +350,11 @@ def fit_stump(
     p2 Alg. 1 with mini-batches, averaged gradients and momentum, for w and theta alike. Each epoch visits
     every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` after every step. Returned is the
     state of least surrogate at the start or after a round, so the surrogate never ends above its start. A
-    node of one class is no error: its w stays good for nothing. Cost: for each epoch about 1.4 reads of x,
+    node of one class is no error: its w stays good for nothing.
+
+    Where all samples are far from the first split, as with features of two values, no step moves w: the bound
+    is flat there. `convex_rounds` leave its concave part out, as if w_old were 0 (where 0 is a tangent of
+    -|w.x|); what is left is convex, and leads out. Cost: for each epoch about 1.4 reads of x,
     from memory once.
 
     Examples
@@ -368,7 +381,18 @@ def fit_stump(
     _moderate("w", w)
     samples, n_outputs = _check_samples(x, y, weights, n_classes, n_classes is None, sizes)
     schedule = _schedule(
-        nu, eta, momentum, decay, tolerance, smooth, tau, batch, min_steps, patience, max_rounds
+        nu,
+        eta,
+        momentum,
+        decay,
+        tolerance,
+        smooth,
+        tau,
+        batch,
+        min_steps,
+        patience,
+        max_rounds,
+        convex_rounds,
     )
     x, samples = _heavy(x, samples)
     xp = dispatch.array_module(x)
@@ -521,10 +545,12 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_samples_oblique: int = 1,
     min_impurity_decrease: float = 0.0,
     batch: int = 100,
     momentum: float = 0.9,
     max_rounds: int = 20,
+    convex_rounds: int = 0,
     min_steps: int = 20,
     patience: int = 1,
     decay: float = 0.5,
@@ -551,7 +577,7 @@ def grow(
     q : int, optional
         Features that a node draws; the best univariate split on one of them is where its stump starts. By
         default ``n_features**0.6``, rounded.
-    tau, batch, momentum, max_rounds, min_steps, patience, decay, tolerance, smooth
+    tau, batch, momentum, max_rounds, convex_rounds, min_steps, patience, decay, tolerance, smooth
         As `fit_stump` takes them.
     weights : (n,) array, dtype of x, optional
         Weights of the samples, at least 0, not all 0.
@@ -561,6 +587,9 @@ def grow(
         Fit stumps as `fit_stump` does, or as `fit_oc1` does, whose `restarts` and `jumps` apply then.
     restarts, jumps : int
         As `fit_oc1` takes them.
+    min_samples_oblique : int
+        A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
+        feature, and few samples do not tell which are noise.
     bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
         As `hforest.classic.grow` takes them.
     progress : callable, optional
@@ -629,8 +658,9 @@ def grow(
         check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
     )
     schedule = _schedule(
-        nu, eta, momentum, decay, tolerance, smooth, tau, batch, min_steps, patience, max_rounds
-    )
+        nu, eta, momentum, decay, tolerance, smooth, tau, batch, min_steps, patience, max_rounds,
+        convex_rounds, min_samples_oblique,
+    )  # fmt: skip
     n_drawn = _candidates(q, sizes["n_features"])
     codes = growth.encode(x)
     twin = dispatch.twin(_ROOM, x)

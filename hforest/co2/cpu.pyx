@@ -93,6 +93,8 @@ cdef extern from "stump.h" nogil:
         int64_t min_steps
         int64_t patience
         int64_t max_rounds
+        int64_t convex_rounds
+        int64_t min_samples
     ctypedef struct hf_stump_room:
         void* w
         void* slope

@@ -359,8 +359,8 @@ extern "C" __global__ void fit_stumps(
     const double *__restrict__ weight, const int *__restrict__ rows, size has_rows, const size *__restrict__ first,
     const unsigned long long *__restrict__ keys, size n_features, size n_outputs, size squared, double nu,
     double eta, double momentum, double decay, double tolerance, double smooth, size tau, size batch,
-    size min_steps, size patience, size max_rounds, real *w, real *reals, double *theta, double *doubles, int *ints,
-    double *history
+    size min_steps, size patience, size max_rounds, size convex_rounds, size min_samples, real *w, real *reals,
+    double *theta, double *doubles, int *ints, double *history
 ) {
     __shared__ real lanes[BLOCK];
     __shared__ double shared[LANES];
@@ -378,6 +378,10 @@ extern "C" __global__ void fit_stumps(
     };
     const unsigned long long key = keys[stump];
     history += stump * (max_rounds + 1);
+    if (n < min_samples) { // w = 0 parts nothing: the univariate split stays
+        for (size j = threadIdx.x; j < width; j += BLOCK) r.w[j] = 0;
+        return;
+    }
     for (size j = threadIdx.x; j < width; j += BLOCK) r.v[j] = 0;
     for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
     if (threadIdx.x == 0) {
@@ -407,6 +411,10 @@ extern "C" __global__ void fit_stumps(
     size waiting = 0, lowered = 0, round = 0;
     unsigned long long epoch = 0;
     while (round < max_rounds && lowered < HALVINGS && value > 0) {
+        if (round < convex_rounds) {
+            for (size i = threadIdx.x; i < n; i += BLOCK) r.sign[i] = 0;
+            __syncthreads();
+        }
         for (size e = 0; e < n_epochs; ++e, ++epoch) {
             if (threadIdx.x == 0) {
                 const Draw draw = philox(key, epoch, STREAM_EPOCH);
@@ -436,7 +444,7 @@ extern "C" __global__ void fit_stumps(
             best = value;
             keep(s, r.w, r.theta, r.best_w, r.best_theta);
         }
-        waiting += !(value < before - tolerance * before);
+        if (round > convex_rounds) waiting += !(value < before - tolerance * before);
         if (waiting > patience) {
             waiting = 0;
             ++lowered;

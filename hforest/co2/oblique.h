@@ -164,7 +164,7 @@ static int hf_split_oblique(
         hf_values_f64(o->rows.x, F, m.sample, n, index, factor, n_entries, values);
         for (int64_t i = 0; i < n; ++i) goes_right[i] = ((double *)values)[i] > limit;
     }
-    /* A stump that leaves a side empty gives way to where it came from. */
+    /* A stump that leaves a side empty, as w = 0 does, gives way to where it came from. */
     double score = n_entries ? hf_score_sides(t, r, &node, goes_right, weight) : -INFINITY;
     if (score == -INFINITY) {
         const int64_t at = cut.column * t->n;

@@ -200,6 +200,9 @@ def _epoch_order(key, epoch, shuffled):
 def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, history):
     """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
     c, n, real = schedule, len(x), x.dtype.type
+    if n < c.min_samples:
+        w[:] = 0  # parts nothing: the univariate split stays
+        return
     shuffled = _shuffled(key, n)
     size = min(c.batch, n)
     n_steps = -(-n // size)
@@ -217,6 +220,8 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
     for round_ in range(c.max_rounds):
         if lowered == HALVINGS or not value > 0:
             break
+        if round_ < c.convex_rounds:
+            sign = [0] * n  # the tangent of -|w.x| at w_old = 0
         for _ in range(n_epochs):
             order = _epoch_order(key, epoch, shuffled)
             epoch += 1
@@ -239,7 +244,8 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
         history[round_ + 1] = value
         if value < best[0]:
             best = (value, new, theta)
-        waiting += not value < before - c.tolerance * before
+        if round_ >= c.convex_rounds:
+            waiting += not value < before - c.tolerance * before
         if waiting > c.patience:
             waiting, lowered, eta = 0, lowered + 1, eta * c.decay
     _, w[:], (theta0[:], theta1[:]) = best

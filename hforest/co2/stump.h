@@ -176,6 +176,8 @@ typedef struct {
     int64_t min_steps; /* steps of a round at least: small nodes have few batches */
     int64_t patience;  /* rounds without progress that eta outlives */
     int64_t max_rounds;
+    int64_t convex_rounds; /* first rounds, which take the sign of w_old.x as 0 */
+    int64_t min_samples;   /* fewer are not fitted: w = 0 */
 } hf_schedule;
 
 enum { HF_HALVINGS = 3 /* times that eta is lowered; then the stump is done */ };
@@ -309,6 +311,10 @@ static int64_t hf_fit_stump(
     int64_t waiting = 0, lowered = 0, round = 0;
     uint64_t epoch = 0;
 
+    if (m->n < c->min_samples) {
+        memset(s->w, 0, w_size);
+        return 0;
+    }
     hf_shuffle(key, s->shuffled, m->n);
     memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
     m->order = s->order, m->sign = s->sign;
@@ -328,6 +334,7 @@ static int64_t hf_fit_stump(
     if (history) history[0] = value;
 
     while (round < c->max_rounds && lowered < HF_HALVINGS && value > 0) {
+        if (round < c->convex_rounds) memset(m->sign, 0, m->n);
         for (int64_t e = 0; e < n_epochs; ++e, ++epoch) {
             hf_order_epoch(key, epoch, s->shuffled, s->order, m->n);
             for (int64_t first = 0; first < m->n; first += batch) {
@@ -345,7 +352,7 @@ static int64_t hf_fit_stump(
             memcpy(s->best_w, s->w, w_size);
             for (int side = 0; side < 2; ++side) memcpy(s->best_theta[side], s->theta[side], theta_size);
         }
-        waiting += !(value < before - c->tolerance * before);
+        if (round > c->convex_rounds) waiting += !(value < before - c->tolerance * before);
         if (waiting > c->patience) {
             waiting = 0;
             ++lowered;

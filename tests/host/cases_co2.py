@@ -22,8 +22,8 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     loss = "squared" if squared else "log"
     history: list[float] = []
     fitted = co2.fit_stump(
-        x, y, w, None if squared else 3, eta=0.1, tau=1, batch=7, max_rounds=2, min_steps=1, weights=weights,
-        history=history, rng=0,
+        x, y, w, None if squared else 3, eta=0.1, tau=1, batch=7, max_rounds=2, convex_rounds=1, min_steps=1,
+        weights=weights, history=history, rng=0,
     )  # fmt: skip
     return {
         "value": np.array(co2.surrogate(w, *theta, x, y, loss=loss, weights=weights)),
@@ -38,7 +38,9 @@ def _forest(squared: bool, dtype: type) -> dict[str, np.ndarray]:
     x = rng.normal(size=(14, 4)).astype(dtype)
     y = rng.normal(size=(14, 2)).astype(dtype) if squared else rng.integers(0, 3, 14, np.int32)
     task = "regression" if squared else "classification"
-    forest = co2.grow(x, y, 1, task=task, eta=0.1, tau=1, max_rounds=1, min_steps=1, max_depth=2, rng=0)
+    forest = co2.grow(
+        x, y, 1, task=task, eta=0.1, tau=1, max_rounds=1, min_steps=1, max_depth=2, min_samples_oblique=9, rng=0
+    )  # fmt: skip
     return forest._asdict()
 
 

@@ -1,0 +1,132 @@
+"""p2 Fig. 1: training and validation error of single trees on MNIST, over their depth and the bound nu.
+
+    python bench/paper/co2_fig1.py --data DIR [--runs 3] [--depth 20] [--png FILE]
+
+DIR holds mnist.npz; 20 % of its training samples are held out. Trees are grown to purity without bags, beside
+trees of univariate splits of as many drawn features. A tree of depth d is the upper part of the whole one,
+for no node knows what is below it, so one growth gives a curve. The paper names neither step nor number of
+drawn features: these are co2_table1.py's for MNIST.
+
+A tree's curve is written as soon as it is known, and started again the script goes on with the next. The
+picture is drawn from the file by matplotlib, where it is installed.
+"""
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from co2_table1 import SETTINGS, load
+from common import RESULTS, machine_text
+
+from hforest import classic, co2, tree
+
+NUS = (0.1, 1.0, 10.0, 100.0)
+TREES = [*(f"nu = {nu:g}" for nu in NUS), "univariate"]
+PARTS = ("training", "validation")
+
+
+def grow(kind: str, x: np.ndarray, y: np.ndarray, seed: int) -> tree.Forest:
+    """One tree to purity."""
+    eta, q = SETTINGS["mnist"]["eta"], SETTINGS["mnist"]["q"]
+    if kind == "univariate":
+        return classic.grow(x, y, 1, criterion="entropy", max_features=q, bootstrap=False, rng=seed)
+    return co2.grow(x, y, 1, nu=NUS[TREES.index(kind)], eta=eta, q=q, bootstrap=False, rng=seed)
+
+
+def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
+    """Errors in percent on each part of the tree cut at depth 0, 1, ..., labelled by the first part."""
+    inner = np.flatnonzero(forest.feature != -1)
+    parent, depth = np.zeros((2, len(forest.feature)), np.int64)
+    parent[forest.left[inner]] = parent[forest.left[inner] + 1] = inner
+    for v in range(1, len(parent)):  # nodes lie breadth-first, parents before their children
+        depth[v] = depth[parent[v]] + 1
+    at = [tree.leaves(forest, x)[:, 0] for x, _ in parts]
+    curves: list[list[float]] = [[] for _ in parts]
+    for d in range(max(depths, int(depth.max())), -1, -1):
+        at = [np.where(depth[nodes] > d, parent[nodes], nodes) for nodes in at]
+        counts = np.zeros((len(parent), forest.value.shape[1]), np.int64)
+        np.add.at(counts, (at[0], parts[0][1]), 1)
+        label = counts.argmax(axis=1)
+        for curve, nodes, (_, y) in zip(curves, at, parts, strict=True):
+            curve.append(100 * float((label[nodes] != y).mean()))
+    return [curve[::-1][: depths + 1] for curve in curves]
+
+
+def mean_curve(rows: list[dict[str, Any]], kind: str, part: str) -> list[float]:
+    """Over the seeds."""
+    return [
+        statistics.mean(errors)
+        for errors in zip(*(row[part] for row in rows if row["tree"] == kind), strict=True)
+    ]
+
+
+def table(rows: list[dict[str, Any]], depths: list[int]) -> str:
+    """Mean training and validation error at some depths, and the number of leaves."""
+    lines = [
+        "| tree | leaves | " + " | ".join(f"depth {d}" for d in depths) + " |",
+        "|---|---|" + "---|" * len(depths),
+    ]
+    for kind in dict.fromkeys(row["tree"] for row in rows):
+        curves = [mean_curve(rows, kind, part) for part in PARTS]
+        cells = " | ".join(f"{curves[0][d]:.1f} / {curves[1][d]:.1f}" for d in depths)
+        leaves = statistics.mean(row["leaves"] for row in rows if row["tree"] == kind)
+        lines.append(f"| {kind} | {leaves:.0f} | {cells} |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Both halves of the figure."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+    for axis, part in zip(axes, PARTS, strict=True):
+        for kind in TREES:
+            curve = mean_curve(rows, kind, part)
+            if curve:
+                axis.plot(curve, "--" if kind == "univariate" else "-", label=kind)
+        axis.set(title=f"MNIST, {part}", xlabel="depth", ylabel="error, %", xlim=(2, None), ylim=(0, 40))
+        axis.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--depth", type=int, default=20)
+    parser.add_argument("--json", type=Path, default=RESULTS / "co2_fig1.json")
+    parser.add_argument("--png", type=Path, default=RESULTS / "co2_fig1.png")
+    args = parser.parse_args()
+    rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
+    x, y, *_ = load(args.data, "mnist")
+    order = np.random.default_rng(0).permutation(len(x))
+    held, kept = np.sort(order[: len(x) // 5]), np.sort(order[len(x) // 5 :])
+    parts = [(x[kept], y[kept]), (x[held], y[held])]
+    for seed in range(args.runs):
+        for kind in TREES:
+            key = {"tree": kind, "seed": seed}
+            if any(key.items() <= row.items() for row in rows):
+                continue
+            forest = grow(kind, *parts[0], seed)
+            curves = dict(zip(PARTS, by_depth(forest, args.depth, *parts), strict=True))
+            rows.append({**key, "leaves": len(forest.value), **curves})
+            print(key, len(forest.value), curves["validation"][-1], file=sys.stderr)
+            args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}, indent=1) + "\n")
+    print(table(rows, [4, 6, 8, 10, 12, 15, args.depth]))
+    if importlib.util.find_spec("matplotlib"):
+        draw(rows, args.png)
+
+
+if __name__ == "__main__":
+    main()
