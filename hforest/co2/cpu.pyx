@@ -105,7 +105,7 @@ cdef extern from "stump.h" nogil:
         int8_t* sign
     int hf_make_stump(hf_stump_room* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
     void hf_free_stump(hf_stump_room* s)
-    void hf_prepare(hf_losses* losses)
+    void hf_prepare(int path, hf_losses* losses)
     double hf_surrogate(
         int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
         const void* w,
@@ -199,7 +199,7 @@ cdef class _Stump:
         memcpy(self.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
         memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
         memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
-        hf_prepare(&self.losses)
+        hf_prepare(simd_path(), &self.losses)
         return hf_surrogate(simd_path(), self.single, &self.rows, &self.m, &self.losses, self.s.w)
 
 

@@ -52,24 +52,55 @@ typedef struct {
 #define HF_LN2 0.69314718055994530942
 
 /* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA differ in the last
-   bit of theirs. */
+   bit of theirs. No call and no branch, so that loops of it become vector code. */
 HF_INLINE double hf_exp(double a) {
-    if (a < -700) return 0;
-    const double k = rint(a * 1.4426950408889634);
+    const double middle = 0x1.8p52; /* a sum with it has no bits behind the point: rounded, its last bits are the number */
+    const double whole = a * 1.4426950408889634 + middle, k = whole - middle;
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    double sum = 1.0 / 13;
+    double sum = 1.0 / 13, power;
     for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
-    return ldexp(sum * r + 1.0, (int)k);
+    uint64_t bits;
+    memcpy(&bits, &whole, sizeof bits);
+    bits = (bits + 1023) << 52; /* 2**k */
+    memcpy(&power, &bits, sizeof power);
+    return a < -700 ? 0 : (sum * r + 1.0) * power;
+}
+
+/* out[k] = exp(sign * a[k] - shift). */
+#define HF_EXPS(NAME, CODE)                                                                         \
+    CODE static void NAME(const double *a, double sign, double shift, int64_t n, double *out) {     \
+        for (int64_t k = 0; k < n; ++k) out[k] = hf_exp(sign * a[k] - shift);                       \
+    }
+HF_EXPS(hf_exps_plain, )
+#if HF_X86
+HF_EXPS(hf_exps_avx2, HF_AVX2_CODE)
+HF_EXPS(hf_exps_avx512, HF_AVX512_CODE)
+#endif
+
+static void hf_exps(int path, const double *a, double sign, double shift, int64_t n, double *out) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) {
+        hf_exps_avx512(a, sign, shift, n, out);
+        return;
+    }
+    if (path == HF_PATH_AVX2) {
+        hf_exps_avx2(a, sign, shift, n, out);
+        return;
+    }
+#endif
+    (void)path;
+    hf_exps_plain(a, sign, shift, n, out);
 }
 
 /* Log losses of all classes on both sides (eq 3). */
-static void hf_prepare(hf_losses *l) {
+static void hf_prepare(int path, hf_losses *l) {
     if (l->squared) return;
     for (int side = 0; side < 2; ++side) {
         const double *theta = l->theta[side];
         double high = theta[0], sum = 0;
         for (int64_t k = 1; k < l->n_outputs; ++k) high = theta[k] > high ? theta[k] : high;
-        for (int64_t k = 0; k < l->n_outputs; ++k) sum += hf_exp(theta[k] - high);
+        hf_exps(path, theta, 1, high, l->n_outputs, l->loss[side]);
+        for (int64_t k = 0; k < l->n_outputs; ++k) sum += l->loss[side][k];
         const double log_sum = high + hf_log2(sum) * HF_LN2;
         for (int64_t k = 0; k < l->n_outputs; ++k) l->loss[side][k] = log_sum - theta[k];
     }
@@ -260,14 +291,19 @@ static void hf_step(
     memset(s->slope, 0, (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8));
     for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, losses->n_outputs * sizeof(double));
     const double rate = eta / hf_slopes(path, single, rows, m, losses, s->w, first, last, s->slope, &pull);
-    for (int side = 0; side < 2; ++side)
-        for (int64_t k = 0; k < losses->n_outputs; ++k)
-            s->speed[side][k] =
-                c->momentum * s->speed[side][k] - rate * hf_slope_of_theta(losses, &pull, side, k);
+    for (int side = 0; side < 2; ++side) {
+        double *loss = losses->loss[side]; /* shares of the classes from here on: no one reads these losses again */
+        if (!losses->squared) hf_exps(path, loss, -1, 0, losses->n_outputs, loss);
+        for (int64_t k = 0; k < losses->n_outputs; ++k) {
+            const double slope = losses->squared ? hf_slope_of_theta(losses, &pull, side, k)
+                                                 : pull.weight[side] * loss[k] - pull.sum[side][k];
+            s->speed[side][k] = c->momentum * s->speed[side][k] - rate * slope;
+        }
+    }
     for (int side = 0; side < 2; ++side)
         for (int64_t k = 0; k < losses->n_outputs; ++k) s->theta[side][k] += s->speed[side][k];
     hf_move(path, single, rows, s->w, s->v, s->slope, c->momentum, rate, c->nu);
-    hf_prepare(losses);
+    hf_prepare(path, losses);
 }
 
 /* Theta of the sides of w.x, whose signs are set: logarithms of smoothed shares, or means (p2 Alg. 1, line 2). */
@@ -324,10 +360,10 @@ static int64_t hf_fit_stump(
         memset(s->speed[side], 0, theta_size);
         memset(s->theta[side], 0, theta_size);
     }
-    hf_prepare(&losses);
+    hf_prepare(path, &losses);
     hf_surrogate(path, single, rows, m, &losses, s->w); /* for the signs */
     hf_start_theta(m, c, n_outputs, s);
-    hf_prepare(&losses);
+    hf_prepare(path, &losses);
     double value = hf_surrogate(path, single, rows, m, &losses, s->w), best = value;
     memcpy(s->best_w, s->w, w_size);
     for (int side = 0; side < 2; ++side) memcpy(s->best_theta[side], s->theta[side], theta_size);
