@@ -31,12 +31,15 @@ import hforest
 from hforest import classic, co2, tree
 
 PART = 50
+SQUARES = {"convex_rounds": 1, "min_samples_oblique": 2000}  # for features of two values
 SETTINGS: dict[str, dict[str, Any]] = {
     "letter": {"nu": 4.0, "eta": 0.1, "q": 5},
+    "letter, no bags": {"nu": 4.0, "eta": 0.1, "q": 5, "bootstrap": False},
     "usps": {"nu": 1.0, "eta": 0.01, "q": 28},
     "mnist": {"nu": 10.0, "eta": 0.01, "q": 54},
     "mnist, 5 rounds": {"nu": 10.0, "eta": 0.01, "q": 54, "max_rounds": 5},
-    "connect4": {"nu": 10.0, "eta": 0.01, "q": 18},
+    "connect4": {"nu": 10.0, "eta": 0.003, "q": 78, **SQUARES},
+    "connect4, no bags": {"nu": 10.0, "eta": 0.003, "q": 78, **SQUARES, "bootstrap": False},
     "isolet": {"nu": 10.0, "eta": 0.003, "q": 47},
     "optdigits": {"nu": 10.0, "eta": 0.01, "q": 12},
     "shuttle": {"nu": 43.0, "eta": 0.1, "q": 4},
@@ -65,7 +68,7 @@ def standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test samples; pixels and counts in [0, 1], measurements standardised."""
+    """Training and test samples; pixels and counts in [0, 1], measurements and squares standardised."""
     name = name.split(",")[0]  # behind the comma: what is different from another row
     file = np.load(folder / f"{name}.npz")
     if name in ("letter", "connect4"):
@@ -80,7 +83,7 @@ def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
             file[key].reshape(len(file[key]), -1).astype(np.float32) for key in ("x_train", "x_test")
         )
         y, y_test = file["y_train"], file["y_test"]
-    if name in ("letter", "shuttle"):
+    if name in ("letter", "shuttle", "connect4"):
         x, x_test = standardised(x, x_test)
     elif name in ("mnist", "usps", "optdigits"):
         low, high = {"mnist": (0, 255), "usps": (-1, 1), "optdigits": (0, 16)}[name]
@@ -109,11 +112,12 @@ def first_trees(forest: tree.Forest, n_trees: int) -> tree.Forest:
 def grow(name: str, method: str, x: Any, y: Any, n_trees: int, rng: int) -> tree.Forest:
     """A part of a forest."""
     settings = SETTINGS[name]
+    q, bags = settings["q"], settings.get("bootstrap", True)
     if method == "CO2":
         return co2.grow(x, y, n_trees, rng=rng, **settings)
     if method == "OC1":
-        return co2.grow(x, y, n_trees, rng=rng, q=settings["q"], splitter="oc1")
-    return classic.grow(x, y, n_trees, criterion="entropy", max_features=settings["q"], rng=rng)
+        return co2.grow(x, y, n_trees, rng=rng, q=q, splitter="oc1", bootstrap=bags)
+    return classic.grow(x, y, n_trees, criterion="entropy", max_features=q, bootstrap=bags, rng=rng)
 
 
 def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: Any) -> None:
