@@ -37,7 +37,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "letter, no bags": {"nu": 4.0, "eta": 0.1, "q": 5, "bootstrap": False},
     "usps": {"nu": 1.0, "eta": 0.01, "q": 28},
     "mnist": {"nu": 10.0, "eta": 0.01, "q": 54},
-    "mnist, 5 rounds": {"nu": 10.0, "eta": 0.01, "q": 54, "max_rounds": 5},
     "connect4": {"nu": 10.0, "eta": 0.003, "q": 78, **SQUARES},
     "connect4, no bags": {"nu": 10.0, "eta": 0.003, "q": 78, **SQUARES, "bootstrap": False},
     "isolet": {"nu": 10.0, "eta": 0.003, "q": 47},
