@@ -55,7 +55,11 @@ def openmp_flags(compiler):
 
 
 class BuildWithOpenMP(build_ext):
-    """build_ext that adds OpenMP's flags once the compiler is known."""
+    """build_ext that adds OpenMP's flags once the compiler is known, and compiles modules side by side."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self):
         wish = os.environ.get("HFOREST_OPENMP", "")
