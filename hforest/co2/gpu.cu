@@ -2,10 +2,10 @@
 // samples run in their order, one thread an element, so the bits are those of the reference.
 
 constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
-constexpr int HALVINGS = 3, ENTROPY = 1;
+constexpr int HALVINGS = 3;
 constexpr double LN2 = 0.69314718055994530942, ABSENT = 0x1p-20;
 
-// As hforest/co2/stump.h and hforest/core/score.h have them.
+// As hforest/co2/stump.h has it.
 __device__ static double exp_fixed(double a) {
     if (a < -700) return 0;
     const double k = rint(a * 1.4426950408889634);
@@ -13,19 +13,6 @@ __device__ static double exp_fixed(double a) {
     double sum = 1.0 / 13;
     for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
     return ldexp(sum * r + 1.0, (int)k);
-}
-
-__device__ static double log2_fixed(double a) {
-    int e;
-    double m = frexp(a, &e);
-    if (m < 0.70710678118654752) {
-        m = 2 * m;
-        e = e - 1;
-    }
-    const double s = (m - 1) / (m + 1), q = s * s;
-    double sum = 1.0 / 23;
-    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
-    return e + s * sum * 2.8853900817779268;
 }
 
 __device__ static double log_fixed(double a) { return log2_fixed(a) * LN2; }
@@ -184,28 +171,6 @@ extern "C" __global__ void theta_slopes(
 }
 
 // ------------------------------------------------------------------------------------------- a stump
-
-// Philox 4x32-10, as hforest/core/philox.h has it.
-struct Draw {
-    unsigned word[4];
-};
-
-__device__ static Draw philox(unsigned long long key, unsigned long long counter, unsigned long long stream) {
-    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)stream, d = (unsigned)(stream >> 32);
-    unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const unsigned long long p = 0xD2511F53ull * a, q = 0xCD9E8D57ull * c;
-        a = (unsigned)(q >> 32) ^ b ^ k0;
-        b = (unsigned)q;
-        c = (unsigned)(p >> 32) ^ d ^ k1;
-        d = (unsigned)p;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return {{a, b, c, d}};
-}
-
-__device__ static size below(unsigned word, size stop) { return (size)((unsigned long long)word * stop >> 32); }
 
 constexpr int STREAM_ORDER = 8, STREAM_EPOCH = 9;
 
@@ -455,18 +420,6 @@ extern "C" __global__ void fit_stumps(
 }
 
 // --------------------------------------------------------------------------------------------- trees
-
-// Scores as hforest/growth/gpu.cu has them.
-__device__ static double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
-
-__device__ static double purity(size criterion, const double *sums, const double *from, size n, double weight) {
-    double total = 0;
-    for (size k = 0; k < n; ++k) {
-        const double c = from ? from[k] - sums[k] : sums[k];
-        total += criterion == ENTROPY ? xlogx(c) : c * c;
-    }
-    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
-}
 
 // Which way a walk down the tree sends samples: sums in double in the order of the features, rounded once. A thread is
 // a sample of a node that is split.

@@ -1,4 +1,4 @@
-// Shared by every gpu.cu; `real` is float or double, set by the launcher with -Dreal=...
+// Shared by the gpu.cu of all rooms; `real` is float or double, set by the launcher with -Dreal=...
 // Sizes and flat indices are long long throughout: n_samples * n_trees exceeds 32 bits in practice.
 
 typedef long long size;
@@ -11,3 +11,68 @@ __device__ static inline size thread_number() {
 __device__ static inline real magnitude(real a) { return fabs(a); }
 
 __device__ static inline double sign(real a) { return (double)(a > 0) - (double)(a < 0); }
+
+// ------------------------------------------------------------------------------------------ random numbers
+
+typedef unsigned long long word64;
+
+struct Draw {
+    unsigned word[4];
+};
+
+// Philox 4x32-10, as philox.h has it.
+__device__ static inline Draw philox(word64 key, word64 counter, word64 stream) {
+    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)stream, d = (unsigned)(stream >> 32);
+    unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const word64 p = (word64)0xD2511F53u * a, q = (word64)0xCD9E8D57u * c;
+        a = (unsigned)(q >> 32) ^ b ^ k0;
+        b = (unsigned)q;
+        c = (unsigned)(p >> 32) ^ d ^ k1;
+        d = (unsigned)p;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const Draw draw = {{a, b, c, d}};
+    return draw;
+}
+
+__device__ static inline word64 draw_key(Draw draw, int which) {
+    return (word64)draw.word[2 * which + 1] << 32 | draw.word[2 * which];
+}
+
+__device__ static inline size below(unsigned word, size stop) { return (size)((word64)word * (unsigned)stop >> 32); }
+
+__device__ static inline double unit(Draw draw) { return (double)(draw_key(draw, 0) >> 11) * 0x1p-53; }
+
+// -------------------------------------------------------------------------------------------------- scores
+
+constexpr int GINI = 0, ENTROPY = 1, SQUARED = 2;
+
+// log2 as score.h has it.
+__device__ static inline double log2_fixed(double a) {
+    int e;
+    double m = frexp(a, &e);
+    if (m < 0.70710678118654752) {
+        m = 2 * m;
+        e = e - 1;
+    }
+    const double s = (m - 1) / (m + 1), q = s * s;
+    double sum = 1.0 / 23;
+    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
+    return e + s * sum * 2.8853900817779268;
+}
+
+__device__ static inline double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
+
+// -W H of a branch of this weight whose sums are `sums`, or the rest of `from` where that is given.
+__device__ static inline double purity(
+    size criterion, const double *sums, const double *from, size n, double weight
+) {
+    double total = 0;
+    for (size k = 0; k < n; ++k) {
+        const double c = from ? from[k] - sums[k] : sums[k];
+        total += criterion == ENTROPY ? xlogx(c) : c * c;
+    }
+    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
+}

@@ -1,5 +1,5 @@
 /* How good a split is: impurities of branches from their sums. The operations and their order are those
-   of split/reference.py and split/gpu.cu, so that a score has the same bits everywhere. */
+   of split/reference.py and core/common.cuh, so that a score has the same bits everywhere. */
 #ifndef HFOREST_SCORE_H
 #define HFOREST_SCORE_H
 #include <math.h>

@@ -2,24 +2,6 @@
 // each run, then every thread sweeps its own from the sums of those before it. The number of lanes is fixed, so
 // no bit depends on the size of a block.
 
-// log2 as hforest/core/score.h has it.
-__device__ static inline double log2_fixed(double a) {
-    int e;
-    double m = frexp(a, &e);
-    if (m < 0.70710678118654752) {
-        m = 2 * m;
-        e = e - 1;
-    }
-    const double s = (m - 1) / (m + 1), q = s * s;
-    double sum = 1.0 / 23;
-    for (int k = 21; k >= 1; k -= 2) sum = sum * q + 1.0 / k;
-    return e + s * sum * 2.8853900817779268;
-}
-
-__device__ static inline double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
-
-constexpr int GINI = 0, ENTROPY = 1, SQUARED = 2;
-
 extern "C" __global__ void impurity(
     const real *__restrict__ counts, size n_rows, size n_classes, size criterion, real *__restrict__ out
 ) {
@@ -86,18 +68,6 @@ extern "C" __global__ void lane_starts(
         total += own;
     }
     totals[i] = total;
-}
-
-__device__ static inline double purity(
-    size criterion, const double *sums, const double *from, size n, double weight
-) {
-    // Of `sums`, or of the rest of `from` where that is given.
-    double total = 0;
-    for (size k = 0; k < n; ++k) {
-        const double c = from ? from[k] - sums[k] : sums[k];
-        total += criterion == ENTROPY ? xlogx(c) : c * c;
-    }
-    return criterion == ENTROPY ? total - xlogx(weight) : total / weight;
 }
 
 // Whether a cut may part the samples at places j and j + 1: their values differ, and where a candidate has more
