@@ -13,6 +13,9 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memmove, memset
 
 from hforest.core.machine cimport simd_path
+from hforest.hinge.kernels cimport (
+    HF_WIDTH, hf_has_lanes, hf_route_lanes, hf_route_plain_f32, hf_route_plain_f64, hf_sum_f32, hf_sum_f64,
+)
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from ..optim.tables import bias
@@ -32,16 +35,6 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "plain.h" nogil:
-    void hf_route_plain_f32(
-        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
-        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
-        int32_t*, float*, int32_t*, Py_ssize_t step)
-    void hf_route_plain_f64(
-        const double* x, Py_ssize_t n_features, Py_ssize_t n, const double*, const int32_t*,
-        Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
-        int32_t*, double*, int32_t*, Py_ssize_t step)
-
 cdef extern from "route.h" nogil:
     int HF_TILE, HF_GROUP
     ctypedef struct hf_tree:
@@ -57,14 +50,6 @@ cdef extern from "route.h" nogil:
     void hf_load_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
     void hf_store_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
     void hf_store_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
-
-cdef extern from "lanes.h" nogil:
-    int HF_WIDTH
-    int hf_has_lanes(int path, int itemsize, int depth)
-    void hf_route_lanes(
-        const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
-        int n_vertices, int depth, int count, int32_t*, float*, int32_t*, Py_ssize_t step,
-    )
 
 cdef extern from "ferns.h" nogil:
     int hf_has_ferns(int path, int itemsize, int depth)
@@ -100,12 +85,6 @@ cdef extern from "sums.h" nogil:
     void hf_single_f64(
         int path, const int32_t* leaf, const double* grad, Py_ssize_t step, const double* margin,
         const double* weights, Py_ssize_t n, double divisor, double* total, double* slope)
-    void hf_sum_f32(
-        int path, const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
-        ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, float* y)
-    void hf_sum_f64(
-        int path, const int32_t* leaf, const double* margin, const double* weights, ptrdiff_t n_trees,
-        ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, double* y)
     void hf_sum_single_f32(
         const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
         ptrdiff_t n_leaves, ptrdiff_t n, double divisor, float* y)
@@ -440,72 +419,13 @@ cdef void _each_output(
                 y[n, m, k] = weights[m, leaf[n, m], k] * fabs(margin[n, m])
 
 
-cdef void _sum_outputs(
-    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
-    int path, double[:, ::1] total, real[:, ::1] y,
-) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], n
-    for n in prange(n_samples, schedule="static", num_threads=<int> total.shape[0]):
-        if real is float:
-            hf_sum_f32(
-                path, &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
-                weights.shape[2], divisor, &total[threadid(), 0], &y[n, 0],
-            )
-        else:
-            hf_sum_f64(
-                path, &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
-                weights.shape[2], divisor, &total[threadid(), 0], &y[n, 0],
-            )
-
-
-cdef void _sum_single(
-    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
-    int threads, real[:, ::1] y,
-) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], block, n
-    for block in prange((n_samples + HF_TOGETHER - 1) // HF_TOGETHER, schedule="static", num_threads=threads):
-        n = block * HF_TOGETHER
-        if real is float:
-            hf_sum_single_f32(
-                &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
-                min(<Py_ssize_t> HF_TOGETHER, n_samples - n), divisor, &y[n, 0],
-            )
-        else:
-            hf_sum_single_f64(
-                &leaf[n, 0], &margin[n, 0], &weights[0, 0, 0], n_trees, weights.shape[1],
-                min(<Py_ssize_t> HF_TOGETHER, n_samples - n), divisor, &y[n, 0],
-            )
-
-
-def leaf_outputs(leaf, margin, weights, double divisor, y):
-    """p1 eq 10 for routes already known."""
-    if leaf.shape[0] == 0:
-        return
-    if y.ndim == 3:
-        if y.dtype.itemsize == 4:
-            _each_output[float](leaf, margin, weights, y)
-        else:
-            _each_output[double](leaf, margin, weights, y)
-        return
-    if weights.shape[2] == 1:
-        if y.dtype.itemsize == 4:
-            _sum_single[float](leaf, margin, weights, divisor, _threads(leaf.size), y)
-        else:
-            _sum_single[double](leaf, margin, weights, divisor, _threads(leaf.size), y)
-        return
-    # One line of partial sums a thread, padded so that threads do not share cache lines.
-    total = np.empty((_threads(leaf.size), weights.shape[2] + 8))
-    if y.dtype.itemsize == 4:
-        _sum_outputs[float](leaf, margin, weights, divisor, simd_path(), total, y)
-    else:
-        _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y)
-
-
 cdef void _sum_block(
-    const Plan* plan, Py_ssize_t n, const int32_t* leaf, const real* margin, const real[:, :, ::1] weights,
+    int path, Py_ssize_t n, const int32_t* leaf, const real* margin, const real[:, :, ::1] weights,
     double divisor, double* total, real* y,
 ) noexcept nogil:
-    cdef Py_ssize_t s = 0, n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_trees = plan.n_trees
+    # n samples' outputs, summed over the trees.
+    cdef Py_ssize_t n_trees = weights.shape[0], n_leaves = weights.shape[1], s = 0
+    cdef Py_ssize_t n_outputs = weights.shape[2]
     while s < n:
         if n_outputs == 1:
             if real is float:
@@ -522,15 +442,48 @@ cdef void _sum_block(
         else:
             if real is float:
                 hf_sum_f32(
-                    plan.path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
                     n_outputs, divisor, total, y + s * n_outputs,
                 )
             else:
                 hf_sum_f64(
-                    plan.path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
+                    path, leaf + s * n_trees, margin + s * n_trees, &weights[0, 0, 0], n_trees, n_leaves,
                     n_outputs, divisor, total, y + s * n_outputs,
                 )
             s += 1
+
+
+cdef void _sum_outputs(
+    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
+    int path, double[:, ::1] total, real[:, ::1] y,
+) noexcept nogil:
+    cdef Py_ssize_t n_samples = leaf.shape[0], block, n
+    for block in prange(
+        (n_samples + HF_TOGETHER - 1) // HF_TOGETHER, schedule="static", num_threads=<int> total.shape[0]
+    ):
+        n = block * HF_TOGETHER
+        _sum_block(
+            path, min(<Py_ssize_t> HF_TOGETHER, n_samples - n), &leaf[n, 0], &margin[n, 0], weights, divisor,
+            &total[threadid(), 0], &y[n, 0],
+        )
+
+
+def leaf_outputs(leaf, margin, weights, double divisor, y):
+    """p1 eq 10 for routes already known."""
+    if leaf.shape[0] == 0:
+        return
+    if y.ndim == 3:
+        if y.dtype.itemsize == 4:
+            _each_output[float](leaf, margin, weights, y)
+        else:
+            _each_output[double](leaf, margin, weights, y)
+        return
+    # One line of partial sums a thread, padded so that threads do not share cache lines.
+    total = np.empty((_threads(leaf.size), weights.shape[2] + 8))
+    if y.dtype.itemsize == 4:
+        _sum_outputs[float](leaf, margin, weights, divisor, simd_path(), total, y)
+    else:
+        _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y)
 
 
 cdef void _forward_block(
@@ -547,7 +500,7 @@ cdef void _forward_block(
             )
             return
     _route(plan, x, n, thresholds, features, 0, plan.n_trees, scratch, leaf, margin, vertex)
-    _sum_block(plan, n, leaf, margin, weights, divisor, total, y)
+    _sum_block(plan.path, n, leaf, margin, weights, divisor, total, y)
 
 
 cdef void _forward_blocks(
@@ -579,7 +532,8 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
     block = chunk
     if plan.threads > 1:
         block = min(chunk, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
-    if keep and plan.way == FERNS:
+    if plan.way == FERNS or plan.way == TILES:
+        # Their input is turned over: a copy of a block of it for each thread.
         block = min(block, plan.block)
     if block > HF_TILE:
         block = block // HF_TILE * HF_TILE
@@ -799,7 +753,7 @@ cdef void _input_gradients(
 cdef void _gradients(
     const real[:, :, ::1] grad_y, const int32_t[:, ::1] leaf, const real[:, ::1] margin,
     const int32_t[:, ::1] vertex, const int32_t[:, ::1] features, const real[:, :, ::1] weights,
-    double divisor, int path, Py_ssize_t group, Py_ssize_t stretch, Py_ssize_t sets,
+    double divisor, int path, Py_ssize_t group, Py_ssize_t stretch, Py_ssize_t sets, int threads,
     double[:, ::1] totals, unsigned char[:, ::1] seen, int32_t[:, ::1] words, real[:, ::1] margins,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
@@ -813,7 +767,7 @@ cdef void _gradients(
             &words[threadid(), 0], &margins[threadid(), 0], vertex_start, vertex_rows, leaf_start, leaf_rows,
             &grad_thresholds[0], &grad_weights[0], slope,
         )
-    _input_gradients(slope, vertex, features, grad_x, <int> words.shape[0])
+    _input_gradients(slope, vertex, features, grad_x, threads)
 
 
 def _backward(
@@ -823,10 +777,12 @@ def _backward(
     cdef Py_ssize_t n_trees = leaf.shape[1], group = HF_GROUP, n = leaf.shape[0], stretch, sets
     cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
     cdef Py_ssize_t n_sums = n_leaves * hf_sum_width(n_outputs) + n_vertices
-    cdef int threads = _threads(leaf.size)
+    cdef int threads = _threads(leaf.size), workers
     # Whole groups turn over fastest; with few trees smaller ones share the work better.
     while group > 4 and n_trees < 4 * threads * group and threads > 1:
         group //= 2
+    # Who has no group needs no room for sums.
+    workers = <int> min(<Py_ssize_t> threads, (n_trees + group - 1) // group)
     # Where samples are many, routes are turned over a stretch at a time, so that they stay in L2: if sixteen
     # trees' sums do as well, which wait there for the next stretch.
     stretch = max(<Py_ssize_t> STRETCH, n_leaves)
@@ -836,8 +792,9 @@ def _backward(
     dtype = margin.dtype
     args = (
         grad_y.reshape(n, -1, n_outputs), leaf, margin, vertex, features, weights, divisor, simd_path(),
-        group, stretch, sets, np.zeros((threads, sets * n_sums)), np.zeros((threads, n_leaves), np.uint8),
-        np.empty((threads, 2 * HF_GROUP * stretch), np.int32), np.empty((threads, HF_GROUP * stretch), dtype),
+        group, stretch, sets, threads, np.zeros((workers, sets * n_sums)),
+        np.zeros((workers, n_leaves), np.uint8),
+        np.empty((workers, 2 * HF_GROUP * stretch), np.int32), np.empty((workers, HF_GROUP * stretch), dtype),
         *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1),
         np.empty((n_trees, n), dtype),
     )
