@@ -61,6 +61,7 @@ cdef extern from "stump.h" nogil:
     int HF_LANES
     ctypedef struct hf_rows:
         const void* x
+        int64_t n
         int64_t n_features
         int64_t n_full
         int64_t n_blocks
@@ -154,7 +155,7 @@ cdef enum:
 
 cdef hf_rows _rows(x, bint offset):
     cdef hf_rows rows
-    rows.x, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[1], offset
+    rows.x, rows.n, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[0], x.shape[1], offset
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
     return rows

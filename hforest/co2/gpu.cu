@@ -10,9 +10,12 @@ __device__ static double exp_fixed(double a) {
     if (a < -700) return 0;
     const double k = rint(a * 1.4426950408889634);
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    double sum = 1.0 / 13;
-    for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
-    return ldexp(sum * r + 1.0, (int)k);
+    const double r2 = r * r, r4 = r2 * r2;
+    const double low = (1.0 / 2 + 1.0 / 6 * r) + (1.0 / 24 + 1.0 / 120 * r) * r2;
+    const double middle = (1.0 / 720 + 1.0 / 5040 * r) + (1.0 / 40320 + 1.0 / 362880 * r) * r2;
+    const double high = (1.0 / 3628800 + 1.0 / 39916800 * r) + (1.0 / 479001600 + 1.0 / 6227020800 * r) * r2;
+    const double sum = 1.0 + (r + r2 * (low + middle * r4 + high * (r4 * r4)));
+    return ldexp(sum, (int)k);
 }
 
 __device__ static double log_fixed(double a) { return log2_fixed(a) * LN2; }

@@ -21,6 +21,7 @@ ORDER, EPOCH, RESTART, JUMP = 8, 9, 10, 11
 CYCLES = 100
 LN2 = 0.69314718055994530942
 ABSENT = 2.0**-20
+EXP_TERMS = [(1.0 / math.factorial(i), 1.0 / math.factorial(i + 1)) for i in range(2, 14, 2)]
 
 
 def _exp(a):
@@ -28,10 +29,11 @@ def _exp(a):
         return 0.0
     k = float(np.rint(a * 1.4426950408889634))
     r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-    total = 1.0 / 13
-    for i in range(12, 0, -1):
-        total = (total * r + 1.0) / i
-    return math.ldexp(total * r + 1.0, int(k))
+    r2 = r * r
+    r4, pairs = r2 * r2, [a + b * r for a, b in EXP_TERMS]
+    low, middle, high = (a + b * r2 for a, b in zip(pairs[::2], pairs[1::2], strict=True))
+    total = low + middle * r4 + high * (r4 * r4)
+    return math.ldexp(1.0 + (r + r2 * total), int(k))
 
 
 def _log(a):

@@ -22,7 +22,7 @@ enum {
 
 typedef struct {
     const void *x; /* (n, n_features) */
-    int64_t n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
+    int64_t n, n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
     int offset;                           /* a constant -1 is implied behind the features */
 } hf_rows;
 
@@ -51,19 +51,23 @@ typedef struct {
 
 #define HF_LN2 0.69314718055994530942
 
-/* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA differ in the last
-   bit of theirs. No call and no branch, so that loops of it become vector code. */
+/* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA
+   differ in the last bit of theirs. No call, no branch and no division, so that loops of it become vector code. */
 HF_INLINE double hf_exp(double a) {
-    const double middle = 0x1.8p52; /* a sum with it has no bits behind the point: rounded, its last bits are the number */
-    const double whole = a * 1.4426950408889634 + middle, k = whole - middle;
+    const double far = 0x1.8p52; /* a sum with it has no bits behind the point: rounded, its last bits are the number */
+    const double whole = a * 1.4426950408889634 + far, k = whole - far;
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    double sum = 1.0 / 13, power;
-    for (int i = 12; i >= 1; --i) sum = (sum * r + 1.0) / i;
+    const double r2 = r * r, r4 = r2 * r2;
+    const double low = (1.0 / 2 + 1.0 / 6 * r) + (1.0 / 24 + 1.0 / 120 * r) * r2;
+    const double middle = (1.0 / 720 + 1.0 / 5040 * r) + (1.0 / 40320 + 1.0 / 362880 * r) * r2;
+    const double high = (1.0 / 3628800 + 1.0 / 39916800 * r) + (1.0 / 479001600 + 1.0 / 6227020800 * r) * r2;
+    const double sum = 1.0 + (r + r2 * (low + middle * r4 + high * (r4 * r4)));
     uint64_t bits;
+    double power;
     memcpy(&bits, &whole, sizeof bits);
     bits = (bits + 1023) << 52; /* 2**k */
     memcpy(&power, &bits, sizeof power);
-    return a < -700 ? 0 : (sum * r + 1.0) * power;
+    return a < -700 ? 0 : sum * power;
 }
 
 /* out[k] = exp(sign * a[k] - shift). */

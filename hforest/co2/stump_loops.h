@@ -23,21 +23,15 @@ HF_CODE HF_INLINE VEC NAME(all)(REAL a) {
     return NAME(load)(lane);
 }
 
-/* The last block of a row. */
+/* The last block of a row, cut from what lies there; of the last row of x, behind which nothing lies, and where no
+   feature is left, from a copy. */
 HF_CODE HF_INLINE VEC NAME(tail)(const hf_rows *rows, const REAL *row) {
-    REAL lane[HF_LANES] = {0};
     const int64_t first = rows->n_full * HF_LANES, n = rows->n_features - first;
+    if (n > 0 && row + first + HF_LANES <= (const REAL *)rows->x + rows->n * rows->n_features)
+        return HF_LANES_CUT_OF(row)(row + first, n, rows->offset);
+    REAL lane[HF_LANES] = {0};
     for (int64_t i = 0; i < n; ++i) lane[i] = row[first + i];
-    if (rows->offset) lane[n] = -1;
-    return NAME(load)(lane);
-}
-
-HF_CODE HF_INLINE REAL NAME(fold)(VEC sum) {
-    REAL lane[HF_LANES];
-    NAME(store)(lane, sum);
-    for (int width = HF_LANES / 2; width >= 1; width /= 2)
-        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-    return lane[0];
+    return HF_LANES_CUT_OF(row)(lane, n, rows->offset);
 }
 
 /* product[r] = w.x of `count` rows (a constant to the compiler); asks for the lines of the rows after them. */
@@ -59,7 +53,7 @@ HF_CODE HF_INLINE void NAME(dots)(
         for (int r = 0; r < count; ++r)
             sum[r] = HF_LANES_ADD(sum[r], HF_LANES_MUL(NAME(tail)(rows, row[r]), factor));
     }
-    for (int r = 0; r < count; ++r) product[r] = NAME(fold)(sum[r]);
+    for (int r = 0; r < count; ++r) product[r] = _Generic(sum[r], hf_f32x16: hf_fold_f32x16, hf_f64x16: hf_fold_f64x16)(sum[r]);
 }
 
 /* sum += factor[r] x of `count` rows, in their order. */
