@@ -152,6 +152,7 @@ def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: 
 def search(name: str, data: Any, trials: co2.Trials | None, save: Any) -> co2.Trials:
     """The paper's search over bounds and steps."""
     x, y = data[:2]
+    fixed = {key: value for key, value in SETTINGS[name].items() if key not in co2.Trials._fields}
 
     def progress(done: int, n_trials: int, trials: co2.Trials) -> None:
         print(f"{name}: {done} of {n_trials}", *(a[-1] for a in trials), file=sys.stderr)
@@ -162,6 +163,7 @@ def search(name: str, data: Any, trials: co2.Trials | None, save: Any) -> co2.Tr
         y,
         10 if name.startswith("mnist") else 30,
         q=[SETTINGS[name]["q"]],
+        settings=fixed,
         trials=trials,
         progress=progress,
         **GRID,

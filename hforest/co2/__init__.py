@@ -9,7 +9,8 @@ Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labe
 the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
 """
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -716,6 +717,7 @@ def search(
     eta: Sequence[float] = (0.03, 0.01, 0.003),
     q: Sequence[int] | None = None,
     held_out: float = 0.2,
+    settings: Mapping[str, Any] | None = None,
     trials: Trials | None = None,
     task: str = "classification",
     n_classes: int | None = None,
@@ -734,8 +736,10 @@ def search(
         Numbers of candidates to try; by default that of `grow` alone.
     held_out : float
         Share of the samples that is kept out of the forests, above 0 and below 1.
+    settings : mapping of str, optional
+        Further arguments of `grow`, the same in all trials, such as ``{"bootstrap": False}``.
     trials : Trials, optional
-        What an earlier search with the same samples and rng returned; its settings are not tried again.
+        What an earlier search with the same samples, settings and rng returned; what it tried is not tried again.
     progress : callable, optional
         Called as progress(done, n_trials, trials) after each trial; True ends the search, with the trials so
         far.
@@ -791,6 +795,14 @@ def search(
         for b in eta
         for n_drawn in [_candidates(c, sizes["n_features"]) for c in ([None] if q is None else q)]
     ]
+    fixed = dict(settings or {})
+    known = set(inspect.signature(grow).parameters) - set(inspect.signature(search).parameters)
+    for name in fixed:
+        if name not in known:
+            raise ValueError(
+                f"settings: expected names of further arguments of grow, got {name!r}; choose from "
+                + ", ".join(sorted(known))
+            )
     if not grid:
         raise ValueError("nu, eta, q: expected at least one setting, got none; pass such as nu=[10]")
     rows = [] if trials is None else list(zip(*(np.asarray(a).tolist() for a in trials), strict=True))
@@ -802,7 +814,7 @@ def search(
             continue
         forest = grow(
             x[kept], y[kept], n_trees, nu=setting[0], eta=setting[1], q=setting[2], task=task,
-            n_classes=n_classes, rng=seed,
+            n_classes=n_classes, rng=seed, **fixed,
         )  # fmt: skip
         p = tree.predict(forest, x[held])
         if task == "classification":
