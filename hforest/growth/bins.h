@@ -1,6 +1,10 @@
-/* Included by engine.h: nodes of many samples, codes of 8 bits. A candidate's weights are counted by class and code, and
+/* Nodes of many samples, codes of 8 bits. A candidate's weights are counted by class and code, and
    all cuts rated by vectors: lane l holds the codes from l * n_steps on, a vector one of them for each lane, so that
    sums over lower codes are sums over earlier vectors, and over lower lanes. All sums are the integers of hf_sweep. */
+#ifndef HFOREST_GROWTH_BINS_H
+#define HFOREST_GROWTH_BINS_H
+#include "task.h"
+
 #if HF_X86
 
 enum {
@@ -176,4 +180,6 @@ HF_AVX512_CODE static int hf_best_of_binned(
     }
     return 1;
 }
+#endif
+
 #endif

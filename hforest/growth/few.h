@@ -1,6 +1,10 @@
-/* Included by engine.h: nodes of few samples, sixteen candidates at a time. A lane is a candidate and a vector holds one
+/* Nodes of few samples, sixteen candidates at a time. A lane is a candidate and a vector holds one
    place in the order of the samples, so that all candidates are sorted by one network and swept together. Rates of cuts
    are first taken in float32; only cuts that come near the best are rated as everywhere else, so that no bit differs. */
+#ifndef HFOREST_GROWTH_FEW_H
+#define HFOREST_GROWTH_FEW_H
+#include "task.h"
+
 #if HF_X86
 
 enum {
@@ -188,4 +192,6 @@ HF_AVX512_CODE static int hf_best_of_few(
     if (few.n_lanes) hf_judge_lanes(&few, best);
     return 1;
 }
+#endif
+
 #endif

@@ -1,6 +1,10 @@
-/* Included by engine.h: candidates that are random projections of x. A value is summed in float64 in the order of
+/* Candidates that are random projections of x. A value is summed in float64 in the order of
    its entries and rounded once to the type of x, as a walk down the grown tree does it. Where all of x is whole
    numbers and all sums are exact, values are kept as integers, which sort in fewer passes. */
+#ifndef HFOREST_GROWTH_PROJECTED_H
+#define HFOREST_GROWTH_PROJECTED_H
+#include "floats.h"
+
 
 enum {
     HF_ROWS_AHEAD = 12, /* samples ahead whose row is asked for */
@@ -271,3 +275,5 @@ static int hf_keep_projection(const hf_task *t, hf_room *r, hf_tree *tree, int64
     tree->n_entries += count;
     return 1;
 }
+
+#endif

@@ -1,4 +1,4 @@
-/* Included by engine.h once a width of keys, with HF_KEY, HF_CODE_SHIFT and HF(name) set: a key is a code above
+/* Included by task.h once a width of keys, with HF_KEY, HF_CODE_SHIFT and HF(name) set: a key is a code above
    a payload of HF_CODE_SHIFT bits, which sorting carries along. */
 
 /* Keys of the candidate `code` at the given samples; the least and the greatest code. */

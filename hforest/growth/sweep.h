@@ -1,4 +1,4 @@
-/* Included by engine.h once a width of keys whose payload is a class above a whole weight: the best cut by Gini in
+/* Included by task.h once a width of keys whose payload is a class above a whole weight: the best cut by Gini in
    O(1) a sample, all sums integers, so that no bit depends on the order of equal codes. */
 
 static void HF(hf_sweep)(

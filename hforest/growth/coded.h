@@ -1,0 +1,106 @@
+/* The best cut of a node among columns of codes. */
+#ifndef HFOREST_GROWTH_CODED_H
+#define HFOREST_GROWTH_CODED_H
+#include "bins.h"
+#include "few.h"
+#include "floats.h"
+
+/* The cut of a completely random tree: uniform between the least and the greatest value. */
+static void hf_cut_at_random(
+    const hf_task *t, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest, hf_cut *best
+) {
+    const double *low = t->low + hf_table(t, column), *high = t->high + hf_table(t, column);
+    const double from = high[lowest], to = low[highest];
+    double cut = from + hf_unit(hf_philox(key, 0, HF_STREAM_CUT)) * (to - from);
+    if (!(cut < INFINITY)) cut = from / 2 + to / 2;
+    if (t->single) cut = (double)(float)cut;
+    if (!(cut >= from && cut < to)) cut = from;
+    /* The last code on the left: its values are at most the cut. */
+    uint32_t below = lowest, above = highest;
+    while (above - below > 1) {
+        const uint32_t middle = below + (above - below) / 2;
+        if (high[middle] <= cut) below = middle;
+        else above = middle;
+    }
+    best->score = 0;
+    best->column = column;
+    best->low = below;
+    best->high = above;
+    best->threshold = cut;
+}
+
+/* The best cut of a node: candidates are drawn without replacement, n_drawn of them, and on until one of them is not
+   constant. Of equal scores the first drawn wins, in it the lowest cut. */
+static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
+    const int64_t n = node->last - node->first;
+    hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
+    int64_t n_drawn = 0;
+    int varies = 0;
+    hf_draw draw = {{0, 0, 0, 0}};
+#if HF_X86
+    const int few = hf_is_few(t, r, n, weight);
+    if (few || hf_is_binned(t, r, weight)) {
+        while (n_drawn < t->n_drawn) {
+            hf_draw_column(t, r, key, n_drawn, &draw);
+            ++n_drawn;
+        }
+        const int known = few ? hf_best_of_few(t, r, node, n_drawn, weight, &best)
+                              : hf_best_of_binned(t, r, node, n_drawn, weight, &best);
+        if (known && best.column >= 0) {
+            hf_undraw_columns(r, n_drawn);
+            return best;
+        }
+        /* Or all of them are constant here, and it takes others; or no cut leaves enough on its sides. */
+        if (!known || t->min_leaf > 1) {
+            hf_undraw_columns(r, n_drawn);
+            n_drawn = 0;
+        }
+    }
+#endif
+    while (n_drawn < t->n_columns && (n_drawn < t->n_drawn || !varies)) {
+        const uint32_t column = hf_draw_column(t, r, key, n_drawn, &draw);
+        ++n_drawn;
+
+        uint32_t lowest, highest;
+        hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
+        if (r->kind == HF_INT32_KEYS) {
+            hf_gather_32(
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint32_t *)r->payload + node->first, n,
+                r->key, &lowest, &highest
+            );
+            if (lowest == highest) continue;
+            varies = 1;
+            if (!t->completely_random) {
+                const uint32_t *sorted = hf_sort_codes_32(r->key, r->key2, n, lowest, highest);
+                hf_sweep_32(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+            }
+        } else {
+            hf_gather_64(
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint64_t *)r->payload + node->first, n,
+                r->key, &lowest, &highest
+            );
+            if (lowest == highest) continue;
+            varies = 1;
+            if (!t->completely_random) {
+                const uint64_t *sorted = hf_sort_codes_64(r->key, r->key2, n, lowest, highest);
+                if (r->kind == HF_FLOATS)
+                    hf_sweep_floats(t, r, sorted, n, weight, &cut);
+                else
+                    hf_sweep_64(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+            }
+        }
+        if (t->completely_random) {
+            hf_cut_at_random(t, key, column, lowest, highest, &best);
+            break;
+        }
+        if (cut.score > best.score) {
+            best = cut;
+            best.column = column;
+            if (hf_is_perfect(r, best.score, weight)) break;
+        }
+    }
+    hf_undraw_columns(r, n_drawn);
+    return best;
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* What growing a tree works on: its task, its room, the tree to come, and what all ways to score a node share.
+
+   Three ways to score, with equal results where they overlap: Gini with whole weights in integers, with keys of 32
+   or 64 bits that hold code, class and weight; everything else in float64, in the order of codes, then samples. */
+#ifndef HFOREST_GROWTH_TASK_H
+#define HFOREST_GROWTH_TASK_H
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atoms.h"
+#include "order.h"
+#include "philox.h"
+#include "score.h"
+#include "simd.h"
+
+enum {
+    HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
+    HF_TERMS = 1 << 17, /* terms that a table of them holds at most: 1 MB */
+    HF_DIGIT = 11, /* most bits of a radix pass */
+    HF_STREAM_BAG = 1,
+    HF_STREAM_CHILDREN = 2,
+    HF_STREAM_CANDIDATES = 3,
+    HF_STREAM_CUT = 4
+};
+
+/* Sums of whole weights below this are exact in float64, and their squares too. */
+#define HF_WHOLE 67108864.0
+
+typedef struct {
+    /* Candidates: codes (n_columns, n) of `width` bytes; column f's code c stands for the values from
+       low[f * n_codes + c] to high[f * n_codes + c]. */
+    const void *codes;
+    int width;
+    int64_t n, n_columns;
+    const double *low, *high;
+    int64_t n_codes; /* numbers of a row of the tables */
+    const void *rows; /* codes again, (n, n_columns) with 3 bytes to spare, for vectors; or NULL */
+    int path;         /* vector instructions to use */
+    /* Or windows: one row of codes and tables for all columns, column f's code of sample i standing at
+       base[i] + offset[f]. NULL for codes of columns. Only with labels. */
+    const int64_t *base, *offset;
+    int single; /* x and thresholds are float32 */
+    /* Or projections of x (n, n_features), float or double; NULL for codes. */
+    const hf_atoms *atoms;
+    const void *x;
+    int whole;            /* x is whole numbers, and sums of them are exact */
+    const uint8_t *small; /* x again, if that holds it, or NULL */
+    const void *table;    /* sums over corners of 32 bits, or of 16 if narrow; or NULL */
+    int narrow;
+    /* Labels, or n rows of targets (labels NULL). */
+    const int32_t *labels;
+    const double *targets;
+    int64_t n_outputs;
+    const double *weight; /* of samples, before the bag */
+    int criterion;
+    /* When to stop. */
+    int64_t n_drawn; /* candidates of a node */
+    int64_t max_depth, min_split, min_leaf;
+    double min_decrease;
+    int completely_random;
+    int in_floats; /* score in float64 even where integers would do */
+    uint64_t seed;
+} hf_task;
+
+typedef struct {
+    int32_t *feature, *left;
+    double *threshold, *gain;
+    void *value; /* (n_leaves, n_outputs), float or double */
+    int64_t n_nodes, n_leaves, node_room, leaf_room;
+    /* Projections: node v has the entries start[v] to start[v + 1] - 1, the last node those up to n_entries. */
+    int64_t *start;
+    uint32_t *index;
+    float *weight;
+    int64_t n_entries, entry_room;
+} hf_tree;
+
+typedef struct {
+    double score;
+    int64_t column; /* -1: none */
+    uint32_t low, high;
+    double threshold; /* of completely random trees */
+    double below, above; /* of projections: values on both sides of the cut */
+} hf_cut;
+
+#define HF_KEY uint32_t
+#define HF_CODE_SHIFT 16
+#define HF(name) name##_32
+#include "sort.h"
+#include "sweep.h"
+#undef HF_KEY
+#undef HF_CODE_SHIFT
+#undef HF
+#define HF_KEY uint64_t
+#define HF_CODE_SHIFT 32
+#define HF(name) name##_64
+#include "sort.h"
+#include "sweep.h"
+#undef HF_KEY
+#undef HF_CODE_SHIFT
+#undef HF
+
+typedef struct {
+    int64_t first, last;
+    uint64_t key; /* of the parent, but for the root */
+    int32_t depth, side;
+    int64_t at; /* its number in a tree that grows depth-first */
+} hf_open; /* a node to be looked at */
+
+/* A tree's room. */
+typedef struct {
+    enum { HF_INT32_KEYS, HF_INT64_KEYS, HF_FLOATS } kind;
+    int64_t n;
+    uint32_t *sample, *sample2;
+    void *payload, *payload2; /* of a sample of the tree: class and weight; of HF_FLOATS its number */
+    void *key, *key2;
+    double *weight, *weight2;    /* HF_FLOATS */
+    int32_t *label, *label2;     /* HF_FLOATS */
+    double *total, *left, *right, *mean;
+    double *term, *left_term, *right_term; /* entropy: a log2 a of whole a, or NULL; and of both sides' weights */
+    uint32_t *count, *count_left;
+    uint32_t *column, *drawn;
+    /* Projections: a candidate's values and entries; values and key of the best so far. */
+    void *projected, *best_projected;
+    uint32_t *index;
+    float *factor;
+    uint64_t best_atom;
+    uint64_t *order, *order2; /* float64: values as keys, to be ranked */
+    uint32_t *place, *place2;
+    const uint32_t *sorted_place; /* place or place2 */
+    hf_open *open;
+    int64_t n_open, open_room;
+} hf_room;
+
+static void hf_free_tree(hf_tree *tree) {
+    free(tree->feature), free(tree->left), free(tree->threshold), free(tree->gain), free(tree->value);
+    free(tree->start), free(tree->index), free(tree->weight);
+    memset(tree, 0, sizeof *tree);
+}
+
+static void hf_free_room(hf_room *r) {
+    free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
+    free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
+    free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
+    free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
+}
+
+/* Doubles an array's room; 0 if memory is out. */
+static int hf_widen(void **a, int64_t room, int64_t size) {
+    void *more = realloc(*a, (size_t)(room * size));
+    if (!more) return 0;
+    *a = more;
+    return 1;
+}
+
+/* Adds what sample i of the tree weighs to sums. */
+HF_INLINE void hf_add(const hf_task *t, const hf_room *r, int64_t i, double *sum) {
+    const double w = r->weight[i];
+    if (t->labels) {
+        sum[r->label[i]] += w;
+        return;
+    }
+    const double *row = t->targets + r->sample[i] * t->n_outputs;
+    for (int64_t k = 0; k < t->n_outputs; ++k) sum[k] += w * (row[k] - r->mean[k]);
+}
+
+/* Where the codes of a column begin, and its row of the tables. */
+HF_INLINE int64_t hf_codes(const hf_task *t, int64_t column) {
+    return t->offset ? t->offset[column] : column * t->n;
+}
+HF_INLINE int64_t hf_table(const hf_task *t, int64_t column) { return t->offset ? 0 : column * t->n_codes; }
+
+/* Code of a column at a sample. */
+HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
+    if (t->width == 1) return ((const uint8_t *)t->codes)[at + sample];
+    if (t->width == 2) return ((const uint16_t *)t->codes)[at + sample];
+    return ((const uint32_t *)t->codes)[at + sample];
+}
+
+/* Whether no cut can be better: sides of one class each score their weight. With whole weights no rounding says so
+   too early, nor lifts another score above it. */
+HF_INLINE int hf_is_perfect(const hf_room *r, double score, double weight) {
+    return r->kind != HF_FLOATS && score >= weight;
+}
+
+/* Draws the next candidate of a node, without replacement: a step of a Fisher-Yates shuffle of r->column. */
+HF_INLINE uint32_t hf_draw_column(const hf_task *t, hf_room *r, uint64_t key, int64_t n_drawn, hf_draw *draw) {
+    if (n_drawn % 4 == 0) *draw = hf_philox(key, (uint64_t)(n_drawn / 4), HF_STREAM_CANDIDATES);
+    const int64_t other = n_drawn + hf_below(draw->word[n_drawn % 4], (uint32_t)(t->n_columns - n_drawn));
+    const uint32_t column = r->column[other];
+    r->column[other] = r->column[n_drawn];
+    r->column[n_drawn] = column;
+    r->drawn[n_drawn] = (uint32_t)other;
+    return column;
+}
+
+/* Puts the columns back, so that what the next node draws does not depend on this one. */
+static void hf_undraw_columns(hf_room *r, int64_t n_drawn) {
+    while (n_drawn-- > 0) {
+        const uint32_t other = r->drawn[n_drawn], column = r->column[n_drawn];
+        r->column[n_drawn] = r->column[other];
+        r->column[other] = column;
+    }
+}
+
+/* Share of the best rate, in float32, from which a cut is rated in full: rates are good to 1 in 2**13. */
+#define HF_NEAR 0.9995f
+
+#endif
