@@ -739,7 +739,7 @@ def search(
     settings : mapping of str, optional
         Further arguments of `grow`, the same in all trials, such as ``{"bootstrap": False}``.
     trials : Trials, optional
-        What an earlier search with the same samples, settings and rng returned; what it tried is not tried again.
+        What an earlier search with the same samples, settings and rng returned; it is not tried again.
     progress : callable, optional
         Called as progress(done, n_trials, trials) after each trial; True ends the search, with the trials so
         far.

@@ -104,13 +104,14 @@ cdef extern from "stump.h" nogil:
         double* pull[2]
         uint32_t* order
         int8_t* sign
+        double* product
     int hf_make_stump(hf_stump_room* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
     void hf_free_stump(hf_stump_room* s)
     void hf_prepare(int path, hf_losses* losses)
-    double hf_surrogate(
-        int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
-        const void* w,
+    void hf_products(
+        int path, int single, const hf_rows* rows, const hf_members* m, const void* w, double* product
     )
+    double hf_surrogate(const hf_members* m, const hf_losses* losses, const double* product)
     double hf_slopes(
         int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
         const void* w, int64_t first, int64_t last, void* slope, hf_pull* pull,
@@ -201,7 +202,8 @@ cdef class _Stump:
         memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
         memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
         hf_prepare(simd_path(), &self.losses)
-        return hf_surrogate(simd_path(), self.single, &self.rows, &self.m, &self.losses, self.s.w)
+        hf_products(simd_path(), self.single, &self.rows, &self.m, self.s.w, self.s.product)
+        return hf_surrogate(&self.m, &self.losses, self.s.product)
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):

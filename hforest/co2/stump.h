@@ -175,11 +175,24 @@ HF_INLINE double hf_slope_of_theta(const hf_losses *l, const hf_pull *pull, int 
 #define HF_BY_PATH(F, SUFFIX, REAL_, ...) hf_stump_##F##_##SUFFIX##_plain(__VA_ARGS__)
 #endif
 
-static double hf_surrogate(
-    int path, int single, const hf_rows *rows, const hf_members *m, const hf_losses *l, const void *w
+static void hf_products(
+    int path, int single, const hf_rows *rows, const hf_members *m, const void *w, double *product
 ) {
-    return single ? HF_BY_PATH(surrogate, f32, float, rows, m, l, (const float *)w)
-                  : HF_BY_PATH(surrogate, f64, double, rows, m, l, (const double *)w);
+    if (single) HF_BY_PATH(products, f32, float, rows, m, (const float *)w, product);
+    else HF_BY_PATH(products, f64, double, rows, m, (const double *)w, product);
+}
+
+/* The surrogate (eq 10) from the products w.x, a sum over samples; sets their signs to those of w.x. */
+static double hf_surrogate(const hf_members *m, const hf_losses *losses, const double *product) {
+    double total = 0;
+    for (int64_t i = 0; i < m->n; ++i) {
+        const uint32_t at = m->order[i];
+        const double p = product[i], left = hf_loss(losses, 0, m, at), right = hf_loss(losses, 1, m, at);
+        const double high = left - p >= right + p ? left - p : right + p;
+        m->sign[at] = (int8_t)((p > 0) - (p < 0));
+        total += m->weight[at] * (high - fabs(p));
+    }
+    return total;
 }
 
 static double hf_slopes(
@@ -227,10 +240,12 @@ typedef struct {
     uint32_t *order, *shuffled;
     int8_t *sign;
     double *start; /* w in double, for other searches */
+    double *product; /* w.x of each sample */
 } hf_stump_room;
 
 static void hf_free_stump(hf_stump_room *s) {
     free(s->w), free(s->v), free(s->slope), free(s->best_w), free(s->order), free(s->shuffled), free(s->sign), free(s->start);
+    free(s->product);
     for (int side = 0; side < 2; ++side)
         free(s->theta[side]), free(s->speed[side]), free(s->best_theta[side]), free(s->loss[side]), free(s->pull[side]);
 }
@@ -241,7 +256,8 @@ static int hf_make_stump(hf_stump_room *s, int64_t n, int64_t n_blocks, int64_t 
     s->w = calloc(size, 1), s->v = calloc(size, 1), s->slope = calloc(size, 1), s->best_w = calloc(size, 1);
     s->order = malloc(room * 4), s->shuffled = malloc(room * 4), s->sign = malloc(room);
     s->start = malloc((size_t)(n_blocks * HF_LANES) * 8);
-    int fine = s->start && s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
+    s->product = malloc(room * sizeof(double));
+    int fine = s->product && s->start && s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
     for (int side = 0; side < 2; ++side) {
         s->theta[side] = malloc(n_outputs * 8), s->speed[side] = malloc(n_outputs * 8);
         s->best_theta[side] = malloc(n_outputs * 8), s->loss[side] = malloc(n_outputs * 8);
@@ -365,10 +381,11 @@ static int64_t hf_fit_stump(
         memset(s->theta[side], 0, theta_size);
     }
     hf_prepare(path, &losses);
-    hf_surrogate(path, single, rows, m, &losses, s->w); /* for the signs */
+    hf_products(path, single, rows, m, s->w, s->product);
+    hf_surrogate(m, &losses, s->product); /* for the signs */
     hf_start_theta(m, c, n_outputs, s);
     hf_prepare(path, &losses);
-    double value = hf_surrogate(path, single, rows, m, &losses, s->w), best = value;
+    double value = hf_surrogate(m, &losses, s->product), best = value;
     memcpy(s->best_w, s->w, w_size);
     for (int side = 0; side < 2; ++side) memcpy(s->best_theta[side], s->theta[side], theta_size);
     if (history) history[0] = value;
@@ -384,7 +401,8 @@ static int64_t hf_fit_stump(
         }
         memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
         const double before = value;
-        value = hf_surrogate(path, single, rows, m, &losses, s->w);
+        hf_products(path, single, rows, m, s->w, s->product);
+        value = hf_surrogate(m, &losses, s->product);
         if (history) history[++round] = value;
         else ++round;
         if (value < best) {

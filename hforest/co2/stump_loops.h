@@ -82,27 +82,17 @@ HF_CODE HF_INLINE void NAME(rows_of)(
     }
 }
 
-/* The surrogate (eq 10), a sum over samples; sets their signs to those of w.x. */
-HF_CODE static double NAME(surrogate)(
-    const hf_rows *rows, const hf_members *m, const hf_losses *losses, const REAL *w
-) {
+/* product[i] = w.x of each sample, in their order. */
+HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, const REAL *w, double *product) {
     const REAL *row[HF_TOGETHER], *after[HF_TOGETHER];
-    REAL product[HF_TOGETHER];
-    double total = 0;
+    REAL some[HF_TOGETHER];
     NAME(rows_of)(rows, m, 0, m->n, after);
     for (int64_t first = 0; first < m->n; first += HF_TOGETHER) {
         memcpy(row, after, sizeof row);
         NAME(rows_of)(rows, m, first + HF_TOGETHER, m->n, after);
-        NAME(dots)(rows, row, after, w, HF_TOGETHER, product);
-        for (int r = 0; r < HF_TOGETHER && first + r < m->n; ++r) {
-            const uint32_t at = m->order[first + r];
-            const double p = product[r], left = hf_loss(losses, 0, m, at), right = hf_loss(losses, 1, m, at);
-            const double high = left - p >= right + p ? left - p : right + p;
-            m->sign[at] = (int8_t)((p > 0) - (p < 0));
-            total += m->weight[at] * (high - fabs(p));
-        }
+        NAME(dots)(rows, row, after, w, HF_TOGETHER, some);
+        for (int r = 0; r < HF_TOGETHER && first + r < m->n; ++r) product[first + r] = some[r];
     }
-    return total;
 }
 
 /* Sums over some of the samples of the subgradient of eq 11: `slope` by w, those of the losses by `pull`. The weight
