@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t
 
-# The vector path in force: HF_PATH_PLAIN, HF_PATH_AVX2 or HF_PATH_AVX512 of simd.h.
+# The vector path in force, one of simd.h's HF_PATH_...
 cdef int simd_path() noexcept nogil
 
 # Whether n values hold a NaN or an infinity (itemsize 4 or 8), or an index outside 0 <= index < stop.

@@ -42,9 +42,9 @@ def cpu_features():
 
 
 cdef extern from "simd.h" nogil:
-    int HF_PATH_PLAIN, HF_PATH_AVX2, HF_PATH_AVX512
+    int HF_PATH_PLAIN, HF_PATH_VECTOR, HF_PATH_AVX2, HF_PATH_AVX512, HF_VECTORS
 
-_PATHS = {"plain": HF_PATH_PLAIN, "avx2": HF_PATH_AVX2, "avx512": HF_PATH_AVX512}
+_PATHS = {"plain": HF_PATH_PLAIN, "vector": HF_PATH_VECTOR, "avx2": HF_PATH_AVX2, "avx512": HF_PATH_AVX512}
 cdef int _path = HF_PATH_PLAIN
 
 
@@ -53,8 +53,13 @@ cdef int simd_path() noexcept nogil:
 
 
 def simd_paths():
-    """Vector paths that this processor can run, from the plainest to the best."""
-    return ("plain", *(name for name in cpu_features() if name in _PATHS))
+    """Vector paths that this build and processor can run, from the plainest to the best.
+
+    "vector" is what a compiler makes of its vector types with the instructions of every such processor:
+    SSE2 on x86-64, NEON on ARM. A room without it takes its plain path.
+    """
+    portable = ("vector",) if HF_VECTORS else ()
+    return ("plain", *portable, *(name for name in cpu_features() if name in _PATHS))
 
 
 def simd():

@@ -5,9 +5,17 @@
 #define HFOREST_SIMD_H
 #include <stddef.h>
 
-enum { HF_PATH_PLAIN = 0, HF_PATH_AVX2 = 1, HF_PATH_AVX512 = 2 };
+/* HF_PATH_VECTOR: the compiler's vector types, in the instructions that every processor of this kind has. */
+enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 = 3 };
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+/* Vectors of 16 bytes that are registers, and conversions between vectors of unlike elements. */
+#if (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 9)) && (defined(__SSE2__) || defined(__ARM_NEON))
+#define HF_VECTORS 1
+#else
+#define HF_VECTORS 0
+#endif
+
+#if HF_VECTORS && defined(__x86_64__)
 #define HF_X86 1
 #include <immintrin.h>
 #define HF_AVX512_CODE __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq")))

@@ -35,15 +35,18 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "route.h" nogil:
-    int HF_TILE, HF_GROUP
+cdef extern from "vectors.h" nogil:
+    int HF_TILE
     ctypedef struct hf_tree:
         pass
-    int hf_has_route(int path, int itemsize)
-    void hf_prepare_f32(hf_tree*, int n_vertices, int depth, const float*, const int32_t*, int64_t*)
-    void hf_prepare_f64(hf_tree*, int n_vertices, int depth, const double*, const int32_t*, int64_t*)
+    int hf_has_route(int path)
+    void hf_prepare_f32(hf_tree*, int n_vertices, int depth, const float*, const int32_t*, int32_t* packed)
+    void hf_prepare_f64(hf_tree*, int n_vertices, int depth, const double*, const int32_t*, int32_t* packed)
     void hf_route_f32(const hf_tree*, int path, int fern, const float*, int32_t*, float*, int32_t*)
     void hf_route_f64(const hf_tree*, int path, int fern, const double*, int32_t*, double*, int32_t*)
+
+cdef extern from "route.h" nogil:
+    int HF_GROUP
     void hf_fill_tile_f32(int path, const float*, ptrdiff_t n_features, int n, float*)
     void hf_fill_tile_f64(int path, const double*, ptrdiff_t n_features, int n, double*)
     void hf_load_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
@@ -101,6 +104,7 @@ cdef enum:
     MOST_SUMS = 1 << 13   # of a tree, if sixteen trees' are to stay in L2
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
     LANES_BLOCK = 1024    # and where trees are the lanes
+    TILE_BYTES = 1 << 19  # of a tile beyond which a gather is faster than a descent
     BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
 
 
@@ -114,7 +118,7 @@ cdef enum Way:
     PLAIN                 # plain.h
     LANES                 # lanes.h: trees in the lanes of a vector
     FERNS                 # ferns.h: samples in the lanes
-    TILES                 # route.h: samples in the lanes, results turned over
+    TILES                 # vectors.h: tiles of samples, results turned over by route.h
 
 # How a call is routed. A unit of work is some samples (at most `block`) and `tree_step` trees.
 cdef struct Plan:
@@ -126,7 +130,7 @@ cdef struct Plan:
 # A thread's room for one unit of TILES: its input feature-major, one tree made ready, results of a group.
 cdef struct Room:
     void* tiles
-    int64_t* pairs
+    int32_t* packed
     int32_t* leaf
     void* margin
     int32_t* vertex
@@ -141,8 +145,8 @@ cdef Room _room(const Plan* plan, unsigned char* start) noexcept nogil:
     cdef Py_ssize_t block = plan.block
     room.tiles = start
     start += _align(block * plan.n_features * plan.itemsize)
-    room.pairs = <int64_t*> start
-    start += _align((plan.n_vertices + 16) * 8)
+    room.packed = <int32_t*> start
+    start += _align(plan.n_vertices * 4)
     room.margin = start
     start += _align(HF_GROUP * block * plan.itemsize)
     room.leaf = <int32_t*> start
@@ -156,7 +160,7 @@ cdef Py_ssize_t _room_bytes(const Plan* plan) noexcept nogil:
         return 128 + _align(plan.block * 8) + plan.block * plan.n_features * 4
     if plan.way == TILES:
         return (
-            128 + _align(plan.block * plan.n_features * plan.itemsize) + _align((plan.n_vertices + 16) * 8)
+            128 + _align(plan.block * plan.n_features * plan.itemsize) + _align(plan.n_vertices * 4)
             + _align(HF_GROUP * plan.block * plan.itemsize) + 2 * _align(HF_GROUP * plan.block * 4)
         )
     return 1
@@ -171,7 +175,9 @@ cdef Plan _plan(Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t n_trees, Py_ssiz
     plan.n_samples, plan.n_features, plan.n_trees = n, n_features, n_trees
     plan.n_vertices, plan.itemsize = n_vertices, itemsize
     plan.tree_step = n_trees
-    if not fern and hf_has_lanes(plan.path, <int> itemsize, depth):
+    # A tile's columns are read from L2, if they fit; else trees are the lanes, and a sample's row is in L1.
+    cdef bint wide = n < HF_TILE or HF_TILE * n_features * itemsize > TILE_BYTES
+    if wide and not fern and hf_has_lanes(plan.path, <int> itemsize, depth):
         plan.way, plan.block = LANES, min(block, <Py_ssize_t> LANES_BLOCK)
     elif n < 8 or n_features > 8 * n_trees * depth or n_features > 1 << 20:
         # Turning the input over costs about as much for each element as a level for each pair; feature
@@ -179,7 +185,7 @@ cdef Plan _plan(Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t n_trees, Py_ssiz
         plan.way, plan.block = PLAIN, SAMPLES
     elif fern and hf_has_ferns(plan.path, <int> itemsize, depth):
         plan.way, plan.block = FERNS, min(block // 2, <Py_ssize_t> BLOCK)
-    elif hf_has_route(plan.path, <int> itemsize):
+    elif hf_has_route(plan.path):
         plan.way, plan.block = TILES, min(block, <Py_ssize_t> BLOCK)
     else:
         plan.way, plan.block = PLAIN, SAMPLES
@@ -227,11 +233,11 @@ cdef void _route_tree(
     cdef hf_tree tree
     cdef Py_ssize_t s = 0
     # Packing reads each vertex of the tree: not for few samples in a deep one.
-    cdef int64_t* pairs = room.pairs if not plan.fern and plan.n_vertices <= 32 * n else NULL
+    cdef int32_t* packed = room.packed if not plan.fern and plan.n_vertices <= 32 * n else NULL
     if real is float:
-        hf_prepare_f32(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, pairs)
+        hf_prepare_f32(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, packed)
     else:
-        hf_prepare_f64(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, pairs)
+        hf_prepare_f64(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, packed)
     while s < n:
         if real is float:
             hf_route_f32(

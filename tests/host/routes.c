@@ -1,0 +1,104 @@
+/* Every path of hinge's routing against the plain loop, bit for bit. An argument spoils one result, which must show. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_features.h"
+#include "plain.h"
+#include "route.h"
+#include "simd.h"
+
+static uint32_t state = 1;
+
+static int draw(int stop) {
+    state = state * 1664525u + 1013904223u;
+    return (int)((state >> 8) % (uint32_t)stop);
+}
+
+/* Exactly as large as asked for, so that AddressSanitizer sees the byte behind. */
+static void *room(size_t n_bytes) {
+    void *start = NULL;
+    if (posix_memalign(&start, 128, n_bytes)) abort();
+    return start;
+}
+
+/* Coarse values: ties, zeros of either sign, and now and then a threshold beyond all input. */
+static double value(int threshold) {
+    const int i = draw(41);
+    if (threshold && i == 40) return draw(2) ? HUGE_VAL : -HUGE_VAL;
+    return i == 20 && draw(2) ? -0.0 : (i - 20) / 8.0;
+}
+
+static long compared;
+
+#define AGREE(SUFFIX, REAL)                                                                               \
+    static int agree_##SUFFIX(int path, int fern, int depth, int n_features, int n, int packed, int spoil) { \
+        const int n_vertices = fern ? depth : (1 << depth) - 1;                                           \
+        REAL *x = room(sizeof(REAL) * n * n_features), *t = room(sizeof(REAL) * n_vertices);              \
+        REAL *tile = room(sizeof(REAL) * HF_TILE * n_features), *margin = room(sizeof(REAL) * HF_TILE);   \
+        REAL *margin_want = room(sizeof(REAL) * n);                                                       \
+        int32_t *f = room(4 * n_vertices), *words = room(4 * n_vertices), *leaf = room(4 * HF_TILE);      \
+        int32_t *vertex = room(4 * HF_TILE), *leaf_want = room(4 * n), *vertex_want = room(4 * n);        \
+        hf_tree tree;                                                                                     \
+        int same, i;                                                                                      \
+        for (i = 0; i < n * n_features; ++i) x[i] = (REAL)value(0);                                       \
+        for (i = 0; i < n_vertices; ++i) t[i] = (REAL)value(1), f[i] = draw(n_features);                  \
+        hf_route_plain_##SUFFIX(                                                                          \
+            x, n_features, n, t, f, n_vertices, depth, fern, 1, leaf_want, margin_want, vertex_want, 1);  \
+        hf_fill_tile_##SUFFIX(path, x, n_features, n, tile);                                              \
+        hf_prepare_##SUFFIX(&tree, n_vertices, depth, t, f, packed ? words : NULL);                       \
+        hf_route_##SUFFIX(&tree, path, fern, tile, leaf, margin, vertex);                                 \
+        if (spoil) margin[n - 1] = -margin[n - 1];                                                        \
+        same = !memcmp(leaf, leaf_want, 4 * n) && !memcmp(vertex, vertex_want, 4 * n) &&                  \
+               !memcmp(margin, margin_want, sizeof(REAL) * n);                                            \
+        compared += n;                                                                                    \
+        free(x), free(t), free(tile), free(margin), free(margin_want), free(f), free(words);              \
+        free(leaf), free(vertex), free(leaf_want), free(vertex_want);                                     \
+        return same;                                                                                      \
+    }
+
+AGREE(f32, float)
+AGREE(f64, double)
+
+/* Results of HF_GROUP trees to rows and back. */
+static int turns(int path, int n, int n_trees, int step) {
+    int32_t *in = room(4 * HF_GROUP * n), *rows = room(4 * n * step), *back = room(4 * HF_GROUP * n);
+    int same = 1;
+    for (int i = 0; i < n_trees * n; ++i) in[i] = draw(1 << 24);
+    hf_store_words(path, in, n, n_trees, n, rows, step);
+    hf_load_words(path, rows, step, n_trees, n, back, n);
+    for (int s = 0; s < n; ++s)
+        for (int m = 0; m < n_trees; ++m) same &= rows[s * step + m] == in[m * n + s];
+    same &= !memcmp(in, back, 4 * (size_t)(n_trees * n));
+    free(in), free(rows), free(back);
+    return same;
+}
+
+static int check(const char *name, int path, int spoil) {
+    const int sizes[][2] = {{1, 1}, {3, 7}, {16, 32}, {40, 31}, {100, 32}};
+    int bad = 0;
+    for (int fern = 0; fern < 2; ++fern)
+        for (int depth = 1; depth <= (fern ? 30 : 14); ++depth)
+            for (int i = 0; i < 5; ++i)
+                for (int packed = 0; packed <= !fern; ++packed) {
+                    bad += !agree_f32(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
+                    bad += !agree_f64(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
+                }
+    for (int n = 1; n < 70; n += 17) bad += !turns(path, n, HF_GROUP, 19) + !turns(path, n, 5, 5);
+    printf("%s: %ld samples, %d disagreements\n", name, compared, bad);
+    compared = 0;
+    return bad;
+}
+
+int main(int count, char **words) {
+    const int spoil = count > 1 && !strcmp(words[1], "spoil");
+    int bad = 0;
+    if (!HF_VECTORS) {
+        printf("no vector types\n");
+        return 2;
+    }
+    bad += check("vector", HF_PATH_VECTOR, spoil);
+    if (hf_cpu_features() & HF_AVX2) bad += check("avx2", HF_PATH_AVX2, spoil);
+    if (hf_cpu_features() & HF_AVX512) bad += check("avx512", HF_PATH_AVX512, spoil);
+    return bad > 0;
+}

@@ -1,0 +1,80 @@
+"""Routing's vector paths as C alone: natively, under sanitizers, and for a processor that is not at hand."""
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hforest.core import machine
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "tests" / "host" / "routes.c"
+FOLDERS = [ROOT / "hforest" / "core", ROOT / "hforest" / "hinge"]
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-Wall",
+    "-Werror",
+    "-Wno-unused-function",
+]
+SECONDS = 300
+
+pytestmark = pytest.mark.skipif(
+    not all(folder.exists() for folder in FOLDERS), reason="needs the headers beside the tests"
+)
+
+
+def build(tmp_path, compiler, *flags):
+    """The program, or a skip where the compiler or what it links with is missing."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+    program = tmp_path / "routes"
+    includes = [f"-I{folder}" for folder in FOLDERS]
+    command = [compiler, *FLAGS, *flags, *includes, str(SOURCE), "-o", str(program), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "cannot find" in done.stderr:
+        pytest.skip(f"{compiler} has not what {' '.join(flags)} links with")
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(*command):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SECONDS)
+
+
+@pytest.mark.parametrize("level", ["-O3", "-O1"])
+def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
+    if "vector" not in machine.simd_paths():
+        pytest.skip("the build has no vector types")
+    program = build(tmp_path, "cc", level)
+    done = run(program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checked = [line.split(":")[0] for line in done.stdout.splitlines()]
+    assert checked == [name for name in machine.simd_paths() if name != "plain"]
+    assert done.stdout.count(" 0 disagreements") == len(checked)
+    # Samples that all paths were spoilt for.
+    done = run(program, "spoil")
+    assert done.returncode == 1
+    assert " 0 disagreements" not in done.stdout
+
+
+def test_paths_are_clean_under_sanitizers(tmp_path):
+    if "vector" not in machine.simd_paths():
+        pytest.skip("the build has no vector types")
+    flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    done = run(build(tmp_path, "cc", *flags))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_neon_has_the_bits_of_the_plain_loop(tmp_path):
+    if platform.machine() == "aarch64":
+        pytest.skip("this machine is one: the native test has done it")
+    if shutil.which("qemu-aarch64") is None:
+        pytest.skip("needs qemu-aarch64")
+    done = run("qemu-aarch64", build(tmp_path, "aarch64-linux-gnu-gcc", "-static"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "vector: " in done.stdout
