@@ -838,6 +838,53 @@ def test_vector_paths_project_the_same(simd, dtype):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
+def awkward(values, n, rng):
+    """Samples whose projections fall into few or many, full or empty buckets."""
+    x = rng.normal(size=(n, 12))
+    if values == "grey":
+        x = np.round(20 * x)
+    elif values == "whole":
+        x = np.round(3000 * x)
+    elif values == "background":
+        x = np.where(rng.random((n, 12)) < 0.7, -1, x)
+    elif values == "whole background":
+        x = np.where(rng.random((n, 12)) < 0.7, 0, np.round(900 * abs(x)))
+    elif values == "outliers":
+        x[rng.random((n, 12)) < 0.01] *= 1e20
+    elif values == "huge":
+        x = 1e38 * np.clip(x, -3, 3)
+    elif values == "tiny":
+        x *= 1e-44
+    elif values == "zeros":
+        x = np.where(rng.random((n, 12)) < 0.5, np.copysign(0, x), x)
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("n_classes", [2, 12, 40])
+@pytest.mark.parametrize(
+    "values",
+    ["normal", "grey", "whole", "background", "whole background", "outliers", "huge", "tiny", "zeros"],
+)
+def test_buckets_lose_no_cut(simd, values, n_classes):
+    # Nodes of all sizes, with cuts in full and in empty buckets, next to and at a value with a bucket of its own.
+    rng = np.random.default_rng(n_classes)
+    x = awkward(values, 1500, rng)
+    y = ((x[:, 0] > x[:, 1]) + 2 * (x[:, 2] > 0) + rng.integers(0, n_classes, 1500)).astype(
+        np.int32
+    ) % n_classes
+    weights = rng.integers(1, 20, 1500).astype(np.float64)
+    weights[rng.random(1500) < 0.01] = 400
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(
+            projected(x, y, growth.sparse_atoms(12, 1.5), n_classes=n_classes, n_drawn=12, weights=weights)
+        )
+    for other in grown[1:]:
+        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
+
+
 def test_whole_numbers_are_encoded_as_others_are():
     rng = np.random.default_rng(4)
     x = rng.integers(0, 256, (600, 4)).astype(np.float64)

@@ -25,7 +25,7 @@ typedef struct {
     uint32_t total[HF_MOST_BINNED];
     int64_t n_present;
     int n_steps;
-    uint32_t weight;
+    uint32_t weight, square; /* of the node, and of its classes together (buckets.h) */
 } hf_bins;
 
 /* Codes of sixteen candidates at the node's samples; in which lanes they differ. */

@@ -3,6 +3,7 @@
    numbers and all sums are exact, values are kept as integers, which sort in fewer passes. */
 #ifndef HFOREST_GROWTH_PROJECTED_H
 #define HFOREST_GROWTH_PROJECTED_H
+#include "buckets.h"
 #include "floats.h"
 
 
@@ -19,6 +20,10 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
         r->order = malloc(room * 8), r->order2 = malloc(room * 8);
         r->place = malloc(room * 4), r->place2 = malloc(room * 4);
         if (!r->order || !r->order2 || !r->place || !r->place2) return 0;
+    }
+    if (t->path == HF_PATH_AVX512) {
+        r->slot = malloc(room * 4), r->bucket = malloc(room + 15);
+        if (!r->slot || !r->bucket) return 0;
     }
     return r->projected && r->best_projected && r->index && r->factor;
 }
@@ -167,20 +172,6 @@ static void hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint6
         hf_project_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
 }
 
-HF_INLINE uint32_t hf_ordered_32(float a) {
-    uint32_t bits;
-    a += 0.0f;
-    memcpy(&bits, &a, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 1u << 31;
-}
-
-HF_INLINE float hf_unordered_32(uint32_t code) {
-    const uint32_t bits = code >> 31 ? code & ~(1u << 31) : ~code;
-    float a;
-    memcpy(&a, &bits, sizeof a);
-    return a;
-}
-
 /* Keys of the values in r->projected, in order, codes being the values' bits or (float64) ranks; NULL where all are
    equal. */
 static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_open *node) {
@@ -188,11 +179,9 @@ static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_ope
     const uint64_t *payload = (const uint64_t *)r->payload + node->first;
     uint64_t *key = r->key;
     if (t->single || t->whole) {
-        const float *value = r->projected;
-        const int32_t *whole = r->projected;
         uint32_t lowest = UINT32_MAX, highest = 0;
         for (int64_t i = 0; i < n; ++i) {
-            const uint32_t code = t->whole ? (uint32_t)whole[i] ^ 1u << 31 : hf_ordered_32(value[i]);
+            const uint32_t code = hf_code_at(t, r->projected, i);
             lowest = code < lowest ? code : lowest;
             highest = code > highest ? code : highest;
             key[i] = (uint64_t)code << 32 | payload[i];
@@ -218,8 +207,7 @@ static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_ope
 
 /* The value with this code; a rank is looked up among the values in order. */
 static double hf_value_of(const hf_task *t, const hf_room *r, const uint64_t *sorted, uint32_t code) {
-    if (t->whole) return (int32_t)(code ^ 1u << 31);
-    if (t->single) return hf_unordered_32(code);
+    if (t->whole || t->single) return hf_value_at(t, code);
     int64_t i = code; /* equal values share a rank, so no value lies in front of its rank */
     while ((uint32_t)(sorted[i] >> 32) != code) ++i;
     return ((const double *)r->projected)[r->sorted_place[i]];
@@ -230,25 +218,42 @@ HF_INLINE int hf_is_above(const hf_task *t, const hf_room *r, int64_t i, double 
     return (t->single ? ((const float *)r->best_projected)[i] : ((const double *)r->best_projected)[i]) > below;
 }
 
+/* The best cut of the values in r->projected where it is better than the `best` so far. */
+static hf_cut hf_cut_values(const hf_task *t, hf_room *r, const hf_open *node, double weight, const hf_cut *best) {
+    const int64_t n = node->last - node->first;
+    hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
+    const uint64_t *sorted = hf_code_values(t, r, node);
+    if (!sorted) return cut;
+    if (r->kind == HF_FLOATS)
+        hf_sweep_floats(t, r, sorted, n, weight, &cut);
+    else
+        hf_sweep_64(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+    if (cut.score > best->score) {
+        cut.below = hf_value_of(t, r, sorted, cut.low);
+        cut.above = hf_value_of(t, r, sorted, cut.high);
+    }
+    return cut;
+}
+
 /* The best of n_drawn projections: of equal scores the first drawn, in it the lowest cut. */
 static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
-    const int64_t n = node->last - node->first;
     hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
+#if HF_X86
+    hf_bins bins __attribute__((aligned(64)));
+    const int bucketed =
+        hf_is_bucketed(t, r, node->last - node->first, weight) && hf_start_buckets(t, r, node, weight, &bins);
+#endif
     for (int64_t number = 0; number < t->n_drawn; ++number) {
         const uint64_t atom = hf_atom_key(key, (uint64_t)number);
         hf_try_atom(t, r, node, atom);
-        const uint64_t *sorted = hf_code_values(t, r, node);
         hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
-        if (!sorted) continue;
-        if (r->kind == HF_FLOATS)
-            hf_sweep_floats(t, r, sorted, n, weight, &cut);
-        else
-            hf_sweep_64(sorted, n, r->count, r->count_left, t->n_outputs, (uint64_t)weight, t->min_leaf, &cut);
+#if HF_X86
+        if (!bucketed || !hf_cut_buckets(t, r, node, &bins, &cut))
+#endif
+            cut = hf_cut_values(t, r, node, weight, &best);
         if (!(cut.score > best.score)) continue;
         best = cut;
         best.column = 0;
-        best.below = hf_value_of(t, r, sorted, cut.low);
-        best.above = hf_value_of(t, r, sorted, cut.high);
         r->best_atom = atom;
         void *values = r->projected;
         r->projected = r->best_projected, r->best_projected = values;

@@ -126,6 +126,8 @@ typedef struct {
     uint32_t *index;
     float *factor;
     uint64_t best_atom;
+    uint32_t *slot;  /* buckets.h: a sample's class and weight, and where its value is counted */
+    uint8_t *bucket;
     uint64_t *order, *order2; /* float64: values as keys, to be ranked */
     uint32_t *place, *place2;
     const uint32_t *sorted_place; /* place or place2 */
@@ -144,6 +146,7 @@ static void hf_free_room(hf_room *r) {
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
+    free(r->slot), free(r->bucket);
 }
 
 /* Doubles an array's room; 0 if memory is out. */
