@@ -473,7 +473,9 @@ def test_search():
     kept, held = np.sort(order[20:]), np.sort(order[:20])
     forest = co2.grow(x[kept], y[kept], 2, nu=1, eta=0.1, q=2, n_classes=3, rng=0)
     assert whole.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
-    forest = co2.grow(x[kept], y[kept], 2, nu=1, eta=0.1, q=2, n_classes=3, rng=0, bootstrap=False, max_rounds=2)
+    forest = co2.grow(
+        x[kept], y[kept], 2, nu=1, eta=0.1, q=2, n_classes=3, rng=0, bootstrap=False, max_rounds=2
+    )
     fixed = co2.search(x, y, 2, nu=[1], eta=[0.1], settings={"bootstrap": False, "max_rounds": 2})
     assert fixed.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
     squares = co2.search(x, x[:, 0].copy(), 2, nu=[1], eta=[0.01], task="regression")

@@ -885,6 +885,28 @@ def test_buckets_lose_no_cut(simd, values, n_classes):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
+@pytest.mark.parametrize("values", ["bytes", "floats"])
+@pytest.mark.parametrize("kind", ["patches", "sparse"])
+def test_rows_columns_and_tables_hold_the_same_values(simd, values, kind):
+    # Nodes that are added up in order, that read columns, and whose rows stay near.
+    rng = np.random.default_rng(6)
+    n, side = 2000, 14
+    x = np.where(rng.random((n, side * side)) < 0.5, 0, rng.integers(0, 256, (n, side * side)))
+    x = (x if values == "bytes" else np.sqrt(x) - 3).astype(np.float32)
+    y = rng.integers(0, 3, n, np.int32)
+    shape = (side, side)
+    atoms = growth.patch_atoms(side * side, shape, 1, 8, False, False)
+    if kind == "sparse":
+        atoms = growth.sparse_atoms(side * side, 3.0)
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(projected(x, y, atoms, n_drawn=10))
+    for other in grown[1:]:
+        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
+
+
 def test_whole_numbers_are_encoded_as_others_are():
     rng = np.random.default_rng(4)
     x = rng.integers(0, 256, (600, 4)).astype(np.float64)

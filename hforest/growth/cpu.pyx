@@ -61,6 +61,7 @@ cdef extern from "engine.h" nogil:
         const void* x
         int whole
         const uint8_t* small
+        const void* columns
         const void* table
         int narrow
         const int32_t* labels
@@ -185,7 +186,7 @@ cdef hf_task _task(
 ):
     cdef hf_task t
     t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    t.base, t.offset, t.rows, t.path = NULL, NULL, NULL, simd_path()
+    t.base, t.offset, t.rows, t.columns, t.path = NULL, NULL, NULL, NULL, simd_path()
     t.whole, t.narrow = 0, 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
     t.n = weight.shape[0]
@@ -302,6 +303,17 @@ def whole_numbers(x, small):
     return _whole_rows[double](x, small, found)
 
 
+def columns_of(x, whole, small):
+    """x, or `small` where there is one, features first; None where it would not be used."""
+    if simd_path() != HF_PATH_AVX512 or (small is None and (whole or x.dtype.itemsize == 8)):
+        return None
+    source = x if small is None else small
+    # A vector reads up to 64 numbers behind each.
+    columns = np.empty(source.size + 64, source.dtype)
+    columns[:source.size].reshape(source.shape[1], source.shape[0])[...] = source.T
+    return columns
+
+
 ctypedef fused corner:
     uint16_t
     uint32_t
@@ -335,7 +347,7 @@ def corner_table(x, atoms, table):
 
 
 def grow_projected(
-    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
+    x, whole, small, columns, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
     min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):
     """The same on random projections, with (start, index, weight) of the nodes' projections behind."""
@@ -348,6 +360,8 @@ def grow_projected(
     t.whole = whole
     if small is not None:
         t.small = <const uint8_t*> cnp.PyArray_DATA(small)
+    if columns is not None:
+        t.columns = cnp.PyArray_DATA(columns)
     if table is not None:
         t.table, t.narrow = cnp.PyArray_DATA(table), table.itemsize == 2
     _grow(&t, first, n_trees, bags, trees)

@@ -522,6 +522,10 @@ def whole_numbers(x: Array, small: Array) -> int:
     return int(exact) + int(fits)
 
 
+def columns_of(x: Array, whole: bool, small: Array | None) -> None:
+    """None: here every thread adds up numbers of x."""
+
+
 def corner_table(x: Array, atoms: Atoms, table: Array) -> None:
     """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
     xp = array_module(x)
@@ -537,6 +541,7 @@ def grow_projected(
     x: Array,
     whole: bool,
     small: Array | None,
+    columns: Array | None,
     table: Array | None,
     labels: Array | None,
     targets: Array | None,
@@ -557,7 +562,7 @@ def grow_projected(
 ) -> None:
     """The same on random projections, with (start, index, weight) of the nodes' projections behind.
 
-    `whole`, `small` and `table` are shortcuts of the CPU; here every thread adds up numbers of x.
+    `whole`, `small`, `columns` and `table` are shortcuts of the CPU; here every thread adds up numbers of x.
     """
     xp = array_module(x)
     task = _task(

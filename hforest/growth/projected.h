@@ -4,6 +4,7 @@
 #ifndef HFOREST_GROWTH_PROJECTED_H
 #define HFOREST_GROWTH_PROJECTED_H
 #include "buckets.h"
+#include "columns.h"
 #include "floats.h"
 
 
@@ -22,8 +23,8 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
         if (!r->order || !r->order2 || !r->place || !r->place2) return 0;
     }
     if (t->path == HF_PATH_AVX512) {
-        r->slot = malloc(room * 4), r->bucket = malloc(room + 15);
-        if (!r->slot || !r->bucket) return 0;
+        r->slot = malloc(room * 4), r->bucket = malloc(room + 15), r->sums = malloc((t->n + 64) * 4);
+        if (!r->slot || !r->bucket || !r->sums) return 0;
     }
     return r->projected && r->best_projected && r->index && r->factor;
 }
@@ -50,28 +51,6 @@ HF_PROJECT(hf_project_bytes, uint8_t, int32_t, int32_t, int32_t)
 HF_PROJECT(hf_project_whole_f32, float, int32_t, int32_t, int32_t)
 HF_PROJECT(hf_project_whole_f64, double, int32_t, int32_t, int32_t)
 #undef HF_PROJECT
-
-#if HF_X86
-/* hf_project_f32 for eight samples at a time: each sum takes its entries in the same order. */
-HF_AVX512_CODE static void hf_project_f32_avx512(
-    const float *x, int64_t n_features, const uint32_t *sample, int64_t n, const uint32_t *index, const float *factor,
-    int64_t count, float *value
-) {
-    for (int64_t i = 0; i < n; i += 8) {
-        const __mmask8 here = n - i >= 8 ? 0xff : (__mmask8)((1u << (n - i)) - 1);
-        const __m512i row = _mm512_mullo_epi64(
-            _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, sample + i)), _mm512_set1_epi64(n_features)
-        );
-        __m512d sum = _mm512_setzero_pd();
-        for (int64_t e = 0; e < count; ++e) {
-            const __m512i at = _mm512_add_epi64(row, _mm512_set1_epi64(index[e]));
-            const __m256 values = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), here, at, x, 4);
-            sum = _mm512_add_pd(sum, _mm512_mul_pd(_mm512_set1_pd(factor[e]), _mm512_cvtps_pd(values)));
-        }
-        _mm256_mask_storeu_ps(value + i, here, _mm512_cvtpd_ps(sum));
-    }
-}
-#endif
 
 /* Whether a sample's numbers are whole (1) and below 256 and not negative (2), and no sum of some of them leaves
    float32's whole numbers; 0 otherwise. Fills `small` as far as numbers fit. */
@@ -147,25 +126,29 @@ HF_PROJECT_TABLE(uint32_t, int32_t, hf_project_table_32)
 static void hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint64_t atom) {
     const uint32_t *sample = r->sample + node->first;
     const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
+    int64_t count;
     if (t->table) {
         const hf_patch patch = hf_draw_patch(t->atoms, atom);
-        if (patch.size[0] * patch.size[1] * patch.size[2] > HF_ADDED) {
+        count = patch.size[0] * patch.size[1] * patch.size[2];
+        if (count > HF_ADDED && !hf_is_in_order(t, n, count, HF_ADDED)) {
             if (t->narrow) hf_project_table_16(t, patch, sample, n, r->projected);
             else hf_project_table_32(t, patch, sample, n, r->projected);
             return;
         }
+        hf_patch_entries(t->atoms, patch, r->index, r->factor);
+    } else {
+        count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
     }
-    const int64_t count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
+#if HF_X86
+    const int64_t looked_up = t->table && count > HF_ADDED ? HF_ADDED : count;
+    if (hf_project_by_vectors(t, r, sample, n, r->index, r->factor, count, looked_up, r->projected)) return;
+#endif
     if (t->small)
         hf_project_bytes(t->small, n_features, sample, n, r->index, r->factor, count, r->projected);
     else if (t->whole && t->single)
         hf_project_whole_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
     else if (t->whole)
         hf_project_whole_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
-#if HF_X86
-    else if (t->single && t->path == HF_PATH_AVX512)
-        hf_project_f32_avx512(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
-#endif
     else if (t->single)
         hf_project_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
     else

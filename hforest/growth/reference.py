@@ -189,6 +189,10 @@ def whole_numbers(x, small):
     return int(exact) + int(fits)
 
 
+def columns_of(x, whole, small):
+    """None: the law looks at x itself."""
+
+
 def corner_table(x, atoms, table):
     """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
     planes = np.moveaxis(x.reshape(len(x), *atoms.shape, atoms.channels), 4, 1)
@@ -198,12 +202,12 @@ def corner_table(x, atoms, table):
 
 
 def grow_projected(
-    x, whole, small, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
+    x, whole, small, columns, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
     min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):  # fmt: skip
     """The same on random projections (p3 Alg. 1), with their (start, index, weight) behind.
 
-    `whole`, `small` and `table` are shortcuts; the law adds up x.
+    `whole`, `small`, `columns` and `table` are shortcuts; the law adds up x.
     """
 
     def split(tree, samples, mean, weight, key):

@@ -47,6 +47,7 @@ typedef struct {
     const void *x;
     int whole;            /* x is whole numbers, and sums of them are exact */
     const uint8_t *small; /* x again, if that holds it, or NULL */
+    const void *columns;  /* x, or `small`, features first, with 64 numbers to spare; for vectors, or NULL */
     const void *table;    /* sums over corners of 32 bits, or of 16 if narrow; or NULL */
     int narrow;
     /* Labels, or n rows of targets (labels NULL). */
@@ -128,6 +129,7 @@ typedef struct {
     uint64_t best_atom;
     uint32_t *slot;  /* buckets.h: a sample's class and weight, and where its value is counted */
     uint8_t *bucket;
+    void *sums; /* columns.h: of all samples */
     uint64_t *order, *order2; /* float64: values as keys, to be ranked */
     uint32_t *place, *place2;
     const uint32_t *sorted_place; /* place or place2 */
@@ -146,7 +148,7 @@ static void hf_free_room(hf_room *r) {
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
-    free(r->slot), free(r->bucket);
+    free(r->slot), free(r->bucket), free(r->sums);
 }
 
 /* Doubles an array's room; 0 if memory is out. */

@@ -1,0 +1,144 @@
+/* Values of projections by vectors, each the same operations as in projected.h. Rows of x are read for nodes of few
+   samples, whose rows stay near. Where they do not, columns are: x once more, features first. There samples of a large
+   node lie close together, and all that lie between are added up too, for loads in order cost least. */
+#ifndef HFOREST_GROWTH_COLUMNS_H
+#define HFOREST_GROWTH_COLUMNS_H
+#include "task.h"
+
+enum {
+    HF_NEAR_ROWS = 1 << 17,  /* bytes of rows that stay near */
+    HF_MOST_BYTES = 128,     /* bytes whose sums of either sign fit in 16 bits */
+    HF_BYTES_IN_ORDER = 20,  /* bytes in order that cost what one does elsewhere, */
+    HF_FLOATS_IN_ORDER = 4   /* and floats */
+};
+
+/* Whether adding up columns in order is the cheapest way to n samples' sums of `count` numbers, of which `looked_up` take
+   its place elsewhere. */
+static int hf_is_in_order(const hf_task *t, int64_t n, int64_t count, int64_t looked_up) {
+    if (!t->columns) return 0;
+    if (t->small) return count <= HF_MOST_BYTES && t->n * count <= n * HF_BYTES_IN_ORDER * (1 + looked_up);
+    return t->n * count <= n * HF_FLOATS_IN_ORDER * (1 + looked_up);
+}
+
+#if HF_X86
+
+/* Sums over columns at samples first to last, 64 at a time; room and columns to read lie behind the last. */
+HF_AVX512_CODE static void hf_add_columns_bytes(
+    const uint8_t *columns, int64_t n_all, int64_t first, int64_t last, const uint32_t *index, const float *factor,
+    int64_t count, int16_t *sum
+) {
+    for (int64_t j = first; j <= last; j += 64) {
+        __m512i low = _mm512_setzero_si512(), high = low;
+        for (int64_t e = 0; e < count; ++e) {
+            const uint8_t *at = columns + (int64_t)index[e] * n_all + j;
+            const __m512i a = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)at));
+            const __m512i b = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(at + 32)));
+            low = factor[e] > 0 ? _mm512_add_epi16(low, a) : _mm512_sub_epi16(low, a);
+            high = factor[e] > 0 ? _mm512_add_epi16(high, b) : _mm512_sub_epi16(high, b);
+        }
+        _mm512_storeu_si512(sum + j, low);
+        _mm512_storeu_si512(sum + j + 32, high);
+    }
+}
+
+HF_AVX512_CODE static void hf_add_columns_f32(
+    const float *columns, int64_t n_all, int64_t first, int64_t last, const uint32_t *index, const float *factor,
+    int64_t count, float *sum
+) {
+    for (int64_t j = first; j <= last; j += 16) {
+        __m512d low = _mm512_setzero_pd(), high = low;
+        for (int64_t e = 0; e < count; ++e) {
+            const __m512 values = _mm512_loadu_ps(columns + (int64_t)index[e] * n_all + j);
+            const __m512d by = _mm512_set1_pd(factor[e]);
+            low = _mm512_add_pd(low, _mm512_mul_pd(by, _mm512_cvtps_pd(_mm512_castps512_ps256(values))));
+            high = _mm512_add_pd(high, _mm512_mul_pd(by, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1))));
+        }
+        _mm256_storeu_ps(sum + j, _mm512_cvtpd_ps(low));
+        _mm256_storeu_ps(sum + j + 8, _mm512_cvtpd_ps(high));
+    }
+}
+
+/* Sums for sixteen samples at a time, or the last eight. Sample s has its number of entry e at x + index[e] * step + s * stride. */
+HF_AVX512_CODE static void hf_gather_bytes(
+    const uint8_t *x, int64_t step, int64_t stride, const uint32_t *sample, int64_t n, const uint32_t *index,
+    const float *factor, int64_t count, int32_t *value
+) {
+    const __m512i low = _mm512_set1_epi32(0xff), by = _mm512_set1_epi32((int32_t)stride);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __mmask16 here = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
+        const __m512i at = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(here, sample + i), by);
+        __m512i sum = _mm512_setzero_si512();
+        for (int64_t e = 0; e < count; ++e) {
+            const uint8_t *from = x + (int64_t)index[e] * step;
+            const __m512i word = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), here, at, from, 1);
+            const __m512i a = _mm512_and_si512(word, low);
+            sum = factor[e] > 0 ? _mm512_add_epi32(sum, a) : _mm512_sub_epi32(sum, a);
+        }
+        _mm512_mask_storeu_epi32(value + i, here, sum);
+    }
+}
+
+HF_AVX512_CODE static void hf_gather_f32(
+    const float *x, int64_t step, int64_t stride, const uint32_t *sample, int64_t n, const uint32_t *index,
+    const float *factor, int64_t count, float *value
+) {
+    const __m512i by = _mm512_set1_epi32((int32_t)stride);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __mmask16 here = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
+        if (n - i <= 8) {
+            const __m256i rows = _mm256_maskz_loadu_epi32((__mmask8)here, sample + i);
+            const __m256i last = _mm256_mullo_epi32(rows, _mm512_castsi512_si256(by));
+            __m512d sum = _mm512_setzero_pd();
+            for (int64_t e = 0; e < count; ++e) {
+                const float *from = x + (int64_t)index[e] * step;
+                const __m256 values = _mm256_mmask_i32gather_ps(_mm256_setzero_ps(), (__mmask8)here, last, from, 4);
+                sum = _mm512_add_pd(sum, _mm512_mul_pd(_mm512_set1_pd(factor[e]), _mm512_cvtps_pd(values)));
+            }
+            _mm256_mask_storeu_ps(value + i, (__mmask8)here, _mm512_cvtpd_ps(sum));
+            return;
+        }
+        const __m512i at = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(here, sample + i), by);
+        __m512d low = _mm512_setzero_pd(), high = low;
+        for (int64_t e = 0; e < count; ++e) {
+            const __m512 values =
+                _mm512_mask_i32gather_ps(_mm512_setzero_ps(), here, at, x + (int64_t)index[e] * step, 4);
+            const __m512d f = _mm512_set1_pd(factor[e]);
+            low = _mm512_add_pd(low, _mm512_mul_pd(f, _mm512_cvtps_pd(_mm512_castps512_ps256(values))));
+            high = _mm512_add_pd(high, _mm512_mul_pd(f, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1))));
+        }
+        _mm256_mask_storeu_ps(value + i, (__mmask8)here, _mm512_cvtpd_ps(low));
+        _mm256_mask_storeu_ps(value + i + 8, (__mmask8)(here >> 8), _mm512_cvtpd_ps(high));
+    }
+}
+
+/* Values of one candidate for samples of a node; 0 where vectors do not reach. */
+static int hf_project_by_vectors(
+    const hf_task *t, hf_room *r, const uint32_t *sample, int64_t n, const uint32_t *index, const float *factor,
+    int64_t count, int64_t looked_up, void *value
+) {
+    const int64_t n_features = t->atoms->n_features, all = t->n;
+    if (!t->columns) return 0;
+    if (hf_is_in_order(t, n, count, looked_up)) {
+        if (t->small) {
+            const int16_t *sum = r->sums;
+            hf_add_columns_bytes(t->columns, all, sample[0], sample[n - 1], index, factor, count, r->sums);
+            for (int64_t i = 0; i < n; ++i) ((int32_t *)value)[i] = sum[sample[i]];
+        } else {
+            const float *sum = r->sums;
+            hf_add_columns_f32(t->columns, all, sample[0], sample[n - 1], index, factor, count, r->sums);
+            for (int64_t i = 0; i < n; ++i) ((float *)value)[i] = sum[sample[i]];
+        }
+        return 1;
+    }
+    /* Offsets of rows are numbers of 32 bits. */
+    const int by_columns = n * n_features * (t->small ? 1 : 4) > HF_NEAR_ROWS || all * n_features >> 31;
+    const int64_t step = by_columns ? all : 1, stride = by_columns ? 1 : n_features;
+    if (t->small)
+        hf_gather_bytes(by_columns ? t->columns : t->small, step, stride, sample, n, index, factor, count, value);
+    else
+        hf_gather_f32(by_columns ? t->columns : t->x, step, stride, sample, n, index, factor, count, value);
+    return 1;
+}
+#endif
+
+#endif
