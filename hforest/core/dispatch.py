@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from . import recycle
+
 Array = Any
 """A numpy.ndarray or a cupy.ndarray."""
 
@@ -32,6 +34,11 @@ def array_module(a: Array) -> ModuleType:
     if type(a) is np.ndarray or not is_cupy(a):
         return np
     return sys.modules["cupy"]
+
+
+def empty(a: Array) -> Any:
+    """What makes results beside `a`: `cupy.empty`, or the like for NumPy that recycles large arrays."""
+    return recycle.empty if array_module(a) is np else array_module(a).empty
 
 
 def to_numpy(a: Array) -> np.ndarray:

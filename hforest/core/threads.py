@@ -1,4 +1,4 @@
-"""Threads and the configuration report."""
+"""Threads, kept memory and the configuration report."""
 
 import importlib.metadata
 import importlib.util
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from . import check, machine
+from . import check, machine, recycle
 
 
 def set_num_threads(n: int) -> None:
@@ -42,6 +42,34 @@ def set_num_threads(n: int) -> None:
 def get_num_threads() -> int:
     """OpenMP threads that the next call from the calling Python thread may use."""
     return machine.get_num_threads()
+
+
+def keep_memory(n_bytes: int) -> None:
+    """Let at most `n_bytes` of the memory of past results wait for new ones.
+
+    On Linux the memory of results and scratch arrays from 4 MB on is not handed back when they are gone:
+    the next array of about that size has it, without the system's clearing of every page. While it waits
+    it is marked as free, so that the system takes it when memory is short; until then it counts as this
+    process's.
+    HFOREST_RECYCLE sets the start value in megabytes (unset: 512).
+
+    Parameters
+    ----------
+    n_bytes : int
+        0 hands back what waits and keeps nothing from now on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not an integer; negative.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.keep_memory(0)
+    >>> hforest.keep_memory(512 << 20)
+    """
+    recycle.keep_most(check.integer("n_bytes", n_bytes, 0, 1 << 60))
 
 
 def _cupy() -> dict[str, str]:

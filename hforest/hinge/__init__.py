@@ -231,7 +231,7 @@ def _forward(
     flat_y = flat(y, 1 if aggregate else 2, n_outputs)
     route = None
     if return_route:
-        empty = dispatch.array_module(x).empty
+        empty = dispatch.empty(x)
         leaf, margin, vertex = (empty((n, n_trees), dtype) for dtype in (np.int32, x.dtype, np.int32))
         route = leaf, margin, vertex
     twin = dispatch.twin(ROOM, x)
@@ -473,7 +473,7 @@ def _backward(
         )
     vertex_start, vertex_rows = _touched(twin, vertex, features.shape[1])
     leaf_start, touched = _touched(twin, leaf, weights.shape[1])
-    empty = dispatch.array_module(leaf).empty
+    empty = dispatch.empty(leaf)
     grad_x = empty((n, n_features), dtype)
     grad_thresholds = empty(len(vertex_rows), dtype)
     grad_weights = empty((len(touched), n_outputs), dtype)
@@ -486,10 +486,10 @@ def _backward(
 
 def _touched(twin: Any, index: Array, n_slots: int) -> tuple[Array, Array]:
     # Where each tree's rows start, and the rows: sorted, each once.
-    xp = dispatch.array_module(index)
+    empty = dispatch.empty(index)
     n_samples, n_trees = index.shape
-    start = xp.empty(n_trees + 1, np.int64)
-    rows = xp.empty(n_trees * min(n_samples, n_slots), np.int64)
+    start = empty(n_trees + 1, np.int64)
+    rows = empty(n_trees * min(n_samples, n_slots), np.int64)
     twin.touched(index, n_slots, start, rows)
     return start, rows[: int(start[-1])]
 
@@ -718,7 +718,7 @@ def leaf_counts(leaf: Array, n_leaves: int) -> Array:
     array([[1, 2]])
     """
     _check_leaf(leaf, n_leaves)
-    counts = dispatch.array_module(leaf).empty((leaf.shape[1], int(n_leaves)), np.int64)
+    counts = dispatch.empty(leaf)((leaf.shape[1], int(n_leaves)), np.int64)
     dispatch.twin(ROOM, leaf).leaf_counts(leaf, counts)
     return counts
 

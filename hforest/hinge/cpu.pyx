@@ -18,6 +18,7 @@ from hforest.hinge.kernels cimport (
 )
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
+from ..core import recycle
 from ..optim.tables import bias
 
 cdef extern from "cpu_features.h" nogil:
@@ -573,7 +574,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
 
 
 def _empty_route(Py_ssize_t n, Py_ssize_t n_trees, dtype):
-    return tuple(np.empty((n, n_trees), kind) for kind in (np.int32, dtype, np.int32))
+    return tuple(recycle.empty((n, n_trees), kind) for kind in (np.int32, dtype, np.int32))
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
@@ -802,7 +803,7 @@ def _backward(
         np.zeros((workers, n_leaves), np.uint8),
         np.empty((workers, 2 * HF_GROUP * stretch), np.int32), np.empty((workers, HF_GROUP * stretch), dtype),
         *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1),
-        np.empty((n_trees, n), dtype),
+        recycle.empty((n_trees, n), dtype),
     )
     if dtype.itemsize == 4:
         _gradients[float](*args)
@@ -1203,7 +1204,7 @@ def adam_backward(
     by_vertex, seen = np.zeros((threads, thresholds.shape[1])), np.zeros((threads, n_leaves), np.uint8)
     eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
     row = np.empty((threads, n_outputs), dtype)
-    slope = np.empty((n_trees, n), dtype)
+    slope = recycle.empty((n_trees, n), dtype)
     if dtype.itemsize == 4:
         _steps[float](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,

@@ -251,7 +251,7 @@ def touched(index: Array, n_slots: int, start: Array, rows: Array) -> None:
     first = xp.ones(keys.size, np.bool_)  # whether a key is the first of its value
     first[1:] = keys[1:] != keys[:-1]
     # Every tree has n_samples keys, and they lie together once sorted.
-    xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1), out=start[1:])
+    start[1:] = xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1))
     rank = xp.cumsum(first, dtype=np.int64)
     # The dtype chooses a module; this kernel has no floating-point argument.
     args = (keys.astype(np.int64), rank, keys.size, rows)

@@ -67,7 +67,7 @@ def results(
     """New arrays, or the caller's after a check: right dtype and shape, writable, nobody else's memory."""
     like = next(iter(inputs.values()))
     if out is None:
-        empty = dispatch.array_module(like).empty
+        empty = dispatch.empty(like)
         return tuple([empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)])
     given = out if len(names) > 1 else (out,)
     if not isinstance(given, tuple) or len(given) != len(names):

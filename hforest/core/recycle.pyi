@@ -1,0 +1,13 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class Block:
+    def __new__(cls, n_bytes: int) -> Block: ...
+
+def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]: ...
+def kept() -> int: ...
+def keep_most(n_bytes: int) -> None: ...
