@@ -1,10 +1,12 @@
-"""Growing forests: random forests beside scikit-learn's, oblique and manifold forests beside them.
+"""Growing forests: random, oblique and manifold forests, beside other libraries'.
 
-    python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1 2] [--json FILE]
+    python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1 2] [--rungs WORD ...]
+        [--json FILE]
 
 Trees are grown to purity. Every forest's test error is printed beside its time, and a random forest whose
-error is worse than scikit-learn's by more than two points ends the bench. DIR holds letter.npz, usps.npz
-and mnist.npz; sets without their file are left out.
+error is worse than scikit-learn's by more than two points ends the bench. Peers are those of forest_peers.py
+that are installed; with --rungs only rungs are run whose names hold one of the words. DIR holds letter.npz,
+usps.npz and mnist.npz; sets without their file are left out.
 
 Behind the sets come the time of a node with few and with many features, at equal candidates and non-zeros,
 and the most memory that growing a forest takes on top of its input, in a process of its own.
@@ -17,10 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import forest_peers
 import numpy as np
 from common import machine_text, record
 
@@ -67,70 +69,71 @@ def load(name: str, folder: Path | None) -> Data | None:
     )  # fmt: skip
 
 
-def growers(name: str, data: Data, n_trees: int, threads: int) -> dict[str, Callable[[], tree.Forest]]:
-    """What to time; each call returns a forest."""
+def growers(name: str, data: Data, options: argparse.Namespace, threads: int) -> forest_peers.Growers:
+    """What to time; each call grows a forest and returns what tells the classes of samples."""
     x, y, _, _ = data
-    calls: dict[str, Callable[[], tree.Forest]] = {
-        "exact": lambda: classic.grow(x, y, n_trees, rng=0),
-        "binned": lambda: classic.grow(x, y, n_trees, splitter="binned", rng=0),
-        "completely random": lambda: classic.grow_random(x, y, n_trees, rng=0),
-        "sparse": lambda: manifold.grow(x, y, n_trees, projection="sparse", rng=0),
+    side, patches = int(x.shape[1] ** 0.5), (2, 3, 8) if name in ("usps", "mnist") else ()
+
+    def ours(grow: Callable[..., tree.Forest], **settings: Any) -> Callable[[], forest_peers.Labels]:
+        def call() -> forest_peers.Labels:
+            forest = grow(x, y, options.trees, rng=0, **settings)
+            return lambda samples: tree.predict(forest, samples).argmax(axis=1)
+
+        return call
+
+    calls: forest_peers.Growers = {
+        "exact": ours(classic.grow),
+        "binned": ours(classic.grow, splitter="binned"),
+        "completely random": ours(classic.grow_random),
+        "sparse": ours(manifold.grow, projection="sparse"),
     }
-    if name in ("usps", "mnist"):
-        side = int(x.shape[1] ** 0.5)
-        for most in (2, 3, 8):
-            calls[f"patches to {most}x{most}"] = partial(
-                manifold.grow, x, y, n_trees, shape=(side, side), patch_max=most, rng=0
-            )
-    try:
-        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
-    except ImportError:
-        return calls
-
-    def theirs(model: Any) -> tree.Forest:
-        return tree.from_sklearn(model(n_trees, n_jobs=threads, random_state=0).fit(x, y))
-
-    calls["scikit-learn"] = partial(theirs, RandomForestClassifier)
-    calls["scikit-learn, extra trees"] = partial(theirs, ExtraTreesClassifier)
+    for most in patches:
+        calls[f"patches to {most}x{most}"] = ours(manifold.grow, shape=(side, side), patch_max=most)
+    calls |= forest_peers.growers(x, y, options.trees, threads, patches)
+    if options.rungs is not None:
+        calls = {label: call for label, call in calls.items() if any(part in label for part in options.rungs)}
     return calls
 
 
 def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
     """Every grower on one set, in turn, `repeats` times; the least time counts."""
     _, _, x_test, y_test = data
-    calls = growers(name, data, options.trees, threads)
+    calls = growers(name, data, options, threads)
     best: dict[str, float] = dict.fromkeys(calls, float("inf"))
     error: dict[str, float] = {}
-    nodes: dict[str, int] = {}
     for _ in range(options.repeats):
         for label, call in calls.items():
             begin = time.perf_counter()
-            forest = call()
+            labels = call()
             best[label] = min(best[label], time.perf_counter() - begin)
-            error[label] = float((tree.predict(forest, x_test).argmax(axis=1) != y_test).mean())
-            nodes[label] = len(forest.feature)
-    rival = best.get("scikit-learn", float("nan"))
+            error[label] = float((labels(x_test) != y_test).mean())
     rows: list[dict[str, Any]] = []
     for label in calls:
         if label in ("exact", "binned") and error[label] > error.get("scikit-learn", 1.0) + 0.02:
             raise SystemExit(f"{name}, {label}: error {error[label]:.4f} against {error['scikit-learn']:.4f}")
+        against = {rival: best[rival] / best[label] for rival in rivals(label) if rival in best}
         row = {
-            "set": name,
-            "rung": label,
-            "threads": threads,
-            "trees": options.trees,
-            "seconds": best[label],
-            "against_sklearn": rival / best[label],
-            "error": error[label],
-            "nodes": nodes[label],
-        }
+            "set": name, "rung": label, "threads": threads, "trees": options.trees, "seconds": best[label],
+            "against": against, "error": error[label],
+        }  # fmt: skip
         rows.append(row)
+        times = ", ".join(f"{ratio:.1f}x {rival}" for rival, ratio in against.items())
         print(
-            f"{name:10} {label:26} {best[label]:8.2f} s {rival / best[label]:7.1f}x  error "
-            f"{100 * error[label]:6.2f} %  {nodes[label]:9d} nodes",
+            f"{name:10} {label:28} {best[label]:8.2f} s  error {100 * error[label]:6.2f} %  {times}",
             flush=True,
         )
     return rows
+
+
+def rivals(label: str) -> list[str]:
+    """Peers that grow what a rung grows."""
+    if label in ("exact", "binned"):
+        return ["scikit-learn", "scikit-learn-intelex", "ydf"]
+    if label == "sparse":
+        return ["treeple, oblique", "ydf, oblique", "scikit-learn"]
+    if label.startswith("patches"):
+        return [f"treeple, {label}"]
+    return ["scikit-learn, extra trees"] if label == "completely random" else []
 
 
 def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
@@ -214,6 +217,7 @@ def main() -> int:
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--rungs", nargs="+", metavar="WORD")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     if options.peak_of:
@@ -226,8 +230,9 @@ def main() -> int:
             hforest.set_num_threads(threads)
             assert data is not None
             rows += run(name, data, options, threads)
-    rows += node_times(options.features, options.repeats)
-    if "mnist" in options.sets:
+    if options.features:
+        rows += node_times(options.features, options.repeats)
+    if "mnist" in options.sets and options.rungs is None:
         rows += memory(options.data)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))

@@ -4,8 +4,9 @@
 
 A forest is grown by scikit-learn where it is installed (else by hforest), at most D deep (0: to purity), and
 converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples held
-against the reference, before anything is timed. For two classes xgboost, where it is installed, applies a
-forest of its own, of as many trees as deep on the same samples (it knows no leaves of several classes).
+against the reference, before anything is timed. onnxruntime, where it is installed, walks the same trees. For
+two classes xgboost and lightgbm apply forests of their own, of as many trees as deep on the same samples
+(they know no leaves of several classes).
 Figures are thousand rows a second, the best of repeats taken in turn; the second lines of a shape are the
 time of one single row inside `unchecked()`.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import forest_peers
 import numpy as np
 from common import machine_text, record, side_by_side, spread
 
@@ -50,23 +52,6 @@ def grown(shape: tuple[int, ...], x: Any, y: Any) -> tuple[tree.Forest, Any]:
     return tree.check(tree.from_sklearn(model)), model
 
 
-def xgboosts(shape: tuple[int, ...], x: Any, y: Any) -> Any:
-    """A forest of xgboost's with the same limits, or None where it is not installed or has no such forest."""
-    _, n_features, n_trees, depth, n_classes = shape
-    if n_classes != 2:
-        return None
-    try:
-        import xgboost
-    except ImportError:
-        return None
-    settings = {
-        "objective": "reg:squarederror", "num_parallel_tree": n_trees, "max_depth": depth,
-        "subsample": 0.632, "colsample_bynode": n_features**-0.5, "eta": 1.0, "lambda": 0.0,
-        "min_child_weight": 0, "base_score": 0.0, "max_bin": 256, "tree_method": "hist",
-    }  # fmt: skip
-    return xgboost.train(settings, xgboost.DMatrix(x, y), 1)
-
-
 def check(forest: tree.Forest, model: Any, x: Any) -> None:
     """Leaves against the reference, probabilities against scikit-learn."""
     few = x[:20]
@@ -88,10 +73,16 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         x, y = problem(shape)
         half = len(x) // 2
         forest, model = grown(shape, x[:half], y[:half])
-        booster = xgboosts(shape, x[:half], y[:half])
         nodes = {"hforest": int(forest.feature.size)}
+        booster = lighter = None
+        if shape[4] == 2:
+            booster = forest_peers.xgboosts(x[:half], y[:half], shape[2], shape[3])
+            lighter = forest_peers.lightgbms(x[:half], y[:half], shape[2], shape[3])
         if booster is not None:
             nodes["xgboost"] = sum(tree.count("\n") for tree in booster.get_dump())
+        if lighter is not None:
+            leaves = (one["num_leaves"] for one in lighter.dump_model()["tree_info"])
+            nodes["lightgbm"] = sum(2 * n - 1 for n in leaves)
         for threads, n in itertools.product(options.threads, (half, 1)):
             hforest.set_num_threads(threads)
             check(forest, model, x)
@@ -100,9 +91,15 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             if model is not None:
                 model.n_jobs = None if threads == 1 else threads
                 calls["sklearn"] = partial(model.predict_proba, part)
+                session = forest_peers.onnx_session(model, x.shape[1], threads)
+                if session is not None:
+                    np.testing.assert_allclose(session(part), model.predict_proba(part), atol=1e-5)
+                    calls["onnx"] = partial(session, part)
             if booster is not None:
                 booster.set_param({"nthread": threads})
                 calls["xgboost"] = partial(booster.inplace_predict, part)
+            if lighter is not None:
+                calls["lightgbm"] = partial(lighter.predict, part, num_threads=threads)
             with hforest.unchecked():
                 times = side_by_side(calls, options.repeats)
             for rung, taken in times.items():
