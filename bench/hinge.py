@@ -1,7 +1,7 @@
 """The ladder of hinge trees and ferns: traverse, forward, backward; reference, NumPy, one thread, all, GPU.
 
     python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2]
-                          [--dtype float32] [--peers] [--json FILE]
+                          [--dtype float32] [--peers] [--json FILE [--append]]
 
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
 tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
@@ -14,10 +14,12 @@ weights read for each pair (forward), read and a row of gradients added (backwar
 """
 
 import argparse
+import json
 import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -266,6 +268,17 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a run in parts: a measurement made again replaces the earlier one."""
+
+    def what(row: dict[str, Any]) -> tuple[Any, ...]:
+        names = ("shape", "kind", "job", "rung", "dtype", "threads")
+        return tuple(tuple(row[name]) if name == "shape" else row[name] for name in names if name in row)
+
+    again = {what(row) for row in new}
+    return [row for row in old if what(row) not in again] + new
+
+
 def shape(text: str) -> tuple[int, ...]:
     """n,F,M,D,K"""
     sizes = tuple(int(part) for part in text.split(","))
@@ -286,9 +299,14 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--peers", action="store_true", help="also NumPy and, where installed, PyTorch")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument(
+        "--append", action="store_true", help="keep the file's rows, but for those of the same measurements"
+    )
     options = parser.parse_args()
     print(machine_text())
     rows = reference_rung(options) + call_rung(options) + run(options)
+    if options.json and options.append:
+        rows = merged(json.loads(Path(options.json).read_text())["rows"], rows)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

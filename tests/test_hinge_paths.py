@@ -5,8 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hforest import hinge
 from hforest.core import machine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,3 +80,22 @@ def test_neon_has_the_bits_of_the_plain_loop(tmp_path):
     done = run("qemu-aarch64", build(tmp_path, "aarch64-linux-gnu-gcc", "-static"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "vector: " in done.stdout
+
+
+@pytest.mark.parametrize("path", machine.simd_paths())
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_share_the_tiles_of_few_samples(simd, threads, dtype, kind, path):
+    # Fewer blocks than threads: trees are shared out, and the input is turned over by all threads first.
+    rng = np.random.default_rng(1)
+    for n, n_features, n_trees in ((40, 700, 600), (97, 19, 400)):
+        t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, 5, n_features, dtype=dtype, rng=rng)
+        x = rng.normal(size=(n, n_features)).astype(dtype)
+        results = []
+        for name, count in (("plain", 1), (path, 1), (path, 2), (path, 7)):
+            simd(name)
+            threads(count)
+            results.append(getattr(hinge, f"{kind}_traverse")(x, t, f))
+        for other in results[1:]:
+            for a, b in zip(results[0], other, strict=True):
+                assert a.tobytes() == b.tobytes()

@@ -48,8 +48,10 @@ cdef extern from "vectors.h" nogil:
 
 cdef extern from "route.h" nogil:
     int HF_GROUP
-    void hf_fill_tile_f32(int path, const float*, ptrdiff_t n_features, int n, float*)
-    void hf_fill_tile_f64(int path, const double*, ptrdiff_t n_features, int n, double*)
+    void hf_fill_tile_f32(
+        int path, const float*, ptrdiff_t step, ptrdiff_t first, ptrdiff_t last, int n, float*)
+    void hf_fill_tile_f64(
+        int path, const double*, ptrdiff_t step, ptrdiff_t first, ptrdiff_t last, int n, double*)
     void hf_load_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
     void hf_load_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
     void hf_store_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
@@ -97,6 +99,7 @@ cdef extern from "sums.h" nogil:
         ptrdiff_t n_leaves, ptrdiff_t n, double divisor, double* y)
 
 cdef enum:
+    COLUMNS = 256         # of a tile that one thread turns over, where several do
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
     TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
@@ -211,20 +214,37 @@ cdef void _share_trees(Plan* plan) noexcept nogil:
         plan.tree_step = (plan.n_trees * blocks // (2 * plan.threads) + HF_GROUP) // HF_GROUP * HF_GROUP
 
 
+cdef void _fill_tile(
+    const Plan* plan, const real* x, Py_ssize_t n, Py_ssize_t first, Py_ssize_t last, real* tile
+) noexcept nogil:
+    cdef int count = <int> min(<Py_ssize_t> HF_TILE, n)
+    if real is float:
+        hf_fill_tile_f32(plan.path, x, plan.n_features, first, last, count, tile)
+    else:
+        hf_fill_tile_f64(plan.path, x, plan.n_features, first, last, count, tile)
+
+
 cdef void _fill(const Plan* plan, const real* x, Py_ssize_t n, real* tiles) noexcept nogil:
     cdef Py_ssize_t s = 0
     while s < n:
-        if real is float:
-            hf_fill_tile_f32(
-                plan.path, x + s * plan.n_features, plan.n_features,
-                <int> min(<Py_ssize_t> HF_TILE, n - s), tiles + s * plan.n_features,
-            )
-        else:
-            hf_fill_tile_f64(
-                plan.path, x + s * plan.n_features, plan.n_features,
-                <int> min(<Py_ssize_t> HF_TILE, n - s), tiles + s * plan.n_features,
-            )
+        _fill_tile(
+            plan, x + s * plan.n_features, n - s, 0, plan.n_features, tiles + s * plan.n_features
+        )
         s += HF_TILE
+
+
+cdef void _fill_together(const Plan* plan, const real[:, ::1] x, real* tiles) noexcept nogil:
+    # All samples' tiles; threads share the features of each.
+    cdef Py_ssize_t parts = (plan.n_features + COLUMNS - 1) // COLUMNS, unit, s, f
+    for unit in prange(
+        (plan.n_samples + HF_TILE - 1) // HF_TILE * parts, schedule="static", num_threads=plan.threads
+    ):
+        s = unit // parts * HF_TILE
+        f = unit % parts * COLUMNS
+        _fill_tile(
+            plan, &x[s, 0], plan.n_samples - s, f, min(f + COLUMNS, plan.n_features),
+            tiles + s * plan.n_features,
+        )
 
 
 cdef void _route_tree(
@@ -255,11 +275,14 @@ cdef void _route_tree(
 
 cdef void _route_tiles(
     const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
-    Py_ssize_t first, Py_ssize_t last, Room room, int32_t* leaf, real* margin, int32_t* vertex,
+    Py_ssize_t first, Py_ssize_t last, Room room, real* tiles, int32_t* leaf, real* margin, int32_t* vertex,
 ) noexcept nogil:
     cdef Py_ssize_t j, block = plan.block, step = plan.n_trees
     cdef int count
-    _fill(plan, x, n, <real*> room.tiles)
+    if tiles == NULL:
+        _fill(plan, x, n, <real*> room.tiles)
+    else:
+        room.tiles = tiles
     while first < last:
         count = <int> min(<Py_ssize_t> HF_GROUP, last - first)
         for j in range(count):
@@ -300,16 +323,17 @@ cdef void _fern_tile(
 
 cdef void _route_ferns(
     const Plan* plan, const float* x, Py_ssize_t n, const float* thresholds, const int32_t* features,
-    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, int32_t* leaf, float* margin, int32_t* vertex,
-    const float* weights, double divisor, float* y,
+    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, float* tiles, int32_t* leaf, float* margin,
+    int32_t* vertex, const float* weights, double divisor, float* y,
 ) noexcept nogil:
     # Routes unless leaf is NULL; sums of leaves of one output unless weights is. Where routes are stored, a
     # tile passes through all ferns: groups of results share cache lines of a row. Where they are not, all
     # tiles pass through a group, whose leaves then are read from L1 or L2.
     cdef double* total = <double*> scratch
-    cdef float* tiles = <float*> (scratch + _align(plan.block * 8))
     cdef Py_ssize_t s = 0, at, m, step = HF_GROUP if leaf == NULL else last - first
-    _fill(plan, x, n, tiles)
+    if tiles == NULL:
+        tiles = <float*> (scratch + _align(plan.block * 8))
+        _fill(plan, x, n, tiles)
     if weights != NULL:
         memset(total, 0, plan.block * sizeof(double))
     m = first
@@ -331,21 +355,23 @@ cdef void _route_ferns(
 
 cdef void _route(
     const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
-    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, int32_t* leaf, real* margin, int32_t* vertex,
+    Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, real* tiles, int32_t* leaf, real* margin,
+    int32_t* vertex,
 ) noexcept nogil:
-    # n samples from x on through trees first to last - 1. The results of a sample are a row of n_trees.
+    # n samples from x on through trees first to last - 1. The results of a sample are a row of n_trees. Tiles
+    # of them are made where the caller has none (NULL).
     cdef Py_ssize_t m = first, at
     cdef int count
     scratch += 127 - (<size_t> scratch + 127) % 128
     if plan.way == TILES:
         _route_tiles(
-            plan, x, n, thresholds, features, first, last, _room(plan, scratch), leaf, margin, vertex
+            plan, x, n, thresholds, features, first, last, _room(plan, scratch), tiles, leaf, margin, vertex
         )
         return
     if plan.way == FERNS:
         if real is float:
             _route_ferns(
-                plan, x, n, thresholds, features, first, last, scratch, leaf, margin, vertex,
+                plan, x, n, thresholds, features, first, last, scratch, tiles, leaf, margin, vertex,
                 NULL, 1, NULL,
             )
         return
@@ -373,9 +399,15 @@ cdef void _route(
 
 cdef void _traverse_units(
     const Plan* plan, const real[:, ::1] x, const real[:, ::1] thresholds, const int32_t[:, ::1] features,
-    unsigned char[:, ::1] scratch, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
+    unsigned char[:, ::1] scratch, real[::1] shared, int32_t[:, ::1] leaf, real[:, ::1] margin,
+    int32_t[:, ::1] vertex,
 ) noexcept nogil:
+    cdef real* tiles = NULL
     cdef Py_ssize_t parts = (plan.n_trees + plan.tree_step - 1) // plan.tree_step, unit, first, m
+    if shared is not None:
+        tiles = &shared[0]
+        tiles += (127 - (<size_t> tiles + 127) % 128) // sizeof(real)
+        _fill_together(plan, x, tiles)
     for unit in prange(
         (plan.n_samples + plan.block - 1) // plan.block * parts, schedule="dynamic", num_threads=plan.threads
     ):
@@ -384,6 +416,7 @@ cdef void _traverse_units(
         _route(
             plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0], &features[0, 0],
             m, min(m + plan.tree_step, plan.n_trees), &scratch[threadid(), 0],
+            tiles + first * plan.n_features if tiles != NULL else NULL,
             &leaf[first, 0], &margin[first, 0], &vertex[first, 0],
         )
 
@@ -397,10 +430,16 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
     )
     _share_trees(&plan)
     scratch = np.empty((plan.threads, plan.room_bytes), np.uint8)
+    shared = None
+    if plan.tree_step < plan.n_trees and (plan.way == FERNS or plan.way == TILES):
+        # Threads share a block's trees: its input is turned over once for all of them. A tile is whole, and
+        # starts at a multiple of 128 bytes.
+        n_tiles = (plan.n_samples + HF_TILE - 1) // HF_TILE
+        shared = recycle.empty(n_tiles * HF_TILE * plan.n_features + 128 // plan.itemsize, x.dtype)
     if plan.itemsize == 4:
-        _traverse_units[float](&plan, x, thresholds, features, scratch, leaf, margin, vertex)
+        _traverse_units[float](&plan, x, thresholds, features, scratch, shared, leaf, margin, vertex)
     else:
-        _traverse_units[double](&plan, x, thresholds, features, scratch, leaf, margin, vertex)
+        _traverse_units[double](&plan, x, thresholds, features, scratch, shared, leaf, margin, vertex)
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
@@ -502,11 +541,11 @@ cdef void _forward_block(
         if plan.way == FERNS and weights.shape[2] == 1:
             scratch += 127 - (<size_t> scratch + 127) % 128
             _route_ferns(
-                plan, x, n, thresholds, features, 0, plan.n_trees, scratch,
+                plan, x, n, thresholds, features, 0, plan.n_trees, scratch, NULL,
                 leaf if keep else NULL, margin, vertex, &weights[0, 0, 0], divisor, y,
             )
             return
-    _route(plan, x, n, thresholds, features, 0, plan.n_trees, scratch, leaf, margin, vertex)
+    _route(plan, x, n, thresholds, features, 0, plan.n_trees, scratch, NULL, leaf, margin, vertex)
     _sum_block(plan.path, n, leaf, margin, weights, divisor, total, y)
 
 

@@ -140,26 +140,37 @@ static ptrdiff_t hf_turn(
     return n_columns;
 }
 
-/* x (n, n_features), n <= HF_TILE, to tile (n_features, HF_TILE); lanes without a sample hold 0. */
-static void hf_fill_tile_f32(int path, const float *x, ptrdiff_t n_features, int n, float *tile) {
-    ptrdiff_t f = 0;
+/* Features first to last - 1 of x (n, step), n <= HF_TILE, to their rows of a tile (step, HF_TILE); lanes without a
+   sample hold 0. */
+static void hf_fill_tile_f32(
+    int path, const float *x, ptrdiff_t step, ptrdiff_t first, ptrdiff_t last, int n, float *tile) {
+    ptrdiff_t f = first;
     int s;
-    if (n == HF_TILE && path != HF_PATH_PLAIN)
-        for (; f + 16 <= n_features; f += 16)
-            for (s = 0; s < HF_TILE; s += 16)
-                hf_turn(path, (const int32_t *)(x + s * n_features + f), n_features, 16,
-                        (int32_t *)(tile + f * HF_TILE + s), HF_TILE);
-    for (; f < n_features; ++f) {
-        for (s = 0; s < n; ++s) tile[f * HF_TILE + s] = x[s * n_features + f];
+    if (path != HF_PATH_PLAIN)
+        for (; f + 16 <= last; f += 16)
+            for (s = 0; s < HF_TILE; s += 16) {
+                const float *in = x + s * step + f;
+                int32_t *out = (int32_t *)(tile + f * HF_TILE + s);
+                if (s + 16 <= n) {
+                    hf_turn(path, (const int32_t *)in, step, 16, out, HF_TILE);
+                } else {
+                    int32_t some[16 * 16] = {0};
+                    for (int i = 0; s + i < n; ++i) memcpy(some + 16 * i, in + i * step, 64);
+                    hf_turn(path, some, 16, 16, out, HF_TILE);
+                }
+            }
+    for (; f < last; ++f) {
+        for (s = 0; s < n; ++s) tile[f * HF_TILE + s] = x[s * step + f];
         for (; s < HF_TILE; ++s) tile[f * HF_TILE + s] = 0;
     }
 }
 
-static void hf_fill_tile_f64(int path, const double *x, ptrdiff_t n_features, int n, double *tile) {
+static void hf_fill_tile_f64(
+    int path, const double *x, ptrdiff_t step, ptrdiff_t first, ptrdiff_t last, int n, double *tile) {
     (void)path;
-    for (ptrdiff_t f = 0; f < n_features; ++f) {
+    for (ptrdiff_t f = first; f < last; ++f) {
         int s;
-        for (s = 0; s < n; ++s) tile[f * HF_TILE + s] = x[s * n_features + f];
+        for (s = 0; s < n; ++s) tile[f * HF_TILE + s] = x[s * step + f];
         for (; s < HF_TILE; ++s) tile[f * HF_TILE + s] = 0;
     }
 }

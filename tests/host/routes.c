@@ -45,7 +45,8 @@ static long compared;
         for (i = 0; i < n_vertices; ++i) t[i] = (REAL)value(1), f[i] = draw(n_features);                  \
         hf_route_plain_##SUFFIX(                                                                          \
             x, n_features, n, t, f, n_vertices, depth, fern, 1, leaf_want, margin_want, vertex_want, 1);  \
-        hf_fill_tile_##SUFFIX(path, x, n_features, n, tile);                                              \
+        hf_fill_tile_##SUFFIX(path, x, n_features, 0, n_features / 3, n, tile);                           \
+        hf_fill_tile_##SUFFIX(path, x, n_features, n_features / 3, n_features, n, tile);                  \
         hf_prepare_##SUFFIX(&tree, n_vertices, depth, t, f, packed ? words : NULL);                       \
         hf_route_##SUFFIX(&tree, path, fern, tile, leaf, margin, vertex);                                 \
         if (spoil) margin[n - 1] = -margin[n - 1];                                                        \
@@ -75,11 +76,11 @@ static int turns(int path, int n, int n_trees, int step) {
 }
 
 static int check(const char *name, int path, int spoil) {
-    const int sizes[][2] = {{1, 1}, {3, 7}, {16, 32}, {40, 31}, {100, 32}};
+    const int sizes[][2] = {{1, 1}, {3, 7}, {16, 32}, {50, 21}, {40, 31}, {100, 32}};
     int bad = 0;
     for (int fern = 0; fern < 2; ++fern)
         for (int depth = 1; depth <= (fern ? 30 : 14); ++depth)
-            for (int i = 0; i < 5; ++i)
+            for (int i = 0; i < 6; ++i)
                 for (int packed = 0; packed <= !fern; ++packed) {
                     bad += !agree_f32(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
                     bad += !agree_f64(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
