@@ -10,7 +10,8 @@
 #include "simd.h"
 
 enum {
-    HF_WALKS = 8,   /* walks at once: enough to hide the latency of a load from L2 */
+    HF_WALKS = 8,   /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
+    HF_DOWN = 16,   /* samples that go down one packed tree at once */
     HF_PART = 128,  /* samples that vectors take down a tree together: their rows stay near */
     HF_FEW = 16,    /* samples from which vectors pay */
     HF_FLIGHT = 4, /* vectors that go down together: one alone waits for its loads */

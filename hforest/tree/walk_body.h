@@ -36,21 +36,21 @@ static void HF(hf_pack)(
 /* Leaves that n samples reach in one packed tree. NaN goes left, and so never out of the tree. */
 static void HF(hf_walk_packed)(const HF(hf_node) *node, const real *x, int64_t n_features, int64_t n, int32_t *leaf) {
     int64_t i = 0;
-    for (; i + HF_WALKS <= n; i += HF_WALKS) {
+    for (; i + HF_DOWN <= n; i += HF_DOWN) {
         const real *row = x + i * n_features;
-        int32_t v[HF_WALKS] = {0}, moved;
+        int32_t v[HF_DOWN] = {0}, moved;
         do {
             moved = 0;
-#pragma GCC unroll 8
-            for (int g = 0; g < HF_WALKS; ++g) {
+#pragma GCC unroll 16
+            for (int g = 0; g < HF_DOWN; ++g) {
                 const HF(hf_node) at = node[v[g]];
                 const int32_t to = at.next + (row[g * n_features + at.feature] > at.threshold);
                 moved |= to ^ v[g];
                 v[g] = to;
             }
         } while (moved);
-#pragma GCC unroll 8
-        for (int g = 0; g < HF_WALKS; ++g) leaf[i + g] = v[g];
+#pragma GCC unroll 16
+        for (int g = 0; g < HF_DOWN; ++g) leaf[i + g] = v[g];
     }
     for (; i < n; ++i) {
         const real *row = x + i * n_features;
