@@ -277,7 +277,7 @@ cdef void _route_tiles(
     const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
     Py_ssize_t first, Py_ssize_t last, Room room, real* tiles, int32_t* leaf, real* margin, int32_t* vertex,
 ) noexcept nogil:
-    cdef Py_ssize_t j, block = plan.block, step = plan.n_trees
+    cdef Py_ssize_t j, at, block = plan.block, step = plan.n_trees
     cdef int count
     if tiles == NULL:
         _fill(plan, x, n, <real*> room.tiles)
@@ -286,10 +286,13 @@ cdef void _route_tiles(
     while first < last:
         count = <int> min(<Py_ssize_t> HF_GROUP, last - first)
         for j in range(count):
-            _route_tree(
-                plan, n, thresholds + (first + j) * plan.n_vertices, features + (first + j) * plan.n_vertices,
-                room, j * block,
-            )
+            # The next tree, where so many samples follow that most of its lines are read.
+            if not plan.fern and plan.n_vertices <= 8 * n and first + j + 1 < last:
+                at = (first + j + 1) * plan.n_vertices
+                hf_fetch(thresholds + at, plan.n_vertices * plan.itemsize)
+                hf_fetch(features + at, plan.n_vertices * sizeof(int32_t))
+            at = (first + j) * plan.n_vertices
+            _route_tree(plan, n, thresholds + at, features + at, room, j * block)
         hf_store_words(plan.path, room.leaf, block, count, n, leaf + first, step)
         hf_store_words(plan.path, room.vertex, block, count, n, vertex + first, step)
         if real is float:
