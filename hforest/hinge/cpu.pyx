@@ -827,8 +827,8 @@ def _backward(
     cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
     cdef Py_ssize_t n_sums = n_leaves * hf_sum_width(n_outputs) + n_vertices
     cdef int threads = _threads(leaf.size), workers
-    # Whole groups turn over fastest; with few trees smaller ones share the work better.
-    while group > 4 and n_trees < 4 * threads * group and threads > 1:
+    # Whole groups turn over fastest, by far; with few trees smaller ones share the work better.
+    while group > 4 and n_trees < 3 * threads * group and threads > 1:
         group //= 2
     # Who has no group needs no room for sums.
     workers = <int> min(<Py_ssize_t> threads, (n_trees + group - 1) // group)
