@@ -19,13 +19,39 @@ typedef struct {
     int64_t most;           /* entries of the largest atom */
 } hf_atoms;
 
+enum { HF_ATOMS = 16, HF_KNOWN = 4 /* draws of an atom that are known beforehand, at most */ };
+
+/* Keys of up to HF_ATOMS atoms that a node draws, and their first draws: of atom i the one with counter c is at
+   c << log_room | i. */
+typedef struct {
+    uint64_t key[HF_ATOMS];
+    uint32_t word[4][HF_KNOWN * HF_ATOMS];
+    int log_room;
+    uint32_t n_known;
+} hf_atom_draws;
+
+/* An atom to be drawn: by its key, or as one of `draws`. */
+typedef struct {
+    uint64_t key;
+    const hf_atom_draws *draws; /* or NULL */
+    int at;
+} hf_atom;
+
+HF_INLINE hf_draw hf_draw_entry(hf_atom atom, uint32_t counter) {
+    const hf_atom_draws *draws = atom.draws;
+    if (!draws || counter >= draws->n_known) return hf_philox(atom.key, counter, HF_STREAM_ENTRY);
+    const uint32_t at = counter << draws->log_room | (uint32_t)atom.at;
+    const hf_draw draw = {{draws->word[0][at], draws->word[1][at], draws->word[2][at], draws->word[3][at]}};
+    return draw;
+}
+
 /* What HF_ATOM_PATCH drew: for whoever has a faster way to its sum than entry by entry. */
 typedef struct {
     int64_t corner[HF_ATOM_AXES], size[HF_ATOM_AXES], channel;
 } hf_patch;
 
-static hf_patch hf_draw_patch(const hf_atoms *a, uint64_t key) {
-    const hf_draw sizes = hf_philox(key, 0, HF_STREAM_ENTRY), corners = hf_philox(key, 1, HF_STREAM_ENTRY);
+static hf_patch hf_draw_patch(const hf_atoms *a, hf_atom atom) {
+    const hf_draw sizes = hf_draw_entry(atom, 0), corners = hf_draw_entry(atom, 1);
     hf_patch p;
     for (int i = 0; i < HF_ATOM_AXES; ++i) {
         p.size[i] = a->low[i] + hf_below(sizes.word[i], (uint32_t)(a->high[i] - a->low[i] + 1));
@@ -36,23 +62,28 @@ static hf_patch hf_draw_patch(const hf_atoms *a, uint64_t key) {
 }
 
 static int64_t hf_patch_entries(const hf_atoms *a, hf_patch p, uint32_t *index, float *weight) {
-    int64_t n = 0, at[HF_ATOM_AXES];
-    for (int64_t i = 0; i < p.size[0]; ++i)
-        for (int64_t j = 0; j < p.size[1]; ++j)
-            for (int64_t k = 0; k < p.size[2]; ++k) {
-                at[0] = p.corner[0] + i, at[1] = p.corner[1] + j, at[2] = p.corner[2] + k;
-                for (int axis = 0; axis < HF_ATOM_AXES; ++axis)
-                    if (at[axis] >= a->shape[axis]) at[axis] -= a->shape[axis];
-                index[n] = (uint32_t)(((at[0] * a->shape[1] + at[1]) * a->shape[2] + at[2]) * a->channels + p.channel);
+    int64_t n = 0;
+    for (int64_t i = 0; i < p.size[0]; ++i) {
+        const int64_t plane = p.corner[0] + i - (p.corner[0] + i >= a->shape[0] ? a->shape[0] : 0);
+        for (int64_t j = 0; j < p.size[1]; ++j) {
+            const int64_t row = p.corner[1] + j - (p.corner[1] + j >= a->shape[1] ? a->shape[1] : 0);
+            int64_t at = ((plane * a->shape[1] + row) * a->shape[2] + p.corner[2]) * a->channels + p.channel;
+            /* Of a patch that runs over the end of the row the rest stands at its beginning. */
+            const int64_t before_end = a->shape[2] - p.corner[2];
+            for (int64_t k = 0; k < p.size[2]; ++k, at += a->channels) {
+                if (k == before_end) at -= a->shape[2] * a->channels;
+                index[n] = (uint32_t)at;
                 weight[n++] = 1;
             }
+        }
+    }
     return n;
 }
 
-/* Entries of the atom of a key; how many they are, at most a->most. */
-static int64_t hf_draw_atom(const hf_atoms *a, uint64_t key, uint32_t *index, float *weight) {
-    if (a->kind == HF_ATOM_PATCH) return hf_patch_entries(a, hf_draw_patch(a, key), index, weight);
-    const hf_draw draw = hf_philox(key, 0, HF_STREAM_ENTRY);
+/* Entries of an atom; how many they are, at most a->most. */
+static int64_t hf_draw_atom(const hf_atoms *a, hf_atom atom, uint32_t *index, float *weight) {
+    if (a->kind == HF_ATOM_PATCH) return hf_patch_entries(a, hf_draw_patch(a, atom), index, weight);
+    const hf_draw draw = hf_draw_entry(atom, 0);
     const uint32_t n = (uint32_t)a->n_features;
     if (a->kind == HF_ATOM_AXIS) {
         index[0] = hf_below(draw.word[0], n);
@@ -76,7 +107,7 @@ static int64_t hf_draw_atom(const hf_atoms *a, uint64_t key, uint32_t *index, fl
     count = count < 1 ? 1 : count;
     /* Which: Floyd's sampling without replacement. */
     for (int64_t i = 0; i < count; ++i) {
-        const hf_draw entry = hf_philox(key, (uint64_t)(1 + i), HF_STREAM_ENTRY);
+        const hf_draw entry = hf_draw_entry(atom, (uint32_t)(1 + i));
         const uint32_t last = (uint32_t)(a->n_features - count + i);
         uint32_t at = hf_below(entry.word[0], last + 1);
         for (int64_t j = 0; j < i; ++j)
@@ -92,6 +123,53 @@ static int64_t hf_draw_atom(const hf_atoms *a, uint64_t key, uint32_t *index, fl
 
 HF_INLINE uint64_t hf_atom_key(uint64_t key, uint64_t number) {
     return hf_draw_key(hf_philox(key, number, HF_STREAM_ATOM), 0);
+}
+
+/* How many draws of an atom are worth knowing beforehand. */
+HF_INLINE uint32_t hf_n_known(const hf_atoms *a) {
+    return a->kind == HF_ATOM_PATCH ? 2 : a->kind == HF_ATOM_SPARSE ? HF_KNOWN : 1;
+}
+
+#if HF_X86
+/* Draws the atoms `first` to first + n - 1 of a node, n <= HF_ATOMS: a lane is a draw. */
+HF_AVX512_CODE static void hf_draw_ahead(
+    const hf_atoms *a, uint64_t key, uint32_t first, int n, hf_atom_draws *draws
+) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i number = _mm512_add_epi32(lane, _mm512_set1_epi32((int32_t)first));
+    __m512i own[4];
+    hf_philox_16(
+        _mm512_set1_epi32((int32_t)(uint32_t)key), _mm512_set1_epi32((int32_t)(key >> 32)), number, HF_STREAM_ATOM, own
+    );
+    const __m512i low_half = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    _mm512_storeu_si512(draws->key, _mm512_permutex2var_epi32(own[0], low_half, own[1]));
+    _mm512_storeu_si512(
+        draws->key + 8, _mm512_permutex2var_epi32(own[0], _mm512_add_epi32(low_half, _mm512_set1_epi32(8)), own[1])
+    );
+    draws->n_known = hf_n_known(a);
+    draws->log_room = n <= 4 ? 2 : n <= 8 ? 3 : 4;
+    const __m512i atom = _mm512_and_si512(lane, _mm512_set1_epi32((1 << draws->log_room) - 1));
+    const __m512i low = _mm512_permutexvar_epi32(atom, own[0]), high = _mm512_permutexvar_epi32(atom, own[1]);
+    const __m128i by = _mm_cvtsi32_si128(draws->log_room);
+    for (int32_t at = 0; at < (int32_t)(draws->n_known << draws->log_room); at += 16) {
+        __m512i word[4];
+        const __m512i counter = _mm512_srl_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(at)), by);
+        hf_philox_16(low, high, counter, HF_STREAM_ENTRY, word);
+        for (int w = 0; w < 4; ++w) _mm512_storeu_si512(draws->word[w] + at, word[w]);
+    }
+}
+#endif
+
+/* The same for a node's atoms number `first` to first + n - 1, by whatever way the path has. */
+static void hf_draw_atoms(int path, const hf_atoms *a, uint64_t key, uint64_t first, int n, hf_atom_draws *draws) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) {
+        hf_draw_ahead(a, key, (uint32_t)first, n, draws);
+        return;
+    }
+#endif
+    draws->n_known = 0;
+    for (int i = 0; i < n; ++i) draws->key[i] = hf_atom_key(key, first + (uint64_t)i);
 }
 
 #endif

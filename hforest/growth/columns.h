@@ -6,6 +6,7 @@
 #include "task.h"
 
 enum {
+    HF_ROWS_AHEAD = 12,      /* samples ahead whose row is asked for */
     HF_NEAR_ROWS = 1 << 17,  /* bytes of rows that stay near */
     HF_MOST_BYTES = 128,     /* bytes whose sums of either sign fit in 16 bits */
     HF_BYTES_IN_ORDER = 20,  /* bytes in order that cost what one does elsewhere, */
@@ -18,6 +19,46 @@ static int hf_is_in_order(const hf_task *t, int64_t n, int64_t count, int64_t lo
     if (!t->columns) return 0;
     if (t->small) return count <= HF_MOST_BYTES && t->n * count <= n * HF_BYTES_IN_ORDER * (1 + looked_up);
     return t->n * count <= n * HF_FLOATS_IN_ORDER * (1 + looked_up);
+}
+
+/* Adds up to four entries; `n_entries` is known where this is inlined. */
+HF_INLINE void hf_sum_some_bytes(
+    int n_entries, int add, const uint8_t *const *from, const int32_t *factor, int64_t stride, const uint32_t *sample,
+    int64_t n, int32_t *value
+) {
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = sample[i] * stride;
+        int32_t sum = add ? value[i] : 0;
+        /* Rows lie far apart, where no processor foresees them. */
+        if (stride > 1 && !add && i + HF_ROWS_AHEAD < n) HF_PREFETCH(from[0] + sample[i + HF_ROWS_AHEAD] * stride);
+        for (int e = 0; e < n_entries; ++e) sum += factor[e] * from[e][at];
+        value[i] = sum;
+    }
+}
+
+/* Sums over entries for n samples: sample s has its number of entry e at x + index[e] * step + s * stride. One load a
+   number, which gathers of vectors do not undercut. */
+static void hf_sum_bytes(
+    const uint8_t *x, int64_t step, int64_t stride, const uint32_t *sample, int64_t n, const uint32_t *index,
+    const float *factor, int64_t count, int32_t *value
+) {
+    for (int64_t e = 0; e < count; e += 4) {
+        const uint8_t *from[4];
+        int32_t by[4];
+        const int n_entries = count - e < 4 ? (int)(count - e) : 4;
+        for (int j = 0; j < n_entries; ++j) from[j] = x + (int64_t)index[e + j] * step, by[j] = (int32_t)factor[e + j];
+        if (e) {
+            hf_sum_some_bytes(n_entries, 1, from, by, stride, sample, n, value);
+        } else if (n_entries == 1) {
+            hf_sum_some_bytes(1, 0, from, by, stride, sample, n, value);
+        } else if (n_entries == 2) {
+            hf_sum_some_bytes(2, 0, from, by, stride, sample, n, value);
+        } else if (n_entries == 3) {
+            hf_sum_some_bytes(3, 0, from, by, stride, sample, n, value);
+        } else {
+            hf_sum_some_bytes(4, 0, from, by, stride, sample, n, value);
+        }
+    }
 }
 
 #if HF_X86
@@ -58,26 +99,7 @@ HF_AVX512_CODE static void hf_add_columns_f32(
     }
 }
 
-/* Sums for sixteen samples at a time, or the last eight. Sample s has its number of entry e at x + index[e] * step + s * stride. */
-HF_AVX512_CODE static void hf_gather_bytes(
-    const uint8_t *x, int64_t step, int64_t stride, const uint32_t *sample, int64_t n, const uint32_t *index,
-    const float *factor, int64_t count, int32_t *value
-) {
-    const __m512i low = _mm512_set1_epi32(0xff), by = _mm512_set1_epi32((int32_t)stride);
-    for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 here = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
-        const __m512i at = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(here, sample + i), by);
-        __m512i sum = _mm512_setzero_si512();
-        for (int64_t e = 0; e < count; ++e) {
-            const uint8_t *from = x + (int64_t)index[e] * step;
-            const __m512i word = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), here, at, from, 1);
-            const __m512i a = _mm512_and_si512(word, low);
-            sum = factor[e] > 0 ? _mm512_add_epi32(sum, a) : _mm512_sub_epi32(sum, a);
-        }
-        _mm512_mask_storeu_epi32(value + i, here, sum);
-    }
-}
-
+/* Sums for sixteen samples at a time, or the last eight; places as in hf_sum_bytes. */
 HF_AVX512_CODE static void hf_gather_f32(
     const float *x, int64_t step, int64_t stride, const uint32_t *sample, int64_t n, const uint32_t *index,
     const float *factor, int64_t count, float *value
@@ -134,7 +156,7 @@ static int hf_project_by_vectors(
     const int by_columns = n * n_features * (t->small ? 1 : 4) > HF_NEAR_ROWS || all * n_features >> 31;
     const int64_t step = by_columns ? all : 1, stride = by_columns ? 1 : n_features;
     if (t->small)
-        hf_gather_bytes(by_columns ? t->columns : t->small, step, stride, sample, n, index, factor, count, value);
+        hf_sum_bytes(by_columns ? t->columns : t->small, step, stride, sample, n, index, factor, count, value);
     else
         hf_gather_f32(by_columns ? t->columns : t->x, step, stride, sample, n, index, factor, count, value);
     return 1;

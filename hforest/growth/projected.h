@@ -3,13 +3,12 @@
    numbers and all sums are exact, values are kept as integers, which sort in fewer passes. */
 #ifndef HFOREST_GROWTH_PROJECTED_H
 #define HFOREST_GROWTH_PROJECTED_H
-#include "buckets.h"
 #include "columns.h"
+#include "compared.h"
 #include "floats.h"
 
-
 enum {
-    HF_ROWS_AHEAD = 12, /* samples ahead whose row is asked for */
+    HF_MOST_AT_ONCE = 8, /* samples */
     HF_ADDED = 6        /* entries up to which adding them up is cheaper than four look-ups in a larger table */
 };
 
@@ -47,7 +46,6 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
 HF_PROJECT(hf_project_f32, float, double, double, float)
 HF_PROJECT(hf_project_f64, double, double, double, double)
 /* Whole numbers: the same sums, without rounding. */
-HF_PROJECT(hf_project_bytes, uint8_t, int32_t, int32_t, int32_t)
 HF_PROJECT(hf_project_whole_f32, float, int32_t, int32_t, int32_t)
 HF_PROJECT(hf_project_whole_f64, double, int32_t, int32_t, int32_t)
 #undef HF_PROJECT
@@ -121,18 +119,19 @@ HF_PROJECT_TABLE(uint16_t, uint16_t, hf_project_table_16)
 HF_PROJECT_TABLE(uint32_t, int32_t, hf_project_table_32)
 #undef HF_PROJECT_TABLE
 
-/* Draws the candidate of a key and computes its values. Entries are written only where they are added up: of most
-   candidates nobody asks for them again. */
-static void hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint64_t atom) {
-    const uint32_t *sample = r->sample + node->first;
-    const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
+/* Values of an atom for n samples. Entries are written only where they are added up: of most candidates nobody asks for
+   them again. */
+static void hf_project_atom(
+    const hf_task *t, hf_room *r, hf_atom atom, const uint32_t *sample, int64_t n, void *value
+) {
+    const int64_t n_features = t->atoms->n_features;
     int64_t count;
     if (t->table) {
         const hf_patch patch = hf_draw_patch(t->atoms, atom);
         count = patch.size[0] * patch.size[1] * patch.size[2];
         if (count > HF_ADDED && !hf_is_in_order(t, n, count, HF_ADDED)) {
-            if (t->narrow) hf_project_table_16(t, patch, sample, n, r->projected);
-            else hf_project_table_32(t, patch, sample, n, r->projected);
+            if (t->narrow) hf_project_table_16(t, patch, sample, n, value);
+            else hf_project_table_32(t, patch, sample, n, value);
             return;
         }
         hf_patch_entries(t->atoms, patch, r->index, r->factor);
@@ -141,18 +140,18 @@ static void hf_try_atom(const hf_task *t, hf_room *r, const hf_open *node, uint6
     }
 #if HF_X86
     const int64_t looked_up = t->table && count > HF_ADDED ? HF_ADDED : count;
-    if (hf_project_by_vectors(t, r, sample, n, r->index, r->factor, count, looked_up, r->projected)) return;
+    if (hf_project_by_vectors(t, r, sample, n, r->index, r->factor, count, looked_up, value)) return;
 #endif
     if (t->small)
-        hf_project_bytes(t->small, n_features, sample, n, r->index, r->factor, count, r->projected);
+        hf_sum_bytes(t->small, 1, n_features, sample, n, r->index, r->factor, count, value);
     else if (t->whole && t->single)
-        hf_project_whole_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+        hf_project_whole_f32(t->x, n_features, sample, n, r->index, r->factor, count, value);
     else if (t->whole)
-        hf_project_whole_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+        hf_project_whole_f64(t->x, n_features, sample, n, r->index, r->factor, count, value);
     else if (t->single)
-        hf_project_f32(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+        hf_project_f32(t->x, n_features, sample, n, r->index, r->factor, count, value);
     else
-        hf_project_f64(t->x, n_features, sample, n, r->index, r->factor, count, r->projected);
+        hf_project_f64(t->x, n_features, sample, n, r->index, r->factor, count, value);
 }
 
 /* Keys of the values in r->projected, in order, codes being the values' bits or (float64) ranks; NULL where all are
@@ -218,36 +217,85 @@ static hf_cut hf_cut_values(const hf_task *t, hf_room *r, const hf_open *node, d
     return cut;
 }
 
+/* The best of the candidates `draws`, n of them, where it is better than `best`; r->best_projected gets its values. */
+static void hf_try_atoms(
+    const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, double weight, void *bins,
+    hf_cut *best
+) {
+    for (int i = 0; i < n; ++i) {
+        const hf_atom atom = {draws->key[i], draws, i};
+        hf_project_atom(t, r, atom, r->sample + node->first, node->last - node->first, r->projected);
+        hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
+#if HF_X86
+        if (!bins || !hf_cut_buckets(t, r, node, bins, &cut))
+#endif
+            cut = hf_cut_values(t, r, node, weight, best);
+        if (!(cut.score > best->score)) continue;
+        *best = cut;
+        best->column = 0;
+        r->best_atom = atom.key;
+        void *values = r->projected;
+        r->projected = r->best_projected, r->best_projected = values;
+        if (hf_is_perfect(r, best->score, weight)) return;
+    }
+}
+
+#if HF_X86
+/* As hf_try_atoms, for all of them at once. */
+HF_AVX512_CODE static void hf_compare_atoms(
+    const hf_task *t, hf_room *r, const hf_atom_draws *draws, int n, hf_compared *compared, hf_cut *best
+) {
+    int32_t value[HF_MOST_COMPARED];
+    compared->room = 1 << draws->log_room;
+    for (int c = 0; c < n; ++c) {
+        const hf_atom atom = {draws->key[c], draws, c};
+        hf_project_atom(t, r, atom, compared->sample, compared->n, value);
+        for (int i = 0; i < compared->n; ++i) compared->value.whole[i * compared->room + c] = value[i];
+    }
+    /* Lanes to spare repeat the first candidate. */
+    for (int c = n; c < compared->room; ++c)
+        for (int i = 0; i < compared->n; ++i)
+            compared->value.whole[i * compared->room + c] = compared->value.whole[i * compared->room];
+    const int found = hf_judge_compared(t, r, compared, n, best);
+    if (found < 0) return;
+    best->column = 0;
+    r->best_atom = draws->key[found];
+}
+#endif
+
 /* The best of n_drawn projections: of equal scores the first drawn, in it the lowest cut. */
 static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
     hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
+    const int64_t n = node->last - node->first;
+    hf_atom_draws draws;
+    void *bins = NULL;
 #if HF_X86
-    hf_bins bins __attribute__((aligned(64)));
-    const int bucketed =
-        hf_is_bucketed(t, r, node->last - node->first, weight) && hf_start_buckets(t, r, node, weight, &bins);
+    hf_bins room __attribute__((aligned(64)));
+    hf_compared compared __attribute__((aligned(64)));
+    const int few = hf_is_compared(t, r, n, weight);
+    if (few) hf_start_compared(r, node, weight, &compared);
+    else if (hf_is_bucketed(t, r, n, weight) && hf_start_buckets(t, r, node, weight, &room)) bins = &room;
 #endif
-    for (int64_t number = 0; number < t->n_drawn; ++number) {
-        const uint64_t atom = hf_atom_key(key, (uint64_t)number);
-        hf_try_atom(t, r, node, atom);
-        hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
+    /* Of few samples one of the first candidates may part all classes. */
+    int64_t most = n < HF_MOST_AT_ONCE ? 4 : HF_ATOMS;
+    for (int64_t first = 0; first < t->n_drawn && !hf_is_perfect(r, best.score, weight); first += most) {
+        const int n_atoms = t->n_drawn - first < most ? (int)(t->n_drawn - first) : (int)most;
+        hf_draw_atoms(t->path, t->atoms, key, (uint64_t)first, n_atoms, &draws);
 #if HF_X86
-        if (!bucketed || !hf_cut_buckets(t, r, node, &bins, &cut))
+        if (few) {
+            hf_compare_atoms(t, r, &draws, n_atoms, &compared, &best);
+            continue;
+        }
 #endif
-            cut = hf_cut_values(t, r, node, weight, &best);
-        if (!(cut.score > best.score)) continue;
-        best = cut;
-        best.column = 0;
-        r->best_atom = atom;
-        void *values = r->projected;
-        r->projected = r->best_projected, r->best_projected = values;
-        if (hf_is_perfect(r, best.score, weight)) break;
+        hf_try_atoms(t, r, node, &draws, n_atoms, weight, bins, &best);
     }
     return best;
 }
 
 /* Writes the best projection into node v, a feature where it is one; 0 if memory is out. */
 static int hf_keep_projection(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v) {
-    const int64_t count = hf_draw_atom(t->atoms, r->best_atom, r->index, r->factor);
+    const hf_atom atom = {r->best_atom, NULL, 0};
+    const int64_t count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
     if (count == 1 && r->factor[0] == 1) {
         tree->feature[v] = (int32_t)r->index[0];
         return 1;
