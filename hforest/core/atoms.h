@@ -125,6 +125,14 @@ HF_INLINE uint64_t hf_atom_key(uint64_t key, uint64_t number) {
     return hf_draw_key(hf_philox(key, number, HF_STREAM_ATOM), 0);
 }
 
+/* About how many entries an atom has. */
+HF_INLINE double hf_mean_entries(const hf_atoms *a) {
+    if (a->kind != HF_ATOM_PATCH) return a->kind == HF_ATOM_SPARSE ? a->rate : a->most;
+    double n = 1;
+    for (int i = 0; i < HF_ATOM_AXES; ++i) n *= (double)(a->low[i] + a->high[i]) / 2;
+    return n;
+}
+
 /* How many draws of an atom are worth knowing beforehand. */
 HF_INLINE uint32_t hf_n_known(const hf_atoms *a) {
     return a->kind == HF_ATOM_PATCH ? 2 : a->kind == HF_ATOM_SPARSE ? HF_KNOWN : 1;

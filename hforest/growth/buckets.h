@@ -40,14 +40,24 @@ HF_INLINE double hf_value_at(const hf_task *t, uint32_t code) {
 
 #if HF_X86
 
+/* hf_code_at of sixteen values. */
+HF_AVX512_CODE HF_INLINE __m512i hf_codes_at(const hf_task *t, __m512i value) {
+    const __m512i top = _mm512_set1_epi32((int32_t)(1u << 31));
+    if (t->whole) return _mm512_xor_si512(value, top);
+    const __m512i bits = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(value), _mm512_setzero_ps()));
+    return _mm512_xor_si512(bits, _mm512_mask_set1_epi32(top, _mm512_movepi32_mask(bits), -1));
+}
+
 /* The least code above `low`. */
 HF_AVX512_CODE static uint32_t hf_code_above(const hf_task *t, const void *value, int64_t n, uint32_t low) {
-    uint32_t above = UINT32_MAX;
-    for (int64_t i = 0; i < n; ++i) {
-        const uint32_t code = hf_code_at(t, value, i);
-        above = code > low && code < above ? code : above;
+    const __m512i least = _mm512_set1_epi32((int32_t)low);
+    __m512i above = _mm512_set1_epi32(-1);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __mmask16 here = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
+        const __m512i code = hf_codes_at(t, _mm512_maskz_loadu_epi32(here, (const uint32_t *)value + i));
+        above = _mm512_mask_min_epu32(above, _mm512_mask_cmpgt_epu32_mask(here, code, least), above, code);
     }
-    return above;
+    return _mm512_reduce_min_epu32(above);
 }
 
 enum { HF_MOST_SORTED = 10 /* samples up to which sorting them is cheaper */ };
@@ -299,7 +309,7 @@ HF_AVX512_CODE static int64_t hf_collect(
     const int own = hf_place(b, b->own);
     const int has_own = mask[own >> 4] >> (own & 15) & 1;
     mask[own >> 4] &= (uint16_t)~(1u << (own & 15));
-    const __m512i masks = _mm512_loadu_si512(mask), top = _mm512_set1_epi32((int32_t)(1u << 31));
+    const __m512i masks = _mm512_loadu_si512(mask);
     __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
     int64_t n_keys = 0;
     for (int64_t i = 0; i < n; i += 16) {
@@ -311,14 +321,7 @@ HF_AVX512_CODE static int64_t hf_collect(
         );
         const __mmask16 taken = _mm512_mask_test_epi32_mask(here, bits, _mm512_set1_epi32(1));
         if (!taken) continue;
-        __m512i code = _mm512_maskz_loadu_epi32(here, (const uint32_t *)value + i);
-        if (t->whole) {
-            code = _mm512_xor_si512(code, top);
-        } else {
-            code = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(code), _mm512_setzero_ps()));
-            const __mmask16 below = _mm512_movepi32_mask(code);
-            code = _mm512_xor_si512(code, _mm512_mask_set1_epi32(top, below, -1));
-        }
+        const __m512i code = hf_codes_at(t, _mm512_maskz_loadu_epi32(here, (const uint32_t *)value + i));
         low = _mm512_mask_min_epu32(low, taken, low, code);
         high = _mm512_mask_max_epu32(high, taken, high, code);
         const __m512i payload = _mm512_maskz_loadu_epi32(here, slot + i);

@@ -3,7 +3,7 @@
    node lie close together, and all that lie between are added up too, for loads in order cost least. */
 #ifndef HFOREST_GROWTH_COLUMNS_H
 #define HFOREST_GROWTH_COLUMNS_H
-#include "task.h"
+#include "blocks.h"
 
 enum {
     HF_ROWS_AHEAD = 12,      /* samples ahead whose row is asked for */
@@ -12,14 +12,6 @@ enum {
     HF_BYTES_IN_ORDER = 20,  /* bytes in order that cost what one does elsewhere, */
     HF_FLOATS_IN_ORDER = 4   /* and floats */
 };
-
-/* Whether adding up columns in order is the cheapest way to n samples' sums of `count` numbers, of which `looked_up` take
-   its place elsewhere. */
-static int hf_is_in_order(const hf_task *t, int64_t n, int64_t count, int64_t looked_up) {
-    if (!t->columns) return 0;
-    if (t->small) return count <= HF_MOST_BYTES && t->n * count <= n * HF_BYTES_IN_ORDER * (1 + looked_up);
-    return t->n * count <= n * HF_FLOATS_IN_ORDER * (1 + looked_up);
-}
 
 /* Adds up to four entries; `n_entries` is known where this is inlined. */
 HF_INLINE void hf_sum_some_bytes(
@@ -133,32 +125,52 @@ HF_AVX512_CODE static void hf_gather_f32(
     }
 }
 
+/* Whether adding up columns in order is the cheapest way to sums of `count` numbers for a node's n samples, of which
+   `looked_up` take its place elsewhere. */
+static int hf_is_in_order(const hf_task *t, const hf_columns *c, int64_t n, int64_t count, int64_t looked_up) {
+    if (!c->numbers || (t->small && count > HF_MOST_BYTES)) return 0;
+    const int64_t n_places = (int64_t)c->place[n - 1] - c->place[0] + 1;
+    return n_places * count <= n * (t->small ? HF_BYTES_IN_ORDER : HF_FLOATS_IN_ORDER) * (1 + looked_up);
+}
+
+/* Sums of one candidate for samples of a node by columns in order. */
+static void hf_add_columns(
+    const hf_task *t, hf_room *r, int64_t n, const uint32_t *index, const float *factor, int64_t count, void *value
+) {
+    const hf_columns *c = &r->columns;
+    const uint32_t *place = c->place;
+    if (t->small) {
+        const int16_t *sum = r->sums;
+        hf_add_columns_bytes(c->numbers, c->step, place[0], place[n - 1], index, factor, count, r->sums);
+        for (int64_t i = 0; i < n; ++i) ((int32_t *)value)[i] = sum[place[i]];
+    } else {
+        const float *sum = r->sums;
+        hf_add_columns_f32(c->numbers, c->step, place[0], place[n - 1], index, factor, count, r->sums);
+        for (int64_t i = 0; i < n; ++i) ((float *)value)[i] = sum[place[i]];
+    }
+}
+
 /* Values of one candidate for samples of a node; 0 where vectors do not reach. */
 static int hf_project_by_vectors(
     const hf_task *t, hf_room *r, const uint32_t *sample, int64_t n, const uint32_t *index, const float *factor,
     int64_t count, int64_t looked_up, void *value
 ) {
-    const int64_t n_features = t->atoms->n_features, all = t->n;
-    if (!t->columns) return 0;
-    if (hf_is_in_order(t, n, count, looked_up)) {
-        if (t->small) {
-            const int16_t *sum = r->sums;
-            hf_add_columns_bytes(t->columns, all, sample[0], sample[n - 1], index, factor, count, r->sums);
-            for (int64_t i = 0; i < n; ++i) ((int32_t *)value)[i] = sum[sample[i]];
-        } else {
-            const float *sum = r->sums;
-            hf_add_columns_f32(t->columns, all, sample[0], sample[n - 1], index, factor, count, r->sums);
-            for (int64_t i = 0; i < n; ++i) ((float *)value)[i] = sum[sample[i]];
-        }
+    const int64_t n_features = t->atoms->n_features;
+    const hf_columns *c = &r->columns;
+    if (!c->numbers) return 0;
+    if (hf_is_in_order(t, c, n, count, looked_up)) {
+        hf_add_columns(t, r, n, index, factor, count, value);
         return 1;
     }
     /* Offsets of rows are numbers of 32 bits. */
-    const int by_columns = n * n_features * (t->small ? 1 : 4) > HF_NEAR_ROWS || all * n_features >> 31;
-    const int64_t step = by_columns ? all : 1, stride = by_columns ? 1 : n_features;
+    const int by_columns =
+        c->is_block || n * n_features * (t->small ? 1 : 4) > HF_NEAR_ROWS || t->n * n_features >> 31;
+    const int64_t step = by_columns ? c->step : 1, stride = by_columns ? 1 : n_features;
+    const uint32_t *place = by_columns ? c->place : sample;
     if (t->small)
-        hf_sum_bytes(by_columns ? t->columns : t->small, step, stride, sample, n, index, factor, count, value);
+        hf_sum_bytes(by_columns ? c->numbers : t->small, step, stride, place, n, index, factor, count, value);
     else
-        hf_gather_f32(by_columns ? t->columns : t->x, step, stride, sample, n, index, factor, count, value);
+        hf_gather_f32(by_columns ? c->numbers : t->x, step, stride, place, n, index, factor, count, value);
     return 1;
 }
 #endif

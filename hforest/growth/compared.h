@@ -26,9 +26,8 @@ typedef struct {
         __m512 lanes[HF_MOST_COMPARED];
         float rate[16 * HF_MOST_COMPARED];
     } rate;
-    uint32_t sample[HF_MOST_COMPARED];
     int32_t weight[HF_MOST_COMPARED];
-    uint8_t place[HF_MOST_COMPARED];                         /* in the node */
+    uint8_t place[HF_MOST_COMPARED];                         /* of a sample of the node */
     int32_t total[HF_MOST_COMPARED], last[HF_MOST_COMPARED]; /* of a class: weight, and where it ends */
     int n, n_present, room;                                  /* room: 4, 8 or 16 */
     int32_t all;                                             /* weight of the node */
@@ -63,8 +62,7 @@ static void hf_start_compared(hf_room *r, const hf_open *node, double weight, hf
     }
     for (int i = 0; i < c->n; ++i) {
         const int at = first[known[i]]++;
-        c->place[at] = (uint8_t)i;
-        c->sample[at] = r->sample[node->first + i];
+        c->place[i] = (uint8_t)at;
         c->weight[at] = (int32_t)(payload[i] & 0xffff);
     }
 }
@@ -149,10 +147,10 @@ HF_AVX512_CODE static int hf_judge_compared(
     if (found < 0) return found;
     best->above = INFINITY;
     for (int i = 0; i < c->n; ++i) {
-        const int at = i * room + found;
+        const int at = c->place[i] * room + found;
         const double value = t->whole ? c->value.whole[at] : c->value.real[at];
         if (value > best->below && value < best->above) best->above = value;
-        ((int32_t *)r->best_projected)[c->place[i]] = c->value.whole[at];
+        ((int32_t *)r->best_projected)[i] = c->value.whole[at];
     }
     return found;
 }

@@ -21,10 +21,13 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
         r->place = malloc(room * 4), r->place2 = malloc(room * 4);
         if (!r->order || !r->order2 || !r->place || !r->place2) return 0;
     }
+#if HF_X86
     if (t->path == HF_PATH_AVX512) {
-        r->slot = malloc(room * 4), r->bucket = malloc(room + 15), r->sums = malloc((t->n + 64) * 4);
-        if (!r->slot || !r->bucket || !r->sums) return 0;
+        r->slot = malloc(room * 4), r->bucket = malloc(room + 15), r->sums = malloc((t->n + HF_MOST_IN_BLOCK + 64) * 4);
+        r->place_in_block = malloc(HF_MOST_IN_BLOCK * 4);
+        if (!r->slot || !r->bucket || !r->sums || !r->place_in_block || !hf_make_blocks(t, r)) return 0;
     }
+#endif
     return r->projected && r->best_projected && r->index && r->factor;
 }
 
@@ -119,17 +122,20 @@ HF_PROJECT_TABLE(uint16_t, uint16_t, hf_project_table_16)
 HF_PROJECT_TABLE(uint32_t, int32_t, hf_project_table_32)
 #undef HF_PROJECT_TABLE
 
-/* Values of an atom for n samples. Entries are written only where they are added up: of most candidates nobody asks for
+/* Values of an atom for a node's samples. Entries are written only where they are added up: of most candidates nobody asks for
    them again. */
-static void hf_project_atom(
-    const hf_task *t, hf_room *r, hf_atom atom, const uint32_t *sample, int64_t n, void *value
-) {
-    const int64_t n_features = t->atoms->n_features;
+static void hf_project_atom(const hf_task *t, hf_room *r, const hf_open *node, hf_atom atom, void *value) {
+    const uint32_t *sample = r->sample + node->first;
+    const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
     int64_t count;
     if (t->table) {
         const hf_patch patch = hf_draw_patch(t->atoms, atom);
         count = patch.size[0] * patch.size[1] * patch.size[2];
-        if (count > HF_ADDED && !hf_is_in_order(t, n, count, HF_ADDED)) {
+        int looked_up = count > HF_ADDED;
+#if HF_X86
+        looked_up = looked_up && !hf_is_in_order(t, &r->columns, n, count, HF_ADDED);
+#endif
+        if (looked_up) {
             if (t->narrow) hf_project_table_16(t, patch, sample, n, value);
             else hf_project_table_32(t, patch, sample, n, value);
             return;
@@ -224,7 +230,7 @@ static void hf_try_atoms(
 ) {
     for (int i = 0; i < n; ++i) {
         const hf_atom atom = {draws->key[i], draws, i};
-        hf_project_atom(t, r, atom, r->sample + node->first, node->last - node->first, r->projected);
+        hf_project_atom(t, r, node, atom, r->projected);
         hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
 #if HF_X86
         if (!bins || !hf_cut_buckets(t, r, node, bins, &cut))
@@ -243,14 +249,15 @@ static void hf_try_atoms(
 #if HF_X86
 /* As hf_try_atoms, for all of them at once. */
 HF_AVX512_CODE static void hf_compare_atoms(
-    const hf_task *t, hf_room *r, const hf_atom_draws *draws, int n, hf_compared *compared, hf_cut *best
+    const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, hf_compared *compared,
+    hf_cut *best
 ) {
     int32_t value[HF_MOST_COMPARED];
     compared->room = 1 << draws->log_room;
     for (int c = 0; c < n; ++c) {
         const hf_atom atom = {draws->key[c], draws, c};
-        hf_project_atom(t, r, atom, compared->sample, compared->n, value);
-        for (int i = 0; i < compared->n; ++i) compared->value.whole[i * compared->room + c] = value[i];
+        hf_project_atom(t, r, node, atom, value);
+        for (int i = 0; i < compared->n; ++i) compared->value.whole[compared->place[i] * compared->room + c] = value[i];
     }
     /* Lanes to spare repeat the first candidate. */
     for (int c = n; c < compared->room; ++c)
@@ -273,6 +280,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
     hf_bins room __attribute__((aligned(64)));
     hf_compared compared __attribute__((aligned(64)));
     const int few = hf_is_compared(t, r, n, weight);
+    hf_find_columns(t, r, node);
     if (few) hf_start_compared(r, node, weight, &compared);
     else if (hf_is_bucketed(t, r, n, weight) && hf_start_buckets(t, r, node, weight, &room)) bins = &room;
 #endif
@@ -283,7 +291,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
         hf_draw_atoms(t->path, t->atoms, key, (uint64_t)first, n_atoms, &draws);
 #if HF_X86
         if (few) {
-            hf_compare_atoms(t, r, &draws, n_atoms, &compared, &best);
+            hf_compare_atoms(t, r, node, &draws, n_atoms, &compared, &best);
             continue;
         }
 #endif

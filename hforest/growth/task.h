@@ -109,6 +109,24 @@ typedef struct {
     int64_t at; /* its number in a tree that grows depth-first */
 } hf_open; /* a node to be looked at */
 
+enum { HF_BLOCKS = 2 };
+
+/* Rows of the samples of a node, features first (blocks.h). */
+typedef struct {
+    void *columns;
+    uint32_t *place;     /* of a sample, in the columns */
+    int64_t room;        /* samples */
+    int64_t first, last; /* of the node */
+} hf_block;
+
+/* Columns from which a node's samples are read: number f * step + place[i] is feature f of its sample i. */
+typedef struct {
+    const void *numbers; /* or NULL */
+    int64_t step;
+    const uint32_t *place; /* ascending */
+    int is_block;
+} hf_columns;
+
 /* A tree's room. */
 typedef struct {
     enum { HF_INT32_KEYS, HF_INT64_KEYS, HF_FLOATS } kind;
@@ -129,7 +147,10 @@ typedef struct {
     uint64_t best_atom;
     uint32_t *slot;  /* buckets.h: a sample's class and weight, and where its value is counted */
     uint8_t *bucket;
-    void *sums; /* columns.h: of all samples */
+    void *sums; /* columns.h: of all places */
+    hf_block block[HF_BLOCKS];
+    uint32_t *place_in_block;
+    hf_columns columns;
     uint64_t *order, *order2; /* float64: values as keys, to be ranked */
     uint32_t *place, *place2;
     const uint32_t *sorted_place; /* place or place2 */
@@ -148,7 +169,8 @@ static void hf_free_room(hf_room *r) {
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
-    free(r->slot), free(r->bucket), free(r->sums);
+    free(r->slot), free(r->bucket), free(r->sums), free(r->place_in_block);
+    for (int level = 0; level < HF_BLOCKS; ++level) free(r->block[level].columns), free(r->block[level].place);
 }
 
 /* Doubles an array's room; 0 if memory is out. */
