@@ -1,27 +1,29 @@
 /* Rows of a node's samples once more, features first, for it and the nodes below it: what they look at then lies
-   together, and near. There are two at a time, the smaller for nodes deeper down. */
+   together, and near. There are several at a time, smaller ones for nodes deeper down. */
 #ifndef HFOREST_GROWTH_BLOCKS_H
 #define HFOREST_GROWTH_BLOCKS_H
 #include "task.h"
 
 enum {
-    HF_BLOCK_BYTES = 1 << 19,    /* at most, half of a small second-level cache, */
-    HF_MOST_IN_BLOCK = 512,      /* and samples */
-    HF_BYTES_AHEAD = 192,        /* that are asked for of a row */
-    HF_LEAST_IN_BLOCK = 8,       /* samples from which a block pays, */
-    HF_FEATURES_A_CANDIDATE = 64, /* and features for each candidate up to which it does */
-    HF_BYTES_A_SUM = 6,           /* bytes of a candidate from which a small block does, */
-    HF_FLOATS_A_SUM = 2           /* and floats */
+    HF_BLOCK_BYTES = 1 << 22, /* at most, */
+    HF_MOST_IN_BLOCK = 2048,  /* and samples */
+    HF_LEAST_IN_BLOCK = 8,    /* samples from which a block pays */
+    HF_BYTES_AHEAD = 192      /* that are asked for of a row */
 };
+
+/* Numbers that a node's candidates look at for each number of a row, from which one block pays, and all do. */
+#define HF_BLOCK_SHARE 0.02
+#define HF_BLOCKS_SHARE 0.12
 
 #if HF_X86
 
 /* Samples of a block, a multiple of 64 or 0. */
 static int64_t hf_block_room(const hf_task *t, int level) {
-    const int64_t size = t->atoms->n_features * (t->small ? 1 : 4), wanted = level ? 64 : HF_MOST_IN_BLOCK;
-    const int64_t room = wanted * size > HF_BLOCK_BYTES ? HF_BLOCK_BYTES / size / 64 * 64 : wanted;
-    if (!t->columns || t->atoms->n_features > HF_FEATURES_A_CANDIDATE * t->n_drawn) return 0;
-    return level && hf_mean_entries(t->atoms) < (t->small ? HF_BYTES_A_SUM : HF_FLOATS_A_SUM) ? 0 : room;
+    const int64_t wanted[HF_BLOCKS] = {HF_MOST_IN_BLOCK, 512, 128};
+    const int64_t size = t->atoms->n_features * (t->small ? 1 : 4);
+    const double share = (double)t->n_drawn * hf_mean_entries(t->atoms) / (double)t->atoms->n_features;
+    if (!t->columns || share < (level == 1 ? HF_BLOCK_SHARE : HF_BLOCKS_SHARE)) return 0;
+    return wanted[level] * size > HF_BLOCK_BYTES ? HF_BLOCK_BYTES / size / 64 * 64 : wanted[level];
 }
 
 static int hf_make_blocks(const hf_task *t, hf_room *r) {

@@ -10,7 +10,8 @@ enum {
     HF_NEAR_ROWS = 1 << 17,  /* bytes of rows that stay near */
     HF_MOST_BYTES = 128,     /* bytes whose sums of either sign fit in 16 bits */
     HF_BYTES_IN_ORDER = 20,  /* bytes in order that cost what one does elsewhere, */
-    HF_FLOATS_IN_ORDER = 4   /* and floats */
+    HF_FLOATS_IN_ORDER = 4,  /* and floats, */
+    HF_FLOATS_IN_BLOCK = 10  /* and those of a block */
 };
 
 /* Adds up to four entries; `n_entries` is known where this is inlined. */
@@ -74,20 +75,25 @@ HF_AVX512_CODE static void hf_add_columns_bytes(
     }
 }
 
+/* Factors are 1 or -1, so that a fused product is the product. */
 HF_AVX512_CODE static void hf_add_columns_f32(
     const float *columns, int64_t n_all, int64_t first, int64_t last, const uint32_t *index, const float *factor,
     int64_t count, float *sum
 ) {
-    for (int64_t j = first; j <= last; j += 16) {
-        __m512d low = _mm512_setzero_pd(), high = low;
+    for (int64_t j = first; j <= last; j += 32) {
+        __m512d a = _mm512_setzero_pd(), b = a, c = a, d = a;
         for (int64_t e = 0; e < count; ++e) {
-            const __m512 values = _mm512_loadu_ps(columns + (int64_t)index[e] * n_all + j);
+            const float *at = columns + (int64_t)index[e] * n_all + j;
             const __m512d by = _mm512_set1_pd(factor[e]);
-            low = _mm512_add_pd(low, _mm512_mul_pd(by, _mm512_cvtps_pd(_mm512_castps512_ps256(values))));
-            high = _mm512_add_pd(high, _mm512_mul_pd(by, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1))));
+            a = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at)), a);
+            b = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 8)), b);
+            c = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 16)), c);
+            d = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 24)), d);
         }
-        _mm256_storeu_ps(sum + j, _mm512_cvtpd_ps(low));
-        _mm256_storeu_ps(sum + j + 8, _mm512_cvtpd_ps(high));
+        _mm256_storeu_ps(sum + j, _mm512_cvtpd_ps(a));
+        _mm256_storeu_ps(sum + j + 8, _mm512_cvtpd_ps(b));
+        _mm256_storeu_ps(sum + j + 16, _mm512_cvtpd_ps(c));
+        _mm256_storeu_ps(sum + j + 24, _mm512_cvtpd_ps(d));
     }
 }
 
@@ -130,7 +136,8 @@ HF_AVX512_CODE static void hf_gather_f32(
 static int hf_is_in_order(const hf_task *t, const hf_columns *c, int64_t n, int64_t count, int64_t looked_up) {
     if (!c->numbers || (t->small && count > HF_MOST_BYTES)) return 0;
     const int64_t n_places = (int64_t)c->place[n - 1] - c->place[0] + 1;
-    return n_places * count <= n * (t->small ? HF_BYTES_IN_ORDER : HF_FLOATS_IN_ORDER) * (1 + looked_up);
+    const int64_t cheaper = t->small ? HF_BYTES_IN_ORDER : c->is_block ? HF_FLOATS_IN_BLOCK : HF_FLOATS_IN_ORDER;
+    return n_places * count <= n * cheaper * (1 + looked_up);
 }
 
 /* Sums of one candidate for samples of a node by columns in order. */

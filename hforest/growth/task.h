@@ -109,7 +109,7 @@ typedef struct {
     int64_t at; /* its number in a tree that grows depth-first */
 } hf_open; /* a node to be looked at */
 
-enum { HF_BLOCKS = 2 };
+enum { HF_BLOCKS = 3 };
 
 /* Rows of the samples of a node, features first (blocks.h). */
 typedef struct {
