@@ -73,7 +73,10 @@ HF_INLINE void hf_turn_floats(const float *const *row, int64_t from, float *to, 
         const int64_t whole = n_features / TILE * TILE;                                                         \
         for (int64_t i = 0; i < n; i += 64) {                                                                   \
             const NUMBER *row[64];                                                                              \
-            for (int64_t j = 0; j < 64; ++j) row[j] = x + (int64_t)sample[i + j < n ? i + j : n - 1] * n_features; \
+            for (int64_t j = 0; j < 64; ++j) {                                                                  \
+                row[j] = x + (int64_t)sample[i + j < n ? i + j : n - 1] * n_features;                           \
+                for (int64_t k = 0; k < HF_BYTES_AHEAD; k += 64) HF_PREFETCH((const char *)row[j] + k);         \
+            }                                                                                                   \
             const int64_t n_rows = n - i < 64 ? (n - i + TILE - 1) / TILE * TILE : 64;                          \
             for (int64_t f = 0; f < whole; f += TILE) {                                                         \
                 for (int64_t j = 0; j < n_rows && f * sizeof(NUMBER) % 64 == 0; ++j)                            \
