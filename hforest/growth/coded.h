@@ -1,9 +1,10 @@
 /* The best cut of a node among columns of codes. */
 #ifndef HFOREST_GROWTH_CODED_H
 #define HFOREST_GROWTH_CODED_H
-#include "bins.h"
+#include "counted.h"
 #include "few.h"
 #include "floats.h"
+#include "pairs.h"
 
 /* The cut of a completely random tree: uniform between the least and the greatest value. */
 static void hf_cut_at_random(
@@ -38,14 +39,21 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
     int varies = 0;
     hf_draw draw = {{0, 0, 0, 0}};
 #if HF_X86
+    if (hf_is_paired(t, r, n, weight)) {
+        hf_best_of_pairs(t, r, node, key, weight, &n_drawn, &draw, &best);
+        if (best.column >= 0) {
+            hf_undraw_columns(r, n_drawn);
+            return best;
+        }
+    }
     const int few = hf_is_few(t, r, n, weight);
-    if (few || hf_is_binned(t, r, weight)) {
+    if (n_drawn == 0 && (few || hf_is_counted(t, r, weight))) {
         while (n_drawn < t->n_drawn) {
             hf_draw_column(t, r, key, n_drawn, &draw);
             ++n_drawn;
         }
         const int known = few ? hf_best_of_few(t, r, node, n_drawn, weight, &best)
-                              : hf_best_of_binned(t, r, node, n_drawn, weight, &best);
+                              : hf_best_of_counted(t, r, node, n_drawn, weight, &best);
         if (known && best.column >= 0) {
             hf_undraw_columns(r, n_drawn);
             return best;

@@ -8,6 +8,7 @@
 #ifndef HFOREST_GROWTH_ENGINE_H
 #define HFOREST_GROWTH_ENGINE_H
 #include "coded.h"
+#include "part.h"
 #include "projected.h"
 
 static uint64_t hf_tree_key(uint64_t seed, int64_t tree) { return hf_draw_key(hf_philox(seed, (uint64_t)tree, 0), 0); }
@@ -125,6 +126,10 @@ static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v,
 static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
     const int64_t column = found.column;
     const uint32_t cut = found.low;
+#if HF_X86
+    if (t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS)
+        return hf_part_by_vectors(t, r, node, found);
+#endif
     const int64_t at = t->atoms ? 0 : hf_codes(t, column);
     int64_t left = node->first, right = 0;
     const int wide = r->kind != HF_INT32_KEYS;
@@ -201,8 +206,8 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
     else r->kind = HF_FLOATS;
     const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n ? n : 1, k = t->n_outputs;
-    r->sample = malloc(room * 4), r->sample2 = malloc(room * 4);
-    r->payload = malloc(room * size), r->payload2 = malloc(room * size);
+    r->sample = malloc(room * 4), r->sample2 = malloc(room * 4 + 64);
+    r->payload = malloc(room * size), r->payload2 = malloc(room * size + 64);
     r->key = malloc(room * size), r->key2 = malloc(room * size);
     r->column = malloc(t->n_columns * 4 + 1), r->drawn = malloc(t->n_columns * 4 + 1);
     r->left = malloc(k * 8), r->right = malloc(k * 8);

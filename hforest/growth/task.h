@@ -183,6 +183,24 @@ HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
     return ((const uint32_t *)t->codes)[at + sample];
 }
 
+/* Where the bytes of a sample's codes begin, and how far behind lies a column's. */
+HF_INLINE const uint8_t *hf_row(const hf_task *t, uint32_t sample) {
+    return t->offset ? (const uint8_t *)t->codes + sample : (const uint8_t *)t->rows + (int64_t)sample * t->n_columns;
+}
+HF_INLINE int64_t hf_place_in_row(const hf_task *t, uint32_t column) { return t->offset ? t->offset[column] : column; }
+
+/* Whether the rows of n samples take fewer cache lines than the columns of a node's candidates. */
+HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
+    const int64_t row = t->n_columns * t->width / 64 + 1, column = t->n * t->width / 64 + 1;
+    return t->rows && n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
+}
+
+/* Whether vectors look at codes of bytes, by rows. */
+HF_INLINE int hf_has_bytes(const hf_task *t, const hf_room *r) {
+    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && t->width == 1 && (t->rows || t->offset) &&
+           t->min_leaf == 1 && !t->completely_random;
+}
+
 /* Whether no cut can be better: sides of one class each score their weight. With whole weights no rounding says so
    too early, nor lifts another score above it. */
 HF_INLINE int hf_is_perfect(const hf_room *r, double score, double weight) {
