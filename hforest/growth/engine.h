@@ -187,25 +187,31 @@ static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int
            hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
 }
 
-/* Fills the room with the samples that weigh something; 0 if memory is out. */
+/* What a sample weighs in a tree. */
+HF_INLINE double hf_weight_of(const hf_task *t, const int32_t *bag, int64_t i) {
+    return t->weight[i] * (bag ? bag[i] : 1);
+}
+
+/* Fills the room with the samples that weigh something; 0 if memory is out. Which do is not foreseen, so nothing
+   branches on it. */
 static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     int64_t n = 0;
     double largest = 0, sum = 0;
     int whole = 1;
     for (int64_t i = 0; i < t->n; ++i) {
-        const double w = t->weight[i] * (bag ? bag[i] : 1);
-        if (!(w > 0)) continue;
-        ++n;
+        const double w = hf_weight_of(t, bag, i);
+        n += w > 0;
         sum += w;
         largest = w > largest ? w : largest;
-        whole = whole && w < HF_WHOLE && w == (double)(int64_t)w;
+        whole &= w < HF_WHOLE && w == (double)(int64_t)w;
     }
     r->n = n;
     const int integers = !t->in_floats && t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
     if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2 && !t->atoms) r->kind = HF_INT32_KEYS;
     else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
     else r->kind = HF_FLOATS;
-    const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n ? n : 1, k = t->n_outputs;
+    /* A place behind the last takes what samples without weight write. */
+    const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n + 1, k = t->n_outputs;
     r->sample = malloc(room * 4), r->sample2 = malloc(room * 4 + 64);
     r->payload = malloc(room * size), r->payload2 = malloc(room * size + 64);
     r->key = malloc(room * size), r->key2 = malloc(room * size);
@@ -234,8 +240,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     if (t->atoms && !hf_make_room(t, r, room)) return 0;
     int64_t at = 0;
     for (int64_t i = 0; i < t->n; ++i) {
-        const double w = t->weight[i] * (bag ? bag[i] : 1);
-        if (!(w > 0)) continue;
+        const double w = hf_weight_of(t, bag, i);
         /* With labels in the payload a sample is only ever a place among codes. */
         r->sample[at] = (uint32_t)(t->base ? t->base[i] : i);
         if (r->kind == HF_INT32_KEYS) {
@@ -247,7 +252,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
             r->weight[at] = w;
             r->label[at] = t->labels ? t->labels[i] : 0;
         }
-        ++at;
+        at += w > 0;
     }
     for (int64_t f = 0; f < t->n_columns; ++f) r->column[f] = (uint32_t)f;
     return 1;

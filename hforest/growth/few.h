@@ -8,8 +8,7 @@
 #if HF_X86
 
 enum {
-    HF_MOST_FEW = 256,   /* samples up to which the network beats a radix sort, */
-    HF_MOST_FEWER = 64,  /* and counting codes of 8 bits */
+    HF_MOST_FEW = 256,   /* samples up to which the network beats a radix sort */
     HF_LANES_16 = 16,
     HF_MOST_PRESENT = 32 /* classes in such a node, at most: their totals lie in two registers */
 };
@@ -151,8 +150,8 @@ HF_AVX512_CODE static void hf_judge_lanes(hf_few *few, hf_cut *best) {
 }
 
 static int hf_is_few(const hf_task *t, const hf_room *r, int64_t n, double weight) {
-    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && !t->completely_random && t->rows &&
-           n <= (t->width == 1 && t->min_leaf == 1 ? HF_MOST_FEWER : HF_MOST_FEW) && weight < HF_FEW_WEIGHT;
+    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && !t->completely_random && t->rows && !hf_has_bytes(t, r) &&
+           n <= HF_MOST_FEW && weight < HF_FEW_WEIGHT;
 }
 
 /* As hf_best_cut, which draws on where no candidate varies; 0 if the node is not for this. */

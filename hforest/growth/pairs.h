@@ -9,54 +9,64 @@
 #if HF_X86
 
 enum {
-    HF_MOST_PAIRED = 64, /* bytes of a vector */
-    HF_PAIRED_DRAWS = 16 /* candidates that are read at a time */
+    HF_MOST_PAIRED = 128, /* samples up to which this beats counting 256 codes, */
+    HF_FEWER = 24,        /* and few codes */
+    HF_PAIRED_DRAWS = 16, /* candidates that are read at a time */
+    HF_ABREAST = 2        /* vectors that are summed up at a time */
 };
 
 /* Squares of weights below this fit in 16 bits. */
 #define HF_PAIRED_WEIGHT 256.0
 
 typedef struct {
-    /* Codes of candidates, some side by side: of candidate l of vector v at sample i they are tile[v][i * per + l]. */
-    uint8_t tile[HF_PAIRED_DRAWS][64], won[64];
+    /* Codes of candidates, `per` of them side by side: of the first at sample i they are tile[i * per]. */
+    uint8_t tile[HF_PAIRED_DRAWS * HF_MOST_PAIRED];
+    uint8_t won[HF_MOST_PAIRED]; /* where the best candidate is, */
+    int won_lane;
+    int64_t won_place;            /* and its place among those drawn */
     uint16_t left_square[64], right_square[64];
     uint8_t left_weight[64];
     float rate[64];
-    uint32_t weights[HF_MOST_PAIRED]; /* of a sample, four times */
-    uint64_t members[HF_MOST_PAIRED]; /* of each class */
+    uint32_t weights[HF_MOST_PAIRED];    /* of a sample, four times */
+    uint64_t members[HF_MOST_PAIRED][2]; /* of a class: its samples up to 63, and from 64 on */
     uint32_t total[HF_MOST_PAIRED];
-    int64_t n, n_present, place; /* place: of the best candidate among those drawn */
+    int64_t n, n_present, size; /* size: bytes of codes of candidates side by side, a multiple of 64 */
     uint32_t weight, square;
-    int won_lane;
 } hf_pairs;
 
 /* Samples by class. */
-HF_AVX512_CODE static void hf_start_pairs(const hf_room *r, const uint32_t *payload, int64_t n, hf_pairs *pairs) {
-    uint8_t label[64] __attribute__((aligned(64)));
-    pairs->n = n, pairs->n_present = 0, pairs->square = 0;
+HF_AVX512_CODE static void hf_start_pairs(
+    const hf_room *r, const uint32_t *payload, int64_t n, double weight, hf_pairs *pairs
+) {
+    uint8_t label[HF_MOST_PAIRED] __attribute__((aligned(64)));
+    pairs->n = n, pairs->n_present = 0, pairs->weight = (uint32_t)weight, pairs->square = 0;
+    pairs->won_place = INT64_MAX;
     for (int64_t i = 0; i < n; ++i) {
         label[i] = (uint8_t)(payload[i] >> 8);
         pairs->weights[i] = (payload[i] & 0xff) * 0x01010101u;
     }
-    const __m512i all = _mm512_load_si512(label);
-    for (uint64_t left = ~UINT64_C(0) >> (64 - n); left;) {
-        const uint32_t k = label[__builtin_ctzll(left)], total = r->count[k];
-        const uint64_t members = _mm512_cmpeq_epi8_mask(all, _mm512_set1_epi8((char)k)) & left;
-        left ^= members;
-        pairs->members[pairs->n_present] = members;
+    const __m512i low = _mm512_load_si512(label), high = _mm512_load_si512(label + 64);
+    uint64_t left = ~UINT64_C(0) >> (n < 64 ? 64 - n : 0), left2 = n > 64 ? ~UINT64_C(0) >> (128 - n) : 0;
+    while (left | left2) {
+        const uint32_t k = left ? label[__builtin_ctzll(left)] : label[64 + __builtin_ctzll(left2)], total = r->count[k];
+        uint64_t *members = pairs->members[pairs->n_present];
+        members[0] = _mm512_cmpeq_epi8_mask(low, _mm512_set1_epi8((char)k)) & left;
+        members[1] = _mm512_cmpeq_epi8_mask(high, _mm512_set1_epi8((char)k)) & left2;
+        left ^= members[0];
+        left2 ^= members[1];
         pairs->total[pairs->n_present++] = total;
         pairs->square += total * total;
     }
 }
 
-/* Reads the codes of candidates at `place` in the samples' rows, `per` to a vector. */
+/* Reads the codes of candidates at `place` in the samples' rows. */
 HF_AVX512_CODE HF_INLINE void hf_fill_pairs(
     int per, const hf_task *t, const uint32_t *sample, const int64_t *place, int n_lanes, hf_pairs *pairs
 ) {
     for (int64_t i = 0; i < pairs->n; ++i) {
         const uint8_t *row = hf_row(t, sample[i]);
-        uint8_t *to = pairs->tile[0] + i * per;
-        for (int lane = 0; lane < n_lanes; lane += per, to += 64)
+        uint8_t *to = pairs->tile + i * per;
+        for (int lane = 0; lane < n_lanes; lane += per, to += pairs->size)
             for (int l = 0; l < per; ++l) to[l] = row[place[lane + l]];
     }
 }
@@ -75,50 +85,75 @@ HF_AVX512_CODE HF_INLINE __m512i hf_spread(int per, const uint8_t *code) {
     }
 }
 
-/* Sums of all cuts of a vector of candidates. */
-HF_AVX512_CODE HF_INLINE void hf_add_pairs(int per, int wide, const uint8_t *tile, hf_pairs *pairs) {
-    const __m512i code = _mm512_loadu_si512(tile), zero = _mm512_setzero_si512();
-    __m512i left = zero, square = zero, square2 = zero, product = zero, product2 = zero;
-    for (int64_t k = 0; k < pairs->n_present; ++k) {
-        const __m512i before = left, total = _mm512_set1_epi16((short)pairs->total[k]);
-        for (uint64_t members = pairs->members[k]; members; members &= members - 1) {
-            const int i = __builtin_ctzll(members);
-            const __mmask64 on_left = _mm512_cmpge_epu8_mask(code, hf_spread(per, tile + i * per));
-            left = _mm512_mask_add_epi8(left, on_left, left, _mm512_set1_epi32((int)pairs->weights[i]));
-        }
-        const __m512i of_class = _mm512_sub_epi8(left, before);
-        const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(of_class));
-        square = _mm512_add_epi16(square, _mm512_mullo_epi16(low, low));
-        product = _mm512_add_epi16(product, _mm512_mullo_epi16(low, total));
-        if (wide) {
-            const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(of_class, 1));
-            square2 = _mm512_add_epi16(square2, _mm512_mullo_epi16(high, high));
-            product2 = _mm512_add_epi16(product2, _mm512_mullo_epi16(high, total));
-        }
+/* Whether any candidate of a vector varies. */
+HF_AVX512_CODE HF_INLINE int hf_some_vary(int per, const hf_pairs *pairs, const uint8_t *tile) {
+    const __m512i first = hf_spread(per, tile);
+    uint64_t differ = 0;
+    for (int64_t at = 0, n = pairs->n * per; at < n; at += 64) {
+        const uint64_t here = n - at < 64 ? ~UINT64_C(0) >> (64 - (n - at)) : ~UINT64_C(0);
+        differ |= _mm512_cmpneq_epi8_mask(_mm512_loadu_si512(tile + at), first) & here;
     }
-    /* (T - l)**2 = T**2 - 2 T l + l**2 */
-    const __m512i all = _mm512_set1_epi16((short)pairs->square);
-    _mm512_storeu_si512(pairs->left_weight, left);
-    _mm512_storeu_si512(pairs->left_square, square);
-    _mm512_storeu_si512(
-        pairs->right_square, _mm512_add_epi16(_mm512_sub_epi16(all, _mm512_add_epi16(product, product)), square)
-    );
-    if (wide) {
-        _mm512_storeu_si512(pairs->left_square + 32, square2);
-        _mm512_storeu_si512(
-            pairs->right_square + 32,
-            _mm512_add_epi16(_mm512_sub_epi16(all, _mm512_add_epi16(product2, product2)), square2)
-        );
-    }
+    return differ != 0;
 }
 
-/* Takes the best cut of a vector of candidates where it is better than `best`. `column` are they, `first` is the place of
-   the first among all drawn. */
-HF_AVX512_CODE HF_INLINE void hf_judge_pairs(
-    int per, const uint8_t *tile, const uint32_t *column, int64_t first, hf_pairs *pairs, hf_cut *best
+/* Sums of cuts. */
+typedef struct {
+    __m512i weight, square[2], product[2]; /* of lanes 0 to 31, and of the others: 32 to 63 if `wide` */
+} hf_sides;
+
+/* Sums of the cuts of n_vectors vectors, the codes of whose candidates begin at `tile`, their own at `code`. */
+HF_AVX512_CODE HF_INLINE void hf_add_pairs(
+    int per, int wide, int n_vectors, const uint8_t *const *tile, const uint8_t *const *code, const hf_pairs *pairs,
+    hf_sides *sides
 ) {
-    const __m512i weight = _mm512_set1_epi32((int)pairs->weight);
-    const int n_lanes = (int)pairs->n * per;
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i cut[HF_ABREAST], left[HF_ABREAST], before[HF_ABREAST];
+    for (int v = 0; v < n_vectors; ++v) {
+        cut[v] = _mm512_loadu_si512(code[v]);
+        left[v] = sides[v].square[0] = sides[v].square[1] = sides[v].product[0] = sides[v].product[1] = zero;
+    }
+    for (int64_t k = 0; k < pairs->n_present; ++k) {
+        const __m512i total = _mm512_set1_epi16((short)pairs->total[k]);
+        for (int v = 0; v < n_vectors; ++v) before[v] = left[v];
+        for (int half = 0; half <= (per == 1); ++half)
+            for (uint64_t members = pairs->members[k][half]; members; members &= members - 1) {
+                const int i = 64 * half + __builtin_ctzll(members);
+                const __m512i weight = _mm512_set1_epi32((int)pairs->weights[i]);
+                for (int v = 0; v < n_vectors; ++v) {
+                    const __mmask64 on_left = _mm512_cmpge_epu8_mask(cut[v], hf_spread(per, tile[v] + i * per));
+                    left[v] = _mm512_mask_add_epi8(left[v], on_left, left[v], weight);
+                }
+            }
+        for (int v = 0; v < n_vectors; ++v) {
+            const __m512i of_class = _mm512_sub_epi8(left[v], before[v]);
+            for (int h = 0; h <= wide; ++h) {
+                const __m512i l = _mm512_cvtepu8_epi16(
+                    h ? _mm512_extracti64x4_epi64(of_class, 1) : _mm512_castsi512_si256(of_class)
+                );
+                sides[v].square[h] = _mm512_add_epi16(sides[v].square[h], _mm512_mullo_epi16(l, l));
+                sides[v].product[h] = _mm512_add_epi16(sides[v].product[h], _mm512_mullo_epi16(l, total));
+            }
+        }
+    }
+    for (int v = 0; v < n_vectors; ++v) sides[v].weight = left[v];
+}
+
+/* Takes the best cut of a vector of n_lanes lanes with codes `code` where it is better than `best`. `column` are its
+   candidates, `first` is the place of the first among all drawn; `tile` is where they begin. */
+HF_AVX512_CODE HF_INLINE void hf_judge_pairs(
+    int per, int wide, const uint8_t *tile, const uint8_t *code, const hf_sides *sides, int n_lanes,
+    const uint32_t *column, int64_t first, hf_pairs *pairs, hf_cut *best
+) {
+    const __m512i weight = _mm512_set1_epi32((int)pairs->weight), all = _mm512_set1_epi16((short)pairs->square);
+    _mm512_storeu_si512(pairs->left_weight, sides->weight);
+    for (int h = 0; h <= wide; ++h) {
+        /* (T - l)**2 = T**2 - 2 T l + l**2 */
+        const __m512i twice = _mm512_add_epi16(sides->product[h], sides->product[h]);
+        _mm512_storeu_si512(pairs->left_square + 32 * h, sides->square[h]);
+        _mm512_storeu_si512(
+            pairs->right_square + 32 * h, _mm512_add_epi16(_mm512_sub_epi16(all, twice), sides->square[h])
+        );
+    }
     float limit = best->score > 0 ? (float)best->score * HF_NEAR : 0.0f;
     __m512 most = _mm512_setzero_ps();
     for (int at = 0; at < n_lanes; at += 16) {
@@ -139,33 +174,37 @@ HF_AVX512_CODE HF_INLINE void hf_judge_pairs(
     if (!_mm512_cmp_ps_mask(most, _mm512_set1_ps(limit), _CMP_GT_OQ)) return;
     const float near = _mm512_reduce_max_ps(most) * HF_NEAR;
     if (near > limit) limit = near;
+    int better = 0;
     for (int at = 0; at < n_lanes; at += 16) {
         uint32_t found = _mm512_cmp_ps_mask(_mm512_loadu_ps(pairs->rate + at), _mm512_set1_ps(limit), _CMP_GE_OQ);
-        if (n_lanes - at < 16) found &= (1u << (n_lanes - at)) - 1;
         for (; found; found &= found - 1) {
             const int lane = at + __builtin_ctz(found);
-            const uint32_t left_weight = pairs->left_weight[lane], low = tile[lane];
+            const uint32_t left_weight = pairs->left_weight[lane], low = code[lane];
             const int64_t place = first + lane % per;
             const double score = (double)pairs->left_square[lane] / (double)left_weight +
                                  (double)pairs->right_square[lane] / (double)(pairs->weight - left_weight);
             /* Of equal scores the first drawn, and its lowest cut. */
             if (score < best->score) continue;
-            if (score == best->score && (place > pairs->place || (place == pairs->place && low >= best->low))) continue;
+            if (score == best->score && (place > pairs->won_place || (place == pairs->won_place && low >= best->low))) continue;
             best->score = score;
             best->column = column[lane % per];
             best->low = low;
-            pairs->place = place;
+            pairs->won_place = place;
             pairs->won_lane = lane % per;
+            better = 1;
         }
     }
-    if (pairs->place >= first) _mm512_storeu_si512(pairs->won, _mm512_loadu_si512(tile));
+    for (int64_t at = 0; better && at < pairs->size; at += 64)
+        _mm512_storeu_si512(pairs->won + at, _mm512_loadu_si512(tile + at));
 }
 
 /* Draws candidates and takes the best cut of them, `per` candidates to a vector. */
 HF_AVX512_CODE HF_INLINE void hf_try_pairs(
-    int per, const hf_task *t, hf_room *r, const uint32_t *sample, uint64_t key, hf_pairs *pairs, int64_t *n_drawn,
-    hf_draw *draw, hf_cut *best
+    int per, int wide, const hf_task *t, hf_room *r, const uint32_t *sample, uint64_t key, hf_pairs *pairs,
+    int64_t *n_drawn, hf_draw *draw, hf_cut *best
 ) {
+    const int64_t size = (pairs->n * per + 63) / 64 * 64;
+    pairs->size = size;
     while (*n_drawn < t->n_drawn) {
         const int64_t first = *n_drawn, n = t->n_drawn - first < HF_PAIRED_DRAWS ? t->n_drawn - first : HF_PAIRED_DRAWS;
         int64_t place[HF_PAIRED_DRAWS];
@@ -175,11 +214,27 @@ HF_AVX512_CODE HF_INLINE void hf_try_pairs(
         const int n_lanes = (int)((n + per - 1) / per * per);
         for (int lane = (int)n; lane < n_lanes; ++lane) place[lane] = place[0];
         hf_fill_pairs(per, t, sample, place, n_lanes, pairs);
+        const uint8_t *tile[HF_PAIRED_DRAWS * HF_MOST_PAIRED / 64], *code[HF_PAIRED_DRAWS * HF_MOST_PAIRED / 64];
+        int lane_of[HF_PAIRED_DRAWS * HF_MOST_PAIRED / 64], n_vectors = 0;
         for (int lane = 0; lane < n_lanes; lane += per) {
-            const uint8_t *tile = pairs->tile[lane / per];
-            if (pairs->n * per <= 32) hf_add_pairs(per, 0, tile, pairs);
-            else hf_add_pairs(per, 1, tile, pairs);
-            hf_judge_pairs(per, tile, r->column + first + lane, first + lane, pairs, best);
+            const uint8_t *from = pairs->tile + lane / per * size;
+            if (per <= 2 && !hf_some_vary(per, pairs, from)) continue;
+            for (int64_t at = 0; at < size; at += 64, ++n_vectors)
+                tile[n_vectors] = from, code[n_vectors] = from + at, lane_of[n_vectors] = lane;
+        }
+        for (int v = 0; v < n_vectors; v += HF_ABREAST) {
+            hf_sides sides[HF_ABREAST];
+            const int n_abreast = n_vectors - v < HF_ABREAST ? n_vectors - v : HF_ABREAST;
+            if (n_abreast == HF_ABREAST) hf_add_pairs(per, wide, HF_ABREAST, tile + v, code + v, pairs, sides);
+            else hf_add_pairs(per, wide, 1, tile + v, code + v, pairs, sides);
+            for (int a = 0; a < n_abreast; ++a) {
+                const int64_t rest = pairs->n * per - (code[v + a] - tile[v + a]);
+                const int lane = lane_of[v + a];
+                hf_judge_pairs(
+                    per, wide, tile[v + a], code[v + a], sides + a, rest < 64 ? (int)rest : 64, r->column + first + lane,
+                    first + lane, pairs, best
+                );
+            }
             if (hf_is_perfect(r, best->score, pairs->weight)) return;
         }
     }
@@ -188,17 +243,20 @@ HF_AVX512_CODE HF_INLINE void hf_try_pairs(
 /* The least code of the best candidate above its cut; `per` as it was tried. */
 HF_AVX512_CODE static uint32_t hf_next_code(const hf_pairs *pairs, int per, uint32_t low) {
     const uint64_t candidate = ~UINT64_C(0) / ((UINT64_C(1) << per) - 1) << pairs->won_lane;
-    const __m512i code = _mm512_loadu_si512(pairs->won);
-    const __mmask64 above = _mm512_cmpgt_epu8_mask(code, _mm512_set1_epi8((char)low)) & candidate &
-                            ~UINT64_C(0) >> (64 - pairs->n * per);
-    const __m512i codes = _mm512_mask_mov_epi8(_mm512_set1_epi8(-1), above, code);
-    const __m256i half = _mm256_min_epu8(_mm512_castsi512_si256(codes), _mm512_extracti64x4_epi64(codes, 1));
+    __m512i least = _mm512_set1_epi8(-1);
+    for (int64_t at = 0, n = pairs->n * per; at < n; at += 64) {
+        const __m512i code = _mm512_loadu_si512(pairs->won + at);
+        const uint64_t here = n - at < 64 ? candidate & ~UINT64_C(0) >> (64 - (n - at)) : candidate;
+        const __mmask64 above = _mm512_mask_cmpgt_epu8_mask(here, code, _mm512_set1_epi8((char)low));
+        least = _mm512_mask_min_epu8(least, above, least, code);
+    }
+    const __m256i half = _mm256_min_epu8(_mm512_castsi512_si256(least), _mm512_extracti64x4_epi64(least, 1));
     const __m128i quarter = _mm_min_epu8(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
     return (uint32_t)_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_min_epu8(quarter, _mm_srli_epi16(quarter, 8)))) & 0xff;
 }
 
 static int hf_is_paired(const hf_task *t, const hf_room *r, int64_t n, double weight) {
-    return n <= HF_MOST_PAIRED && hf_has_bytes(t, r) && weight < HF_PAIRED_WEIGHT;
+    return n <= HF_MOST_PAIRED && (n <= HF_FEWER || n <= t->n_codes / 2) && hf_has_bytes(t, r) && weight < HF_PAIRED_WEIGHT;
 }
 
 /* As hf_best_cut, which draws on where none of n_drawn candidates varies. */
@@ -224,15 +282,17 @@ HF_AVX512_CODE static void hf_best_of_pairs(
         }
         return;
     }
-    pairs.weight = (uint32_t)weight, pairs.place = INT64_MAX;
-    hf_start_pairs(r, (const uint32_t *)r->payload + node->first, n, &pairs);
+    hf_start_pairs(r, (const uint32_t *)r->payload + node->first, n, weight, &pairs);
     const int per = n > 32 ? 1 : n > 16 ? 2 : n > 8 || t->n_drawn <= 4 ? 4 : n > 4 || t->n_drawn <= 8 ? 8 : 16;
-    switch (per) {
-    case 1: hf_try_pairs(1, t, r, sample, key, &pairs, n_drawn, draw, best); break;
-    case 2: hf_try_pairs(2, t, r, sample, key, &pairs, n_drawn, draw, best); break;
-    case 4: hf_try_pairs(4, t, r, sample, key, &pairs, n_drawn, draw, best); break;
-    case 8: hf_try_pairs(8, t, r, sample, key, &pairs, n_drawn, draw, best); break;
-    default: hf_try_pairs(16, t, r, sample, key, &pairs, n_drawn, draw, best);
+    const int wide = n * per > 32;
+    switch (2 * per + wide) {
+    case 3: hf_try_pairs(1, 1, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    case 5: hf_try_pairs(2, 1, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    case 8: hf_try_pairs(4, 0, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    case 9: hf_try_pairs(4, 1, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    case 16: hf_try_pairs(8, 0, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    case 17: hf_try_pairs(8, 1, t, r, sample, key, &pairs, n_drawn, draw, best); break;
+    default: hf_try_pairs(16, 1, t, r, sample, key, &pairs, n_drawn, draw, best);
     }
     if (best->column >= 0) best->high = hf_next_code(&pairs, per, best->low);
 }

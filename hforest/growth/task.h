@@ -192,7 +192,7 @@ HF_INLINE int64_t hf_place_in_row(const hf_task *t, uint32_t column) { return t-
 /* Whether the rows of n samples take fewer cache lines than the columns of a node's candidates. */
 HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
     const int64_t row = t->n_columns * t->width / 64 + 1, column = t->n * t->width / 64 + 1;
-    return t->rows && n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
+    return t->rows && !t->completely_random && (t->n * t->n_columns * t->width > 1 << 19 || n <= 64) && n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
 }
 
 /* Whether vectors look at codes of bytes, by rows. */
