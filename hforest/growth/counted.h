@@ -10,7 +10,8 @@
 enum {
     HF_COUNTED = 4,        /* candidates that are counted together */
     HF_COUNTED_STEPS = 64, /* 256 codes in four lanes */
-    HF_MOST_TILED = 1024   /* samples whose codes of some candidates stay in L1 */
+    HF_TILED = 16,         /* candidates that are read at a time */
+    HF_MOST_TILED = 512    /* samples whose codes of so many stay in L1 */
 };
 
 typedef struct {
@@ -18,7 +19,7 @@ typedef struct {
     __m512i left[HF_MOST_BINNED];
     __m512i left_square[HF_COUNTED_STEPS], right_square[HF_COUNTED_STEPS], left_weight[HF_COUNTED_STEPS];
     __m512 rate[HF_COUNTED_STEPS];
-    uint8_t tile[HF_MOST_TILED][16]; /* codes of sixteen candidates */
+    uint8_t tile[HF_MOST_TILED][HF_TILED]; /* codes of candidates */
     uint16_t place[256];               /* of a code of the first candidate, those of the others follow */
     uint32_t total[HF_MOST_BINNED];
     int64_t n, n_present;
@@ -28,41 +29,52 @@ typedef struct {
     const uint8_t *weights;
 } hf_counts;
 
-/* Codes of sixteen candidates at the node's samples; in which lanes they differ. */
+/* Codes of candidates at the node's samples; in which lanes they differ. */
 HF_AVX512_CODE static uint32_t hf_fill_tile(
     const hf_task *t, const uint32_t *sample, const uint32_t *column, int n_lanes, hf_counts *counts
 ) {
-    int64_t place[16];
+    int64_t place[HF_TILED];
     for (int lane = 0; lane < n_lanes; ++lane) place[lane] = hf_place_in_row(t, column[lane]);
-    __mmask16 varies = 0;
     for (int64_t i = 0; i < counts->n; ++i) {
         const uint8_t *row = hf_row(t, sample[i]);
         for (int lane = 0; lane < n_lanes; ++lane) counts->tile[i][lane] = row[place[lane]];
     }
     const __m128i first = _mm_loadu_si128((const __m128i *)counts->tile[0]);
+    uint32_t varies = 0;
     for (int64_t i = 1; i < counts->n; ++i)
         varies |= _mm_cmpneq_epi8_mask(_mm_loadu_si128((const __m128i *)counts->tile[i]), first);
     return varies & ((1u << n_lanes) - 1);
 }
 
-/* Counts four candidates: their codes of sample i are stride * i bytes behind `code`, or sample[i] where that is given. */
-HF_AVX512_CODE HF_INLINE void hf_count_codes(
-    hf_counts *counts, const uint8_t *const *code, int64_t stride, const uint32_t *sample
+/* Counts four candidates: their codes of sample i are HF_TILED * i bytes behind `code`, or sample[i] where that is given. A
+   function of its own, so that all it reads and writes stays in registers. */
+__attribute__((noinline)) static void hf_count_codes(
+    hf_counts *counts, const uint8_t *const *code, const uint32_t *sample
 ) {
+    const uint16_t *place = counts->place, *slot = counts->slot;
+    const uint8_t *weights = counts->weights, *a = code[0], *b = code[1], *c = code[2], *d = code[3];
+    const int64_t n = counts->n;
     uint16_t *count = counts->count[0];
-    const uint16_t *place = counts->place;
-    const uint8_t *a = code[0], *b = code[1], *c = code[2], *d = code[3];
-    for (int64_t k = 0; k < counts->n_present * counts->n_steps; k += 2)
-        _mm512_storeu_si512(counts->count[k], _mm512_setzero_si512());
-    for (int64_t i = 0; i < counts->n; ++i) {
-        const int64_t at = sample ? sample[i] : i * stride;
-        uint16_t *to = count + counts->slot[i];
-        const uint16_t w = counts->weights[i];
-        to[place[a[at]]] += w;
-        to[place[b[at]] + 1] += w;
-        to[place[c[at]] + 2] += w;
-        to[place[d[at]] + 3] += w;
-    }
+    memset(count, 0, counts->n_present * counts->n_steps * sizeof counts->count[0]);
+    if (sample)
+        for (int64_t i = 0; i < n; ++i) {
+            uint16_t *to = count + slot[i];
+            const uint16_t w = weights[i];
+            const int64_t at = sample[i];
+            to[place[a[at]]] += w;
+            to[place[b[at]] + 1] += w;
+            to[place[c[at]] + 2] += w;
+            to[place[d[at]] + 3] += w;
+        }
+    else
+        for (int64_t i = 0; i < n; ++i) {
+            uint16_t *to = count + slot[i];
+            const uint16_t w = weights[i];
+            to[place[a[HF_TILED * i]]] += w;
+            to[place[b[HF_TILED * i]] + 1] += w;
+            to[place[c[HF_TILED * i]] + 2] += w;
+            to[place[d[HF_TILED * i]] + 3] += w;
+        }
 }
 
 /* Sums over the lanes of the same candidate below each. */
@@ -197,8 +209,8 @@ HF_AVX512_CODE static int hf_best_of_counted(
         slot[i] = (uint16_t)number[payload[i] >> 8];
         weights[i] = (uint8_t)payload[i];
     }
-    for (int64_t first = 0; first < n_drawn; first += 16) {
-        const int n_lanes = n_drawn - first < 16 ? (int)(n_drawn - first) : 16;
+    for (int64_t first = 0; first < n_drawn; first += HF_TILED) {
+        const int n_lanes = n_drawn - first < HF_TILED ? (int)(n_drawn - first) : HF_TILED;
         const int by_rows = n <= HF_MOST_TILED && hf_is_by_rows(t, n);
         uint32_t varies = (1u << n_lanes) - 1;
         if (by_rows) varies = hf_fill_tile(t, sample, r->column + first, n_lanes, &counts);
@@ -213,8 +225,7 @@ HF_AVX512_CODE static int hf_best_of_counted(
                                             : (const uint8_t *)t->codes + hf_codes(t, r->column[first + lane]);
             }
             for (int i = n_counted; i < HF_COUNTED; ++i) code[i] = code[0];
-            if (by_rows) hf_count_codes(&counts, code, 16, NULL);
-            else hf_count_codes(&counts, code, 0, sample);
+            hf_count_codes(&counts, code, by_rows ? NULL : sample);
             hf_judge_codes(&counts, column, n_counted, best);
             if (hf_is_perfect(r, best->score, weight)) return 1;
         }

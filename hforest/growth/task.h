@@ -18,6 +18,7 @@
 enum {
     HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
     HF_TERMS = 1 << 17, /* terms that a table of them holds at most: 1 MB */
+    HF_NEAR_CODES = 1 << 19, /* bytes of codes that stay in L2 */
     HF_DIGIT = 11, /* most bits of a radix pass */
     HF_STREAM_BAG = 1,
     HF_STREAM_CHILDREN = 2,
@@ -189,10 +190,13 @@ HF_INLINE const uint8_t *hf_row(const hf_task *t, uint32_t sample) {
 }
 HF_INLINE int64_t hf_place_in_row(const hf_task *t, uint32_t column) { return t->offset ? t->offset[column] : column; }
 
-/* Whether the rows of n samples take fewer cache lines than the columns of a node's candidates. */
+/* Whether n samples of a node have their codes read by rows: where the cache lines of these are fewer than of the
+   candidates' columns, or where all columns stay near and rows are for few samples alone. */
 HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
     const int64_t row = t->n_columns * t->width / 64 + 1, column = t->n * t->width / 64 + 1;
-    return t->rows && !t->completely_random && (t->n * t->n_columns * t->width > 1 << 19 || n <= 64) && n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
+    if (!t->rows || t->completely_random) return 0;
+    if (t->n * t->n_columns * t->width <= HF_NEAR_CODES) return n <= 64;
+    return n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
 }
 
 /* Whether vectors look at codes of bytes, by rows. */
