@@ -1,6 +1,6 @@
-/* Nodes of many samples, codes of 8 bits. A candidate's weights are counted by class and code, and
-   all cuts rated by vectors: lane l holds the codes from l * n_steps on, a vector one of them for each lane, so that
-   sums over lower codes are sums over earlier vectors, and over lower lanes. All sums are the integers of hf_sweep. */
+/* Counts of one candidate's weights by class and bucket (buckets.h), and what counting shares: lane l holds the buckets
+   from l * n_steps on, a vector one of them for each lane, so that sums over lower buckets are sums over earlier vectors,
+   and over lower lanes. All sums are the integers of hf_sweep. */
 #ifndef HFOREST_GROWTH_BINS_H
 #define HFOREST_GROWTH_BINS_H
 #include "task.h"
@@ -8,20 +8,20 @@
 #if HF_X86
 
 enum {
-    HF_MOST_BINNED = 32,   /* classes of a node, at most */
-    HF_MOST_STEPS = 16   /* 256 codes in 16 lanes */
+    HF_MOST_BINNED = 32, /* classes of a node, at most */
+    HF_MOST_STEPS = 16   /* 256 buckets in 16 lanes */
 };
 
 /* Sums of weights below this have squares that a signed multiplication of 16 bits gives in full. */
 #define HF_BINNED_WEIGHT 32768.0
 
 typedef struct {
-    __m512i count[HF_MOST_BINNED][HF_MOST_STEPS]; /* by class, then place of the code */
+    __m512i count[HF_MOST_BINNED][HF_MOST_STEPS]; /* by class, then place of the bucket */
     __m512i left_square[HF_MOST_STEPS], right_square[HF_MOST_STEPS], left_weight[HF_MOST_STEPS];
     __m512 rate[HF_MOST_STEPS];
     uint32_t total[HF_MOST_BINNED];
     int64_t n_present;
-        uint32_t weight, square; /* of the node, and of its classes together (buckets.h) */
+    uint32_t weight, square; /* of the node, and of its classes together */
 } hf_bins;
 
 /* Sums over the lanes below each. */

@@ -10,8 +10,8 @@
 enum {
     HF_COUNTED = 4,        /* candidates that are counted together */
     HF_COUNTED_STEPS = 64, /* 256 codes in four lanes */
-    HF_TILED = 16,         /* candidates that are read at a time */
-    HF_MOST_TILED = 512    /* samples whose codes of so many stay in L1 */
+    HF_TILED = 16,         /* candidates that are read at a time, */
+    HF_MOST_TILED = 512    /* and samples, so that their codes stay in L1 */
 };
 
 typedef struct {
@@ -203,8 +203,8 @@ HF_AVX512_CODE static int hf_best_of_counted(
         counts.square += r->count[k] * r->count[k];
         number[k] = (uint32_t)(counts.n_present++ * counts.n_steps * 16);
     }
-    for (int c = 0; c < 4 << counts.log_steps; ++c)
-        counts.place[c] = (uint16_t)((c & (counts.n_steps - 1)) * 16 + (c >> counts.log_steps) * HF_COUNTED);
+    for (int c = 0; c < 256; ++c)
+        counts.place[c] = (uint16_t)((c & (counts.n_steps - 1)) * 16 + (c >> counts.log_steps) % 4 * HF_COUNTED);
     for (int64_t i = 0; i < n; ++i) {
         slot[i] = (uint16_t)number[payload[i] >> 8];
         weights[i] = (uint8_t)payload[i];

@@ -192,7 +192,7 @@ HF_INLINE double hf_weight_of(const hf_task *t, const int32_t *bag, int64_t i) {
     return t->weight[i] * (bag ? bag[i] : 1);
 }
 
-/* Fills the room with the samples that weigh something; 0 if memory is out. Which do is not foreseen, so nothing
+/* Fills the room with the samples that weigh something; 0 if memory is out. Which do cannot be foreseen: nothing
    branches on it. */
 static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     int64_t n = 0;

@@ -37,7 +37,7 @@ typedef struct {
     int64_t n, n_columns;
     const double *low, *high;
     int64_t n_codes; /* numbers of a row of the tables */
-    const void *rows; /* codes again, (n, n_columns) with 3 bytes to spare, for vectors; or NULL */
+    const void *rows; /* codes again, (n, n_columns), for vectors; or NULL */
     int path;         /* vector instructions to use */
     /* Or windows: one row of codes and tables for all columns, column f's code of sample i standing at
        base[i] + offset[f]. NULL for codes of columns. Only with labels. */
@@ -184,9 +184,10 @@ HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
     return ((const uint32_t *)t->codes)[at + sample];
 }
 
-/* Where the bytes of a sample's codes begin, and how far behind lies a column's. */
+/* Where a sample's codes begin, and how many codes behind lies a column's. */
 HF_INLINE const uint8_t *hf_row(const hf_task *t, uint32_t sample) {
-    return t->offset ? (const uint8_t *)t->codes + sample : (const uint8_t *)t->rows + (int64_t)sample * t->n_columns;
+    if (t->offset) return (const uint8_t *)t->codes + (int64_t)sample * t->width;
+    return (const uint8_t *)t->rows + (int64_t)sample * t->n_columns * t->width;
 }
 HF_INLINE int64_t hf_place_in_row(const hf_task *t, uint32_t column) { return t->offset ? t->offset[column] : column; }
 
@@ -199,7 +200,7 @@ HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
     return n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
 }
 
-/* Whether vectors look at codes of bytes, by rows. */
+/* Whether vectors look at codes of bytes (pairs.h, counted.h). */
 HF_INLINE int hf_has_bytes(const hf_task *t, const hf_room *r) {
     return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && t->width == 1 && (t->rows || t->offset) &&
            t->min_leaf == 1 && !t->completely_random;
