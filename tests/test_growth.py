@@ -819,6 +819,43 @@ def test_vector_paths_grow_the_same_trees(simd, max_codes, n, n_classes, heavies
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown["plain"], strict=True))
 
 
+@pytest.mark.parametrize("n_drawn", [3, 7, 40])
+@pytest.mark.parametrize("max_codes", [256, 20])
+def test_vector_paths_read_rows_and_columns_alike(simd, max_codes, n_drawn):
+    # More codes than stay near, so that nodes of some hundred samples are read by rows; many equal codes and cuts.
+    rng = np.random.default_rng(n_drawn)
+    x = rng.integers(0, 256, (3000, 200)) * (rng.random((3000, 200)) < 0.4)
+    x[:, 100:] *= rng.random(100) < 0.5
+    y = ((x[:, :50].sum(axis=1) // 400) % 9).astype(np.int32)
+    codes = growth.encode(x.astype(np.float32), max_codes=max_codes)
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(
+            growth.grow(codes, y, np.ones(3000), 2, n_classes=9, criterion="gini", n_drawn=n_drawn, rng=2)
+        )
+    for trees in grown[1:]:
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize(
+    "settings", [{}, {"n_drawn": 1}, {"min_samples_leaf": 4}, {"completely_random": True}, {"max_codes": 256}]
+)
+def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
+    windows, _ = overlapping(n_rows=300, n_features=30, coarse=coarse, seed=5)
+    y = np.random.default_rng(1).integers(0, 5, windows.shape[0]).astype(np.int32)
+    y[windows.x.ravel()[windows.base] > 0.3] = 1
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(
+            make(windows, y, weights=np.ones(len(y)), n_trees=2, n_classes=5, **{"n_drawn": 3} | settings)
+        )
+    for trees in grown[1:]:
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vector_paths_project_the_same(simd, dtype):
     rng = np.random.default_rng(3)

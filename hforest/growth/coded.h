@@ -1,13 +1,20 @@
 /* The best cut of a node among columns of codes. */
 #ifndef HFOREST_GROWTH_CODED_H
 #define HFOREST_GROWTH_CODED_H
-#include "bins.h"
+#include "counted.h"
 #include "few.h"
 #include "floats.h"
+#include "pairs.h"
 
-/* The cut of a completely random tree: uniform between the least and the greatest value. */
+/* Code of key i of a node. */
+HF_INLINE uint32_t hf_code_of_key(const hf_room *r, int64_t i) {
+    return r->kind == HF_INT32_KEYS ? ((const uint32_t *)r->key)[i] >> 16 : (uint32_t)(((const uint64_t *)r->key)[i] >> 32);
+}
+
+/* The cut of a completely random tree: uniform between the least and the greatest value of the n keys. */
 static void hf_cut_at_random(
-    const hf_task *t, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest, hf_cut *best
+    const hf_task *t, const hf_room *r, int64_t n, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest,
+    hf_cut *best
 ) {
     const double *low = t->low + hf_table(t, column), *high = t->high + hf_table(t, column);
     const double from = high[lowest], to = low[highest];
@@ -15,12 +22,20 @@ static void hf_cut_at_random(
     if (!(cut < INFINITY)) cut = from / 2 + to / 2;
     if (t->single) cut = (double)(float)cut;
     if (!(cut >= from && cut < to)) cut = from;
-    /* The last code on the left: its values are at most the cut. */
+    /* A code on the left, up to which all codes of the node lie there, and one on the right. Codes' values lie far apart
+       in memory: of few keys, only those of codes that the node has are looked at. */
     uint32_t below = lowest, above = highest;
     while (above - below > 1) {
         const uint32_t middle = below + (above - below) / 2;
-        if (high[middle] <= cut) below = middle;
-        else above = middle;
+        uint32_t probe = middle, least = UINT32_MAX;
+        for (int64_t i = 0; n <= HF_FEW && i < n; ++i) {
+            const uint32_t code = hf_code_of_key(r, i), distance = code > middle ? code - middle : middle - code;
+            if (code <= below || code >= above || distance >= least) continue;
+            probe = code, least = distance;
+        }
+        if (n <= HF_FEW && least == UINT32_MAX) break;
+        if (high[probe] <= cut) below = probe;
+        else above = probe;
     }
     best->score = 0;
     best->column = column;
@@ -38,14 +53,21 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
     int varies = 0;
     hf_draw draw = {{0, 0, 0, 0}};
 #if HF_X86
+    if (hf_is_paired(t, r, n, weight)) {
+        hf_best_of_pairs(t, r, node, key, weight, &n_drawn, &draw, &best);
+        if (best.column >= 0) {
+            hf_undraw_columns(r, n_drawn);
+            return best;
+        }
+    }
     const int few = hf_is_few(t, r, n, weight);
-    if (few || hf_is_binned(t, r, weight)) {
+    if (n_drawn == 0 && (few || hf_is_counted(t, r, weight))) {
         while (n_drawn < t->n_drawn) {
             hf_draw_column(t, r, key, n_drawn, &draw);
             ++n_drawn;
         }
         const int known = few ? hf_best_of_few(t, r, node, n_drawn, weight, &best)
-                              : hf_best_of_binned(t, r, node, n_drawn, weight, &best);
+                              : hf_best_of_counted(t, r, node, n_drawn, weight, &best);
         if (known && best.column >= 0) {
             hf_undraw_columns(r, n_drawn);
             return best;
@@ -90,7 +112,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
             }
         }
         if (t->completely_random) {
-            hf_cut_at_random(t, key, column, lowest, highest, &best);
+            hf_cut_at_random(t, r, n, key, column, lowest, highest, &best);
             break;
         }
         if (cut.score > best.score) {

@@ -8,6 +8,7 @@
 #ifndef HFOREST_GROWTH_ENGINE_H
 #define HFOREST_GROWTH_ENGINE_H
 #include "coded.h"
+#include "part.h"
 #include "projected.h"
 
 static uint64_t hf_tree_key(uint64_t seed, int64_t tree) { return hf_draw_key(hf_philox(seed, (uint64_t)tree, 0), 0); }
@@ -125,6 +126,10 @@ static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v,
 static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
     const int64_t column = found.column;
     const uint32_t cut = found.low;
+#if HF_X86
+    if (t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS)
+        return hf_part_by_vectors(t, r, node, found);
+#endif
     const int64_t at = t->atoms ? 0 : hf_codes(t, column);
     int64_t left = node->first, right = 0;
     const int wide = r->kind != HF_INT32_KEYS;
@@ -182,27 +187,33 @@ static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int
            hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
 }
 
-/* Fills the room with the samples that weigh something; 0 if memory is out. */
+/* What a sample weighs in a tree. */
+HF_INLINE double hf_weight_of(const hf_task *t, const int32_t *bag, int64_t i) {
+    return t->weight[i] * (bag ? bag[i] : 1);
+}
+
+/* Fills the room with the samples that weigh something; 0 if memory is out. Which do cannot be foreseen: nothing
+   branches on it. */
 static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     int64_t n = 0;
     double largest = 0, sum = 0;
     int whole = 1;
     for (int64_t i = 0; i < t->n; ++i) {
-        const double w = t->weight[i] * (bag ? bag[i] : 1);
-        if (!(w > 0)) continue;
-        ++n;
+        const double w = hf_weight_of(t, bag, i);
+        n += w > 0;
         sum += w;
         largest = w > largest ? w : largest;
-        whole = whole && w < HF_WHOLE && w == (double)(int64_t)w;
+        whole &= w < HF_WHOLE && w == (double)(int64_t)w;
     }
     r->n = n;
     const int integers = !t->in_floats && t->labels && t->criterion == HF_GINI && whole && sum < HF_WHOLE;
     if (integers && largest < 256 && t->n_outputs <= 256 && t->width <= 2 && !t->atoms) r->kind = HF_INT32_KEYS;
     else if (integers && largest < 65536 && t->n_outputs <= 65536) r->kind = HF_INT64_KEYS;
     else r->kind = HF_FLOATS;
-    const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n ? n : 1, k = t->n_outputs;
-    r->sample = malloc(room * 4), r->sample2 = malloc(room * 4);
-    r->payload = malloc(room * size), r->payload2 = malloc(room * size);
+    /* A place behind the last takes what samples without weight write. */
+    const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n + 1, k = t->n_outputs;
+    r->sample = malloc(room * 4), r->sample2 = malloc(room * 4 + 64);
+    r->payload = malloc(room * size), r->payload2 = malloc(room * size + 64);
     r->key = malloc(room * size), r->key2 = malloc(room * size);
     r->column = malloc(t->n_columns * 4 + 1), r->drawn = malloc(t->n_columns * 4 + 1);
     r->left = malloc(k * 8), r->right = malloc(k * 8);
@@ -229,8 +240,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     if (t->atoms && !hf_make_room(t, r, room)) return 0;
     int64_t at = 0;
     for (int64_t i = 0; i < t->n; ++i) {
-        const double w = t->weight[i] * (bag ? bag[i] : 1);
-        if (!(w > 0)) continue;
+        const double w = hf_weight_of(t, bag, i);
         /* With labels in the payload a sample is only ever a place among codes. */
         r->sample[at] = (uint32_t)(t->base ? t->base[i] : i);
         if (r->kind == HF_INT32_KEYS) {
@@ -242,7 +252,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
             r->weight[at] = w;
             r->label[at] = t->labels ? t->labels[i] : 0;
         }
-        ++at;
+        at += w > 0;
     }
     for (int64_t f = 0; f < t->n_columns; ++f) r->column[f] = (uint32_t)f;
     return 1;

@@ -8,8 +8,7 @@
 #if HF_X86
 
 enum {
-    HF_MOST_FEW = 256,   /* samples up to which the network beats a radix sort, */
-    HF_MOST_FEWER = 64,  /* and counting codes of 8 bits */
+    HF_MOST_FEW = 256,   /* samples up to which the network beats a radix sort */
     HF_LANES_16 = 16,
     HF_MOST_PRESENT = 32 /* classes in such a node, at most: their totals lie in two registers */
 };
@@ -22,6 +21,7 @@ typedef struct {
     __m512i left_square[HF_MOST_FEW], right_square[HF_MOST_FEW], left_weight[HF_MOST_FEW];
     __m512 rate[HF_MOST_FEW];
     __m512i left[HF_MOST_PRESENT];
+    uint16_t code[HF_MOST_FEW][HF_LANES_16];
     uint32_t payload[HF_MOST_FEW]; /* class, numbered among those present, above the weight */
     uint32_t total[HF_MOST_PRESENT];
     int64_t n, n_present, min_leaf;
@@ -50,21 +50,21 @@ HF_AVX512_CODE static void hf_sort_lanes(__m512i *key, int64_t n) {
 
 /* Keys of sixteen candidates at the node's samples; in which lanes codes differ. */
 HF_AVX512_CODE static __mmask16 hf_gather_lanes(
-    const hf_task *t, const uint32_t *sample, const hf_few *few, const uint32_t *column, int n_lanes, __m512i *key
+    const hf_task *t, const uint32_t *sample, hf_few *few, const uint32_t *column, int n_lanes, __m512i *key
 ) {
-    uint32_t place[HF_LANES_16];
-    for (int lane = 0; lane < HF_LANES_16; ++lane) {
-        const uint32_t c = column[lane < n_lanes ? lane : 0];
-        place[lane] = c * (uint32_t)t->width;
+    int64_t place[HF_LANES_16];
+    for (int lane = 0; lane < n_lanes; ++lane) place[lane] = hf_place_in_row(t, column[lane]) * t->width;
+    for (int64_t i = 0; i < few->n; ++i) {
+        const uint8_t *row = hf_row(t, sample[i]);
+        uint16_t *code = few->code[i];
+        if (t->width == 1)
+            for (int lane = 0; lane < n_lanes; ++lane) code[lane] = row[place[lane]];
+        else
+            for (int lane = 0; lane < n_lanes; ++lane) code[lane] = *(const uint16_t *)(row + place[lane]);
     }
-    const __m512i at = _mm512_loadu_si512(place);
-    const __m512i code_mask = _mm512_set1_epi32(t->width == 1 ? 0xff : 0xffff);
-    const char *rows = t->rows;
-    const int64_t step = t->n_columns * t->width;
     __m512i lowest = _mm512_set1_epi32(-1), highest = _mm512_setzero_si512();
     for (int64_t i = 0; i < few->n; ++i) {
-        const __m512i words = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, at, rows + sample[i] * step, 1);
-        const __m512i code = _mm512_and_si512(words, code_mask);
+        const __m512i code = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)few->code[i]));
         lowest = _mm512_min_epu32(lowest, code);
         highest = _mm512_max_epu32(highest, code);
         key[i] = _mm512_or_si512(_mm512_slli_epi32(code, 16), _mm512_set1_epi32((int32_t)few->payload[i]));
@@ -151,8 +151,8 @@ HF_AVX512_CODE static void hf_judge_lanes(hf_few *few, hf_cut *best) {
 }
 
 static int hf_is_few(const hf_task *t, const hf_room *r, int64_t n, double weight) {
-    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && !t->completely_random && t->rows &&
-           n <= (t->width == 1 && t->min_leaf == 1 ? HF_MOST_FEWER : HF_MOST_FEW) && weight < HF_FEW_WEIGHT;
+    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && !t->completely_random && (t->rows || t->offset) &&
+           !hf_has_bytes(t, r) && n <= HF_MOST_FEW && weight < HF_FEW_WEIGHT;
 }
 
 /* As hf_best_cut, which draws on where no candidate varies; 0 if the node is not for this. */

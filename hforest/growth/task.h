@@ -18,6 +18,7 @@
 enum {
     HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
     HF_TERMS = 1 << 17, /* terms that a table of them holds at most: 1 MB */
+    HF_NEAR_CODES = 1 << 19, /* bytes of codes that stay in L2 */
     HF_DIGIT = 11, /* most bits of a radix pass */
     HF_STREAM_BAG = 1,
     HF_STREAM_CHILDREN = 2,
@@ -36,7 +37,7 @@ typedef struct {
     int64_t n, n_columns;
     const double *low, *high;
     int64_t n_codes; /* numbers of a row of the tables */
-    const void *rows; /* codes again, (n, n_columns) with 3 bytes to spare, for vectors; or NULL */
+    const void *rows; /* codes again, (n, n_columns), for vectors; or NULL */
     int path;         /* vector instructions to use */
     /* Or windows: one row of codes and tables for all columns, column f's code of sample i standing at
        base[i] + offset[f]. NULL for codes of columns. Only with labels. */
@@ -203,6 +204,28 @@ HF_INLINE uint32_t hf_code(const hf_task *t, int64_t at, uint32_t sample) {
     if (t->width == 1) return ((const uint8_t *)t->codes)[at + sample];
     if (t->width == 2) return ((const uint16_t *)t->codes)[at + sample];
     return ((const uint32_t *)t->codes)[at + sample];
+}
+
+/* Where a sample's codes begin, and how many codes behind lies a column's. */
+HF_INLINE const uint8_t *hf_row(const hf_task *t, uint32_t sample) {
+    if (t->offset) return (const uint8_t *)t->codes + (int64_t)sample * t->width;
+    return (const uint8_t *)t->rows + (int64_t)sample * t->n_columns * t->width;
+}
+HF_INLINE int64_t hf_place_in_row(const hf_task *t, uint32_t column) { return t->offset ? t->offset[column] : column; }
+
+/* Whether n samples of a node have their codes read by rows: where the cache lines of these are fewer than of the
+   candidates' columns, or where all columns stay near and rows are for few samples alone. */
+HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
+    const int64_t row = t->n_columns * t->width / 64 + 1, column = t->n * t->width / 64 + 1;
+    if (!t->rows || t->completely_random) return 0;
+    if (t->n * t->n_columns * t->width <= HF_NEAR_CODES) return n <= 64;
+    return n * (row < t->n_drawn ? row : t->n_drawn) <= t->n_drawn * (column < n ? column : n);
+}
+
+/* Whether vectors look at codes of bytes (pairs.h, counted.h). */
+HF_INLINE int hf_has_bytes(const hf_task *t, const hf_room *r) {
+    return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && t->width == 1 && (t->rows || t->offset) &&
+           t->min_leaf == 1 && !t->completely_random;
 }
 
 /* Whether no cut can be better: sides of one class each score their weight. With whole weights no rounding says so
