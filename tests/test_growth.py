@@ -944,6 +944,37 @@ def test_rows_columns_and_tables_hold_the_same_values(simd, values, kind):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
+@pytest.mark.parametrize("n_drawn", [1, 4, 6, 21])
+@pytest.mark.parametrize("values", ["bytes", "whole", "floats"])
+@pytest.mark.parametrize("atoms", ["patches", "cyclic", "sparse", "dense", "probes", "axis"])
+def test_blocks_and_comparisons_change_no_tree(simd, atoms, values, n_drawn):
+    # Nodes above, in and below blocks of all sizes, candidates that fill vectors or not, more entries than are drawn at once,
+    # samples that are alike, and features without number for a few candidates.
+    rng = np.random.default_rng(n_drawn)
+    n, shape = (5000, (6, 9)) if n_drawn > 1 else (900, (20, 30))
+    n_features = shape[0] * shape[1]
+    x = rng.integers(0, 9, (n, n_features)) * (rng.random((n, n_features)) < 0.5)
+    x[n // 2 :] = x[: n - n // 2]
+    x = {"bytes": x, "whole": 500 * x - 700, "floats": np.sin(x) * (x > 3)}[values].astype(np.float32)
+    y = ((x[:, :20].sum(axis=1) > x[:, 20:40].sum(axis=1)) + rng.integers(0, 6, n)).astype(np.int32)
+    drawn = {
+        "patches": lambda: growth.patch_atoms(n_features, shape, 1, 5, False, False),
+        "cyclic": lambda: growth.patch_atoms(n_features, shape, 1, 4, False, True),
+        "sparse": lambda: growth.sparse_atoms(n_features, 1.5),
+        "dense": lambda: growth.sparse_atoms(n_features, 7.0),
+        "probes": lambda: growth.probe_atoms(n_features),
+        "axis": lambda: growth.axis_atoms(n_features),
+    }[atoms]()
+    weights = rng.integers(1, 4, n).astype(np.float64)
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown.append(projected(x, y, drawn, n_trees=1, n_classes=7, n_drawn=n_drawn, weights=weights))
+    for other in grown[1:]:
+        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
+
+
 def test_whole_numbers_are_encoded_as_others_are():
     rng = np.random.default_rng(4)
     x = rng.integers(0, 256, (600, 4)).astype(np.float64)

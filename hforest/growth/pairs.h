@@ -1,4 +1,4 @@
-/* Nodes of at most 64 samples, codes of 8 bits: every cut beside every sample, nothing sorted or counted. A lane of a
+/* Nodes of up to 128 samples, codes of 8 bits: every cut beside every sample, nothing sorted or counted. A lane of a
    vector is a candidate's cut behind the code of one sample, and holds the weight on its left; a sample adds its own to
    the cuts that do not lie below it. Samples come class by class, so that what a class added is squared once. Sums are
    those of hf_sweep, modulo 2**16, which no square reaches. Rates are first taken in float32, as in few.h. */

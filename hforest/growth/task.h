@@ -169,7 +169,8 @@ static void hf_free_room(hf_room *r) {
     free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
-    free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term), free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
+    free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term);
+    free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
     free(r->slot), free(r->bucket), free(r->sums), free(r->place_in_block);
     for (int level = 0; level < HF_BLOCKS; ++level) free(r->block[level].columns), free(r->block[level].place);
 }
