@@ -6,17 +6,25 @@
 #define HFOREST_TREE_WALK_H
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "simd.h"
 
 enum {
-    HF_WALKS = 8,   /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
-    HF_DOWN = 16,   /* samples that go down one packed tree at once */
-    HF_PART = 128,  /* samples that vectors take down a tree together: their rows stay near */
-    HF_FEW = 16,    /* samples from which vectors pay */
-    HF_FLIGHT = 4, /* vectors that go down together: one alone waits for its loads */
-    HF_LEVELS = 4   /* levels between two looks at who has arrived; that many hold 15 nodes */
+    HF_WALKS = 8,    /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
+    HF_DOWN = 16,    /* samples that go down one packed tree at once, and of a group of columns */
+    HF_PART = 128,   /* samples that gathers take down a tree together: their rows stay near */
+    HF_LISTED = 512, /* samples of columns that are listed together where some go on down a tree */
+    HF_FEW = 16,     /* samples from which columns and gathers pay */
+    HF_FLIGHT = 4,   /* vectors that go down together: one alone waits for its loads */
+    HF_LEVELS = 4,   /* levels between two looks at who has arrived; that many hold 15 nodes */
+    HF_TOP = (1 << HF_LEVELS) - 1,
+    HF_READS = 8     /* reads of a sample in one tree against which making columns of a feature may stand */
 };
+
+/* How samples meet a tree: by rows of x as given; by gathers of AVX-512, where the processor is quick at them; or
+   by columns: the features of HF_DOWN samples side by side, as unsigned integers in the order of the numbers. */
+enum { HF_BY_ROWS, HF_BY_GATHERS, HF_BY_COLUMNS };
 
 /* A packed node: leaves lead to themselves, nothing being above infinity. */
 typedef struct {
@@ -30,6 +38,36 @@ typedef struct {
     int32_t feature;
     int32_t next;
 } hf_node_f64;
+
+/* The same for columns. `column`: of the feature, in units of 8 bytes. */
+typedef struct {
+    uint32_t key, column, next;
+} hf_key_node_f32;
+
+typedef struct {
+    uint64_t key;
+    uint32_t column, next;
+} hf_key_node_f64;
+
+typedef struct {
+    uint32_t key;
+    uint16_t column, next;
+} hf_small_key_node;
+
+/* A tree's first levels as a complete tree, and the nodes that lie below them. Below a leaf above them, keys that
+   nothing is above lead to it. */
+typedef struct {
+    uint32_t key[HF_TOP], column[HF_TOP];
+    uint32_t exit[HF_TOP + 1];
+    int32_t depth;
+} hf_crown_f32;
+
+typedef struct {
+    uint64_t key[HF_TOP];
+    uint32_t column[HF_TOP];
+    uint32_t exit[HF_TOP + 1];
+    int32_t depth;
+} hf_crown_f64;
 
 /* The same in 8 bytes, for trees that fit: feature in the low half of `to`, next in the high one. */
 typedef struct {
@@ -252,14 +290,28 @@ static int64_t hf_one_class_f64(int path, const double *row, int64_t n_outputs) 
 }
 
 #define real float
+#define word uint32_t
 #define HF(name) name##_f32
+#define KEEP_AVX512(m, x, t, left)                                                                                   \
+    ((KEYS)_mm512_mask_andnot_epi32(                                                                                 \
+        (__m512i)(m), _mm512_cmpgt_epu32_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
+    ))
 #include "walk_body.h"
 #undef real
+#undef word
 #undef HF
+#undef KEEP_AVX512
 #define real double
+#define word uint64_t
 #define HF(name) name##_f64
+#define KEEP_AVX512(m, x, t, left)                                                                                   \
+    ((KEYS)_mm512_mask_andnot_epi64(                                                                                 \
+        (__m512i)(m), _mm512_cmpgt_epu64_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
+    ))
 #include "walk_body.h"
 #undef real
+#undef word
 #undef HF
+#undef KEEP_AVX512
 
 #endif
