@@ -212,25 +212,45 @@ HF_AVX512_CODE static void hf_walk_large(
     hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
 }
 
-HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int n_outputs) {
-    const __m512 values = _mm512_maskz_loadu_ps((__mmask16)((1u << n_outputs) - 1), row);
-    const uint32_t others = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    const uint32_t one = _mm512_cmp_ps_mask(values, _mm512_set1_ps(1), _CMP_EQ_OQ);
-    return one == others && one && !(one & (one - 1)) ? __builtin_ctz(one) : -1;
+HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int64_t n_outputs) {
+    int64_t at = -1;
+    for (int64_t k = 0; k < n_outputs; k += 16) {
+        const __mmask16 mask = n_outputs - k < 16 ? (__mmask16)((1u << (n_outputs - k)) - 1) : 0xffff;
+        const __m512 values = _mm512_maskz_loadu_ps(mask, row + k);
+        const uint32_t others = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        const uint32_t one = _mm512_cmp_ps_mask(values, _mm512_set1_ps(1), _CMP_EQ_OQ);
+        if (!others) continue;
+        if (at >= 0 || one != others || (one & (one - 1))) return -1;
+        at = k + __builtin_ctz(one);
+    }
+    return at;
 }
 
-/* Adds values of the leaves that one sample reached in several trees to its sums, for at most 16 outputs. */
-HF_AVX512_CODE static void hf_add_rows_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
-    const __mmask16 mask = (__mmask16)((1u << n_outputs) - 1);
-    __m512d low = _mm512_maskz_loadu_pd((__mmask8)mask, sum);
-    __m512d high = _mm512_maskz_loadu_pd((__mmask8)(mask >> 8), sum + 8);
+/* Adds values of the leaves that one sample reached in several trees to its sums. */
+HF_AVX512_CODE static void hf_add_two_avx512(const float *const *row, int n_rows, double *sum) {
+    __m128d sums = _mm_loadu_pd(sum);
+    for (int t = 0; t < n_rows; ++t)
+        sums = _mm_add_pd(sums, _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)row[t]))));
+    _mm_storeu_pd(sum, sums);
+}
+
+HF_AVX512_CODE static void hf_add_eight_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    const __mmask8 mask = (__mmask8)((1u << n_outputs) - 1);
+    __m512d sums = _mm512_maskz_loadu_pd(mask, sum);
+    for (int t = 0; t < n_rows; ++t)
+        sums = _mm512_add_pd(sums, _mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, row[t])));
+    _mm512_mask_storeu_pd(sum, mask, sums);
+}
+
+HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    const __mmask8 mask = (__mmask8)((1u << (n_outputs - 8)) - 1);
+    __m512d low = _mm512_loadu_pd(sum), high = _mm512_maskz_loadu_pd(mask, sum + 8);
     for (int t = 0; t < n_rows; ++t) {
-        const __m512 values = _mm512_maskz_loadu_ps(mask, row[t]);
-        low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(values)));
-        high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1)));
+        low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm256_loadu_ps(row[t])));
+        high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, row[t] + 8)));
     }
-    _mm512_mask_storeu_pd(sum, (__mmask8)mask, low);
-    _mm512_mask_storeu_pd(sum + 8, (__mmask8)(mask >> 8), high);
+    _mm512_storeu_pd(sum, low);
+    _mm512_mask_storeu_pd(sum + 8, mask, high);
 }
 #endif
 
@@ -255,7 +275,9 @@ static void hf_walk_vector_f64(
 static int hf_add_rows_f32(int path, const float *const *row, int n_rows, int64_t n_outputs, double *sum) {
 #if HF_X86
     if (path == HF_PATH_AVX512 && n_outputs <= 16) {
-        hf_add_rows_avx512(row, n_rows, (int)n_outputs, sum);
+        if (n_outputs == 2) hf_add_two_avx512(row, n_rows, sum);
+        else if (n_outputs <= 8) hf_add_eight_avx512(row, n_rows, (int)n_outputs, sum);
+        else hf_add_more_avx512(row, n_rows, (int)n_outputs, sum);
         return 1;
     }
 #endif
@@ -281,7 +303,7 @@ HF_ONE_CLASS(hf_one_class_plain_f64, double)
 
 static int64_t hf_one_class_f32(int path, const float *row, int64_t n_outputs) {
 #if HF_X86
-    if (path == HF_PATH_AVX512 && n_outputs <= 16) return hf_one_class_avx512(row, (int)n_outputs);
+    if (path == HF_PATH_AVX512) return hf_one_class_avx512(row, n_outputs);
 #endif
     return hf_one_class_plain_f32(row, n_outputs);
 }

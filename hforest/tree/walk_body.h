@@ -59,18 +59,17 @@ static void HF(hf_pack_keys)(
     hf_small_key_node *const less = (hf_small_key_node *)(node + root);
     HF(hf_key_node) *const more = (HF(hf_key_node) *)(node + root);
     uint32_t place[2 * HF_TOP + 1] = {0};
-    int32_t deepest = 0, spare[2];
+    int32_t deepest = 0;
     depth[0] = 0;
     for (int64_t v = 0; v < n_nodes; ++v) {
-        const int leaf = f->feature[root + v] < 0;
+        /* All ones in a leaf: half the nodes are, so that a branch would often be guessed wrong. */
+        const int32_t leaf = f->feature[root + v] >> 31, below = (f->left[root + v] & ~leaf) | ((int32_t)v & leaf);
         const real threshold = f->threshold[root + v];
         const HF(hf_key_node) at = {
             /* Nothing is above NaN either. */
-            leaf || threshold != threshold ? (word)-1 : HF(hf_key)(threshold),
-            leaf ? 0 : (uint32_t)f->feature[root + v] * (HF_DOWN * sizeof(real) / 8),
-            leaf ? (uint32_t)v : (uint32_t)f->left[root + v]
+            HF(hf_key)(threshold) | (word)(int64_t)leaf | (word)-(threshold != threshold),
+            (uint32_t)(f->feature[root + v] & ~leaf) * (HF_DOWN * sizeof(real) / 8), (uint32_t)below
         };
-        int32_t *below = leaf ? spare : depth + at.next;
         if (small) {
             const hf_small_key_node packed = {(uint32_t)at.key, (uint16_t)at.column, (uint16_t)at.next};
             less[v] = packed;
@@ -78,7 +77,7 @@ static void HF(hf_pack_keys)(
             more[v] = at;
         }
         deepest = depth[v] > deepest ? depth[v] : deepest;
-        below[0] = below[1] = depth[v] + 1;
+        depth[below] = depth[below + 1 + leaf] = depth[v] + 1;
     }
     crown->depth = deepest;
     for (int i = 0; i < HF_TOP; ++i) {
@@ -95,10 +94,17 @@ static void HF(hf_pack_keys)(
 /* Columns of n samples: the features of HF_DOWN of them side by side, in whole groups; the last sample fills up. NaN
    is above nothing, and so goes left. */
 static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, word *columns) {
+    enum { SOME = 256 };
     for (int64_t i = 0; i < n + (-n & (HF_DOWN - 1)); ++i) {
         const real *row = x + (i < n ? i : n - 1) * n_features;
         word *to = columns + i / HF_DOWN * HF_DOWN * n_features + i % HF_DOWN;
-        for (int64_t j = 0; j < n_features; ++j) to[j * HF_DOWN] = row[j] != row[j] ? 0 : HF(hf_key)(row[j]);
+        for (int64_t j = 0; j < n_features; j += SOME) {
+            /* Keys by themselves, as compilers make vectors of them. */
+            word key[SOME];
+            const int n_keys = n_features - j < SOME ? (int)(n_features - j) : SOME;
+            for (int k = 0; k < n_keys; ++k) key[k] = HF(hf_key)(row[j + k]) & (word)-(row[j + k] == row[j + k]);
+            for (int k = 0; k < n_keys; ++k) to[(j + k) * HF_DOWN] = key[k];
+        }
     }
 }
 
