@@ -25,7 +25,6 @@ typedef WORD NAME(keys) __attribute__((vector_size(BYTES)));
 
 CODE HF_INLINE void NAME(enter)(const CROWN *crown, const WORD *group, uint32_t *at) {
     KEYS exits[VECTORS];
-    WORD left[HF_DOWN] __attribute__((aligned(BYTES)));
     for (int u = 0; u < VECTORS; ++u) exits[u] = (KEYS){0} + 0xffff;
     _Pragma("GCC unroll 15") for (int i = 0; i < HF_TOP; ++i) {
         const KEYS *x = (const KEYS *)((const char *)group + (size_t)crown->column[i] * 8);
@@ -33,8 +32,13 @@ CODE HF_INLINE void NAME(enter)(const CROWN *crown, const WORD *group, uint32_t 
         _Pragma("GCC unroll 8") for (int u = 0; u < VECTORS; ++u)
             exits[u] = KEEP(exits[u], x[u], threshold, (KEYS){0} + LEFT(i));
     }
+#if BYTES == 64
+    hf_first_exits(hf_exits(sizeof(WORD), (__m512i)exits[0], (__m512i)exits[VECTORS - 1]), crown->exit, at);
+#else
+    WORD left[HF_DOWN] __attribute__((aligned(BYTES)));
     for (int u = 0; u < VECTORS; ++u) *(KEYS *)(left + u * LANES) = exits[u];
     for (int u = 0; u < HF_DOWN; ++u) at[u] = crown->exit[__builtin_ctz((uint32_t)left[u])];
+#endif
 }
 #endif
 
@@ -51,6 +55,7 @@ CODE HF_INLINE void NAME(descend)(
         const WORD *part = columns + done * group_words;
         int32_t *reached = leaf + done * HF_DOWN;
         uint32_t at[HF_LISTED + HF_DOWN], sample[HF_LISTED + HF_DOWN];
+        int64_t place[HF_LISTED];
         int n = 0;
         for (int g = 0; g < here; ++g) {
             const WORD *x = part + g * group_words;
@@ -61,12 +66,13 @@ CODE HF_INLINE void NAME(descend)(
             for (int level = 0; level < first; ++level)
                 _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) v[u] = STEP(small, node, v[u], x + u);
             _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) reached[g * HF_DOWN + u] = (int32_t)v[u];
-            if (first < levels)
-                _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                    at[n] = v[u];
-                    sample[n] = (uint32_t)(g * HF_DOWN + u);
-                    n += INSIDE(small, node, v[u]);
-                }
+        }
+        if (first >= levels) continue;
+        for (int s = 0; s < here * HF_DOWN; ++s) {
+            place[s] = s / HF_DOWN * group_words + s % HF_DOWN;
+            at[n] = (uint32_t)reached[s];
+            sample[n] = (uint32_t)s;
+            n += INSIDE(small, node, at[n]);
         }
         while (n > 0) {
             const int listed = n;
@@ -77,23 +83,21 @@ CODE HF_INLINE void NAME(descend)(
                 sample[listed + u] = sample[listed - 1];
             }
             for (int i = 0; i < listed; i += HF_DOWN) {
-                uint32_t v[HF_DOWN], from[HF_DOWN], s[HF_DOWN];
                 const WORD *x[HF_DOWN];
+                uint32_t v[HF_DOWN];
                 _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
                     v[u] = at[i + u];
-                    s[u] = sample[i + u];
-                    x[u] = part + s[u] / HF_DOWN * group_words + s[u] % HF_DOWN;
+                    x[u] = part + place[sample[i + u]];
                 }
                 _Pragma("GCC unroll 4") for (int level = 0; level < HF_LEVELS; ++level)
-                    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                        from[u] = v[u];
+                    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u)
                         v[u] = STEP(small, node, v[u], x[u]);
-                    }
                 _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                    reached[s[u]] = (int32_t)v[u];
+                    const uint32_t s = sample[i + u];
+                    reached[s] = (int32_t)v[u];
                     at[n] = v[u];
-                    sample[n] = s[u];
-                    n += (from[u] != v[u]) & (i + u < listed);
+                    sample[n] = s;
+                    n += INSIDE(small, node, v[u]) & (i + u < listed);
                 }
             }
         }

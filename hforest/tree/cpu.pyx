@@ -257,7 +257,7 @@ cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint
             _prepare(b, wide, tree, nodes, crowns)
     b.nodes = nodes
     # Blocks as large as caches and a fair share of the threads allow.
-    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads))))
+    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads)))) // GROUP * GROUP
     n_blocks = (b.n_samples + b.block - 1) // b.block
     if n_blocks == 1:
         # Without the cost of a parallel region.

@@ -212,6 +212,20 @@ HF_AVX512_CODE static void hf_walk_large(
     hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
 }
 
+/* Sixteen bit masks of exits, from one vector of float32's or two of float64's. */
+HF_AVX512_CODE HF_INLINE __m512i hf_exits(int size, __m512i low, __m512i high) {
+    if (size == 4) return low;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)), _mm512_cvtepi64_epi32(high), 1);
+}
+
+/* The nodes of each mask's first exit: the lowest bit is the exponent of it alone as a number. */
+HF_AVX512_CODE HF_INLINE void hf_first_exits(__m512i exits, const uint32_t *exit, uint32_t *at) {
+    const __m512i lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
+    const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(lowest)), 23);
+    const __m512i number = _mm512_sub_epi32(exponent, _mm512_set1_epi32(127));
+    _mm512_storeu_si512(at, _mm512_permutexvar_epi32(number, _mm512_loadu_si512(exit)));
+}
+
 HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int64_t n_outputs) {
     int64_t at = -1;
     for (int64_t k = 0; k < n_outputs; k += 16) {
