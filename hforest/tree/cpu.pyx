@@ -2,7 +2,7 @@
 
 from cython.parallel cimport prange
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -38,6 +38,10 @@ cdef extern from "walk.h" nogil:
         pass
     ctypedef struct hf_crown_f32:
         pass
+    ctypedef struct hf_columns_f32:
+        pass
+    ctypedef struct hf_columns_f64:
+        pass
     ctypedef struct hf_crown_f64:
         pass
     int HF_BY_COLUMNS
@@ -46,21 +50,21 @@ cdef extern from "walk.h" nogil:
     void hf_pack_keys_f32(
         const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*, hf_crown_f32*, int32_t* depth
     )
-    void hf_make_columns_f32(const float* x, int64_t n_features, int64_t n, uint32_t* columns)
+    void hf_make_columns_f32(const float* x, int64_t n_features, int64_t n, hf_columns_f32*)
     int hf_way_f64(int path, int gathers, int64_t n_features, int64_t n_trees)
     void hf_pack_f64(int way, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
     void hf_pack_keys_f64(
         const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*, hf_crown_f64*, int32_t* depth
     )
-    void hf_make_columns_f64(const double* x, int64_t n_features, int64_t n, uint64_t* columns)
+    void hf_make_columns_f64(const double* x, int64_t n_features, int64_t n, hf_columns_f64*)
     void hf_leaves_f32(
         int path, int way, const hf_forest_f32*, const hf_node_f32*, const hf_crown_f32*, const float* x,
-        const uint32_t* columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
+        const hf_columns_f32*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
         int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     void hf_leaves_f64(
         int path, int way, const hf_forest_f64*, const hf_node_f64*, const hf_crown_f64*, const double* x,
-        const uint64_t* columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
+        const hf_columns_f64*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
         int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     int hf_class_leaves_f32(
@@ -124,13 +128,13 @@ cdef void _walk(
         hf_leaves_f64(
             b.path, b.way, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
             <const hf_crown_f64*> b.crowns, <const double*> b.x + first * b.n_features,
-            <const uint64_t*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
+            <const hf_columns_f64*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
         )
     else:
         hf_leaves_f32(
             b.path, b.way, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
             <const hf_crown_f32*> b.crowns, <const float*> b.x + first * b.n_features,
-            <const uint32_t*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
+            <const hf_columns_f32*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
         )
 
 
@@ -162,6 +166,7 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
     # Whole groups of samples; a column of them begins with a cache line.
     cdef int64_t whole = (n + GROUP - 1) // GROUP * GROUP
     cdef int64_t n_bytes = whole * max(b.n_features, <int64_t> 1) * (8 if wide else 4)
+    n_bytes += sizeof(hf_columns_f64) if wide else sizeof(hf_columns_f32)
     cdef char* room
     cdef char* columns = NULL
     cdef double* total
@@ -176,11 +181,11 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
     reached = <int32_t*> (columns + n_bytes + n_sums * sizeof(double))
     if n_bytes and wide:
         hf_make_columns_f64(
-            <const double*> b.x + first * b.n_features, b.n_features, n, <uint64_t*> columns
+            <const double*> b.x + first * b.n_features, b.n_features, n, <hf_columns_f64*> columns
         )
     elif n_bytes:
         hf_make_columns_f32(
-            <const float*> b.x + first * b.n_features, b.n_features, n, <uint32_t*> columns
+            <const float*> b.x + first * b.n_features, b.n_features, n, <hf_columns_f32*> columns
         )
     if y == NULL:
         _walk(b, wide, columns, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)

@@ -19,6 +19,7 @@ enum {
     HF_FLIGHT = 4,   /* vectors that go down together: one alone waits for its loads */
     HF_LEVELS = 4,   /* levels between two looks at who has arrived; that many hold 15 nodes */
     HF_TOP = (1 << HF_LEVELS) - 1,
+    HF_WIDEST = 1 << 22, /* features of columns: places among HF_LISTED samples of them fit in 32 bits */
     HF_READS = 8     /* reads of a sample in one tree against which making columns of a feature may stand */
 };
 
@@ -53,6 +54,17 @@ typedef struct {
     uint32_t key;
     uint16_t column, next;
 } hf_small_key_node;
+
+/* Columns of a block of samples, and where in them the first HF_LISTED samples have their lanes. */
+typedef struct {
+    uint32_t place[HF_LISTED];
+    uint32_t x[];
+} hf_columns_f32;
+
+typedef struct {
+    uint32_t place[HF_LISTED];
+    uint64_t x[];
+} hf_columns_f64;
 
 /* A tree's first levels as a complete tree, and the nodes that lie below them. Below a leaf above them, keys that
    nothing is above lead to it. */

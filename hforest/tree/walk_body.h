@@ -14,7 +14,7 @@ typedef struct {
 /* How samples are to meet the trees. Columns are made once and read in every tree. */
 static int HF(hf_way)(int path, int gathers, int64_t n_features, int64_t n_trees) {
     if (gathers && HF(hf_vector)(path, n_features)) return HF_BY_GATHERS;
-    return n_features <= n_trees * HF_READS ? HF_BY_COLUMNS : HF_BY_ROWS;
+    return n_features <= n_trees * HF_READS && n_features <= HF_WIDEST ? HF_BY_COLUMNS : HF_BY_ROWS;
 }
 
 /* Packs a tree into its part of `node`. */
@@ -93,11 +93,13 @@ static void HF(hf_pack_keys)(
 
 /* Columns of n samples: the features of HF_DOWN of them side by side, in whole groups; the last sample fills up. NaN
    is above nothing, and so goes left. */
-static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, word *columns) {
+static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF(hf_columns) *columns) {
     enum { SOME = 256 };
+    for (int s = 0; s < HF_LISTED && s < n + HF_DOWN; ++s)
+        columns->place[s] = (uint32_t)(s / HF_DOWN * HF_DOWN * n_features + s % HF_DOWN);
     for (int64_t i = 0; i < n + (-n & (HF_DOWN - 1)); ++i) {
         const real *row = x + (i < n ? i : n - 1) * n_features;
-        word *to = columns + i / HF_DOWN * HF_DOWN * n_features + i % HF_DOWN;
+        word *to = columns->x + i / HF_DOWN * HF_DOWN * n_features + i % HF_DOWN;
         for (int64_t j = 0; j < n_features; j += SOME) {
             /* Keys by themselves, as compilers make vectors of them. */
             word key[SOME];
@@ -108,78 +110,152 @@ static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, wo
     }
 }
 
-HF_INLINE uint32_t HF(hf_step)(int small, const void *node, uint32_t v, const word *x) {
-    if (small) {
-        const hf_small_key_node *at = (const hf_small_key_node *)node + v;
-        return at->next + (*(const word *)((const char *)x + (size_t)at->column * 8) > at->key);
-    }
-    const HF(hf_key_node) *at = (const HF(hf_key_node) *)node + v;
-    return at->next + (*(const word *)((const char *)x + (size_t)at->column * 8) > at->key);
-}
-
-HF_INLINE int HF(hf_inside)(int small, const void *node, uint32_t v) {
-    return (small ? ((const hf_small_key_node *)node)[v].next : ((const HF(hf_key_node) *)node)[v].next) != v;
-}
-
+#if HF_VECTORS
 #define WORD word
 #define CROWN HF(hf_crown)
-#define STEP HF(hf_step)
-#define INSIDE HF(hf_inside)
 
-#define BYTES 0
-#define CODE
-#define NAME(x) HF(hf_columns_plain_##x)
-#include "columns_body.h"
-
-#if HF_VECTORS
 #define BYTES 16
 #define CODE
-#define NAME(x) HF(hf_columns_vector_##x)
+#define NAME HF(hf_enter_vector)
 #define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
 #include "columns_body.h"
-#endif
 
 #if HF_X86
 #define BYTES 32
 #define CODE HF_AVX2_CODE
-#define NAME(x) HF(hf_columns_avx2_##x)
+#define NAME HF(hf_enter_avx2)
 #define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
 #include "columns_body.h"
 
 #define BYTES 64
 #define CODE HF_AVX512_CODE
-#define NAME(x) HF(hf_columns_avx512_##x)
+#define NAME HF(hf_enter_avx512)
 #define KEEP KEEP_AVX512
 #include "columns_body.h"
 #endif
 
 #undef WORD
 #undef CROWN
-#undef STEP
-#undef INSIDE
+#endif
 
+/* Nodes at which samples of n_groups groups go on alone. How many levels lie above these. */
+static int HF(hf_enter)(
+    int path, const HF(hf_crown) *crown, const word *columns, int64_t group_words, int n_groups, uint32_t *at
+) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) {
+        HF(hf_enter_avx512)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+    if (path == HF_PATH_AVX2) {
+        HF(hf_enter_avx2)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+#endif
+#if HF_VECTORS
+    if (path == HF_PATH_VECTOR) {
+        HF(hf_enter_vector)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+#endif
+    memset(at, 0, (size_t)n_groups * HF_DOWN * sizeof(*at));
+    return 0;
+}
+
+HF_INLINE int HF(hf_inside)(int small, const void *node, uint32_t v) {
+    return (small ? ((const hf_small_key_node *)node)[v].next : ((const HF(hf_key_node) *)node)[v].next) != v;
+}
+
+/* Takes HF_DOWN samples down, side by side, as each waits for its loads. They are of one group, from lane 0 on, or
+   each has its lane in row. */
+HF_INLINE void HF(hf_descend)(
+    int small, const void *node, int levels, const word *group, const word *const *row, uint32_t *at
+) {
+    uint32_t v[HF_DOWN];
+    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) v[u] = at[u];
+    for (int level = 0; level < levels; ++level)
+        _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
+            const char *x = (const char *)(row ? row[u] : group + u);
+            if (small) {
+                const hf_small_key_node *from = (const hf_small_key_node *)node + v[u];
+                v[u] = from->next + (*(const word *)(x + (size_t)from->column * 8) > from->key);
+            } else {
+                const HF(hf_key_node) *from = (const HF(hf_key_node) *)node + v[u];
+                v[u] = from->next + (*(const word *)(x + (size_t)from->column * 8) > from->key);
+            }
+        }
+    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) at[u] = v[u];
+}
+
+/* Functions of their own, lest other values take the registers that the nodes need. */
+HF_APART static void HF(hf_descend_small)(const void *node, int levels, const word *group, uint32_t *at) {
+    HF(hf_descend)(1, node, levels, group, NULL, at);
+}
+HF_APART static void HF(hf_descend_large)(const void *node, int levels, const word *group, uint32_t *at) {
+    HF(hf_descend)(0, node, levels, group, NULL, at);
+}
+HF_APART static void HF(hf_descend_rows_small)(const void *node, const word *const *row, uint32_t *at) {
+    HF(hf_descend)(1, node, HF_LEVELS, NULL, row, at);
+}
+HF_APART static void HF(hf_descend_rows_large)(const void *node, const word *const *row, uint32_t *at) {
+    HF(hf_descend)(0, node, HF_LEVELS, NULL, row, at);
+}
+
+/* Takes n samples of columns to their leaves from the nodes that they are at. Those that are not there yet are listed,
+   a node below the number of its sample, and go on together. */
+static void HF(hf_arrive)(int small, const void *node, const word *x, const uint32_t *place, int n, uint32_t *at) {
+    uint64_t list[HF_LISTED + HF_DOWN];
+    int listed = 0;
+    for (int s = 0; s < n; ++s) {
+        list[listed] = (uint64_t)s << 32 | at[s];
+        listed += HF(hf_inside)(small, node, at[s]);
+    }
+    while (listed > 0) {
+        int still = 0;
+        /* Lanes behind the last sample repeat it. */
+        for (int u = 0; u < HF_DOWN; ++u) list[listed + u] = list[listed - 1];
+        for (int i = 0; i < listed; i += HF_DOWN) {
+            const word *row[HF_DOWN];
+            uint32_t v[HF_DOWN];
+            for (int u = 0; u < HF_DOWN; ++u) {
+                row[u] = x + place[list[i + u] >> 32];
+                v[u] = (uint32_t)list[i + u];
+            }
+            if (small) HF(hf_descend_rows_small)(node, row, v);
+            else HF(hf_descend_rows_large)(node, row, v);
+            for (int u = 0; u < HF_DOWN; ++u) {
+                const uint64_t s = list[i + u] >> 32;
+                at[s] = v[u];
+                list[still] = s << 32 | v[u];
+                still += HF(hf_inside)(small, node, v[u]) & (i + u < listed);
+            }
+        }
+        listed = still;
+    }
+}
+
+/* Leaves that the samples of whole groups reach. */
 static void HF(hf_walk_columns)(
-    int path, const HF(hf_crown) *crown, const HF(hf_node) *node, int64_t n_nodes, const word *columns,
+    int path, const HF(hf_crown) *crown, const HF(hf_node) *node, int64_t n_nodes, const HF(hf_columns) *columns,
     int64_t n_features, int64_t n, int32_t *leaf
 ) {
     const int small = HF(hf_is_small_by_columns)(n_nodes, n_features);
-    const int64_t n_groups = (n + HF_DOWN - 1) / HF_DOWN;
-    /* Below the first levels most leaves of a tree lie this deep, or less. */
-    int often = 1;
-    while (n_nodes >> (often + HF_LEVELS - 2)) ++often;
-#if HF_X86
-    if (path == HF_PATH_AVX512)
-        HF(hf_columns_avx512_walk)(small, crown, node, often, columns, n_features, n_groups, leaf);
-    else if (path == HF_PATH_AVX2)
-        HF(hf_columns_avx2_walk)(small, crown, node, often, columns, n_features, n_groups, leaf);
-    else
-#endif
-#if HF_VECTORS
-    if (path != HF_PATH_PLAIN)
-        HF(hf_columns_vector_walk)(small, crown, node, often, columns, n_features, n_groups, leaf);
-    else
-#endif
-        HF(hf_columns_plain_walk)(small, crown, node, often + HF_LEVELS, columns, n_features, n_groups, leaf);
+    const int64_t group_words = n_features * HF_DOWN;
+    /* Few samples go deeper than three levels below those of a tree that is as flat as its nodes allow. */
+    int often = 2;
+    while (n_nodes >> (often - 2)) ++often;
+    for (int64_t done = 0; done < n; done += HF_LISTED) {
+        const int n_groups = (int)((n - done < HF_LISTED ? n - done : HF_LISTED) + HF_DOWN - 1) / HF_DOWN;
+        const word *part = columns->x + done / HF_DOWN * group_words;
+        uint32_t *at = (uint32_t *)leaf + done;
+        const int above = HF(hf_enter)(path, crown, part, group_words, n_groups, at);
+        const int first = (crown->depth < often + 2 ? crown->depth : often) - above;
+        for (int g = 0; g < n_groups; ++g) {
+            if (small) HF(hf_descend_small)(node, first, part + g * group_words, at + g * HF_DOWN);
+            else HF(hf_descend_large)(node, first, part + g * group_words, at + g * HF_DOWN);
+        }
+        if (above + first < crown->depth) HF(hf_arrive)(small, node, part, columns->place, n_groups * HF_DOWN, at);
+    }
 }
 
 /* Leaves that n samples reach in one packed tree. NaN goes left, and so never out of the tree. */
@@ -257,7 +333,7 @@ static int32_t HF(hf_walk_oblique)(const HF(hf_forest) *f, int64_t tree, const r
    a tree's part of `leaf`, holds n numbers rounded up to whole groups of HF_DOWN. */
 static void HF(hf_leaves)(
     int path, int way, const HF(hf_forest) *f, const HF(hf_node) *node, const HF(hf_crown) *crown, const real *x,
-    const word *columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t *scratch, int32_t *leaf,
+    const HF(hf_columns) *columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t *scratch, int32_t *leaf,
     int64_t row_stride, int64_t tree_stride
 ) {
     int64_t done = 0;
