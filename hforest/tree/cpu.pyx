@@ -128,13 +128,15 @@ cdef void _walk(
         hf_leaves_f64(
             b.path, b.way, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
             <const hf_crown_f64*> b.crowns, <const double*> b.x + first * b.n_features,
-            <const hf_columns_f64*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
+            <const hf_columns_f64*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
+            tree_stride,
         )
     else:
         hf_leaves_f32(
             b.path, b.way, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
             <const hf_crown_f32*> b.crowns, <const float*> b.x + first * b.n_features,
-            <const hf_columns_f32*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride, tree_stride,
+            <const hf_columns_f32*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
+            tree_stride,
         )
 
 
