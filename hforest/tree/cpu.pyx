@@ -45,13 +45,13 @@ cdef extern from "walk.h" nogil:
     ctypedef struct hf_crown_f64:
         pass
     int HF_BY_COLUMNS
-    int hf_way_f32(int path, int gathers, int64_t n_features, int64_t n_trees)
+    int hf_way_f32(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
     void hf_pack_f32(int way, const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*)
     void hf_pack_keys_f32(
         const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*, hf_crown_f32*, int32_t* depth
     )
     void hf_make_columns_f32(const float* x, int64_t n_features, int64_t n, hf_columns_f32*)
-    int hf_way_f64(int path, int gathers, int64_t n_features, int64_t n_trees)
+    int hf_way_f64(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
     void hf_pack_f64(int way, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
     void hf_pack_keys_f64(
         const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*, hf_crown_f64*, int32_t* depth
@@ -299,9 +299,9 @@ cdef int _call(
     b.vote = vote
     b.path = simd_path()
     if wide:
-        b.way = hf_way_f64(b.path, simd_gathers(), b.n_features, b.n_trees)
+        b.way = hf_way_f64(b.path, simd_gathers(), b.n_features, b.n_trees, n_nodes)
     else:
-        b.way = hf_way_f32(b.path, simd_gathers(), b.n_features, b.n_trees)
+        b.way = hf_way_f32(b.path, simd_gathers(), b.n_features, b.n_trees, n_nodes)
     b.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
     b.crowns, b.class_of, b.has_classes = NULL, NULL, NULL
     # Both hold the same pointers; the dtype says which is read.

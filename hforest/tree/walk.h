@@ -20,7 +20,7 @@ enum {
     HF_LEVELS = 4,   /* levels between two looks at who has arrived; that many hold 15 nodes */
     HF_TOP = (1 << HF_LEVELS) - 1,
     HF_WIDEST = 1 << 22, /* features of columns: places among HF_LISTED samples of them fit in 32 bits */
-    HF_READS = 8     /* reads of a sample in one tree against which making columns of a feature may stand */
+    HF_READS = 8     /* features of which columns may be made for a level that a sample goes down by them */
 };
 
 /* How samples meet a tree: by rows of x as given; by gathers of AVX-512, where the processor is quick at them; or
@@ -280,9 +280,9 @@ HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_row
 }
 #endif
 
-/* Whether vectors can take samples down a tree: all indices of a gather must fit in 32 bits. */
+/* Whether gathers can take samples down a tree: they read a feature even in a leaf, by indices of 32 bits. */
 static int hf_vector_f32(int path, int64_t n_features) {
-    return HF_X86 && path == HF_PATH_AVX512 && n_features <= (1ll << 31) / HF_PART;
+    return HF_X86 && path == HF_PATH_AVX512 && n_features > 0 && n_features <= (1ll << 31) / HF_PART;
 }
 static int hf_vector_f64(int path, int64_t n_features) { return 0; }
 

@@ -11,10 +11,15 @@ typedef struct {
     const real *weight;
 } HF(hf_forest);
 
-/* How samples are to meet the trees. Columns are made once and read in every tree. */
-static int HF(hf_way)(int path, int gathers, int64_t n_features, int64_t n_trees) {
-    if (gathers && HF(hf_vector)(path, n_features)) return HF_BY_GATHERS;
-    return n_features <= n_trees * HF_READS && n_features <= HF_WIDEST ? HF_BY_COLUMNS : HF_BY_ROWS;
+/* How samples are to meet the trees. Columns are made once and read in every tree; without quick gathers they are the
+   better way where trees are many or deep beside the features. */
+static int HF(hf_way)(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes) {
+    const int vector = HF(hf_vector)(path, n_features);
+    int levels = 0;
+    while (n_nodes >> levels > n_trees) ++levels;
+    if (!(vector && gathers) && n_features <= n_trees * levels * HF_READS && n_features <= HF_WIDEST)
+        return HF_BY_COLUMNS;
+    return vector ? HF_BY_GATHERS : HF_BY_ROWS;
 }
 
 /* Packs a tree into its part of `node`. */
@@ -153,7 +158,8 @@ static int HF(hf_enter)(
     }
 #endif
 #if HF_VECTORS
-    if (path == HF_PATH_VECTOR) {
+    /* SSE2 has no comparison of 64 bits. */
+    if (path == HF_PATH_VECTOR && (sizeof(real) == 4 || !HF_X86)) {
         HF(hf_enter_vector)(crown, columns, group_words, n_groups, at);
         return HF_LEVELS;
     }
@@ -203,7 +209,9 @@ HF_APART static void HF(hf_descend_rows_large)(const void *node, const word *con
 
 /* Takes n samples of columns to their leaves from the nodes that they are at. Those that are not there yet are listed,
    a node below the number of its sample, and go on together. */
-static void HF(hf_arrive)(int small, const void *node, const word *x, const uint32_t *place, int n, uint32_t *at) {
+static void HF(hf_arrive)(
+    int small, const void *node, const word *x, const uint32_t *place, int n, uint32_t *at
+) {
     uint64_t list[HF_LISTED + HF_DOWN];
     int listed = 0;
     for (int s = 0; s < n; ++s) {
