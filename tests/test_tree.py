@@ -388,27 +388,159 @@ def test_scikit_learn_tree_and_strangers():
         tree.from_sklearn(3)
 
 
-# ------------------------------------------------------------------------------------- vector paths
+# ---------------------------------------------------------------------------------- every way down
+
+
+WAYS = [(path, False) for path in machine.simd_paths()]
+if machine.simd_paths()[-1] == "avx512":
+    WAYS.append(("avx512", True))
+
+
+@pytest.fixture(params=WAYS, ids=[path + ("-gathers" if gathers else "") for path, gathers in WAYS])
+def way(request, simd):
+    """Each vector path, and gathers where there are any."""
+    path, gathers = request.param
+    before = machine.gathers()
+    simd(path)
+    machine.set_gathers(gathers)
+    yield request.param
+    machine.set_gathers(before)
+
+
+def walked(forest, x):
+    """The definition, a level at a time."""
+    found = np.empty((len(x), len(forest.tree_start) - 1), np.int32)
+    for m, root in enumerate(forest.tree_start[:-1]):
+        v = np.zeros(len(x), np.int64)
+        while True:
+            feature = forest.feature[root + v]
+            inside = feature >= 0
+            if not inside.any():
+                break
+            value = x[np.arange(len(x)), np.where(inside, feature, 0)]
+            v = np.where(inside, forest.left[root + v] + (value > forest.threshold[root + v]), v)
+        found[:, m] = v
+    return found
+
+
+def joined(trees, n_features, n_outputs, dtype, seed=0, pure=False):
+    """A forest of trees given as (feature, threshold, left), leaves' left not yet filled in."""
+    rng = np.random.default_rng(seed)
+    sizes = [len(feature) for feature, _, _ in trees]
+    rows = [np.where(np.array(f) < 0, np.cumsum(np.array(f) < 0) - 1, left) for f, _, left in trees]
+    n_nodes, n_leaves = sum(sizes), (sum(sizes) + len(trees)) // 2
+    value = rng.random((n_leaves, n_outputs))
+    return Forest(
+        n_features=np.array(n_features), tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        feature=np.concatenate([t[0] for t in trees]).astype(np.int32),
+        threshold=np.concatenate([t[1] for t in trees]).astype(dtype),
+        left=np.concatenate(rows).astype(np.int32),
+        value=(np.eye(n_outputs)[value.argmax(axis=1)] if pure else value).astype(dtype),
+        gain=np.zeros(n_nodes, dtype), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
+        weight=np.zeros(0, dtype),
+    )  # fmt: skip
+
+
+def chain(length, n_features, rng, right):
+    """Every split has a leaf on one side: as deep as a tree of its size can be."""
+    n_nodes = 2 * length + 1
+    feature, threshold, left = np.full(n_nodes, -1), np.zeros(n_nodes), np.zeros(n_nodes, int)
+    split = 0
+    for first in range(1, n_nodes, 2):
+        feature[split], threshold[split] = rng.integers(n_features), rng.integers(-4, 5) / 4
+        left[split] = first
+        split = first + right
+    return feature, threshold, left
+
+
+def check_ways(forest, x):
+    """Leaves are the definition's; sums and votes are those of single rows, which are walked otherwise."""
+    with hforest.unchecked():
+        np.testing.assert_array_equal(tree.leaves(forest, x), walked(forest, x))
+        for door in (tree.predict, tree.votes):
+            rows = [door(forest, x[i : i + 1]) for i in range(min(len(x), 40))]
+            assert door(forest, x)[:40].tobytes() == np.concatenate(rows).tobytes()
 
 
 @pytest.mark.parametrize("depth", [2, 4, 13])
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("n", [5, 16, 37, 300, 3000])
-def test_vector_paths_have_the_bits_of_the_plain_one(simd, n, pure, depth):
+def test_vector_paths_have_the_bits_of_the_plain_one(simd, way, dtype, n, pure, depth):
     # More samples than a block holds, leaves of one class or of several, trees in and out of registers.
-    forest = random_forest(11, depth, 6, 3, np.float32, depth, stop=0.1)
+    forest = random_forest(11, depth, 6, 3, dtype, depth, stop=0.1)
     if pure:
-        forest = forest._replace(value=np.eye(3, dtype=np.float32)[forest.value.argmax(axis=1)])
-    x = inputs(n, 6, np.float32, n)
+        forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
+    x = inputs(n, 6, dtype, n)
     doors = (tree.leaves, tree.predict, tree.votes)
-    found = {}
-    for path in machine.simd_paths():
-        simd(path)
-        found[path] = [door(forest, x).tobytes() for door in doors]
-    assert all(bits == found["plain"] for bits in found.values())
+    found = [door(forest, x).tobytes() for door in doors]
+    simd("plain")
+    assert found == [door(forest, x).tobytes() for door in doors]
 
 
-def test_trees_of_any_order_are_walked_alike(simd, reference):
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 127, 129, 512, 513, 700])
+def test_numbers_of_samples(way, dtype, n):
+    check_ways(random_forest(5, 9, 3, 2, dtype, n), inputs(n, 3, dtype, n))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 8, 9, 16, 17, 40])
+@pytest.mark.parametrize("pure", [False, True])
+def test_numbers_of_outputs(way, dtype, n_outputs, pure):
+    forest = random_forest(9, 5, 3, n_outputs, dtype, n_outputs)
+    if pure:
+        forest = forest._replace(value=np.eye(n_outputs, dtype=dtype)[forest.value.argmax(axis=1)])
+    check_ways(forest, inputs(70, 3, dtype))
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 31])
+def test_chains_and_single_leaves(way, dtype, n_features):
+    # Far deeper than other trees of their size, to either side, and trees without a split.
+    rng = np.random.default_rng(n_features)
+    leaf = ([-1], [0.0], [0])
+    trees = [leaf, chain(300, n_features, rng, True), leaf, chain(257, n_features, rng, False)]
+    trees += [chain(k, n_features, rng, bool(k % 2)) for k in (1, 2, 3, 4, 5, 6, 9)]
+    forest = tree.check(joined(trees, n_features, 3, dtype))
+    x = inputs(300, n_features, dtype, 1)
+    x[::3] = 2  # to the right end of chains
+    x[1::3] = -2
+    check_ways(forest, x)
+    check_ways(joined([leaf], n_features, 2, dtype), x[:20])
+
+
+def test_numbers_at_the_edges(way, dtype):
+    # Every kind of number against every kind of threshold: ties, both zeros, denormals, infinities; NaN goes left.
+    tiny, large = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    numbers = np.array([0, tiny, 1, 1 + np.finfo(dtype).eps, large, np.inf], dtype)
+    numbers = np.concatenate([-numbers, numbers, [np.nan]]).astype(dtype)
+    stumps = [([0, -1, -1], [t, 0, 0], [1, 0, 0]) for t in numbers[:-1]]
+    deep = [
+        ([0, 0, -1, -1, 0, -1, 0, -1, 0, -1, 0, -1, -1], [t, t, 0, 0, t, 0, t, 0, t, 0, t, 0, 0],
+         [1, 3, 0, 0, 5, 0, 7, 0, 9, 0, 11, 0, 0])
+        for t in numbers[:-1]
+    ]  # fmt: skip
+    x = np.tile(numbers[:, None], (5, 1))
+    check_ways(joined(stumps + deep, 1, 2, dtype), x)
+
+
+def test_large_trees_and_many_features(way, dtype):
+    # Nodes and columns that do not fit in 16 bits; features so many that columns of them do not pay.
+    rng = np.random.default_rng(0)
+    large = random_forest(2, 17, 3, 2, dtype, 1, stop=0.02)
+    assert np.diff(large.tree_start).max() > 2**16
+    check_ways(large, rng.normal(scale=0.7, size=(300, 3)).astype(dtype))
+    for n_features, n_trees in ((8191, 1100), (8200, 1100), (9000, 5), (70000, 3)):
+        trees = []
+        for _ in range(n_trees):
+            f = rng.integers(n_features - 5, n_features, 3)
+            trees.append(([f[0], f[1], -1, -1, -1], [0.0, 0.5, 0, 0, 0], [1, 3, 0, 0, 0]))
+        check_ways(joined(trees, n_features, 2, dtype), inputs(21, n_features, dtype))
+
+
+def test_no_features(way, dtype):
+    forest = joined([([-1], [0.0], [0])] * 3, 0, 2, dtype)
+    assert tree.leaves(forest, np.zeros((40, 0), dtype)).tolist() == [[0, 0, 0]] * 40
+
+
+def test_trees_of_any_order_are_walked_alike(way, reference):
     # Children behind their parents, but depth-first: nodes of the first levels are not the first nodes.
     feature, left = [-1], [0]
 
@@ -433,6 +565,4 @@ def test_trees_of_any_order_are_walked_alike(simd, reference):
     )  # fmt: skip
     x = inputs(60, 3, np.float32, 4)
     want = reference(tree.leaves, tree.check(forest), x)
-    for path in machine.simd_paths():
-        simd(path)
-        assert tree.leaves(forest, x).tobytes() == want.tobytes()
+    assert tree.leaves(forest, x).tobytes() == want.tobytes()

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 cnp.import_array()
 
 cdef extern from "cpu_features.h" nogil:
-    int HF_AVX2, HF_AVX512, HF_NEON
+    int HF_AVX2, HF_AVX512, HF_NEON, HF_GATHERS
     int HF_OPENMP
     const char* HF_COMPILER
     int hf_cpu_features()
@@ -50,6 +50,25 @@ cdef int _path = HF_PATH_PLAIN
 
 cdef int simd_path() noexcept nogil:
     return _path
+
+
+# Whether loads by a vector of indices are quicker than one by one, where the path has them.
+cdef int _gathers = (hf_cpu_features() & HF_GATHERS) != 0
+
+
+cdef int simd_gathers() noexcept nogil:
+    return _gathers
+
+
+def gathers():
+    """Whether kernels load by vectors of indices where the vector path has them."""
+    return bool(_gathers)
+
+
+def set_gathers(use):
+    """Let kernels load by vectors of indices, or one by one; both give the same bits."""
+    global _gathers
+    _gathers = bool(use)
 
 
 def simd_paths():

@@ -26,9 +26,11 @@ enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 =
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_INLINE static inline __attribute__((always_inline))
+#define HF_APART __attribute__((noinline))
 #define HF_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define HF_INLINE static inline
+#define HF_APART
 #define HF_PREFETCH(address) ((void)(address))
 #endif
 

@@ -2,13 +2,13 @@
 
 from cython.parallel cimport prange
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
 
-from hforest.core.machine cimport simd_path
+from hforest.core.machine cimport simd_gathers, simd_path
 
 cnp.import_array()
 
@@ -36,15 +36,36 @@ cdef extern from "walk.h" nogil:
         pass
     ctypedef struct hf_node_f64:
         pass
-    void hf_pack_f32(int path, const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*)
-    void hf_pack_f64(int path, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
+    ctypedef struct hf_crown_f32:
+        pass
+    ctypedef struct hf_columns_f32:
+        pass
+    ctypedef struct hf_columns_f64:
+        pass
+    ctypedef struct hf_crown_f64:
+        pass
+    int HF_BY_COLUMNS
+    int hf_way_f32(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
+    void hf_pack_f32(int way, const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*)
+    void hf_pack_keys_f32(
+        const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*, hf_crown_f32*, int32_t* depth
+    )
+    void hf_make_columns_f32(const float* x, int64_t n_features, int64_t n, hf_columns_f32*)
+    int hf_way_f64(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
+    void hf_pack_f64(int way, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
+    void hf_pack_keys_f64(
+        const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*, hf_crown_f64*, int32_t* depth
+    )
+    void hf_make_columns_f64(const double* x, int64_t n_features, int64_t n, hf_columns_f64*)
     void hf_leaves_f32(
-        int path, const hf_forest_f32*, const hf_node_f32*, const float* x, int64_t n_features, int64_t n,
-        int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+        int path, int way, const hf_forest_f32*, const hf_node_f32*, const hf_crown_f32*, const float* x,
+        const hf_columns_f32*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
+        int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     void hf_leaves_f64(
-        int path, const hf_forest_f64*, const hf_node_f64*, const double* x, int64_t n_features, int64_t n,
-        int64_t first, int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+        int path, int way, const hf_forest_f64*, const hf_node_f64*, const hf_crown_f64*, const double* x,
+        const hf_columns_f64*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
+        int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     int hf_class_leaves_f32(
         int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t tree,
@@ -56,13 +77,11 @@ cdef extern from "walk.h" nogil:
     )
     void hf_add_leaves_f32(
         int path, const hf_forest_f32*, const float* value, int64_t n_outputs, int vote, int64_t first,
-        int64_t last,
-        int64_t n, const int32_t* leaf, double* total,
+        int64_t last, int64_t n, const int32_t* leaf, int64_t tree_stride, double* total,
     )
     void hf_add_leaves_f64(
         int path, const hf_forest_f64*, const double* value, int64_t n_outputs, int vote, int64_t first,
-        int64_t last,
-        int64_t n, const int32_t* leaf, double* total,
+        int64_t last, int64_t n, const int32_t* leaf, int64_t tree_stride, double* total,
     )
 
 ctypedef fused real:
@@ -72,7 +91,9 @@ ctypedef fused real:
 cdef enum:
     LEAST = 128           # samples of a block, at least
     MOST = 2048           # and at most: the more, the longer a tree stays in L1
-    ROWS = 1 << 20        # bytes of their rows, which stay in L2 beside a tree
+    ROWS = 1 << 18        # bytes of their rows, which stay in L2 beside a tree
+    GROUP = 16            # samples that go down a tree side by side: HF_DOWN of walk.h
+    LINE = 64             # bytes of a cache line
     TREES = 8             # trees walked before their leaf values are added: HF_WALKS of walk.h
     SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
     STEPS = 32            # steps of a walk that packing a node must at most stand against
@@ -82,6 +103,7 @@ cdef struct Batch:
     # What a call works on, whatever the dtype.
     const void* forest
     const void* nodes
+    const void* crowns
     const void* x
     const void* value
     int64_t n_trees
@@ -90,6 +112,7 @@ cdef struct Batch:
     int64_t n_outputs
     int vote
     int path
+    int way
     # Samples of a block; of packed forests: classes of the leaves, and which trees have them.
     int64_t block
     const int64_t* tree_start
@@ -98,25 +121,28 @@ cdef struct Batch:
 
 
 cdef void _walk(
-    const Batch* b, bint wide, int64_t first, int64_t n, int64_t tree, int64_t last, int32_t* scratch,
-    int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+    const Batch* b, bint wide, const void* columns, int64_t first, int64_t n, int64_t tree, int64_t last,
+    int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
 ) noexcept nogil:
     if wide:
         hf_leaves_f64(
-            b.path, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
-            <const double*> b.x + first * b.n_features, b.n_features, n, tree, last, scratch, leaf,
-            row_stride, tree_stride,
+            b.path, b.way, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
+            <const hf_crown_f64*> b.crowns, <const double*> b.x + first * b.n_features,
+            <const hf_columns_f64*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
+            tree_stride,
         )
     else:
         hf_leaves_f32(
-            b.path, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
-            <const float*> b.x + first * b.n_features, b.n_features, n, tree, last, scratch, leaf,
-            row_stride, tree_stride,
+            b.path, b.way, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
+            <const hf_crown_f32*> b.crowns, <const float*> b.x + first * b.n_features,
+            <const hf_columns_f32*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
+            tree_stride,
         )
 
 
 cdef void _add(
-    const Batch* b, bint wide, int64_t n, int64_t tree, int64_t last, const int32_t* leaf, double* total
+    const Batch* b, bint wide, int64_t n, int64_t tree, int64_t last, const int32_t* leaf,
+    int64_t tree_stride, double* total,
 ) noexcept nogil:
     cdef const int32_t* class_of
     cdef int64_t i
@@ -127,25 +153,44 @@ cdef void _add(
     elif wide:
         hf_add_leaves_f64(
             b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree,
-            last, n, leaf, total,
+            last, n, leaf, tree_stride, total,
         )
     else:
         hf_add_leaves_f32(
             b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree,
-            last, n, leaf, total,
+            last, n, leaf, tree_stride, total,
         )
 
 
 cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y) noexcept nogil:
     cdef int64_t n = min(b.block, b.n_samples - first), tree = 0, last, i
     cdef int64_t n_sums = n * b.n_outputs if y != NULL else 0
-    cdef char* room = <char*> malloc(n_sums * sizeof(double) + TREES * n * sizeof(int32_t))
-    cdef double* total = <double*> room
-    cdef int32_t* reached = <int32_t*> (room + n_sums * sizeof(double))
+    # Whole groups of samples; a column of them begins with a cache line.
+    cdef int64_t whole = (n + GROUP - 1) // GROUP * GROUP
+    cdef int64_t n_bytes = whole * max(b.n_features, <int64_t> 1) * (8 if wide else 4)
+    n_bytes += sizeof(hf_columns_f64) if wide else sizeof(hf_columns_f32)
+    cdef char* room
+    cdef char* columns = NULL
+    cdef double* total
+    cdef int32_t* reached
+    if b.nodes == NULL or b.way != HF_BY_COLUMNS:
+        n_bytes = 0
+    room = <char*> malloc(LINE + n_bytes + n_sums * sizeof(double) + TREES * whole * sizeof(int32_t))
     if room == NULL:
         return 0
+    columns = room + (-<uintptr_t> room) % LINE
+    total = <double*> (columns + n_bytes)
+    reached = <int32_t*> (columns + n_bytes + n_sums * sizeof(double))
+    if n_bytes and wide:
+        hf_make_columns_f64(
+            <const double*> b.x + first * b.n_features, b.n_features, n, <hf_columns_f64*> columns
+        )
+    elif n_bytes:
+        hf_make_columns_f32(
+            <const float*> b.x + first * b.n_features, b.n_features, n, <hf_columns_f32*> columns
+        )
     if y == NULL:
-        _walk(b, wide, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)
+        _walk(b, wide, columns, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)
         free(room)
         return 1
     memset(total, 0, n_sums * sizeof(double))
@@ -156,8 +201,8 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
         if b.has_classes == NULL or not b.has_classes[tree]:
             while last < min(tree + TREES, b.n_trees) and (b.has_classes == NULL or not b.has_classes[last]):
                 last += 1
-        _walk(b, wide, first, n, tree, last, NULL, reached, 1, n)
-        _add(b, wide, n, tree, last, reached, total)
+        _walk(b, wide, columns, first, n, tree, last, NULL, reached, 1, whole)
+        _add(b, wide, n, tree, last, reached, whole, total)
         tree = last
     if wide:
         for i in range(n_sums):
@@ -169,41 +214,57 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
     return 1
 
 
-cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes) noexcept nogil:
-    if wide:
-        hf_pack_f64(b.path, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
-        if b.has_classes != NULL:
-            b.has_classes[tree] = hf_class_leaves_f64(
-                b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote,
-                tree, b.class_of,
-            )
+cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes, void* crowns) noexcept nogil:
+    # Depths of nodes stand where their classes come later.
+    cdef int32_t* depth = b.class_of + b.tree_start[tree]
+    if b.way == HF_BY_COLUMNS and wide:
+        hf_pack_keys_f64(
+            <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes,
+            <hf_crown_f64*> crowns + tree, depth,
+        )
+    elif b.way == HF_BY_COLUMNS:
+        hf_pack_keys_f32(
+            <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes,
+            <hf_crown_f32*> crowns + tree, depth,
+        )
+    elif wide:
+        hf_pack_f64(b.way, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
     else:
-        hf_pack_f32(b.path, <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes)
-        if b.has_classes != NULL:
-            b.has_classes[tree] = hf_class_leaves_f32(
-                b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote,
-                tree, b.class_of,
-            )
+        hf_pack_f32(b.way, <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes)
+    if b.has_classes != NULL and wide:
+        b.has_classes[tree] = hf_class_leaves_f64(
+            b.path, <const hf_forest_f64*> b.forest, <const double*> b.value, b.n_outputs, b.vote, tree,
+            b.class_of,
+        )
+    elif b.has_classes != NULL:
+        b.has_classes[tree] = hf_class_leaves_f32(
+            b.path, <const hf_forest_f32*> b.forest, <const float*> b.value, b.n_outputs, b.vote, tree,
+            b.class_of,
+        )
 
 
 cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint oblique) noexcept nogil:
     cdef int64_t n_blocks, block, tree, row = b.n_features * (8 if wide else 4)
     cdef int64_t node = sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)
+    cdef int64_t crown = sizeof(hf_crown_f64) if wide else sizeof(hf_crown_f32)
     cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else omp_get_max_threads()
     cdef int failed = 0
     cdef char* nodes = NULL
+    cdef char* crowns
     if not oblique and b.n_samples * b.n_trees * STEPS >= n_nodes:
-        nodes = <char*> malloc(n_nodes * (node + sizeof(int32_t)) + b.n_trees)
+        nodes = <char*> malloc(b.n_trees * (crown + 1) + n_nodes * (node + sizeof(int32_t)))
         if nodes == NULL:
             return 0
+        crowns = nodes + n_nodes * node
+        b.crowns = crowns
+        b.class_of = <int32_t*> (crowns + b.n_trees * crown)
         if y != NULL:
-            b.class_of = <int32_t*> (nodes + n_nodes * node)
-            b.has_classes = nodes + n_nodes * (node + sizeof(int32_t))
+            b.has_classes = <char*> (b.class_of + n_nodes)
         for tree in prange(b.n_trees, schedule="dynamic", num_threads=threads):
-            _prepare(b, wide, tree, nodes)
+            _prepare(b, wide, tree, nodes, crowns)
     b.nodes = nodes
     # Blocks as large as caches and a fair share of the threads allow.
-    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads))))
+    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads)))) // GROUP * GROUP
     n_blocks = (b.n_samples + b.block - 1) // b.block
     if n_blocks == 1:
         # Without the cost of a parallel region.
@@ -237,8 +298,12 @@ cdef int _call(
     b.n_outputs = 0 if value is None else cnp.PyArray_DIM(value, 1)
     b.vote = vote
     b.path = simd_path()
+    if wide:
+        b.way = hf_way_f64(b.path, simd_gathers(), b.n_features, b.n_trees, n_nodes)
+    else:
+        b.way = hf_way_f32(b.path, simd_gathers(), b.n_features, b.n_trees, n_nodes)
     b.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
-    b.class_of, b.has_classes = NULL, NULL
+    b.crowns, b.class_of, b.has_classes = NULL, NULL, NULL
     # Both hold the same pointers; the dtype says which is read.
     doubles.tree_start = narrow.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
     doubles.feature = narrow.feature = <const int32_t*> cnp.PyArray_DATA(feature)

@@ -6,17 +6,26 @@
 #define HFOREST_TREE_WALK_H
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "simd.h"
 
 enum {
-    HF_WALKS = 8,   /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
-    HF_DOWN = 16,   /* samples that go down one packed tree at once */
-    HF_PART = 128,  /* samples that vectors take down a tree together: their rows stay near */
-    HF_FEW = 16,    /* samples from which vectors pay */
-    HF_FLIGHT = 4, /* vectors that go down together: one alone waits for its loads */
-    HF_LEVELS = 4   /* levels between two looks at who has arrived; that many hold 15 nodes */
+    HF_WALKS = 8,    /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
+    HF_DOWN = 16,    /* samples that go down one packed tree at once, and of a group of columns */
+    HF_PART = 128,   /* samples that gathers take down a tree together: their rows stay near */
+    HF_LISTED = 512, /* samples of columns that are listed together where some go on down a tree */
+    HF_FEW = 16,     /* samples from which columns and gathers pay */
+    HF_FLIGHT = 4,   /* vectors that go down together: one alone waits for its loads */
+    HF_LEVELS = 4,   /* levels between two looks at who has arrived; that many hold 15 nodes */
+    HF_TOP = (1 << HF_LEVELS) - 1,
+    HF_WIDEST = 1 << 22, /* features of columns: places among HF_LISTED samples of them fit in 32 bits */
+    HF_READS = 8     /* features of which columns may be made for a level that a sample goes down by them */
 };
+
+/* How samples meet a tree: by rows of x as given; by gathers of AVX-512, where the processor is quick at them; or
+   by columns: the features of HF_DOWN samples side by side, as unsigned integers in the order of the numbers. */
+enum { HF_BY_ROWS, HF_BY_GATHERS, HF_BY_COLUMNS };
 
 /* A packed node: leaves lead to themselves, nothing being above infinity. */
 typedef struct {
@@ -30,6 +39,47 @@ typedef struct {
     int32_t feature;
     int32_t next;
 } hf_node_f64;
+
+/* The same for columns. `column`: of the feature, in units of 8 bytes. */
+typedef struct {
+    uint32_t key, column, next;
+} hf_key_node_f32;
+
+typedef struct {
+    uint64_t key;
+    uint32_t column, next;
+} hf_key_node_f64;
+
+typedef struct {
+    uint32_t key;
+    uint16_t column, next;
+} hf_small_key_node;
+
+/* Columns of a block of samples, and where in them the first HF_LISTED samples have their lanes. */
+typedef struct {
+    uint32_t place[HF_LISTED];
+    uint32_t x[];
+} hf_columns_f32;
+
+typedef struct {
+    uint32_t place[HF_LISTED];
+    uint64_t x[];
+} hf_columns_f64;
+
+/* A tree's first levels as a complete tree, and the nodes that lie below them. Below a leaf above them, keys that
+   nothing is above lead to it. */
+typedef struct {
+    uint32_t key[HF_TOP], column[HF_TOP];
+    uint32_t exit[HF_TOP + 1];
+    int32_t depth;
+} hf_crown_f32;
+
+typedef struct {
+    uint64_t key[HF_TOP];
+    uint32_t column[HF_TOP];
+    uint32_t exit[HF_TOP + 1];
+    int32_t depth;
+} hf_crown_f64;
 
 /* The same in 8 bytes, for trees that fit: feature in the low half of `to`, next in the high one. */
 typedef struct {
@@ -174,31 +224,65 @@ HF_AVX512_CODE static void hf_walk_large(
     hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
 }
 
-HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int n_outputs) {
-    const __m512 values = _mm512_maskz_loadu_ps((__mmask16)((1u << n_outputs) - 1), row);
-    const uint32_t others = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    const uint32_t one = _mm512_cmp_ps_mask(values, _mm512_set1_ps(1), _CMP_EQ_OQ);
-    return one == others && one && !(one & (one - 1)) ? __builtin_ctz(one) : -1;
+/* Sixteen bit masks of exits, from one vector of float32's or two of float64's. */
+HF_AVX512_CODE HF_INLINE __m512i hf_exits(int size, __m512i low, __m512i high) {
+    if (size == 4) return low;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)), _mm512_cvtepi64_epi32(high), 1);
 }
 
-/* Adds values of the leaves that one sample reached in several trees to its sums, for at most 16 outputs. */
-HF_AVX512_CODE static void hf_add_rows_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
-    const __mmask16 mask = (__mmask16)((1u << n_outputs) - 1);
-    __m512d low = _mm512_maskz_loadu_pd((__mmask8)mask, sum);
-    __m512d high = _mm512_maskz_loadu_pd((__mmask8)(mask >> 8), sum + 8);
-    for (int t = 0; t < n_rows; ++t) {
-        const __m512 values = _mm512_maskz_loadu_ps(mask, row[t]);
-        low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(values)));
-        high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1)));
+/* The nodes of each mask's first exit: the lowest bit is the exponent of it alone as a number. */
+HF_AVX512_CODE HF_INLINE void hf_first_exits(__m512i exits, const uint32_t *exit, uint32_t *at) {
+    const __m512i lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
+    const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(lowest)), 23);
+    const __m512i number = _mm512_sub_epi32(exponent, _mm512_set1_epi32(127));
+    _mm512_storeu_si512(at, _mm512_permutexvar_epi32(number, _mm512_loadu_si512(exit)));
+}
+
+HF_AVX512_CODE static int64_t hf_one_class_avx512(const float *row, int64_t n_outputs) {
+    int64_t at = -1;
+    for (int64_t k = 0; k < n_outputs; k += 16) {
+        const __mmask16 mask = n_outputs - k < 16 ? (__mmask16)((1u << (n_outputs - k)) - 1) : 0xffff;
+        const __m512 values = _mm512_maskz_loadu_ps(mask, row + k);
+        const uint32_t others = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        const uint32_t one = _mm512_cmp_ps_mask(values, _mm512_set1_ps(1), _CMP_EQ_OQ);
+        if (!others) continue;
+        if (at >= 0 || one != others || (one & (one - 1))) return -1;
+        at = k + __builtin_ctz(one);
     }
-    _mm512_mask_storeu_pd(sum, (__mmask8)mask, low);
-    _mm512_mask_storeu_pd(sum + 8, (__mmask8)(mask >> 8), high);
+    return at;
+}
+
+/* Adds values of the leaves that one sample reached in several trees to its sums. */
+HF_AVX512_CODE static void hf_add_two_avx512(const float *const *row, int n_rows, double *sum) {
+    __m128d sums = _mm_loadu_pd(sum);
+    for (int t = 0; t < n_rows; ++t)
+        sums = _mm_add_pd(sums, _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)row[t]))));
+    _mm_storeu_pd(sum, sums);
+}
+
+HF_AVX512_CODE static void hf_add_eight_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    const __mmask8 mask = (__mmask8)((1u << n_outputs) - 1);
+    __m512d sums = _mm512_maskz_loadu_pd(mask, sum);
+    for (int t = 0; t < n_rows; ++t)
+        sums = _mm512_add_pd(sums, _mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, row[t])));
+    _mm512_mask_storeu_pd(sum, mask, sums);
+}
+
+HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    const __mmask8 mask = (__mmask8)((1u << (n_outputs - 8)) - 1);
+    __m512d low = _mm512_loadu_pd(sum), high = _mm512_maskz_loadu_pd(mask, sum + 8);
+    for (int t = 0; t < n_rows; ++t) {
+        low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm256_loadu_ps(row[t])));
+        high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, row[t] + 8)));
+    }
+    _mm512_storeu_pd(sum, low);
+    _mm512_mask_storeu_pd(sum + 8, mask, high);
 }
 #endif
 
-/* Whether vectors can take samples down a tree: all indices of a gather must fit in 32 bits. */
+/* Whether gathers can take samples down a tree: they read a feature even in a leaf, by indices of 32 bits. */
 static int hf_vector_f32(int path, int64_t n_features) {
-    return HF_X86 && path == HF_PATH_AVX512 && n_features <= (1ll << 31) / HF_PART;
+    return HF_X86 && path == HF_PATH_AVX512 && n_features > 0 && n_features <= (1ll << 31) / HF_PART;
 }
 static int hf_vector_f64(int path, int64_t n_features) { return 0; }
 
@@ -217,7 +301,9 @@ static void hf_walk_vector_f64(
 static int hf_add_rows_f32(int path, const float *const *row, int n_rows, int64_t n_outputs, double *sum) {
 #if HF_X86
     if (path == HF_PATH_AVX512 && n_outputs <= 16) {
-        hf_add_rows_avx512(row, n_rows, (int)n_outputs, sum);
+        if (n_outputs == 2) hf_add_two_avx512(row, n_rows, sum);
+        else if (n_outputs <= 8) hf_add_eight_avx512(row, n_rows, (int)n_outputs, sum);
+        else hf_add_more_avx512(row, n_rows, (int)n_outputs, sum);
         return 1;
     }
 #endif
@@ -243,7 +329,7 @@ HF_ONE_CLASS(hf_one_class_plain_f64, double)
 
 static int64_t hf_one_class_f32(int path, const float *row, int64_t n_outputs) {
 #if HF_X86
-    if (path == HF_PATH_AVX512 && n_outputs <= 16) return hf_one_class_avx512(row, (int)n_outputs);
+    if (path == HF_PATH_AVX512) return hf_one_class_avx512(row, n_outputs);
 #endif
     return hf_one_class_plain_f32(row, n_outputs);
 }
@@ -252,14 +338,28 @@ static int64_t hf_one_class_f64(int path, const double *row, int64_t n_outputs) 
 }
 
 #define real float
+#define word uint32_t
 #define HF(name) name##_f32
+#define KEEP_AVX512(m, x, t, left)                                                                                   \
+    ((KEYS)_mm512_mask_andnot_epi32(                                                                                 \
+        (__m512i)(m), _mm512_cmpgt_epu32_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
+    ))
 #include "walk_body.h"
 #undef real
+#undef word
 #undef HF
+#undef KEEP_AVX512
 #define real double
+#define word uint64_t
 #define HF(name) name##_f64
+#define KEEP_AVX512(m, x, t, left)                                                                                   \
+    ((KEYS)_mm512_mask_andnot_epi64(                                                                                 \
+        (__m512i)(m), _mm512_cmpgt_epu64_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
+    ))
 #include "walk_body.h"
 #undef real
+#undef word
 #undef HF
+#undef KEEP_AVX512
 
 #endif

@@ -1,4 +1,4 @@
-/* Included by walk.h once a dtype, with `real` and HF(name) set. */
+/* Included by walk.h once a dtype, with `real`, the integer `word` of its size and HF(name) set. */
 
 /* The nodes of one forest. `start`, `index` and `weight` are its projections, NULL without any. */
 typedef struct {
@@ -11,12 +11,21 @@ typedef struct {
     const real *weight;
 } HF(hf_forest);
 
-/* Packs a tree into its part of `node`, in the small form where vectors are to walk it and it fits. */
-static void HF(hf_pack)(
-    int path, const HF(hf_forest) *f, int64_t n_features, int64_t tree, HF(hf_node) *node
-) {
+/* How samples are to meet the trees. Columns are made once and read in every tree; without quick gathers they are the
+   better way where trees are many or deep beside the features. */
+static int HF(hf_way)(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes) {
+    const int vector = HF(hf_vector)(path, n_features);
+    int levels = 0;
+    while (n_nodes >> levels > n_trees) ++levels;
+    if (!(vector && gathers) && n_features <= n_trees * levels * HF_READS && n_features <= HF_WIDEST)
+        return HF_BY_COLUMNS;
+    return vector ? HF_BY_GATHERS : HF_BY_ROWS;
+}
+
+/* Packs a tree into its part of `node`. */
+static void HF(hf_pack)(int way, const HF(hf_forest) *f, int64_t n_features, int64_t tree, HF(hf_node) *node) {
     const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
-    const int small = HF(hf_vector)(path, n_features) && hf_is_small(n_nodes, n_features);
+    const int small = way == HF_BY_GATHERS && hf_is_small(n_nodes, n_features);
     hf_small_node *const less = (hf_small_node *)(node + root);
     for (int64_t v = 0; v < n_nodes; ++v) {
         const int leaf = f->feature[root + v] < 0;
@@ -30,6 +39,230 @@ static void HF(hf_pack)(
         } else {
             node[root + v] = at;
         }
+    }
+}
+
+/* Whether a tree packed for columns has nodes of 8 bytes: a column is that many units from the first one. */
+static int HF(hf_is_small_by_columns)(int64_t n_nodes, int64_t n_features) {
+    return sizeof(real) == 4 && hf_is_small(n_nodes, n_features * (HF_DOWN * (int64_t)sizeof(real) / 8));
+}
+
+/* An integer in the order of the numbers, with one zero; no NaN. */
+HF_INLINE word HF(hf_key)(real number) {
+    const real sum = number + 0;
+    word bits;
+    memcpy(&bits, &sum, sizeof(bits));
+    return bits ^ ((word)-(bits >> (8 * sizeof(word) - 1)) | (word)1 << (8 * sizeof(word) - 1));
+}
+
+/* Packs a tree for columns into its part of `node`; depth has room for its nodes. */
+static void HF(hf_pack_keys)(
+    const HF(hf_forest) *f, int64_t n_features, int64_t tree, HF(hf_node) *node, HF(hf_crown) *crown, int32_t *depth
+) {
+    const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
+    const int small = HF(hf_is_small_by_columns)(n_nodes, n_features);
+    hf_small_key_node *const less = (hf_small_key_node *)(node + root);
+    HF(hf_key_node) *const more = (HF(hf_key_node) *)(node + root);
+    uint32_t place[2 * HF_TOP + 1] = {0};
+    int32_t deepest = 0;
+    depth[0] = 0;
+    for (int64_t v = 0; v < n_nodes; ++v) {
+        /* All ones in a leaf: half the nodes are, so that a branch would often be guessed wrong. */
+        const int32_t leaf = f->feature[root + v] >> 31, below = (f->left[root + v] & ~leaf) | ((int32_t)v & leaf);
+        const real threshold = f->threshold[root + v];
+        const HF(hf_key_node) at = {
+            /* Nothing is above NaN either. */
+            HF(hf_key)(threshold) | (word)(int64_t)leaf | (word)-(threshold != threshold),
+            (uint32_t)(f->feature[root + v] & ~leaf) * (HF_DOWN * sizeof(real) / 8), (uint32_t)below
+        };
+        if (small) {
+            const hf_small_key_node packed = {(uint32_t)at.key, (uint16_t)at.column, (uint16_t)at.next};
+            less[v] = packed;
+        } else {
+            more[v] = at;
+        }
+        deepest = depth[v] > deepest ? depth[v] : deepest;
+        depth[below] = depth[below + 1 + leaf] = depth[v] + 1;
+    }
+    crown->depth = deepest;
+    for (int i = 0; i < HF_TOP; ++i) {
+        const uint32_t v = place[i];
+        const uint32_t next = small ? less[v].next : more[v].next;
+        crown->key[i] = small ? less[v].key : more[v].key;
+        crown->column[i] = small ? less[v].column : more[v].column;
+        place[2 * i + 1] = next;
+        place[2 * i + 2] = next + (next != v);
+    }
+    memcpy(crown->exit, place + HF_TOP, sizeof(crown->exit));
+}
+
+/* Columns of n samples: the features of HF_DOWN of them side by side, in whole groups; the last sample fills up. NaN
+   is above nothing, and so goes left. */
+static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF(hf_columns) *columns) {
+    enum { SOME = 256 };
+    for (int s = 0; s < HF_LISTED && s < n + HF_DOWN; ++s)
+        columns->place[s] = (uint32_t)(s / HF_DOWN * HF_DOWN * n_features + s % HF_DOWN);
+    for (int64_t i = 0; i < n + (-n & (HF_DOWN - 1)); ++i) {
+        const real *row = x + (i < n ? i : n - 1) * n_features;
+        word *to = columns->x + i / HF_DOWN * HF_DOWN * n_features + i % HF_DOWN;
+        for (int64_t j = 0; j < n_features; j += SOME) {
+            /* Keys by themselves, as compilers make vectors of them. */
+            word key[SOME];
+            const int n_keys = n_features - j < SOME ? (int)(n_features - j) : SOME;
+            for (int k = 0; k < n_keys; ++k) key[k] = HF(hf_key)(row[j + k]) & (word)-(row[j + k] == row[j + k]);
+            for (int k = 0; k < n_keys; ++k) to[(j + k) * HF_DOWN] = key[k];
+        }
+    }
+}
+
+#if HF_VECTORS
+#define WORD word
+#define CROWN HF(hf_crown)
+
+#define BYTES 16
+#define CODE
+#define NAME HF(hf_enter_vector)
+#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
+#include "columns_body.h"
+
+#if HF_X86
+#define BYTES 32
+#define CODE HF_AVX2_CODE
+#define NAME HF(hf_enter_avx2)
+#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
+#include "columns_body.h"
+
+#define BYTES 64
+#define CODE HF_AVX512_CODE
+#define NAME HF(hf_enter_avx512)
+#define KEEP KEEP_AVX512
+#include "columns_body.h"
+#endif
+
+#undef WORD
+#undef CROWN
+#endif
+
+/* Nodes at which samples of n_groups groups go on alone. How many levels lie above these. */
+static int HF(hf_enter)(
+    int path, const HF(hf_crown) *crown, const word *columns, int64_t group_words, int n_groups, uint32_t *at
+) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) {
+        HF(hf_enter_avx512)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+    if (path == HF_PATH_AVX2) {
+        HF(hf_enter_avx2)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+#endif
+#if HF_VECTORS
+    /* SSE2 has no comparison of 64 bits. */
+    if (path == HF_PATH_VECTOR && (sizeof(real) == 4 || !HF_X86)) {
+        HF(hf_enter_vector)(crown, columns, group_words, n_groups, at);
+        return HF_LEVELS;
+    }
+#endif
+    memset(at, 0, (size_t)n_groups * HF_DOWN * sizeof(*at));
+    return 0;
+}
+
+HF_INLINE int HF(hf_inside)(int small, const void *node, uint32_t v) {
+    return (small ? ((const hf_small_key_node *)node)[v].next : ((const HF(hf_key_node) *)node)[v].next) != v;
+}
+
+/* Takes HF_DOWN samples down, side by side, as each waits for its loads. They are of one group, from lane 0 on, or
+   each has its lane in row. */
+HF_INLINE void HF(hf_descend)(
+    int small, const void *node, int levels, const word *group, const word *const *row, uint32_t *at
+) {
+    uint32_t v[HF_DOWN];
+    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) v[u] = at[u];
+    for (int level = 0; level < levels; ++level)
+        _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
+            const char *x = (const char *)(row ? row[u] : group + u);
+            if (small) {
+                const hf_small_key_node *from = (const hf_small_key_node *)node + v[u];
+                v[u] = from->next + (*(const word *)(x + (size_t)from->column * 8) > from->key);
+            } else {
+                const HF(hf_key_node) *from = (const HF(hf_key_node) *)node + v[u];
+                v[u] = from->next + (*(const word *)(x + (size_t)from->column * 8) > from->key);
+            }
+        }
+    _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) at[u] = v[u];
+}
+
+/* Functions of their own, lest other values take the registers that the nodes need. */
+HF_APART static void HF(hf_descend_small)(const void *node, int levels, const word *group, uint32_t *at) {
+    HF(hf_descend)(1, node, levels, group, NULL, at);
+}
+HF_APART static void HF(hf_descend_large)(const void *node, int levels, const word *group, uint32_t *at) {
+    HF(hf_descend)(0, node, levels, group, NULL, at);
+}
+HF_APART static void HF(hf_descend_rows_small)(const void *node, const word *const *row, uint32_t *at) {
+    HF(hf_descend)(1, node, HF_LEVELS, NULL, row, at);
+}
+HF_APART static void HF(hf_descend_rows_large)(const void *node, const word *const *row, uint32_t *at) {
+    HF(hf_descend)(0, node, HF_LEVELS, NULL, row, at);
+}
+
+/* Takes n samples of columns to their leaves from the nodes that they are at. Those that are not there yet are listed,
+   a node below the number of its sample, and go on together. */
+static void HF(hf_arrive)(
+    int small, const void *node, const word *x, const uint32_t *place, int n, uint32_t *at
+) {
+    uint64_t list[HF_LISTED + HF_DOWN];
+    int listed = 0;
+    for (int s = 0; s < n; ++s) {
+        list[listed] = (uint64_t)s << 32 | at[s];
+        listed += HF(hf_inside)(small, node, at[s]);
+    }
+    while (listed > 0) {
+        int still = 0;
+        /* Lanes behind the last sample repeat it. */
+        for (int u = 0; u < HF_DOWN; ++u) list[listed + u] = list[listed - 1];
+        for (int i = 0; i < listed; i += HF_DOWN) {
+            const word *row[HF_DOWN];
+            uint32_t v[HF_DOWN];
+            for (int u = 0; u < HF_DOWN; ++u) {
+                row[u] = x + place[list[i + u] >> 32];
+                v[u] = (uint32_t)list[i + u];
+            }
+            if (small) HF(hf_descend_rows_small)(node, row, v);
+            else HF(hf_descend_rows_large)(node, row, v);
+            for (int u = 0; u < HF_DOWN; ++u) {
+                const uint64_t s = list[i + u] >> 32;
+                at[s] = v[u];
+                list[still] = s << 32 | v[u];
+                still += HF(hf_inside)(small, node, v[u]) & (i + u < listed);
+            }
+        }
+        listed = still;
+    }
+}
+
+/* Leaves that the samples of whole groups reach. */
+static void HF(hf_walk_columns)(
+    int path, const HF(hf_crown) *crown, const HF(hf_node) *node, int64_t n_nodes, const HF(hf_columns) *columns,
+    int64_t n_features, int64_t n, int32_t *leaf
+) {
+    const int small = HF(hf_is_small_by_columns)(n_nodes, n_features);
+    const int64_t group_words = n_features * HF_DOWN;
+    /* Few samples go deeper than three levels below those of a tree that is as flat as its nodes allow. */
+    int often = 2;
+    while (n_nodes >> (often - 2)) ++often;
+    for (int64_t done = 0; done < n; done += HF_LISTED) {
+        const int n_groups = (int)((n - done < HF_LISTED ? n - done : HF_LISTED) + HF_DOWN - 1) / HF_DOWN;
+        const word *part = columns->x + done / HF_DOWN * group_words;
+        uint32_t *at = (uint32_t *)leaf + done;
+        const int above = HF(hf_enter)(path, crown, part, group_words, n_groups, at);
+        const int first = (crown->depth < often + 2 ? crown->depth : often) - above;
+        for (int g = 0; g < n_groups; ++g) {
+            if (small) HF(hf_descend_small)(node, first, part + g * group_words, at + g * HF_DOWN);
+            else HF(hf_descend_large)(node, first, part + g * group_words, at + g * HF_DOWN);
+        }
+        if (above + first < crown->depth) HF(hf_arrive)(small, node, part, columns->place, n_groups * HF_DOWN, at);
     }
 }
 
@@ -104,23 +337,26 @@ static int32_t HF(hf_walk_oblique)(const HF(hf_forest) *f, int64_t tree, const r
 }
 
 /* Leaves of n samples in trees [first, last): leaf[i * row_stride + (tree - first) * tree_stride]. `node` is
-   NULL where trees were not packed. `scratch` holds n numbers. */
+   NULL where trees were not packed, `columns` where samples meet them otherwise. `scratch`, or where that is NULL
+   a tree's part of `leaf`, holds n numbers rounded up to whole groups of HF_DOWN. */
 static void HF(hf_leaves)(
-    int path, const HF(hf_forest) *f, const HF(hf_node) *node, const real *x, int64_t n_features, int64_t n, int64_t first,
-    int64_t last, int32_t *scratch, int32_t *leaf, int64_t row_stride, int64_t tree_stride
+    int path, int way, const HF(hf_forest) *f, const HF(hf_node) *node, const HF(hf_crown) *crown, const real *x,
+    const HF(hf_columns) *columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t *scratch, int32_t *leaf,
+    int64_t row_stride, int64_t tree_stride
 ) {
     int64_t done = 0;
-    if (node) {
-        const int vector = HF(hf_vector)(path, n_features);
-        done = vector && n < HF_FEW ? 0 : n;
+    if (node && (way == HF_BY_ROWS || n >= HF_FEW)) {
+        done = n;
         for (int64_t tree = first; tree < last; ++tree) {
             const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
-            int32_t *to = leaf + (tree - first) * tree_stride, *reached = row_stride == 1 ? to : scratch;
-            if (vector)
-                HF(hf_walk_vector)(node + root, n_nodes, x, n_features, done, reached);
+            int32_t *to = leaf + (tree - first) * tree_stride, *reached = scratch ? scratch : to;
+            if (way == HF_BY_COLUMNS)
+                HF(hf_walk_columns)(path, crown + tree, node + root, n_nodes, columns, n_features, n, reached);
+            else if (way == HF_BY_GATHERS)
+                HF(hf_walk_vector)(node + root, n_nodes, x, n_features, n, reached);
             else
                 HF(hf_walk_packed)(node + root, x, n_features, n, reached);
-            for (int64_t i = 0; row_stride != 1 && i < done; ++i) to[i * row_stride] = scratch[i];
+            for (int64_t i = 0; scratch && i < n; ++i) to[i * row_stride] = scratch[i];
         }
     }
     for (int64_t i = done; i < n; ++i) {
@@ -163,11 +399,11 @@ static int HF(hf_class_leaves)(
     return 1;
 }
 
-/* Adds the leaf values (or votes) of n samples in at most HF_WALKS trees from `first` to their sums; leaf is
-   (trees, n). A sample's sums stay in registers over the trees. */
+/* Adds the leaf values (or votes) of n samples in at most HF_WALKS trees from `first` to their sums; leaf[tree *
+   tree_stride + i]. A sample's sums stay in registers over the trees. */
 static void HF(hf_add_leaves)(
     int path, const HF(hf_forest) *f, const real *value, int64_t n_outputs, int vote, int64_t first, int64_t last,
-    int64_t n, const int32_t *leaf, double *sum
+    int64_t n, const int32_t *leaf, int64_t tree_stride, double *sum
 ) {
     const int n_trees = (int)(last - first);
     const int32_t *left[HF_WALKS];
@@ -181,7 +417,7 @@ static void HF(hf_add_leaves)(
     for (int64_t i = 0; i < n; ++i) {
         const real *row[HF_WALKS];
         double *to = sum + i * n_outputs;
-        for (int t = 0; t < n_trees; ++t) row[t] = values[t] + (int64_t)left[t][leaf[t * n + i]] * n_outputs;
+        for (int t = 0; t < n_trees; ++t) row[t] = values[t] + (int64_t)left[t][leaf[t * tree_stride + i]] * n_outputs;
         if (!vote && HF(hf_add_rows)(path, row, n_trees, n_outputs, to)) continue;
         for (int t = 0; t < n_trees; ++t) {
             int64_t best = 0;
