@@ -96,7 +96,7 @@ static int32_t hf_seen_twice(const int32_t *v, int64_t n, int32_t otherwise) {
 
 /* Lays out the buckets of n values; 0 if all are equal, -1 if no width parts them. */
 HF_AVX512_CODE static int hf_lay_buckets(const hf_task *t, const void *value, int64_t n, hf_buckets *b) {
-    const int most = n < 24 ? 0 : n < 64 ? 1 : n < 128 ? 2 : n < 1024 ? 3 : 4; /* log2 of vectors that pay */
+    const int most = n < 24 ? 0 : n < 64 ? 1 : n < 320 ? 2 : n < 2048 ? 3 : 4; /* log2 of vectors that pay */
     const __mmask16 rest = (__mmask16)((1u << (n % 16)) - 1);
     int64_t i = 0;
     b->log_steps = most;

@@ -279,16 +279,17 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
 #if HF_X86
     hf_bins room __attribute__((aligned(64)));
     hf_compared compared __attribute__((aligned(64)));
-    const int few = hf_is_compared(t, r, n, weight);
+    const int few = n > 2 && hf_is_compared(t, r, n, weight);
     hf_find_columns(t, r, node);
     if (few) hf_start_compared(r, node, weight, &compared);
     else if (hf_is_bucketed(t, r, n, weight) && hf_start_buckets(t, r, node, weight, &room)) bins = &room;
 #endif
-    /* Of few samples one of the first candidates may part all classes. */
-    int64_t most = n < HF_MOST_AT_ONCE ? 4 : HF_ATOMS;
+    /* Of few samples one of the first candidates may part all classes; two samples, any that varies. */
+    const int64_t most = n == 2 ? 1 : n < HF_MOST_AT_ONCE ? 4 : HF_ATOMS;
+    const int path = n == 2 ? HF_PATH_PLAIN : t->path;
     for (int64_t first = 0; first < t->n_drawn && !hf_is_perfect(r, best.score, weight); first += most) {
         const int n_atoms = t->n_drawn - first < most ? (int)(t->n_drawn - first) : (int)most;
-        hf_draw_atoms(t->path, t->atoms, key, (uint64_t)first, n_atoms, &draws);
+        hf_draw_atoms(path, t->atoms, key, (uint64_t)first, n_atoms, &draws);
 #if HF_X86
         if (few) {
             hf_compare_atoms(t, r, node, &draws, n_atoms, &compared, &best);
