@@ -506,6 +506,20 @@ def test_chains_and_single_leaves(way, dtype, n_features):
     check_ways(joined([leaf], n_features, 2, dtype), x[:20])
 
 
+@pytest.mark.parametrize("length", [1, 5, 60])
+def test_two_parents_of_a_child(way, dtype, length):
+    # Node 11 lies below node 5, and a level higher below node 7, which comes later: the longer way counts.
+    n_nodes = 11 + 2 * length + 2
+    feature, left = np.full(n_nodes, -1), np.zeros(n_nodes, int)
+    for v, to in ((0, 1), (1, 3), (2, 7), (3, 5), (5, 11), (7, 11)):
+        feature[v], left[v] = v % 3, to
+    feature[11 : n_nodes - 2 : 2], left[11 : n_nodes - 2 : 2] = 1, np.arange(13, n_nodes, 2)
+    forest = tree.check(joined([(feature, np.full(n_nodes, 0.25), left)], 3, 2, dtype))
+    x = inputs(300, 3, dtype, length)
+    x[::4] = -1  # all the way to the left
+    check_ways(forest, x)
+
+
 def test_numbers_at_the_edges(way, dtype):
     # Every kind of number against every kind of threshold: ties, both zeros, denormals, infinities; NaN goes left.
     tiny, large = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max

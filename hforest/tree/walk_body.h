@@ -65,7 +65,7 @@ static void HF(hf_pack_keys)(
     HF(hf_key_node) *const more = (HF(hf_key_node) *)(node + root);
     uint32_t place[2 * HF_TOP + 1] = {0};
     int32_t deepest = 0;
-    depth[0] = 0;
+    memset(depth, 0, (size_t)n_nodes * sizeof(*depth));
     for (int64_t v = 0; v < n_nodes; ++v) {
         /* All ones in a leaf: half the nodes are, so that a branch would often be guessed wrong. */
         const int32_t leaf = f->feature[root + v] >> 31, below = (f->left[root + v] & ~leaf) | ((int32_t)v & leaf);
@@ -82,7 +82,11 @@ static void HF(hf_pack_keys)(
             more[v] = at;
         }
         deepest = depth[v] > deepest ? depth[v] : deepest;
-        depth[below] = depth[below + 1 + leaf] = depth[v] + 1;
+        /* The longest way: nothing forbids two parents a child. A leaf's own depth is done with. */
+        const int32_t here = depth[below] > depth[v] ? depth[below] : depth[v] + 1;
+        const int32_t beside = depth[below + 1 + leaf] > depth[v] ? depth[below + 1 + leaf] : depth[v] + 1;
+        depth[below] = here;
+        depth[below + 1 + leaf] = beside;
     }
     crown->depth = deepest;
     for (int i = 0; i < HF_TOP; ++i) {
