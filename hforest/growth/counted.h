@@ -48,7 +48,7 @@ HF_AVX512_CODE static uint32_t hf_fill_tile(
 
 /* Counts four candidates: their codes of sample i are HF_TILED * i bytes behind `code`, or sample[i] where that is given. A
    function of its own, so that all it reads and writes stays in registers. */
-__attribute__((noinline)) static void hf_count_codes(
+HF_APART static void hf_count_codes(
     hf_counts *counts, const uint8_t *const *code, const uint32_t *sample
 ) {
     const uint16_t *place = counts->place, *slot = counts->slot;

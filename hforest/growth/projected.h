@@ -8,7 +8,8 @@
 #include "floats.h"
 
 enum {
-    HF_MOST_AT_ONCE = 8, /* samples */
+    HF_ATOMS_FIRST = 4, /* candidates that are drawn at a time for fewer samples than */
+    HF_FIRST_BELOW = 8, /* this */
     HF_ADDED = 6        /* entries up to which adding them up is cheaper than four look-ups in a larger table */
 };
 
@@ -285,7 +286,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
     else if (hf_is_bucketed(t, r, n, weight) && hf_start_buckets(t, r, node, weight, &room)) bins = &room;
 #endif
     /* Of few samples one of the first candidates may part all classes; two samples, any that varies. */
-    const int64_t most = n == 2 ? 1 : n < HF_MOST_AT_ONCE ? 4 : HF_ATOMS;
+    const int64_t most = n == 2 ? 1 : n < HF_FIRST_BELOW ? HF_ATOMS_FIRST : HF_ATOMS;
     const int path = n == 2 ? HF_PATH_PLAIN : t->path;
     for (int64_t first = 0; first < t->n_drawn && !hf_is_perfect(r, best.score, weight); first += most) {
         const int n_atoms = t->n_drawn - first < most ? (int)(t->n_drawn - first) : (int)most;
