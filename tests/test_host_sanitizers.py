@@ -34,6 +34,7 @@ def test_a_sound_kernel_passes(sanitize):
     ("sanitize", "kernel", "report"),
     [
         ("thread", "race_in_shared_memory", "ThreadSanitizer: data race"),
+        ("thread", "race_behind_a_barrier", "ThreadSanitizer: data race"),
         ("thread", "race_in_global_memory", "ThreadSanitizer: data race"),
         ("address,undefined", "out_of_bounds", "AddressSanitizer: heap-buffer-overflow"),
         ("address,undefined", "overflow", "runtime error: signed integer overflow"),

@@ -29,7 +29,7 @@ from hforest.core import dispatch, launch
 HERE = Path(__file__).resolve().parent
 
 FLAGS = (
-    "-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-pthread", "-ffp-contract=off",
+    "-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-ffp-contract=off",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
 )  # fmt: skip
 SANITIZE = {
@@ -55,7 +55,7 @@ TYPES = {
 
 OUTCOMES = {
     1: "__syncthreads() was not reached by every thread of a block",
-    2: "this machine cannot start as many threads as a block has",
+    2: "no memory for the stacks of a block's threads",
 }
 """What a launch may come back with, beside 0."""
 

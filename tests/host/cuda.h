@@ -1,17 +1,17 @@
-// Enough of CUDA to compile a kernel as C++20 and run it with a thread of the host for each CUDA thread.
-// The threads of a launch walk through its blocks together, and wait for the next launch afterwards;
-// `__shared__` is static, so one launch runs at a time. Atomics are relaxed, as in CUDA, so that ThreadSanitizer sees what they do not order.
+// Enough of CUDA to compile a kernel as C++20 and run it on the host. Every CUDA thread of a block has a stack of its
+// own, and all share one thread of the host: a CUDA thread runs until it waits in __syncthreads() or ends, then the
+// next one does. ThreadSanitizer is told that they are threads which only barriers order, so it sees every race.
+// `__shared__` is static, so one launch runs at a time. Atomics are relaxed, as in CUDA, so that ThreadSanitizer sees
+// what they do not order.
 #ifndef HOST_CUDA_H
 #define HOST_CUDA_H
 #include <math.h>
-#include <pthread.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <ucontext.h>
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <functional>
-#include <vector>
 
 #define __global__
 #define __device__
@@ -26,117 +26,164 @@ struct dim3 {
     unsigned x, y, z;
 };
 
-static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1};
-static thread_local dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
+static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
+
+#ifdef __has_feature
+#define HOST_RACES __has_feature(thread_sanitizer)
+#elif defined __SANITIZE_THREAD__
+#define HOST_RACES 1
+#else
+#define HOST_RACES 0
+#endif
+// HOST_UNSEEN: code of the host, which is none of the CUDA threads'.
+#if HOST_RACES
+#include <sanitizer/tsan_interface.h>
+#define HOST_UNSEEN __attribute__((no_sanitize("thread"), noinline))
+#else
+#define HOST_UNSEEN __attribute__((noinline))
+#define __tsan_acquire(where) ((void)(where))
+#define __tsan_release(where) ((void)(where))
+#endif
 
 namespace host {
 
-struct Diverged {};
+constexpr size_t STACK = 256 << 10;  // bytes; what a thread does not touch takes no memory
+constexpr long long MOST_THREADS = 1024;
 
-// Every thread says where it stands before it waits; the last one to come compares.
-static std::vector<long long> places;
-static bool diverged;
-static thread_local bool synced;
-constexpr long long FINISHED = -1;
-
-struct Compare {
-    void operator()() noexcept {
-        for (long long place : places) diverged = diverged || place != places[0];
-    }
+struct Fiber {
+    ucontext_t context;
+    unsigned thread;
+    bool waits;  // in __syncthreads()
+    void *sanitizer;
 };
 
-static std::barrier<Compare> *barrier;
-
-static inline void meet(long long place) {
-    places[threadIdx.x] = place;
-    barrier->arrive_and_wait();
-    if (diverged) throw Diverged{};
-}
+static Fiber fibers[MOST_THREADS], *current;
+static long long n_fibers;
+static ucontext_t scheduler;
+static void *scheduler_sanitizer;
 
 // The launch in progress.
 static std::function<void()> kernel;
-static long long n_blocks, n_threads;
-static std::atomic<unsigned> n_launches;  // rises when a launch begins: the workers wait for that
-static std::atomic<unsigned> n_busy;      // workers still in it: who launched waits for 0
+static long long n_started;          // threads of this block
+static bool synced;                  // some thread of this block has waited
+static unsigned long long n_rounds;  // from barrier to barrier
+// What orders the threads: a launch's begin and end, and barriers, in turn, so that who comes early to the
+// next one does not seem to come before those who have not left the last.
+static char begin, end, barriers[2];
 
-// One thread's part of every block, in their order.
-static inline void walk() {
-    try {
-        for (long long block = 0; block < n_blocks; ++block) {
-            blockIdx.x = (unsigned)block;
-            synced = false;
-            kernel();
-            // Shared memory is static: nobody enters the next block before all have left this one.
-            if (synced) meet(2 * block + 1);
-        }
-    } catch (const Diverged &) {
-    }
-    places[threadIdx.x] = FINISHED;
-    barrier->arrive_and_drop();
+static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds - rounds_ago) % 2; }
+
+static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
+#if HOST_RACES
+    __tsan_switch_to_fiber(sanitizer, __tsan_switch_to_fiber_no_sync);
+#endif
+    swapcontext(from, to);
 }
 
-struct Worker {
-    unsigned number, n_launches;
-};
+static HOST_UNSEEN void pause(bool waits) {
+    current->waits = waits;
+    synced = synced || waits;
+    switch_to(&current->context, &scheduler, scheduler_sanitizer);
+}
 
-static void *work(void *argument) {
-    Worker worker = *(Worker *)argument;
-    delete (Worker *)argument;
-    threadIdx.x = worker.number;
+static HOST_UNSEEN void resume(Fiber *fiber) {
+    current = fiber;
+    threadIdx.x = fiber->thread;
+    switch_to(&scheduler, &fiber->context, fiber->sanitizer);
+}
+
+static HOST_UNSEEN void start_thread() { threadIdx.x = current->thread = (unsigned)n_started++; }
+
+// Whether a fiber whose thread has ended takes the next one; a fiber that tells of races is one thread in all blocks.
+static HOST_UNSEEN bool goes_on() { return !HOST_RACES && n_started < blockDim.x; }
+
+static HOST_UNSEEN bool has_synced() { return synced; }
+
+// A fiber's life: the kernel, once for a thread.
+static void live() {
     for (;;) {
-        n_launches.wait(worker.n_launches);
-        worker.n_launches = n_launches;
-        if (worker.number < n_threads) walk();
-        if (n_busy.fetch_sub(1) == 1) n_busy.notify_one();
+        start_thread();
+        __tsan_acquire(&begin);
+        kernel();
+        // Shared memory is static: nobody enters the next block before all have left this one.
+        const bool meets = has_synced();
+        if (meets) __tsan_release(barrier(0));
+        __tsan_release(&end);
+        if (goes_on()) continue;
+        pause(false);
+        if (meets) __tsan_acquire(barrier(1));
     }
-    return nullptr;
 }
 
-// Sees to it that at least so many workers exist; they live as long as the process. A child of a fork has
-// none of its parent's.
-static bool hire(long long wanted, unsigned &n_workers) {
-    static long long hired;
-    static pid_t process;
-    if (process != getpid()) hired = 0;
-    process = getpid();
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 256 << 10);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    for (; hired < wanted; ++hired) {
-        pthread_t thread;
-        Worker *worker = new Worker{(unsigned)hired, n_launches};
-        if (pthread_create(&thread, &attributes, work, worker)) {
-            delete worker;
-            break;
+static HOST_UNSEEN void prepare(Fiber *fiber, void *stack) {
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = stack;
+    fiber->context.uc_stack.ss_size = STACK;
+    makecontext(&fiber->context, live, 0);
+#if HOST_RACES
+    if (fiber->sanitizer) __tsan_destroy_fiber(fiber->sanitizer);
+    fiber->sanitizer = __tsan_create_fiber(0);
+#endif
+}
+
+// Sees to it that at least so many fibers exist; they live as long as the process.
+static HOST_UNSEEN bool hire(long long wanted) {
+    for (; n_fibers < wanted; ++n_fibers) {
+        void *const stack = malloc(STACK);
+        if (!stack) return false;
+        prepare(fibers + n_fibers, stack);
+    }
+    return true;
+}
+
+// Every thread of a block, from barrier to barrier. False: some wait for others that have left.
+static HOST_UNSEEN bool run_block(long long n_threads) {
+    long long n_used = 0, n_waiting = 0;
+    n_started = 0;
+    synced = false;
+    for (; n_started < n_threads; ++n_used) {
+        resume(fibers + n_used);
+        n_waiting += fibers[n_used].waits;
+    }
+    ++n_rounds;
+    while (n_waiting == n_threads) {
+        n_waiting = 0;
+        for (long long i = 0; i < n_used; ++i) {
+            resume(fibers + i);
+            n_waiting += fibers[i].waits;
         }
+        ++n_rounds;
     }
-    pthread_attr_destroy(&attributes);
-    n_workers = (unsigned)hired;
-    return hired >= wanted;
+    return !n_waiting;
 }
 
-enum Outcome { DONE, DIVERGED, NO_THREADS };
+static HOST_UNSEEN bool run_blocks(long long n_blocks, long long n_threads) {
+#if HOST_RACES
+    scheduler_sanitizer = __tsan_get_current_fiber();
+#endif
+    blockDim.x = (unsigned)n_threads;
+    gridDim.x = (unsigned)n_blocks;
+    for (long long block = 0; block < n_blocks; ++block) {
+        blockIdx.x = (unsigned)block;
+        if (run_block(n_threads)) continue;
+        // Nobody comes back to those who wait.
+        for (long long i = 0; i < n_fibers; ++i) prepare(fibers + i, fibers[i].context.uc_stack.ss_sp);
+        return false;
+    }
+    return true;
+}
+
+enum Outcome { DONE, DIVERGED, NO_MEMORY };
 
 // Runs kernel() in n_blocks blocks of n_threads threads. DIVERGED: some threads of a block waited in
-// __syncthreads() for others that had left the kernel or were in another block.
-static inline int run(long long blocks, long long threads, std::function<void()> body) {
-    unsigned n_workers;
-    if (!hire(threads, n_workers)) return NO_THREADS;
-    std::barrier<Compare> meeting(threads);
-    barrier = &meeting;
-    places.assign(threads, 0);
-    diverged = false;
+// __syncthreads() for others that had left the kernel.
+static inline int run(long long n_blocks, long long n_threads, std::function<void()> body) {
+    if (!hire(n_threads)) return NO_MEMORY;
     kernel = std::move(body);
-    n_blocks = blocks;
-    n_threads = threads;
-    blockDim.x = (unsigned)threads;
-    gridDim.x = (unsigned)blocks;
-    n_busy = n_workers;
-    ++n_launches;
-    n_launches.notify_all();
-    for (unsigned left; (left = n_busy);) n_busy.wait(left);
-    return diverged ? DIVERGED : DONE;
+    __tsan_release(&begin);
+    const bool whole = run_blocks(n_blocks, n_threads);
+    __tsan_acquire(&end);
+    return whole ? DONE : DIVERGED;
 }
 
 // Arguments come as words of 8 bytes: a pointer, a long long, or a double.
@@ -151,8 +198,9 @@ static T argument(const unsigned long long *word) {
 }  // namespace host
 
 static inline void __syncthreads() {
-    host::synced = true;
-    host::meet(2LL * blockIdx.x);
+    __tsan_release(host::barrier(0));
+    host::pause(true);
+    __tsan_acquire(host::barrier(1));
 }
 
 // The integer types that CUDA's atomics take; there are none for floats here, because their sums would

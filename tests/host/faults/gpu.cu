@@ -14,6 +14,15 @@ extern "C" __global__ void race_in_shared_memory(real *__restrict__ a, size n) {
     if (thread_number() < n) a[thread_number()] = shared[31 - threadIdx.x % 32];
 }
 
+// They meet where all have just come from a barrier: what some read, others write anew.
+extern "C" __global__ void race_behind_a_barrier(real *__restrict__ a, size n) {
+    __shared__ real shared[32];
+    if (threadIdx.x < 32) shared[threadIdx.x] = (real)threadIdx.x;
+    __syncthreads();
+    if (thread_number() < n) a[thread_number()] = shared[31 - threadIdx.x % 32];
+    if (threadIdx.x < 32) shared[threadIdx.x] = 0;
+}
+
 // All threads add to one number without an atomic.
 extern "C" __global__ void race_in_global_memory(real *__restrict__ a, size n) {
     if (thread_number() < n) a[0] += 1;
