@@ -145,12 +145,16 @@ HF_AVX512_CODE static int hf_lay_buckets(const hf_task *t, const void *value, in
     return 1;
 }
 
-/* Places of the values' buckets; room for 15 more is there. */
-HF_AVX512_CODE static void hf_fill_buckets(
-    const hf_task *t, const void *value, int64_t n, const hf_buckets *b, uint8_t *place
+/* Places of the values' buckets, for which there is room for 15 more. In `other` come the samples outside the bucket `own`, as
+   in `slot`, with the place added to where the class is counted; how many these are. */
+HF_AVX512_CODE static int64_t hf_fill_buckets(
+    const hf_task *t, const void *value, int64_t n, const hf_buckets *b, const uint32_t *slot, uint8_t *place,
+    uint32_t *other
 ) {
     const __m512i one = _mm512_set1_epi32(1), step = _mm512_set1_epi32(b->n_steps - 1);
+    const __m512i own = _mm512_set1_epi32(hf_place(b, b->own));
     const __m128i by = _mm_cvtsi32_si128(b->log_steps), shift = _mm_cvtsi32_si128(b->shift);
+    int64_t n_others = 0;
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 here = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
         __mmask16 from = 0, above = 0;
@@ -173,33 +177,44 @@ HF_AVX512_CODE static void hf_fill_buckets(
         c = _mm512_mask_add_epi32(c, above, c, one);
         c = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(c, step), 4), _mm512_srl_epi32(c, by));
         _mm_storeu_si128((__m128i *)(place + i), _mm512_cvtepi32_epi8(c));
+        const __mmask16 elsewhere = _mm512_mask_cmpneq_epi32_mask(here, c, own);
+        const __m512i at = _mm512_add_epi32(_mm512_maskz_loadu_epi32(here, slot + i), _mm512_slli_epi32(c, 16));
+        _mm512_storeu_si512(other + n_others, _mm512_maskz_compress_epi32(elsewhere, at));
+        n_others += __builtin_popcount(elsewhere);
     }
+    return n_others;
 }
 
-/* Counts n samples: `slot` has where the counts of a sample's class begin above its weight. */
-HF_AVX512_CODE static void hf_count_buckets(
-    hf_bins *bins, const hf_buckets *b, const uint32_t *slot, int64_t n, const uint8_t *place
-) {
+/* Counts the samples outside the bucket `own`: in it may be most, of few classes, so that one count would wait for another. */
+HF_AVX512_CODE static void hf_count_buckets(hf_bins *bins, const hf_buckets *b, const uint32_t *other, int64_t n_others) {
     uint32_t *count = (uint32_t *)bins->count;
     for (int64_t k = 0; k < bins->n_present; ++k)
         for (int s = 0; s < b->n_steps; ++s) bins->count[k][s] = _mm512_setzero_si512();
-    for (int64_t i = 0; i < n; ++i) count[(slot[i] >> 16) + place[i]] += slot[i] & 0xffff;
+    for (int64_t i = 0; i < n_others; ++i) count[other[i] >> 16] += other[i] & 0xffff;
 }
 
-/* Sums over the buckets up to each, and what the cut behind it scores, in bins->rate; 0 where there is none. Returns what
-   the best of these cuts scores at least. Unless each bucket holds one value, leaves the sums of a class in
+/* Sums over the buckets up to each, and what the cut behind it scores, in bins->rate; 0 where there is none. The bucket at
+   place `own` holds what is not counted. Returns what the best of these cuts scores at least. Unless each bucket holds one value, leaves the sums of a class in
    bins->count, and in `inside` the largest weights of a class in a bucket, in `more` the second largest. */
-HF_AVX512_CODE HF_INLINE float hf_add_buckets(int exact, hf_bins *bins, int n_steps, __m512i *inside, __m512i *more) {
+HF_AVX512_CODE HF_INLINE float hf_add_buckets(
+    int exact, hf_bins *bins, int n_steps, int own, __m512i *inside, __m512i *more
+) {
+    const __mmask16 own_lane = (__mmask16)(1u << (own & 15)), behind = (__mmask16)(0xfffeu << (own & 15));
+    const __m512i last = _mm512_set1_epi32(15);
     __m512i some[HF_MOST_STEPS];
     for (int s = 0; s < n_steps; ++s) {
         bins->left_square[s] = bins->right_square[s] = bins->left_weight[s] = _mm512_setzero_si512();
         some[s] = inside[s] = more[s] = _mm512_setzero_si512();
     }
     for (int64_t k = 0; k < bins->n_present; ++k) {
-        __m512i *count = bins->count[k], left = count[0];
+        __m512i *count = bins->count[k], others = count[0];
         const __m512i total = _mm512_set1_epi32((int32_t)bins->total[k]);
-        for (int s = 1; s < n_steps; ++s) left = _mm512_add_epi32(left, count[s]);
-        left = hf_sums_below(left);
+        for (int s = 1; s < n_steps; ++s) others = _mm512_add_epi32(others, count[s]);
+        __m512i left = hf_sums_below(others);
+        others = _mm512_permutexvar_epi32(last, _mm512_add_epi32(left, others));
+        const __m512i rest = _mm512_sub_epi32(total, others);
+        left = _mm512_mask_add_epi32(left, behind, left, rest);
+        count[own >> 4] = _mm512_mask_mov_epi32(count[own >> 4], own_lane, rest);
         for (int s = 0; s < n_steps; ++s) {
             const __m512i here = count[s];
             left = _mm512_add_epi32(left, here);
@@ -450,10 +465,11 @@ HF_AVX512_CODE static int hf_cut_buckets(
     __mmask16 alive[HF_MOST_STEPS];
     const int parted = hf_lay_buckets(t, value, n, &b);
     if (parted <= 0) return parted == 0;
-    hf_fill_buckets(t, value, n, &b, r->bucket);
-    hf_count_buckets(bins, &b, r->slot, n, r->bucket);
-    float limit = b.exact ? hf_add_buckets(1, bins, b.n_steps, inside, more)
-                          : hf_add_buckets(0, bins, b.n_steps, inside, more);
+    const int own = hf_place(&b, b.own);
+    const int64_t n_others = hf_fill_buckets(t, value, n, &b, r->slot, r->bucket, (uint32_t *)r->key2);
+    hf_count_buckets(bins, &b, (uint32_t *)r->key2, n_others);
+    float limit = b.exact ? hf_add_buckets(1, bins, b.n_steps, own, inside, more)
+                          : hf_add_buckets(0, bins, b.n_steps, own, inside, more);
     if (best->score * HF_BELOW > limit) limit = (float)(best->score * HF_BELOW);
     if (b.exact)
         hf_judge_buckets(bins, &b, limit, best);
