@@ -105,7 +105,7 @@ static void hf_find_columns(const hf_task *t, hf_room *r, const hf_open *node) {
     const int64_t n = node->last - node->first;
     hf_columns *c = &r->columns;
     const uint32_t *sample = r->sample + node->first;
-    c->numbers = t->columns, c->step = t->n, c->place = sample, c->is_block = 0;
+    c->numbers = t->columns, c->step = t->n, c->place = sample, c->is_block = c->are_marked = 0;
     for (int level = HF_BLOCKS - 1; level >= 0; --level) {
         hf_block *b = &r->block[level];
         if (n > b->room) continue;

@@ -56,44 +56,73 @@ static void hf_sum_bytes(
 
 #if HF_X86
 
-/* Sums over columns at samples first to last, 64 at a time; room and columns to read lie behind the last. */
+/* Which of the places from the first to the last of n samples are theirs. */
+static void hf_mark_places(const uint32_t *place, int64_t n, uint64_t *present) {
+    uint64_t word = 0;
+    uint32_t number = 0;
+    memset(present, 0, ((place[n - 1] - place[0]) / 64 + 1) * sizeof *present);
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t at = place[i] - place[0];
+        word = at / 64 == number ? word : 0;
+        word |= (uint64_t)1 << at % 64;
+        number = at / 64;
+        present[number] = word;
+    }
+}
+
+/* Writes sums of places that are present, and up to 16 numbers behind; where the next go. */
+HF_AVX512_CODE HF_INLINE int32_t *hf_keep_present(int32_t *value, __m256i sum, __mmask16 present) {
+    _mm512_storeu_si512(value, _mm512_maskz_compress_epi32(present, _mm512_cvtepi16_epi32(sum)));
+    return value + __builtin_popcount(present);
+}
+HF_AVX512_CODE HF_INLINE float *hf_keep_present_f32(float *value, __m512d sum, __mmask8 present) {
+    _mm256_storeu_ps(value, _mm256_maskz_compress_ps(present, _mm512_cvtpd_ps(sum)));
+    return value + __builtin_popcount(present);
+}
+
+/* Sums over columns at n_places in order from `columns` on, 64 at a time, kept where present; columns to read lie behind
+   the last. */
 HF_AVX512_CODE static void hf_add_columns_bytes(
-    const uint8_t *columns, int64_t n_all, int64_t first, int64_t last, const uint32_t *index, const float *factor,
-    int64_t count, int16_t *sum
+    const uint8_t *columns, int64_t step, int64_t n_places, const uint64_t *present, const uint32_t *index,
+    const float *factor, int64_t count, int32_t *value
 ) {
-    for (int64_t j = first; j <= last; j += 64) {
+    for (int64_t j = 0; j < n_places; j += 64) {
+        const uint64_t here = present[j / 64];
         __m512i low = _mm512_setzero_si512(), high = low;
         for (int64_t e = 0; e < count; ++e) {
-            const uint8_t *at = columns + (int64_t)index[e] * n_all + j;
+            const uint8_t *at = columns + (int64_t)index[e] * step + j;
             const __m512i a = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)at));
             const __m512i b = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(at + 32)));
             low = factor[e] > 0 ? _mm512_add_epi16(low, a) : _mm512_sub_epi16(low, a);
             high = factor[e] > 0 ? _mm512_add_epi16(high, b) : _mm512_sub_epi16(high, b);
         }
-        _mm512_storeu_si512(sum + j, low);
-        _mm512_storeu_si512(sum + j + 32, high);
+        value = hf_keep_present(value, _mm512_castsi512_si256(low), (__mmask16)here);
+        value = hf_keep_present(value, _mm512_extracti64x4_epi64(low, 1), (__mmask16)(here >> 16));
+        value = hf_keep_present(value, _mm512_castsi512_si256(high), (__mmask16)(here >> 32));
+        value = hf_keep_present(value, _mm512_extracti64x4_epi64(high, 1), (__mmask16)(here >> 48));
     }
 }
 
 /* Factors are 1 or -1, so that a fused product is the product. */
 HF_AVX512_CODE static void hf_add_columns_f32(
-    const float *columns, int64_t n_all, int64_t first, int64_t last, const uint32_t *index, const float *factor,
-    int64_t count, float *sum
+    const float *columns, int64_t step, int64_t n_places, const uint64_t *present, const uint32_t *index,
+    const float *factor, int64_t count, float *value
 ) {
-    for (int64_t j = first; j <= last; j += 32) {
+    for (int64_t j = 0; j < n_places; j += 32) {
+        const uint32_t here = (uint32_t)(present[j / 64] >> j % 64);
         __m512d a = _mm512_setzero_pd(), b = a, c = a, d = a;
         for (int64_t e = 0; e < count; ++e) {
-            const float *at = columns + (int64_t)index[e] * n_all + j;
+            const float *at = columns + (int64_t)index[e] * step + j;
             const __m512d by = _mm512_set1_pd(factor[e]);
             a = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at)), a);
             b = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 8)), b);
             c = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 16)), c);
             d = _mm512_fmadd_pd(by, _mm512_cvtps_pd(_mm256_loadu_ps(at + 24)), d);
         }
-        _mm256_storeu_ps(sum + j, _mm512_cvtpd_ps(a));
-        _mm256_storeu_ps(sum + j + 8, _mm512_cvtpd_ps(b));
-        _mm256_storeu_ps(sum + j + 16, _mm512_cvtpd_ps(c));
-        _mm256_storeu_ps(sum + j + 24, _mm512_cvtpd_ps(d));
+        value = hf_keep_present_f32(value, a, (__mmask8)here);
+        value = hf_keep_present_f32(value, b, (__mmask8)(here >> 8));
+        value = hf_keep_present_f32(value, c, (__mmask8)(here >> 16));
+        value = hf_keep_present_f32(value, d, (__mmask8)(here >> 24));
     }
 }
 
@@ -142,19 +171,18 @@ static int hf_is_in_order(const hf_task *t, const hf_columns *c, int64_t n, int6
 
 /* Sums of one candidate for samples of a node by columns in order. */
 static void hf_add_columns(
-    const hf_task *t, hf_room *r, int64_t n, const uint32_t *index, const float *factor, int64_t count, void *value
+    hf_room *r, int bytes, int64_t n, const uint32_t *index, const float *factor, int64_t count, void *value
 ) {
-    const hf_columns *c = &r->columns;
-    const uint32_t *place = c->place;
-    if (t->small) {
-        const int16_t *sum = r->sums;
-        hf_add_columns_bytes(c->numbers, c->step, place[0], place[n - 1], index, factor, count, r->sums);
-        for (int64_t i = 0; i < n; ++i) ((int32_t *)value)[i] = sum[place[i]];
-    } else {
-        const float *sum = r->sums;
-        hf_add_columns_f32(c->numbers, c->step, place[0], place[n - 1], index, factor, count, r->sums);
-        for (int64_t i = 0; i < n; ++i) ((float *)value)[i] = sum[place[i]];
-    }
+    hf_columns *c = &r->columns;
+    const int64_t first = c->place[0], n_places = c->place[n - 1] - first + 1;
+    if (!c->are_marked) hf_mark_places(c->place, n, r->present);
+    c->are_marked = 1;
+    if (bytes)
+        hf_add_columns_bytes(
+            (const uint8_t *)c->numbers + first, c->step, n_places, r->present, index, factor, count, value
+        );
+    else
+        hf_add_columns_f32((const float *)c->numbers + first, c->step, n_places, r->present, index, factor, count, value);
 }
 
 /* Values of one candidate for samples of a node; 0 where vectors do not reach. */
@@ -166,7 +194,7 @@ static int hf_project_by_vectors(
     const hf_columns *c = &r->columns;
     if (!c->numbers) return 0;
     if (hf_is_in_order(t, c, n, count, looked_up)) {
-        hf_add_columns(t, r, n, index, factor, count, value);
+        hf_add_columns(r, t->small != NULL, n, index, factor, count, value);
         return 1;
     }
     /* Offsets of rows are numbers of 32 bits. */

@@ -15,7 +15,8 @@ enum {
 
 static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
     const int64_t most = t->atoms->most, size = t->single || t->whole ? 4 : 8;
-    r->projected = malloc(room * size), r->best_projected = malloc(room * size);
+    /* A vector writes up to 16 numbers behind the last. */
+    r->projected = malloc((room + 16) * size), r->best_projected = malloc((room + 16) * size);
     r->index = malloc(most * 4), r->factor = malloc(most * 4);
     if (!t->single && !t->whole) {
         r->order = malloc(room * 8), r->order2 = malloc(room * 8);
@@ -24,9 +25,9 @@ static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
     }
 #if HF_X86
     if (t->path == HF_PATH_AVX512) {
-        r->slot = malloc(room * 4), r->bucket = malloc(room + 15), r->sums = malloc((t->n + HF_MOST_IN_BLOCK + 64) * 4);
-        r->place_in_block = malloc(HF_MOST_IN_BLOCK * 4);
-        if (!r->slot || !r->bucket || !r->sums || !r->place_in_block || !hf_make_blocks(t, r)) return 0;
+        r->slot = malloc(room * 4), r->bucket = malloc(room + 15), r->place_in_block = malloc(HF_MOST_IN_BLOCK * 4);
+        r->present = malloc(((t->n > HF_MOST_IN_BLOCK ? t->n : HF_MOST_IN_BLOCK) / 64 + 1) * 8);
+        if (!r->slot || !r->bucket || !r->present || !r->place_in_block || !hf_make_blocks(t, r)) return 0;
     }
 #endif
     return r->projected && r->best_projected && r->index && r->factor;
@@ -253,7 +254,7 @@ HF_AVX512_CODE static void hf_compare_atoms(
     const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, hf_compared *compared,
     hf_cut *best
 ) {
-    int32_t value[HF_MOST_COMPARED];
+    int32_t value[HF_MOST_COMPARED + 16];
     compared->room = 1 << draws->log_room;
     for (int c = 0; c < n; ++c) {
         const hf_atom atom = {draws->key[c], draws, c};

@@ -125,7 +125,7 @@ typedef struct {
     const void *numbers; /* or NULL */
     int64_t step;
     const uint32_t *place; /* ascending */
-    int is_block;
+    int is_block, are_marked;
 } hf_columns;
 
 /* A tree's room. */
@@ -148,7 +148,7 @@ typedef struct {
     uint64_t best_atom;
     uint32_t *slot;  /* buckets.h: a sample's class and weight, and where its value is counted */
     uint8_t *bucket;
-    void *sums; /* columns.h: of all places */
+    uint64_t *present; /* columns.h: which places are samples' */
     hf_block block[HF_BLOCKS];
     uint32_t *place_in_block;
     hf_columns columns;
@@ -171,7 +171,7 @@ static void hf_free_room(hf_room *r) {
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term);
     free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
-    free(r->slot), free(r->bucket), free(r->sums), free(r->place_in_block);
+    free(r->slot), free(r->bucket), free(r->present), free(r->place_in_block);
     for (int level = 0; level < HF_BLOCKS; ++level) free(r->block[level].columns), free(r->block[level].place);
 }
 
