@@ -3,11 +3,17 @@
 #ifndef HFOREST_ATOMS_H
 #define HFOREST_ATOMS_H
 #include <stdint.h>
+#include <string.h>
 
 #include "philox.h"
 
 enum { HF_ATOM_AXIS = 0, HF_ATOM_SPARSE = 1, HF_ATOM_PATCH = 2, HF_ATOM_PROBES = 3 };
 enum { HF_STREAM_ATOM = 5, HF_STREAM_ENTRY = 6, HF_ATOM_AXES = 3 };
+enum {
+    HF_ATOMS = 16, /* that are drawn at once, at most */
+    HF_KNOWN = 4,  /* draws of an atom that are known beforehand, at most */
+    HF_READY = 3   /* entries of a sparse atom that are known then, at most: a draw says how many they are */
+};
 
 typedef struct {
     int kind;
@@ -17,17 +23,19 @@ typedef struct {
     int64_t low[HF_ATOM_AXES], high[HF_ATOM_AXES]; /* least and greatest size of a patch along each axis */
     int cyclic;
     int64_t most;           /* entries of the largest atom */
+    double up_to[HF_READY + 1]; /* of HF_ATOM_SPARSE: with which probability there are up to so many (hf_fill_up_to) */
 } hf_atoms;
 
-enum { HF_ATOMS = 16, HF_KNOWN = 4 /* draws of an atom that are known beforehand, at most */ };
-
 /* Keys of up to HF_ATOMS atoms that a node draws, and their first draws: of atom i the one with counter c is at
-   c << log_room | i. */
+   c << log_room | i. Of HF_ATOM_SPARSE the entries too, entry e at e * HF_ATOMS + i, where they are few. */
 typedef struct {
     uint64_t key[HF_ATOMS];
     uint32_t word[4][HF_KNOWN * HF_ATOMS];
     int log_room;
     uint32_t n_known;
+    int32_t count[HF_ATOMS]; /* 0: to be drawn */
+    uint32_t index[HF_READY * HF_ATOMS];
+    float weight[HF_READY * HF_ATOMS];
 } hf_atom_draws;
 
 /* An atom to be drawn: by its key, or as one of `draws`. */
@@ -80,9 +88,26 @@ static int64_t hf_patch_entries(const hf_atoms *a, hf_patch p, uint32_t *index, 
     return n;
 }
 
+/* Fills a->up_to with the sums that hf_draw_atom compares a draw with. */
+static void hf_fill_up_to(hf_atoms *a) {
+    double p = a->none, sum = p;
+    for (int count = 0; count <= HF_READY; ++count) {
+        a->up_to[count] = sum;
+        p = p * (a->rate / (double)(count + 1));
+        sum += p;
+    }
+}
+
 /* Entries of an atom; how many they are, at most a->most. */
 static int64_t hf_draw_atom(const hf_atoms *a, hf_atom atom, uint32_t *index, float *weight) {
     if (a->kind == HF_ATOM_PATCH) return hf_patch_entries(a, hf_draw_patch(a, atom), index, weight);
+    if (atom.draws && atom.draws->n_known && atom.draws->count[atom.at]) {
+        for (int e = 0; e < HF_READY; ++e) {
+            index[e] = atom.draws->index[e * HF_ATOMS + atom.at];
+            weight[e] = atom.draws->weight[e * HF_ATOMS + atom.at];
+        }
+        return atom.draws->count[atom.at];
+    }
     const hf_draw draw = hf_draw_entry(atom, 0);
     const uint32_t n = (uint32_t)a->n_features;
     if (a->kind == HF_ATOM_AXIS) {
@@ -139,6 +164,53 @@ HF_INLINE uint32_t hf_n_known(const hf_atoms *a) {
 }
 
 #if HF_X86
+/* hf_unit of eight draws. */
+HF_AVX512_CODE HF_INLINE __m512d hf_unit_8(__m256i word0, __m256i word1) {
+    const __m512i key =
+        _mm512_or_si512(_mm512_cvtepu32_epi64(word0), _mm512_slli_epi64(_mm512_cvtepu32_epi64(word1), 32));
+    return _mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_srli_epi64(key, 11)), _mm512_set1_pd(0x1p-53));
+}
+
+/* hf_below of sixteen. */
+HF_AVX512_CODE HF_INLINE __m512i hf_below_16(__m512i word, __m512i stop) {
+    const __m512i even = _mm512_mul_epu32(word, stop);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(word, 32), _mm512_srli_epi64(stop, 32));
+    return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
+}
+
+/* Entries of sparse atoms as hf_draw_atom has them, of those that have no more than are ready. */
+HF_AVX512_CODE HF_INLINE void hf_draw_sparse(const hf_atoms *a, hf_atom_draws *draws) {
+    const __m512i one = _mm512_set1_epi32(1), n_features = _mm512_set1_epi32((int32_t)a->n_features);
+    const __m512i word0 = _mm512_loadu_si512(draws->word[0]), word1 = _mm512_loadu_si512(draws->word[1]);
+    const __m512d low = hf_unit_8(_mm512_castsi512_si256(word0), _mm512_castsi512_si256(word1));
+    const __m512d high = hf_unit_8(_mm512_extracti64x4_epi64(word0, 1), _mm512_extracti64x4_epi64(word1, 1));
+    __m512i count = _mm512_setzero_si512();
+    for (int i = 0; i <= HF_READY; ++i) {
+        const __m512d sum = _mm512_set1_pd(a->up_to[i]);
+        const __mmask16 more = (__mmask16)(_mm512_cmp_pd_mask(low, sum, _CMP_GE_OQ) |
+                                           _mm512_cmp_pd_mask(high, sum, _CMP_GE_OQ) << 8);
+        count = _mm512_mask_add_epi32(count, more, count, one);
+    }
+    count = _mm512_max_epi32(count, one);
+    __m512i index[HF_READY];
+    for (int e = 0; e < HF_READY; ++e) {
+        /* Floyd's sampling without replacement. */
+        const int at = (1 + e) << draws->log_room;
+        const __m512i last = _mm512_add_epi32(_mm512_sub_epi32(n_features, count), _mm512_set1_epi32(e));
+        index[e] = hf_below_16(_mm512_loadu_si512(draws->word[0] + at), _mm512_add_epi32(last, one));
+        __mmask16 taken = 0;
+        for (int j = 0; j < e; ++j) taken |= _mm512_cmpeq_epi32_mask(index[e], index[j]);
+        index[e] = _mm512_mask_mov_epi32(index[e], taken, last);
+        const __mmask16 adds = _mm512_test_epi32_mask(_mm512_loadu_si512(draws->word[1] + at), one);
+        _mm512_storeu_si512(draws->index + e * HF_ATOMS, index[e]);
+        _mm512_storeu_ps(
+            draws->weight + e * HF_ATOMS, _mm512_mask_blend_ps(adds, _mm512_set1_ps(-1), _mm512_set1_ps(1))
+        );
+    }
+    const __mmask16 ready = _mm512_cmple_epi32_mask(count, _mm512_set1_epi32(HF_READY));
+    _mm512_storeu_si512(draws->count, _mm512_maskz_mov_epi32(ready, count));
+}
+
 /* Draws the atoms `first` to first + n - 1 of a node, n <= HF_ATOMS: a lane is a draw. */
 HF_AVX512_CODE static void hf_draw_ahead(
     const hf_atoms *a, uint64_t key, uint32_t first, int n, hf_atom_draws *draws
@@ -165,6 +237,8 @@ HF_AVX512_CODE static void hf_draw_ahead(
         hf_philox_16(low, high, counter, HF_STREAM_ENTRY, word);
         for (int w = 0; w < 4; ++w) _mm512_storeu_si512(draws->word[w] + at, word[w]);
     }
+    if (a->kind == HF_ATOM_SPARSE && a->most > HF_READY) hf_draw_sparse(a, draws);
+    else _mm512_storeu_si512(draws->count, _mm512_setzero_si512());
 }
 #endif
 

@@ -41,6 +41,7 @@ cdef extern from "atoms.h" nogil:
         int64_t high[3]
         int cyclic
         int64_t most
+    void hf_fill_up_to(hf_atoms* a)
 
 cdef extern from "engine.h" nogil:
     int HF_PATH_AVX512
@@ -276,6 +277,7 @@ cdef hf_atoms _atoms(atoms):
     a.channels, a.cyclic, a.most = atoms.channels, atoms.cyclic, atoms.most
     for i in range(HF_ATOM_AXES):
         a.shape[i], a.low[i], a.high[i] = atoms.shape[i], atoms.low[i], atoms.high[i]
+    hf_fill_up_to(&a)
     return a
 
 
