@@ -19,6 +19,7 @@ from .. import growth, tree
 from ..core import check, dispatch, machine
 from ..core.dispatch import Array
 from ..growth import Progress
+from ..growth.trees import joined
 from ..tree import Forest
 
 __all__ = ["Trials", "fit_oc1", "fit_stump", "grow", "search", "surrogate", "surrogate_grad"]
@@ -682,16 +683,14 @@ def grow(
 
 
 def _forest(trees: list[tuple[Array, ...]], n_outputs: int, n_features: int, dtype: np.dtype) -> Forest:
-    xp = dispatch.array_module(trees[0][0])
-    grown = growth.joined(trees, n_outputs, dtype)
-    entries = np.cumsum([0, *(len(one[6]) for one in trees)])
-    starts = [one[5] + first for one, first in zip(trees, entries, strict=False)]
+    arrays = joined(trees, n_outputs, dtype, True)
+    start, index, weight = arrays[6:]
     return Forest(
-        n_features=xp.array(n_features, np.int64),
-        **grown._asdict(),
-        start=xp.concatenate([*starts, xp.asarray(entries[-1:])]),
-        index=xp.concatenate([one[6] for one in trees]),
-        weight=xp.concatenate([one[7] for one in trees]).astype(dtype, copy=False),
+        n_features=dispatch.array_module(start).array(n_features, np.int64),
+        **growth.Trees(*arrays[:6])._asdict(),
+        start=start,
+        index=index,
+        weight=weight,
     )
 
 

@@ -43,7 +43,7 @@ cdef extern from "engine.h" nogil:
         double* mean
         double* total
     int hf_start_tree(const hf_task* t, hf_room* r, const int32_t* bag)
-    int hf_sum_up(const hf_task* t, hf_room* r, const hf_open* node, double* weight)
+    double hf_sum_up(const hf_task* t, hf_room* r, const hf_open* node)
     void hf_free_room(hf_room* r)
     ctypedef struct hf_tree:
         int32_t* feature
@@ -266,7 +266,6 @@ def fit_oc1(
     cdef hf_oc1_room o
     cdef hf_oc1 c
     cdef hf_open node
-    cdef double total
     cdef int fine
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_room))
@@ -284,7 +283,7 @@ def fit_oc1(
     fine = fine and hf_make_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], 0, t.single, t.n)
     if fine:
         with nogil:
-            hf_sum_up(&t, &r, &node, &total)
+            hf_sum_up(&t, &r, &node)
             hf_fit_oc1(&t, &r, &node, &c, key, &o, &w[0])
     hf_free_room(&r)
     hf_free_oc1(&o)

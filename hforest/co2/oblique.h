@@ -97,9 +97,9 @@ static int hf_split_oblique(
     const hf_open node = r->open[v];
     const int64_t n = node.last - node.first, F = t->n_columns;
     const int single = t->single;
-    double weight;
     tree->start[v] = tree->n_entries;
-    const int pure = hf_sum_up(t, r, &node, &weight);
+    const double weight = hf_sum_up(t, r, &node);
+    const int pure = hf_is_pure(t, r, &node);
     if (v == 0) *root_weight = weight;
     if (pure || n < 2 || n < t->min_split || n < 2 * t->min_leaf || node.depth >= t->max_depth)
         return hf_write_leaf(t, r, tree, v, weight);

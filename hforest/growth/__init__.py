@@ -394,7 +394,7 @@ def grow_batches(
     *,
     batch: int | None = None,
     xp: ModuleType = np,
-) -> list[tuple[Array, ...]]:
+) -> list[Any]:
     """Calls grow_some(seed, first, count, bags, trees) until all trees are there, or progress says enough."""
     if not isinstance(bootstrap, bool):
         check.same_device(weights=xp.empty(0), bootstrap=bootstrap)
@@ -406,7 +406,7 @@ def grow_batches(
     seed = _seed(rng)
     # So few at a time that an interrupt is soon heard, so many that threads are busy.
     batch = 4 * machine.get_num_threads() if batch is None else batch
-    trees: list[tuple[Array, ...]] = []
+    trees: list[Any] = []
     for first in range(0, n_trees, batch):
         count = min(batch, n_trees - first)
         bags = None
@@ -419,21 +419,6 @@ def grow_batches(
         if progress is not None and progress(len(trees), n_trees) is True:
             break
     return trees
-
-
-def joined(trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype) -> Trees:
-    """Trees one after another."""
-    xp = dispatch.array_module(trees[0][0])
-    feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))
-    starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])])
-    return Trees(
-        xp.asarray(starts.astype(np.int64)),
-        feature,
-        threshold.astype(dtype, copy=False),
-        left,
-        value.reshape(-1, n_outputs),
-        gain.astype(dtype, copy=False),
-    )
 
 
 def grow(
@@ -533,7 +518,7 @@ def grow(
         twin.grow(*columns, *samples, n_drawn, *limits, completely_random, *part)
 
     trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng, xp=xp)
-    return joined(trees, samples.n_outputs, codes.dtype)
+    return Trees(*twin.joined(trees, samples.n_outputs, codes.dtype, False))
 
 
 class Projected(NamedTuple):
@@ -647,11 +632,5 @@ def grow_projected(
         twin.grow_projected(x, whole > 0, small, columns, table, *samples, atoms, n_drawn, *limits, *part)
 
     trees = grow_batches(grow_some, n, n_trees, bootstrap, progress, rng, xp=xp)
-    entries = np.cumsum([0, *(len(tree[6]) for tree in trees)])
-    starts = [tree[5] + first for tree, first in zip(trees, entries, strict=False)]
-    return Projected(
-        joined(trees, samples.n_outputs, dtype),
-        xp.concatenate([*starts, xp.asarray(entries[-1:])]),
-        xp.concatenate([tree[6] for tree in trees]),
-        xp.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
-    )
+    arrays = twin.joined(trees, samples.n_outputs, dtype, True)
+    return Projected(Trees(*arrays[:6]), *arrays[6:])

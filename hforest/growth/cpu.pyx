@@ -5,11 +5,13 @@ import numpy as np
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memset
 
 cimport numpy as cnp
 
 from hforest.core.machine cimport simd_path
+
+from ..core import recycle
 
 cnp.import_array()
 
@@ -86,10 +88,18 @@ cdef extern from "engine.h" nogil:
         void* value
         int64_t n_nodes
         int64_t n_leaves
-        int64_t* start
-        uint32_t* index
-        float* weight
         int64_t n_entries
+    ctypedef struct hf_arrays:
+        int32_t* feature
+        int32_t* left
+        void* threshold
+        void* value
+        void* gain
+        int64_t* start
+        int64_t first_entry
+        int32_t* index
+        void* weight
+    int hf_order_tree(const hf_tree* tree, int64_t n_outputs, int single, hf_arrays to)
     int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
     void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
     void hf_free_tree(hf_tree* tree)
@@ -174,11 +184,62 @@ def encode(x, codes, low, high, n_codes):
         raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
 
 
-cdef object _array(const void* data, int64_t n, dtype):
-    a = np.empty(n, dtype)
-    if n:
-        memcpy(cnp.PyArray_DATA(a), data, cnp.PyArray_NBYTES(a))
-    return a
+cdef class _Grown:
+    """A tree as it grew; `joined` writes it in order."""
+
+    cdef hf_tree tree
+
+    def __dealloc__(self):
+        hf_free_tree(&self.tree)
+
+
+cdef void* _at(cnp.ndarray array, int64_t number):
+    return <void*> (<char*> cnp.PyArray_DATA(array) + number * cnp.PyArray_ITEMSIZE(array))
+
+
+def joined(trees, int64_t n_outputs, real, bint projected):
+    """Trees that grew here, one after another: see `trees.joined`."""
+    cdef int64_t m, n_trees = len(trees)
+    cdef hf_arrays part
+    cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
+    cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
+    cdef int single = real.itemsize == 4, failed = 0
+    cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
+    cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64)
+    try:
+        if parts == NULL or tree == NULL:
+            raise MemoryError(f"grow: no memory for {n_trees} trees")
+        for m in range(n_trees):
+            tree[m] = &(<_Grown?> trees[m]).tree
+            nodes[m + 1] = nodes[m] + tree[m].n_nodes
+            leaves[m + 1] = leaves[m] + tree[m].n_leaves
+            entries[m + 1] = entries[m] + tree[m].n_entries
+        feature, left = (recycle.empty(nodes[n_trees], np.int32) for _ in range(2))
+        threshold, gain = (recycle.empty(nodes[n_trees], real) for _ in range(2))
+        value = recycle.empty((leaves[n_trees], n_outputs), real)
+        start = index = weight = None
+        if projected:
+            start = recycle.empty(nodes[n_trees] + 1, np.int64)
+            index, weight = recycle.empty(entries[n_trees], np.int32), recycle.empty(entries[n_trees], real)
+            start[nodes[n_trees]] = entries[n_trees]
+        for m in range(n_trees):
+            part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
+            part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
+            part.value = _at(value, leaves[m] * n_outputs)
+            part.start, part.first_entry, part.index, part.weight = NULL, entries[m], NULL, NULL
+            if projected:
+                part.start = <int64_t*> _at(start, nodes[m])
+                part.index, part.weight = <int32_t*> _at(index, entries[m]), _at(weight, entries[m])
+            parts[m] = part
+        for m in prange(n_trees, nogil=True, schedule="dynamic"):
+            failed += not hf_order_tree(tree[m], n_outputs, single, parts[m])
+        if failed:
+            raise MemoryError(f"grow: no memory to order a tree of {n_trees}")
+    finally:
+        free(parts)
+        free(tree)
+    arrays = np.asarray(nodes), feature, threshold, left, value, gain
+    return (*arrays, start, index, weight) if projected else arrays
 
 
 cdef hf_task _task(
@@ -208,32 +269,21 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
     cdef const int32_t* bag = NULL
     cdef int64_t m, bag_size = 0
     cdef int failed = 0
+    cdef _Grown one
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
     if bags is not None:
         bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
-    real = np.float32 if t.single else np.float64
     try:
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
             failed += not hf_grow(t, first + m, bag + m * bag_size, &grown[m])
         if failed:
             raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
         for m in range(n_trees):
-            tree = (
-                _array(grown[m].feature, grown[m].n_nodes, np.int32),
-                _array(grown[m].threshold, grown[m].n_nodes, np.float64),
-                _array(grown[m].left, grown[m].n_nodes, np.int32),
-                _array(grown[m].gain, grown[m].n_nodes, np.float64),
-                _array(grown[m].value, grown[m].n_leaves * t.n_outputs, real),
-            )
-            if t.atoms != NULL:
-                tree += (
-                    _array(grown[m].start, grown[m].n_nodes, np.int64),
-                    _array(grown[m].index, grown[m].n_entries, np.int32),
-                    _array(grown[m].weight, grown[m].n_entries, np.float32),
-                )
-            trees.append(tree)
-            hf_free_tree(&grown[m])
+            one = _Grown()
+            one.tree = grown[m]
+            memset(&grown[m], 0, sizeof(hf_tree))
+            trees.append(one)
     finally:
         for m in range(n_trees):
             hf_free_tree(&grown[m])
@@ -252,7 +302,7 @@ def grow(
     n_outputs, weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
     bint completely_random, seed, first, n_trees, bags, trees,
 ):
-    """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
+    """Appends trees first, ..., first + n_trees - 1 to `trees`."""
     cdef hf_task t = _task(
         weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
         seed, real.itemsize == 4,
@@ -349,7 +399,7 @@ def grow_projected(
     x, whole, small, columns, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
     min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
 ):
-    """The same on random projections, with (start, index, weight) of the nodes' projections behind."""
+    """The same on random projections."""
     cdef hf_task t = _task(
         weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
         seed, x.dtype.itemsize == 4,

@@ -51,10 +51,33 @@ static int hf_put(hf_room *r, hf_tree *tree, hf_open node) {
     return hf_add_node(tree);
 }
 
-/* Sums of a node in r->total (or r->count) and its weight; whether all its samples are of one kind. */
-static int hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node, double *weight) {
+/* The class of sample i of the tree. */
+HF_INLINE int32_t hf_label_of(const hf_room *r, int64_t i) {
+    if (r->kind == HF_FLOATS) return r->label[i];
+    if (r->kind == HF_INT32_KEYS) return (int32_t)(((const uint32_t *)r->payload)[i] >> 8);
+    return (int32_t)(((const uint64_t *)r->payload)[i] >> 16);
+}
+
+/* Whether all samples of a node are of one class, or have the same targets. */
+static int hf_is_pure(const hf_task *t, const hf_room *r, const hf_open *node) {
+    if (t->labels) {
+        const int32_t first = hf_label_of(r, node->first);
+        for (int64_t i = node->first + 1; i < node->last; ++i)
+            if (hf_label_of(r, i) != first) return 0;
+        return 1;
+    }
+    const double *first = t->targets + r->sample[node->first] * t->n_outputs;
+    for (int64_t i = node->first + 1; i < node->last; ++i) {
+        const double *row = t->targets + r->sample[i] * t->n_outputs;
+        for (int64_t k = 0; k < t->n_outputs; ++k)
+            if (row[k] != first[k]) return 0;
+    }
+    return 1;
+}
+
+/* Sums of a node in r->total (or r->count); its weight. */
+static double hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node) {
     const int64_t n = node->last - node->first;
-    int pure = 1;
     if (r->kind != HF_FLOATS) {
         uint64_t sum = 0;
         memset(r->count, 0, t->n_outputs * sizeof *r->count);
@@ -63,18 +86,15 @@ static int hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node, double *
             for (int64_t i = 0; i < n; ++i) {
                 r->count[p[i] >> 8] += p[i] & 0xff;
                 sum += p[i] & 0xff;
-                pure &= p[i] >> 8 == p[0] >> 8;
             }
         } else {
             const uint64_t *p = (const uint64_t *)r->payload + node->first;
             for (int64_t i = 0; i < n; ++i) {
                 r->count[p[i] >> 16] += (uint32_t)(p[i] & 0xffff);
                 sum += p[i] & 0xffff;
-                pure &= p[i] >> 16 == p[0] >> 16;
             }
         }
-        *weight = (double)sum;
-        return pure;
+        return (double)sum;
     }
     double sum = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) r->total[k] = 0;
@@ -83,16 +103,11 @@ static int hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node, double *
         sum += w;
         if (t->labels) {
             r->total[r->label[i]] += w;
-            pure &= r->label[i] == r->label[node->first];
         } else {
             const double *row = t->targets + r->sample[i] * t->n_outputs;
-            for (int64_t k = 0; k < t->n_outputs; ++k) {
-                r->total[k] += w * row[k];
-                pure &= row[k] == t->targets[r->sample[node->first] * t->n_outputs + k];
-            }
+            for (int64_t k = 0; k < t->n_outputs; ++k) r->total[k] += w * row[k];
         }
     }
-    *weight = sum;
     if (!t->labels) {
         /* Sums from here on are of targets minus their mean: less is lost in squares. */
         for (int64_t k = 0; k < t->n_outputs; ++k) {
@@ -103,22 +118,23 @@ static int hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node, double *
             for (int64_t k = 0; k < t->n_outputs; ++k)
                 r->total[k] += r->weight[i] * (t->targets[r->sample[i] * t->n_outputs + k] - r->mean[k]);
     }
-    return pure;
+    return sum;
 }
 
 static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v, double weight) {
-    if (tree->n_leaves == tree->leaf_room) {
-        const int64_t room = tree->leaf_room ? 2 * tree->leaf_room : 128;
+    if (tree->n_rows == tree->row_room) {
+        const int64_t room = tree->row_room ? 2 * tree->row_room : 128;
         if (!hf_widen(&tree->value, room, t->n_outputs * (t->single ? 4 : 8))) return 0;
-        tree->leaf_room = room;
+        tree->row_room = room;
     }
-    const int64_t at = tree->n_leaves * t->n_outputs;
+    const int64_t at = tree->n_rows * t->n_outputs;
     for (int64_t k = 0; k < t->n_outputs; ++k) {
         const double value = !t->labels ? r->mean[k] : (r->kind == HF_FLOATS ? r->total[k] : r->count[k]) / weight;
         if (t->single) ((float *)tree->value)[at + k] = (float)value;
         else ((double *)tree->value)[at + k] = value;
     }
-    tree->left[v] = (int32_t)tree->n_leaves++;
+    tree->left[v] = (int32_t)tree->n_rows++;
+    ++tree->n_leaves;
     return 1;
 }
 
@@ -263,9 +279,14 @@ static int hf_split_or_leave(
 ) {
     const int64_t v = node.at;
     const int64_t n = node.last - node.first;
-    double weight;
     tree->start[v] = tree->n_entries;
-    const int pure = hf_sum_up(t, r, &node, &weight);
+    const int pure = hf_is_pure(t, r, &node);
+    if (pure && t->labels) {
+        tree->left[v] = -1 - hf_label_of(r, node.first);
+        ++tree->n_leaves;
+        return 1;
+    }
+    const double weight = hf_sum_up(t, r, &node);
     if (v == 0) *weight_of_root = root_weight = weight;
     if (pure || n < 2 || n < t->min_split || n < 2 * t->min_leaf || node.depth >= t->max_depth)
         return hf_write_leaf(t, r, tree, v, weight);
@@ -304,35 +325,50 @@ static int hf_split_or_leave(
     return hf_put(r, tree, right) && hf_put(r, tree, left);
 }
 
-/* Puts the nodes of a tree that grew depth-first, and with them its leaves and projections, in breadth-first order; 0 if
-   memory is out. */
-static int hf_order_tree(const hf_task *t, hf_tree *tree) {
-    const int64_t n = tree->n_nodes, size = t->n_outputs * (t->single ? 4 : 8);
-    hf_tree to = *tree;
-    to.feature = malloc(n * 4), to.left = malloc(n * 4), to.threshold = malloc(n * 8), to.gain = malloc(n * 8);
-    to.value = malloc(tree->n_leaves * size), to.start = malloc(n * 8);
-    to.index = malloc(tree->n_entries * 4 + 1), to.weight = malloc(tree->n_entries * 4 + 1);
-    int64_t *from = malloc(n * 8);
-    const int fine = to.feature && to.left && to.threshold && to.gain && to.value && to.start && to.index &&
-                     to.weight && from;
+/* Where a tree goes: its part of the arrays of a forest. */
+typedef struct {
+    int32_t *feature, *left;
+    void *threshold, *value, *gain; /* float or double */
+    int64_t *start;                 /* or NULL: no projections; the first entry is number first_entry */
+    int64_t first_entry;
+    int32_t *index;
+    void *weight; /* float or double */
+} hf_arrays;
+
+HF_INLINE void hf_put_real(void *to, int64_t at, double value, int single) {
+    if (single) ((float *)to)[at] = (float)value;
+    else ((double *)to)[at] = value;
+}
+
+/* Writes a tree in breadth-first order, and so its leaves and projections; 0 if memory is out. */
+static int hf_order_tree(const hf_tree *tree, int64_t n_outputs, int single, hf_arrays to) {
+    const int64_t n = tree->n_nodes, size = n_outputs * (single ? 4 : 8);
+    int32_t *from = malloc(n * sizeof *from);
+    if (!from) return 0;
     int64_t known = 1, n_leaves = 0, n_entries = 0;
-    if (fine) from[0] = 0;
-    for (int64_t v = 0; fine && v < n; ++v) {
-        const int64_t old = from[v];
+    from[0] = 0;
+    for (int64_t v = 0; v < n; ++v) {
+        const int32_t old = from[v];
         to.feature[v] = tree->feature[old];
-        to.threshold[v] = tree->threshold[old];
-        to.gain[v] = tree->gain[old];
-        to.start[v] = n_entries;
+        hf_put_real(to.threshold, v, tree->threshold[old], single);
+        hf_put_real(to.gain, v, tree->gain[old], single);
+        if (to.start) to.start[v] = to.first_entry + n_entries;
         if (tree->feature[old] == -1) {
-            memcpy((char *)to.value + n_leaves * size, (char *)tree->value + tree->left[old] * size, size);
+            char *value = (char *)to.value + n_leaves * size;
+            if (tree->left[old] >= 0) {
+                memcpy(value, (const char *)tree->value + tree->left[old] * size, size);
+            } else {
+                memset(value, 0, size);
+                hf_put_real(value, -1 - tree->left[old], 1, single);
+            }
             to.left[v] = (int32_t)n_leaves++;
             continue;
         }
         if (tree->feature[old] == -2) {
             /* Its left child was the next node to be looked at. */
             const int64_t first = tree->start[old], count = tree->start[tree->left[old]] - first;
-            memcpy(to.index + n_entries, tree->index + first, count * 4);
-            memcpy(to.weight + n_entries, tree->weight + first, count * 4);
+            memcpy(to.index + n_entries, tree->index + first, count * sizeof *to.index);
+            for (int64_t e = 0; e < count; ++e) hf_put_real(to.weight, n_entries + e, tree->weight[first + e], single);
             n_entries += count;
         }
         to.left[v] = (int32_t)known;
@@ -341,11 +377,7 @@ static int hf_order_tree(const hf_task *t, hf_tree *tree) {
         known += 2;
     }
     free(from);
-    hf_tree *gone = fine ? tree : &to;
-    free(gone->feature), free(gone->left), free(gone->threshold), free(gone->gain), free(gone->value);
-    free(gone->start), free(gone->index), free(gone->weight);
-    if (fine) *tree = to;
-    return fine;
+    return 1;
 }
 
 /* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out. */
@@ -364,7 +396,6 @@ static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree
     fine = fine && hf_put(&r, tree, root);
     /* Depth-first: what a subtree looks at, if small, stays in cache. */
     while (fine && r.n_open) fine = hf_split_or_leave(t, &r, tree, r.open[--r.n_open], root_weight, &root_weight);
-    fine = fine && hf_order_tree(t, tree);
     hf_free_room(&r);
     if (!fine) hf_free_tree(tree);
     return fine;

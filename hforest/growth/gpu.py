@@ -13,6 +13,7 @@ import numpy as np
 from ..core.atoms import Atoms
 from ..core.dispatch import Array, array_module, to_numpy
 from ..core.launch import launch_each
+from .trees import joined as join_arrays
 
 ROOM = Path(__file__).parent
 
@@ -574,3 +575,10 @@ def grow_projected(
     )  # fmt: skip
     projections = _Projections(x, atoms, xp.asarray(np.array(numbers, np.int64)), n_drawn)
     _grow(task, projections, weight, seed, first, n_trees, bags, trees)
+
+
+def joined(
+    trees: list[tuple[Array, ...]], n_outputs: int, real: np.dtype, projected: bool
+) -> tuple[Array, ...]:
+    """Trees one after another: see `trees.joined`."""
+    return join_arrays(trees, n_outputs, real, projected)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.atoms import atom_key, draw_atom
 from ..core.philox import below, keys, philox, unit
+from .trees import joined as join_arrays
 
 ENTROPY = 1
 BAG, CHILDREN, CANDIDATES, CUT = 1, 2, 3, 4
@@ -334,3 +335,8 @@ def _scored(tree, samples, rows, total, weight, base, column, last, cut, min_lea
         return None
     gain = tree.score(left, left_weight, total, weight) - base
     return column, lambda s: tree.codes[column, s] <= last, gain, cut
+
+
+def joined(trees, n_outputs, real, projected):
+    """Trees one after another: see `trees.joined`."""
+    return join_arrays(trees, n_outputs, real, projected)

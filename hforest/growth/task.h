@@ -66,11 +66,12 @@ typedef struct {
     uint64_t seed;
 } hf_task;
 
+/* A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`. */
 typedef struct {
     int32_t *feature, *left;
     double *threshold, *gain;
-    void *value; /* (n_leaves, n_outputs), float or double */
-    int64_t n_nodes, n_leaves, node_room, leaf_room;
+    void *value; /* (n_rows, n_outputs), float or double */
+    int64_t n_nodes, n_leaves, n_rows, node_room, row_room;
     /* Projections: node v has the entries start[v] to start[v + 1] - 1, the last node those up to n_entries. */
     int64_t *start;
     uint32_t *index;
