@@ -145,8 +145,8 @@ HF_AVX512_CODE static int hf_lay_buckets(const hf_task *t, const void *value, in
     return 1;
 }
 
-/* Places of the values' buckets, for which there is room for 15 more. In `other` come the samples outside the bucket `own`, as
-   in `slot`, with the place added to where the class is counted; how many these are. */
+/* Places of the values' buckets, for which there is room for 15 more. `other` gets the samples outside the bucket `own`, as in
+   `slot`, with the place added to where the class is counted; how many these are. */
 HF_AVX512_CODE static int64_t hf_fill_buckets(
     const hf_task *t, const void *value, int64_t n, const hf_buckets *b, const uint32_t *slot, uint8_t *place,
     uint32_t *other
@@ -185,7 +185,7 @@ HF_AVX512_CODE static int64_t hf_fill_buckets(
     return n_others;
 }
 
-/* Counts the samples outside the bucket `own`: in it may be most, of few classes, so that one count would wait for another. */
+/* Counts the samples outside the bucket `own`: in it may be most, of few classes, and one count would wait for another. */
 HF_AVX512_CODE static void hf_count_buckets(hf_bins *bins, const hf_buckets *b, const uint32_t *other, int64_t n_others) {
     uint32_t *count = (uint32_t *)bins->count;
     for (int64_t k = 0; k < bins->n_present; ++k)
@@ -194,8 +194,9 @@ HF_AVX512_CODE static void hf_count_buckets(hf_bins *bins, const hf_buckets *b, 
 }
 
 /* Sums over the buckets up to each, and what the cut behind it scores, in bins->rate; 0 where there is none. The bucket at
-   place `own` holds what is not counted. Returns what the best of these cuts scores at least. Unless each bucket holds one value, leaves the sums of a class in
-   bins->count, and in `inside` the largest weights of a class in a bucket, in `more` the second largest. */
+   place `own` holds what is not counted. Returns what the best of these cuts scores at least. Unless each bucket holds one
+   value, leaves the sums of a class in bins->count, and in `inside` the largest weights of a class in a bucket, in `more`
+   the second largest. */
 HF_AVX512_CODE HF_INLINE float hf_add_buckets(
     int exact, hf_bins *bins, int n_steps, int own, __m512i *inside, __m512i *more
 ) {
@@ -439,7 +440,7 @@ HF_AVX512_CODE static int hf_start_buckets(
     const hf_task *t, hf_room *r, const hf_open *node, double weight, hf_bins *bins
 ) {
     uint32_t *number = r->count_left;
-    const uint64_t *payload = (const uint64_t *)r->payload + node->first;
+    const uint32_t *payload = r->payload + node->first;
     bins->n_present = 0, bins->weight = (uint32_t)weight, bins->square = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) {
         if (!r->count[k]) continue;
@@ -449,7 +450,7 @@ HF_AVX512_CODE static int hf_start_buckets(
         number[k] = (uint32_t)(bins->n_present++ * (16 * HF_MOST_STEPS));
     }
     for (int64_t i = 0; i < node->last - node->first; ++i)
-        r->slot[i] = number[payload[i] >> 16] << 16 | (uint32_t)(payload[i] & 0xffff);
+        r->slot[i] = number[payload[i] >> 16] << 16 | (payload[i] & 0xffff);
     return 1;
 }
 

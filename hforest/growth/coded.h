@@ -87,7 +87,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
         hf_cut cut = {best.score, -1, 0, 0, 0, 0, 0};
         if (r->kind == HF_INT32_KEYS) {
             hf_gather_32(
-                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint32_t *)r->payload + node->first, n,
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, r->payload + node->first, n,
                 r->key, &lowest, &highest
             );
             if (lowest == highest) continue;
@@ -98,7 +98,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uin
             }
         } else {
             hf_gather_64(
-                t->codes, t->width, hf_codes(t, column), r->sample + node->first, (uint64_t *)r->payload + node->first, n,
+                t->codes, t->width, hf_codes(t, column), r->sample + node->first, r->payload + node->first, n,
                 r->key, &lowest, &highest
             );
             if (lowest == highest) continue;

@@ -40,13 +40,13 @@ static int hf_is_compared(const hf_task *t, const hf_room *r, int64_t n, double 
 
 /* Puts samples of a class together. */
 static void hf_start_compared(hf_room *r, const hf_open *node, double weight, hf_compared *c) {
-    const uint64_t *payload = (const uint64_t *)r->payload + node->first;
+    const uint32_t *payload = r->payload + node->first;
     int first[HF_MOST_COMPARED], known[HF_MOST_COMPARED], n_known[HF_MOST_COMPARED];
     uint32_t *number = r->count_left;
     c->n = (int)(node->last - node->first), c->n_present = 0, c->all = (int32_t)weight;
     for (int i = 0; i < c->n; ++i) number[payload[i] >> 16] = UINT32_MAX;
     for (int i = 0; i < c->n; ++i) {
-        const uint64_t y = payload[i] >> 16;
+        const uint32_t y = payload[i] >> 16;
         if (number[y] == UINT32_MAX) {
             number[y] = (uint32_t)c->n_present;
             n_known[c->n_present] = 0;

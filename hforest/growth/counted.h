@@ -187,7 +187,7 @@ HF_AVX512_CODE static int hf_best_of_counted(
     hf_counts counts __attribute__((aligned(64)));
     uint32_t number[256];
     const int64_t n = node->last - node->first;
-    const uint32_t *sample = r->sample + node->first, *payload = (const uint32_t *)r->payload + node->first;
+    const uint32_t *sample = r->sample + node->first, *payload = r->payload + node->first;
     /* What sorting would take: n numbers of 32 bits each. */
     uint16_t *slot = (uint16_t *)r->key;
     uint8_t *weights = (uint8_t *)r->key2;

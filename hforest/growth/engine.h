@@ -51,11 +51,13 @@ static int hf_put(hf_room *r, hf_tree *tree, hf_open node) {
     return hf_add_node(tree);
 }
 
+/* Bits of a weight in a payload. */
+HF_INLINE int hf_weight_bits(const hf_room *r) { return r->kind == HF_INT32_KEYS ? 8 : 16; }
+
 /* The class of sample i of the tree. */
 HF_INLINE int32_t hf_label_of(const hf_room *r, int64_t i) {
     if (r->kind == HF_FLOATS) return r->label[i];
-    if (r->kind == HF_INT32_KEYS) return (int32_t)(((const uint32_t *)r->payload)[i] >> 8);
-    return (int32_t)(((const uint64_t *)r->payload)[i] >> 16);
+    return (int32_t)(r->payload[i] >> hf_weight_bits(r));
 }
 
 /* Whether all samples of a node are of one class, or have the same targets. */
@@ -79,20 +81,14 @@ static int hf_is_pure(const hf_task *t, const hf_room *r, const hf_open *node) {
 static double hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node) {
     const int64_t n = node->last - node->first;
     if (r->kind != HF_FLOATS) {
+        const uint32_t *p = r->payload + node->first;
+        const int bits = hf_weight_bits(r);
         uint64_t sum = 0;
         memset(r->count, 0, t->n_outputs * sizeof *r->count);
-        if (r->kind == HF_INT32_KEYS) {
-            const uint32_t *p = (const uint32_t *)r->payload + node->first;
-            for (int64_t i = 0; i < n; ++i) {
-                r->count[p[i] >> 8] += p[i] & 0xff;
-                sum += p[i] & 0xff;
-            }
-        } else {
-            const uint64_t *p = (const uint64_t *)r->payload + node->first;
-            for (int64_t i = 0; i < n; ++i) {
-                r->count[p[i] >> 16] += (uint32_t)(p[i] & 0xffff);
-                sum += p[i] & 0xffff;
-            }
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t w = p[i] & ((1u << bits) - 1);
+            r->count[p[i] >> bits] += w;
+            sum += w;
         }
         return (double)sum;
     }
@@ -143,12 +139,10 @@ static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, h
     const int64_t column = found.column;
     const uint32_t cut = found.low;
 #if HF_X86
-    if (t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS)
-        return hf_part_by_vectors(t, r, node, found);
+    if (hf_is_parted_by_vectors(t, r)) return hf_part_by_vectors(t, r, node, found);
 #endif
     const int64_t at = t->atoms ? 0 : hf_codes(t, column);
     int64_t left = node->first, right = 0;
-    const int wide = r->kind != HF_INT32_KEYS;
     for (int64_t i = node->first; i < node->last; ++i) {
         const uint32_t s = r->sample[i];
         const int goes_right = t->atoms ? hf_is_above(t, r, i - node->first, found.below) : hf_code(t, at, s) > cut;
@@ -156,12 +150,8 @@ static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, h
         if (r->kind == HF_FLOATS) {
             r->weight2[right] = r->weight[left] = r->weight[i];
             r->label2[right] = r->label[left] = r->label[i];
-        } else if (wide) {
-            const uint64_t p = ((uint64_t *)r->payload)[i];
-            ((uint64_t *)r->payload2)[right] = ((uint64_t *)r->payload)[left] = p;
         } else {
-            const uint32_t p = ((uint32_t *)r->payload)[i];
-            ((uint32_t *)r->payload2)[right] = ((uint32_t *)r->payload)[left] = p;
+            r->payload2[right] = r->payload[left] = r->payload[i];
         }
         left += !goes_right;
         right += goes_right;
@@ -171,8 +161,7 @@ static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, h
         memcpy(r->weight + left, r->weight2, right * sizeof *r->weight);
         memcpy(r->label + left, r->label2, right * sizeof *r->label);
     } else {
-        const size_t size = wide ? 8 : 4;
-        memcpy((char *)r->payload + left * size, r->payload2, right * size);
+        memcpy(r->payload + left, r->payload2, right * sizeof *r->payload);
     }
     return left;
 }
@@ -185,14 +174,10 @@ static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int
         if (r->kind == HF_FLOATS) {
             hf_add(t, r, i, r->left);
             left_weight += r->weight[i];
-        } else if (r->kind == HF_INT32_KEYS) {
-            const uint32_t p = ((uint32_t *)r->payload)[i];
-            r->left[p >> 8] += p & 0xff;
-            left_weight += p & 0xff;
         } else {
-            const uint64_t p = ((uint64_t *)r->payload)[i];
-            r->left[p >> 16] += (double)(p & 0xffff);
-            left_weight += (double)(p & 0xffff);
+            const uint32_t p = r->payload[i], w = p & ((1u << hf_weight_bits(r)) - 1);
+            r->left[p >> hf_weight_bits(r)] += w;
+            left_weight += w;
         }
     }
     const double right_weight = weight - left_weight;
@@ -229,7 +214,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
     /* A place behind the last takes what samples without weight write. */
     const int64_t size = r->kind == HF_INT32_KEYS ? 4 : 8, room = n + 1, k = t->n_outputs;
     r->sample = malloc(room * 4), r->sample2 = malloc(room * 4 + 64);
-    r->payload = malloc(room * size), r->payload2 = malloc(room * size + 64);
+    r->payload = malloc(room * 4), r->payload2 = malloc(room * 4 + 64);
     r->key = malloc(room * size), r->key2 = malloc(room * size);
     r->column = malloc(t->n_columns * 4 + 1), r->drawn = malloc(t->n_columns * 4 + 1);
     r->left = malloc(k * 8), r->right = malloc(k * 8);
@@ -259,12 +244,10 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
         const double w = hf_weight_of(t, bag, i);
         /* With labels in the payload a sample is only ever a place among codes. */
         r->sample[at] = (uint32_t)(t->base ? t->base[i] : i);
-        if (r->kind == HF_INT32_KEYS) {
-            ((uint32_t *)r->payload)[at] = (uint32_t)t->labels[i] << 8 | (uint32_t)w;
-        } else if (r->kind == HF_INT64_KEYS) {
-            ((uint64_t *)r->payload)[at] = (uint64_t)t->labels[i] << 16 | (uint64_t)w;
+        if (r->kind != HF_FLOATS) {
+            r->payload[at] = (uint32_t)t->labels[i] << hf_weight_bits(r) | (uint32_t)w;
         } else {
-            ((uint64_t *)r->payload)[at] = (uint64_t)at;
+            r->payload[at] = (uint32_t)at;
             r->weight[at] = w;
             r->label[at] = t->labels ? t->labels[i] : 0;
         }

@@ -161,7 +161,7 @@ HF_AVX512_CODE static int hf_best_of_few(
 ) {
     hf_few few __attribute__((aligned(64)));
     uint32_t number[256];
-    const uint32_t *sample = r->sample + node->first, *payload = (const uint32_t *)r->payload + node->first;
+    const uint32_t *sample = r->sample + node->first, *payload = r->payload + node->first;
     few.n = node->last - node->first, few.n_present = 0, few.n_lanes = 0;
     few.weight = (uint32_t)weight, few.min_leaf = t->min_leaf;
     for (int64_t k = 0; k < t->n_outputs; ++k) {

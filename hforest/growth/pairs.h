@@ -282,7 +282,7 @@ HF_AVX512_CODE static void hf_best_of_pairs(
         }
         return;
     }
-    hf_start_pairs(r, (const uint32_t *)r->payload + node->first, n, weight, &pairs);
+    hf_start_pairs(r, r->payload + node->first, n, weight, &pairs);
     const int per = n > 32 ? 1 : n > 16 ? 2 : n > 8 || t->n_drawn <= 4 ? 4 : n > 4 || t->n_drawn <= 8 ? 8 : 16;
     const int wide = n * per > 32;
     switch (2 * per + wide) {

@@ -166,7 +166,7 @@ static void hf_project_atom(const hf_task *t, hf_room *r, const hf_open *node, h
    equal. */
 static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_open *node) {
     const int64_t n = node->last - node->first;
-    const uint64_t *payload = (const uint64_t *)r->payload + node->first;
+    const uint32_t *payload = r->payload + node->first;
     uint64_t *key = r->key;
     if (t->single || t->whole) {
         uint32_t lowest = UINT32_MAX, highest = 0;

@@ -4,7 +4,7 @@
 /* Keys of the candidate `code` at the given samples; the least and the greatest code. */
 #define HF_GATHER(BITS)                                                                                     \
     static void HF(hf_gather_##BITS)(                                                                       \
-        const uint##BITS##_t *code, const uint32_t *sample, const HF_KEY *payload, int64_t n, HF_KEY *key,  \
+        const uint##BITS##_t *code, const uint32_t *sample, const uint32_t *payload, int64_t n, HF_KEY *key, \
         uint32_t *lowest, uint32_t *highest                                                                 \
     ) {                                                                                                     \
         uint32_t low = code[sample[0]], high = low;                                                         \
@@ -23,7 +23,7 @@ HF_GATHER(32)
 #undef HF_GATHER
 
 static void HF(hf_gather)(
-    const void *codes, int width, int64_t at, const uint32_t *sample, const HF_KEY *payload, int64_t n, HF_KEY *key,
+    const void *codes, int width, int64_t at, const uint32_t *sample, const uint32_t *payload, int64_t n, HF_KEY *key,
     uint32_t *lowest, uint32_t *highest
 ) {
     if (width == 1) HF(hf_gather_8)((const uint8_t *)codes + at, sample, payload, n, key, lowest, highest);

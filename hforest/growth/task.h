@@ -134,7 +134,7 @@ typedef struct {
     enum { HF_INT32_KEYS, HF_INT64_KEYS, HF_FLOATS } kind;
     int64_t n;
     uint32_t *sample, *sample2;
-    void *payload, *payload2; /* of a sample of the tree: class and weight; of HF_FLOATS its number */
+    uint32_t *payload, *payload2; /* of a sample of the tree: class and weight; of HF_FLOATS its number */
     void *key, *key2;
     double *weight, *weight2;    /* HF_FLOATS */
     int32_t *label, *label2;     /* HF_FLOATS */
