@@ -72,7 +72,7 @@ HF_CODE HF_INLINE void NAME(add_rows)(
     }
 }
 
-/* The rows of some samples, and where none is left, the last of them again. */
+/* The rows of some samples, and where none is left, the last of them again: there is one. */
 HF_CODE HF_INLINE void NAME(rows_of)(
     const hf_rows *rows, const hf_members *m, int64_t first, int64_t n, const REAL **row
 ) {
@@ -86,6 +86,7 @@ HF_CODE HF_INLINE void NAME(rows_of)(
 HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, const REAL *w, double *product) {
     const REAL *row[HF_TOGETHER], *after[HF_TOGETHER];
     REAL some[HF_TOGETHER];
+    if (m->n == 0) return;
     NAME(rows_of)(rows, m, 0, m->n, after);
     for (int64_t first = 0; first < m->n; first += HF_TOGETHER) {
         memcpy(row, after, sizeof row);
@@ -104,6 +105,7 @@ HF_CODE static double NAME(slopes)(
     const REAL *row[HF_TOGETHER], *after[HF_TOGETHER], *moving[HF_TOGETHER];
     REAL product[HF_TOGETHER], factor[HF_TOGETHER];
     double weight = 0;
+    if (first == last) return weight;
     NAME(rows_of)(rows, m, first, last, after);
     for (; first < last; first += HF_TOGETHER) {
         int n_moving = 0;
