@@ -3,7 +3,6 @@
 #ifndef HFOREST_ATOMS_H
 #define HFOREST_ATOMS_H
 #include <stdint.h>
-#include <string.h>
 
 #include "philox.h"
 

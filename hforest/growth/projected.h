@@ -254,7 +254,7 @@ HF_AVX512_CODE static void hf_compare_atoms(
     const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, hf_compared *compared,
     hf_cut *best
 ) {
-    int32_t value[HF_MOST_COMPARED + 16];
+    int32_t value[HF_MOST_COMPARED + 16]; /* as in hf_make_room */
     compared->room = 1 << draws->log_room;
     for (int c = 0; c < n; ++c) {
         const hf_atom atom = {draws->key[c], draws, c};
