@@ -3,11 +3,11 @@
     python bench/cascades.py [--data DIR] [--trees 50] [--levels 2] [--threads 1] [--repeats 1] [--json FILE]
 
 The published level: four random and four completely random forests, 3 folds, class vectors of the folds
-beside the input. scikit-learn's random forests are bagged, its ExtraTrees draw one feature and a random cut.
-All grow the same number of levels, and must be about as accurate on the test samples, before their times are
-compared; a time is that of growing the cascade and classifying the test samples, the least of --repeats
-taken in turn. The data are the digits that are built in, and with --data DIR, which holds letter.npz, the
-16 000 samples of letter.
+beside the input. scikit-learn's random forests are bootstrapped, its ExtraTrees sample one feature and a
+random threshold at a node. All grow the same number of levels, and must be about as accurate on the test
+samples, before their times are compared; a time is that of growing the cascade and classifying the test
+samples, the least of --repeats taken in turn. The data are the digits that are built in, and with --data DIR,
+which holds letter.npz, the 16 000 samples of letter.
 
 With --json, a file that exists keeps the rows of other data, numbers of trees, levels and threads.
 """
@@ -43,7 +43,7 @@ def load(name: str, folder: Path | None) -> tuple[Any, Any, Any, Any]:
 
 
 def ours(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """Accuracy of `hforest.cascade`, all levels grown and the last one asked."""
+    """Accuracy of the best level of `hforest.cascade`, all levels grown."""
     x, y, x_test, y_test = data
     level = [partial(classic.grow, n_trees=n_trees)] * 4 + [partial(classic.grow_random, n_trees=n_trees)] * 4
     grown = cascade.grow(x, y, level, max_levels=n_levels, patience=n_levels, rng=0)
@@ -77,7 +77,7 @@ def with_sklearn(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
 
 
 def with_deep_forest(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """The deep-forest package (21), as it comes but for the numbers of trees, forests and levels."""
+    """The deep-forest package (21) with its defaults but for the numbers of trees, forests and levels."""
     from deepforest import CascadeForestClassifier
 
     x, y, x_test, y_test = data
@@ -97,7 +97,7 @@ PEERS: dict[str, Callable[..., float]] = {
 
 
 def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Least time and accuracy of everybody who is installed."""
+    """Least time and accuracy of every library that is installed."""
     data = load(name, options.data)
     rows: dict[str, dict[str, Any]] = {}
     for _ in range(options.repeats):

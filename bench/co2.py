@@ -6,9 +6,9 @@ A step gathers `batch` of n rows at random, multiplies them with w, takes losses
 w and theta; NumPy does the same on the same batches, and must come to the same surrogate before anything is
 timed. The floor of a step is a read of its rows at the rate at which this machine reads and writes a copy,
 and two flops for each number in a product, two more where the sample moves w. "start" is the choice of the
-split from q candidates of a node of n samples, each number different; in scikit-learn, where it is installed,
-that of a tree's root. Ours has a pass over the rows besides, for the first surrogate. With --data DIR, which
-holds mnist.npz, also of MNIST's root, and trees are grown on it.
+split from q sampled features of a node of n samples, each number different; in scikit-learn, where it is
+installed, that of a tree's root. hforest also reads the rows once more, for the first surrogate. With --data
+DIR, which holds mnist.npz, MNIST's root is timed too, and trees are grown on it.
 """
 
 import argparse
@@ -22,15 +22,24 @@ from common import ceilings, machine_text, record, side_by_side, spread
 
 import hforest
 from hforest import co2, growth
-from hforest.co2 import cpu, reference
+from hforest.co2 import StumpSettings, cpu, reference
+from hforest.co2.checks import candidates
+from hforest.co2.stump import schedule
 
 SHAPES = ((60000, 784, 10, 100), (20000, 256, 10, 100), (15000, 17, 26, 100))
-ETA, NU, MOMENTUM = 0.01, 10.0, 0.9
-ALWAYS: dict[str, Any] = {"eta": ETA, "nu": NU, "min_steps": 1, "patience": 1000, "rng": 0}
+LR, NU, MOMENTUM = 0.01, 10.0, 0.9
+
+
+def one_round(x: Any, y: Any, w: Any, n_classes: int, batch: int, tau: int, **more: Any) -> None:
+    """A round of `tau` epochs."""
+    co2.fit_stump(
+        x, y, w, nu=NU, lr=LR, max_rounds=1, n_classes=n_classes, rng=0,
+        stump=StumpSettings(tau=tau, batch_size=batch, momentum=MOMENTUM, min_steps=1, patience=1000), **more,
+    )  # fmt: skip
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Classes around random centres, numbers in [0, 1], the constant behind; a univariate start."""
+    """Classes around random centres, numbers in [0, 1], the constant last; a univariate start."""
     n, n_features, n_classes, _ = shape
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n, np.int32)
@@ -69,7 +78,7 @@ class Numpy:
         right = ~(loss[0, labels] - p >= loss[1, labels] + p)
         turn = np.where(right, 1, -1) - self.sign[batch]
         slope = turn.astype(np.float32) @ rows
-        rate = ETA / len(batch)
+        rate = LR / len(batch)
         for side in (0, 1):
             here = right == side
             pull = here.sum() * np.exp(-loss[side]) - np.bincount(labels[here], minlength=self.k)
@@ -85,16 +94,16 @@ class Numpy:
 
 
 def check(shape: tuple[int, ...]) -> None:
-    """NumPy's surrogate after an epoch is ours."""
+    """NumPy's surrogate after an epoch is that of hforest."""
     x, y, w = problem((1000, *shape[1:]))
     peer = Numpy(x, y, w, shape[2])
     key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
-    law: Any = reference
-    order = np.array(law._epoch_order(key, 0, law._shuffled(key, len(x))))
+    expected: Any = reference
+    order = np.array(expected._epoch_order(key, 0, expected._shuffled(key, len(x))))
     for first in range(0, len(x), shape[3]):
         peer.step(order[first : first + shape[3]])
     history: list[float] = []
-    co2.fit_stump(x, y, w, shape[2], batch=shape[3], max_rounds=1, tau=1, history=history, **ALWAYS)
+    one_round(x, y, w, shape[2], shape[3], 1, history=history)
     np.testing.assert_allclose(history[-1], peer.surrogate(), rtol=1e-4)
 
 
@@ -107,7 +116,7 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     epochs = 3
 
     def fit(tau: int) -> None:
-        co2.fit_stump(x, y, w, n_classes, batch=batch, max_rounds=1, tau=tau, **ALWAYS)
+        one_round(x, y, w, n_classes, batch, tau)
 
     def numpy_steps() -> None:
         for rows in batches[:100]:
@@ -133,14 +142,14 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
     """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
-    codes, weight = growth.encode(x), np.ones(len(x))
+    bins, weight = growth.encode(x), np.ones(len(x))
     trees: list[Any] = []
-    schedule = co2.Schedule(NU, ETA, MOMENTUM, 0.5, 1e-3, 0.3, 1, 100, 1, 1, 0, 0, 1)
+    settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
 
     def grow(max_depth: int) -> None:
         trees.clear()
         cpu.grow(
-            x, *codes[:3], y, None, n_classes, weight, 1, q, max_depth, 2, 1, 0.0, schedule, None, 0, 0, 1,
+            x, *bins[:3], y, None, n_classes, weight, 1, q, max_depth, 2, 1, 0.0, settings, None, 0, 0, 1,
             None, trees,
         )  # fmt: skip
 
@@ -188,7 +197,7 @@ def trees(x: Any, y: Any) -> dict[str, Any]:
     forest = co2.grow(x, y, count, rng=0)
     seconds = time.perf_counter() - begin
     return {"job": "tree", "shape": [60_000, 784], "trees": count, "seconds": seconds,
-            "nodes": len(forest.feature), "entries": len(forest.index)}  # fmt: skip
+            "nodes": len(forest.feature), "entries": len(forest.indices)}  # fmt: skip
 
 
 def main() -> None:
@@ -217,7 +226,7 @@ def main() -> None:
             f"its rows read from memory {floor:.1f} us; spread {row['spread']:.0%}"
         )
         x, y, _ = problem(shape)
-        rows += [row, start(x, y, shape[2], co2._candidates(None, shape[1]), options.repeats)]
+        rows += [row, start(x, y, shape[2], candidates(None, shape[1]), options.repeats)]
         print(f"start {shape}: {start_text(rows[-1])}")
     if options.data is not None:
         x, y = mnist(options.data)

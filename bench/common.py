@@ -1,4 +1,4 @@
-"""What every bench shares: timing, the machine's measured ceilings, the record."""
+"""What the benches share: timing, the machine's highest measured rates, records, progress bars."""
 
 import json
 import platform
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def seconds(call: Callable[[], Any], repeats: int = 7, least: float = 0.02) -> list[float]:
-    """Wall time of one call, `repeats` times; short calls run in a loop of at least `least` seconds."""
+    """Returns `repeats` wall times of one call; short calls run in a loop of at least `least` seconds."""
     call()
     begin = time.perf_counter()
     call()
@@ -34,7 +34,7 @@ def seconds(call: Callable[[], Any], repeats: int = 7, least: float = 0.02) -> l
 
 
 def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[str, list[float]]:
-    """Times of several calls taken in turn, so that a drift of the machine's speed meets all of them."""
+    """Returns times of calls that are measured in turn, so that a drift of the machine affects all."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -45,7 +45,7 @@ def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[
 
 
 def ceilings() -> dict[str, float]:
-    """Best rates of this machine at the present number of threads: bytes copied, loads from L1 and L2."""
+    """Returns this machine's highest rates with the current threads: bytes copied, loads from L1 and L2."""
     source = np.ones(1 << 28, np.uint8)
     target = np.empty_like(source)
     rng = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def ceilings() -> dict[str, float]:
 
 
 def machine_text() -> str:
-    """Processor, compiler and versions in one line."""
+    """Returns processor, compiler and versions in one line."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -76,7 +76,7 @@ def machine_text() -> str:
 
 
 def record(path: str | Path, rows: Sequence[dict[str, Any]], **more: Any) -> None:
-    """Write rows with the machine's description as json."""
+    """Writes rows with the machine's description as json."""
     report = hforest.show_config("dicts")
     Path(path).write_text(
         json.dumps({"machine": machine_text(), "config": report, **more, "rows": list(rows)}, indent=1) + "\n"
@@ -84,5 +84,37 @@ def record(path: str | Path, rows: Sequence[dict[str, Any]], **more: Any) -> Non
 
 
 def spread(taken: list[float]) -> float:
-    """Half the range over the median: how far a single figure may be off."""
+    """Returns half the range divided by the median: the relative error of a single figure."""
     return (max(taken) - min(taken)) / 2 / statistics.median(taken)
+
+
+class Bar:
+    """A progress(done, total) that shows tqdm's bar with a name; without tqdm it prints the notes only."""
+
+    def __init__(self, name: str, first: int = 0) -> None:
+        self._name, self._first = name, first
+        self._bar: Any = None
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Shows that `done` of `total` units are finished."""
+        if self._bar is None:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self._bar = tqdm(total=total, initial=self._first, desc=self._name, unit="step", mininterval=1.0)
+        self._bar.update(done - self._bar.n)
+
+    def note(self, text: str) -> None:
+        """Shows a text beside the bar, or on a line."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+        else:
+            print(f"{self._name}: {text}", flush=True)

@@ -36,7 +36,10 @@ def _ydf(learner: Any, x: Any, y: Any) -> Labels:
 
 
 def growers(x: Any, y: Any, n_trees: int, threads: int, patches: tuple[int, ...]) -> Growers:
-    """What grows a forest and gives back what tells classes; `patches` holds sides of the largest."""
+    """Functions that grow a forest and return a function from samples to classes.
+
+    `patches` holds the sides of the largest patches.
+    """
     calls: Growers = {}
     settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0}
     try:
@@ -62,15 +65,15 @@ def growers(x: Any, y: Any, n_trees: int, threads: int, patches: tuple[int, ...]
         )
         side = int(x.shape[1] ** 0.5)
 
-        def patched(most: int) -> Labels:
+        def patched(size: int) -> Labels:
             model = PatchObliqueRandomForestClassifier(
-                min_patch_dims=np.array([1, 1]), max_patch_dims=np.array([most, most]),
+                min_patch_dims=np.array([1, 1]), max_patch_dims=np.array([size, size]),
                 data_dims=np.array([side, side]), **settings,
             )  # fmt: skip
             return _sklearn(model, x, y)
 
-        for most in patches:
-            calls[f"treeple, patches to {most}x{most}"] = partial(patched, most)
+        for size in patches:
+            calls[f"treeple, patches to {size}x{size}"] = partial(patched, size)
     try:
         import ydf
     except ImportError:

@@ -1,15 +1,15 @@
-"""Growing forests: random, oblique and manifold forests, beside other libraries'.
+"""Growing forests: random, oblique and manifold forests, beside those of other libraries.
 
     python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1 2] [--rungs WORD ...]
         [--json FILE]
 
-Trees are grown to purity. Every forest's test error is printed beside its time, and a random forest whose
-error is worse than scikit-learn's by more than two points ends the bench. Peers are those of forest_peers.py
+Trees are grown to purity. Every forest's test error is printed beside its time; the bench ends with an error
+if that of a random forest exceeds scikit-learn's by more than two points. Peers are those of forest_peers.py
 that are installed; with --rungs only rungs are run whose names hold one of the words. DIR holds letter.npz,
 usps.npz and mnist.npz; sets without their file are left out.
 
-Behind the sets come the time of a node with few and with many features, at equal candidates and non-zeros,
-and the most memory that growing a forest takes on top of its input, in a process of its own.
+After the sets the bench measures the time of a node with few and with many features, at equal candidates and
+non-zeros, and the peak of memory that growing a forest takes on top of its input, in a process of its own.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def load(name: str, folder: Path | None) -> Data | None:
 
 
 def growers(name: str, data: Data, options: argparse.Namespace, threads: int) -> forest_peers.Growers:
-    """What to time; each call grows a forest and returns what tells the classes of samples."""
+    """What to time: each call grows a forest and returns a function from samples to classes."""
     x, y, _, _ = data
     side, patches = int(x.shape[1] ** 0.5), (2, 3, 8) if name in ("usps", "mnist") else ()
 
@@ -83,12 +83,12 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
 
     calls: forest_peers.Growers = {
         "exact": ours(classic.grow),
-        "binned": ours(classic.grow, splitter="binned"),
+        "binned": ours(classic.grow, max_bins=256),
         "completely random": ours(classic.grow_random),
         "sparse": ours(manifold.grow, projection="sparse"),
     }
-    for most in patches:
-        calls[f"patches to {most}x{most}"] = ours(manifold.grow, shape=(side, side), patch_max=most)
+    for size in patches:
+        calls[f"patches to {size}x{size}"] = ours(manifold.grow, shape=(side, side), patch_max=size)
     calls |= forest_peers.growers(x, y, options.trees, threads, patches)
     if options.rungs is not None:
         calls = {label: call for label, call in calls.items() if any(part in label for part in options.rungs)}
@@ -96,7 +96,7 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
 
 
 def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
-    """Every grower on one set, in turn, `repeats` times; the least time counts."""
+    """Every grower on one set, in turn, `repeats` times; the least time is kept."""
     _, _, x_test, y_test = data
     calls = growers(name, data, options, threads)
     best: dict[str, float] = dict.fromkeys(calls, float("inf"))
@@ -126,7 +126,7 @@ def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> lis
 
 
 def rivals(label: str) -> list[str]:
-    """Peers that grow what a rung grows."""
+    """Peers that grow the same kind of forest as a rung."""
     if label in ("exact", "binned"):
         return ["scikit-learn", "scikit-learn-intelex", "ydf"]
     if label == "sparse":
@@ -137,16 +137,16 @@ def rivals(label: str) -> list[str]:
 
 
 def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
-    """Seconds a node of sparse projections and of pairs, against those with the first number of features."""
+    """Seconds a node of sparse projections and of differences, relative to the first number of features."""
     n, n_projections = 1000, 22
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
-    for projection in ("sparse", "probes"):
+    for projection in ("sparse", "probe"):
         data: dict[int, tuple[Any, Any]] = {}
         for f in features:
             rng = np.random.default_rng(0)
             data[f] = rng.normal(size=(n, f)).astype(np.float32), rng.integers(0, 2, n, np.int32)
-        # What comes before the first node drops out of the difference between two forests.
+        # The work before the first node cancels in the difference between two forests.
         best = {(f, m): (float("inf"), 0) for f in features for m in (4, 24)}
         for _ in range(repeats):
             for f, m in best:
@@ -168,8 +168,8 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def most_resident() -> int:
-    """Most bytes this process had in memory. `ru_maxrss` would count what its parent had when it forked."""
+def peak_resident() -> int:
+    """Peak of the memory of this process in bytes. `ru_maxrss` would include the parent's at the fork."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -178,16 +178,16 @@ def most_resident() -> int:
 
 
 def peak(path: str) -> int:
-    """Bytes that growing 100 trees on a file's samples takes at its most, on top of them."""
+    """Prints the peak of bytes that growing 100 trees takes on top of a file's samples."""
     x, y = (np.load(Path(path) / name) for name in ("x.npy", "y.npy"))
-    before = most_resident()
+    before = peak_resident()
     forest = classic.grow(x, y, 100, rng=0)
-    print(f"{most_resident() - before} {sum(a.nbytes for a in forest)} {x.nbytes}")
+    print(f"{peak_resident() - before} {sum(a.nbytes for a in forest)} {x.nbytes}")
     return 0
 
 
 def memory(folder: Path | None) -> list[dict[str, Any]]:
-    """The most memory on all of MNIST's training images, float32."""
+    """Peak of memory on all of MNIST's training images, float32."""
     path = folder / "mnist.npz" if folder else None
     if path is None or not path.exists():
         return []
@@ -201,7 +201,7 @@ def memory(folder: Path | None) -> list[dict[str, Any]]:
     more, held, given = (int(word) for word in output.split())
     print(
         f"memory     mnist, {len(x)} images of {given / 1e6:.0f} MB, 100 trees of {held / 1e6:.0f} MB: "
-        f"{more / 1e6:.0f} MB more at the most, {more / given:.2f} of the input",
+        f"{more / 1e6:.0f} MB more at the peak, {more / given:.2f} of the input",
         flush=True,
     )
     return [{"rung": "memory", "input_bytes": given, "forest_bytes": held, "more_bytes": more}]

@@ -1,4 +1,4 @@
-"""The ladder of hinge trees and ferns: traverse, forward, backward; reference, NumPy, one thread, all, GPU.
+"""Times of hinge trees and ferns: traverse, forward, backward; reference, NumPy, threads, GPU.
 
     python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2]
                           [--dtype float32] [--peers] [--json FILE [--append]]
@@ -6,8 +6,8 @@
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
 tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
 
-The floor of a traversal is counted in loads: at each of D levels a tree reads a feature's number, a
-threshold and the input (3 D loads), a fern the input alone (D loads; its decisions are the same for
+The floor of a traversal is counted in loads: at each of D levels a tree reads the number of a feature, a
+threshold and the input (3 D loads), a fern the input only (D loads; its decisions are the same for
 every sample). The bench measures how many independent loads a second this machine makes from L1 and
 from L2, and prints each rung's share of that. Forward and backward are counted in bytes: a row of K
 weights read for each pair (forward), read and a row of gradients added (backward).
@@ -45,7 +45,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
-    """The CPU twin and the NumPy rung against the reference, on the first samples and trees."""
+    """The CPU backend and the NumPy rung against the reference, on the first samples and trees."""
     trees = min(len(t), 8)
     n = max(1, min(len(x), REFERENCE_PAIRS // trees))
     part = (x[:n], t[:trees].copy(), f[:trees].copy(), w[:trees].copy())
@@ -69,7 +69,7 @@ def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
 
 
 def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
-    """Job -> rung -> what to time."""
+    """Job -> rung -> the call to time."""
     traverse, forward, backward = (
         getattr(hinge, f"{kind}_{job}") for job in ("traverse", "forward", "backward")
     )
@@ -125,7 +125,7 @@ def gpu_rungs(kind: str, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
 
 
 def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: int) -> tuple[int, int]:
-    """What one sample-tree pair must at least load, and move in bytes of weights and gradients."""
+    """Least loads of one sample-tree pair, and bytes of weights and gradients that it moves."""
     loads = 3 * depth if kind == "tree" else depth
     row = n_outputs * itemsize
     return {
@@ -218,7 +218,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The law's own speed, on a small part of the first shape."""
+    """The reference's own speed, on a small part of the first shape."""
     n, n_features, n_trees, depth, n_outputs = options.shapes[0]
     n_trees = min(n_trees, 8)
     n = max(1, min(n, REFERENCE_PAIRS // n_trees))
@@ -237,7 +237,7 @@ def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What a call costs when there is next to nothing to do: one sample, one tree of the first shape."""
+    """The cost of a call with almost no work: one sample, one tree of the first shape."""
     _, n_features, _, depth, n_outputs = options.shapes[0]
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
@@ -248,7 +248,7 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
             for _ in range(1000):
                 call()
 
-        def through_twin(call: Callable[[], Any] = thousand) -> None:
+        def through_backend(call: Callable[[], Any] = thousand) -> None:
             with dispatch.forced("cpu"):
                 call()
 
@@ -259,7 +259,7 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
         calls: Calls = {
             "hforest": thousand,
             "hforest unchecked": trusting,
-            "hforest through the twin": through_twin,
+            "hforest through the backend": through_backend,
         }
         for rung, times in side_by_side(calls, options.repeats).items():
             microseconds = 1e3 * statistics.median(times)
@@ -269,7 +269,7 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of a run in parts: a measurement made again replaces the earlier one."""
+    """Old and new rows; a measurement made again replaces the earlier one."""
 
     def what(row: dict[str, Any]) -> tuple[Any, ...]:
         names = ("shape", "kind", "job", "rung", "dtype", "threads")

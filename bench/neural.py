@@ -1,11 +1,11 @@
-"""The ladder of neural decision forests: forward, backward, both, leaf update; all twins, NumPy, PyTorch.
+"""The ladder of neural decision forests: forward, backward, both, leaf update; all backends, NumPy, PyTorch.
 
     python bench/neural.py [--shapes n,M,D,K ...] [--jobs both ...] [--threads 1 2] [--dtype float32]
                            [--repeats N] [--json FILE]
 
 Every rung is checked before it is timed. Figures are milliseconds a call, the median over repeats taken in
 turn, with the least and the spread (half the range, in percent of the median). "both" is what a training
-step takes from the room: class probabilities, the loss, and its gradient by f.
+step takes from the subpackage: class probabilities, the loss, and its gradient by f.
 
 The floor counts what a sample must cost at least: bytes of f read and of grad_f written against the
 measured copy bandwidth, and operations (see `operations`) against the rate at which the BLAS issues
@@ -13,8 +13,8 @@ multiply-adds (hforest issues no fused ones: a multiplication and an addition co
 longer. Extra memory is how far the resident set rises above where it stood before the call, results included.
 The rungs with "out" write the gradient to an array that they are given, as a training loop would. NumPy
 works through the samples in parts. PyTorch is timed where it is installed: the same forest as tensors, level
-by level, as it is and compiled; its "both" is one forward pass with autograd's backward behind it, hforest's
-is `backward` with `return_p`. "two calls" is `forward` and `backward`, which routes again.
+by level, as it is and compiled; its "both" is one forward pass and autograd's backward pass, hforest's is
+`loss_backward` with `return_p`. "two calls" is `forward` and `loss_backward`, which routes again.
 
 With --json, a file that exists keeps the rows of other shapes, jobs and threads.
 """
@@ -40,6 +40,7 @@ from common import ceilings, machine_text, record, seconds, side_by_side, spread
 import hforest
 from hforest import neural
 from hforest.core import machine
+from hforest.neural.checks import MAX_DEPTH
 
 # samples, trees, depth, classes
 SHAPES = ((1000, 25, 7, 10), (1000, 25, 10, 10), (1000, 100, 7, 10), (1000, 100, 10, 10))
@@ -132,7 +133,7 @@ def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
     compiled = torch.compile(probabilities, dynamic=False)
     for function in (probabilities, compiled):
         loss, grad = gradient(function)
-        want_loss, want = neural.backward(f, leaves, y)
+        want_loss, want = neural.loss_backward(f, leaves, y)
         np.testing.assert_allclose(loss, want_loss, rtol=1e-4)
         np.testing.assert_allclose(grad, want, atol=1e-4 * abs(want).max())
     return {"both": {"torch": lambda: gradient(probabilities), "torch compiled": lambda: gradient(compiled)}}
@@ -160,8 +161,8 @@ def rungs(f: Any, leaves: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
     return {
         "forward": lambda: neural.forward(f, leaves),
-        "backward": lambda: neural.backward(f, leaves, y),
-        "both": lambda: neural.backward(f, leaves, y, return_p=True),
+        "backward": lambda: neural.loss_backward(f, leaves, y),
+        "both": lambda: neural.loss_backward(f, leaves, y, return_p=True),
         "update_leaves": lambda: neural.update_leaves(f, y, start, ITERATIONS),
     }
 
@@ -220,19 +221,19 @@ def check(f: Any, leaves: Any, y: Any) -> None:
         np.testing.assert_allclose, rtol=1e-4 if single else 1e-10, atol=1e-6 if single else 1e-13
     )
     p = neural.forward(*part[:2])
-    loss, grad, again = neural.backward(*part, return_p=True)
+    loss, grad, again = neural.loss_backward(*part, return_p=True)
     np.testing.assert_array_equal(p, again)
     fitted = neural.update_leaves(part[0], part[2], part[1], 2)
     with hforest.using("reference"):
         close(p, neural.forward(*part[:2]))
-        want_loss, want = neural.backward(*part)
+        want_loss, want = neural.loss_backward(*part)
         close(loss, want_loss)
         close(grad, want)
         close(fitted, neural.update_leaves(part[0], part[2], part[1], 2))
     some = min(len(f), 64)
     part = f[:some], leaves, y[:some]
     close(numpy_forward(*part[:2]), neural.forward(*part[:2]))
-    for got, want in zip(numpy_backward(*part), neural.backward(*part), strict=True):
+    for got, want in zip(numpy_backward(*part), neural.loss_backward(*part), strict=True):
         close(got, want)
 
 
@@ -283,11 +284,11 @@ def run_shape(
 
         def apart() -> None:
             neural.forward(f, leaves)
-            neural.backward(f, leaves, y, out=grad)
+            neural.loss_backward(f, leaves, y, out=grad)
 
         jobs["both"]["two calls, out"] = apart
-        jobs["both"]["hforest, out"] = lambda: neural.backward(f, leaves, y, return_p=True, out=grad)
-        jobs["backward"]["hforest, out"] = lambda: neural.backward(f, leaves, y, out=grad)
+        jobs["both"]["hforest, out"] = lambda: neural.loss_backward(f, leaves, y, return_p=True, out=grad)
+        jobs["backward"]["hforest, out"] = lambda: neural.loss_backward(f, leaves, y, out=grad)
         for job, calls in jobs.items():
             for path in machine.simd_paths()[:-1]:
                 calls[path] = plainly(calls["hforest"], path)
@@ -361,7 +362,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
-    """The law's own speed, on a small part of the first shape."""
+    """The reference's own speed, on a small part of the first shape."""
     _, _, depth, n_classes = options.shapes[0]
     n, n_trees = REFERENCE
     rng = np.random.default_rng(0)
@@ -369,7 +370,7 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
     leaves = neural.uniform_leaves(n_trees, depth, n_classes, dtype=options.dtype)
     y = np.zeros(n, np.int32)
     with hforest.using("reference"):
-        median = statistics.median(seconds(lambda: neural.backward(f, leaves, y), 3)) / f.size
+        median = statistics.median(seconds(lambda: neural.loss_backward(f, leaves, y), 3)) / f.size
     print(
         f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns a vertex"
     )
@@ -396,7 +397,7 @@ def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
 def shape(text: str) -> tuple[int, ...]:
     """n,M,D,K"""
     sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > neural.MAX_DEPTH:
+    if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > MAX_DEPTH:
         raise argparse.ArgumentTypeError(f"expected four sizes such as 1000,25,7,10, got {text}")
     return sizes
 

@@ -1,4 +1,4 @@
-"""Hinge forests as users of NumPy and of PyTorch write them: the rivals of bench/hinge.py.
+"""Hinge forests as users of NumPy and of PyTorch write them: the peers in bench/hinge.py.
 
 Both are vectorised over samples and trees, level by level, and give the outputs summed over trees and the
 gradients by input, thresholds and weights. PyTorch's are by autograd; with `torch.compile` routing and leaf
@@ -69,7 +69,7 @@ def torch_step(
     flat_f = f.reshape(-1)
 
     def route(x: Any, t: Any) -> tuple[Any, Any]:
-        # Tensors of one element a sample and tree, int32 as far as indexing allows it.
+        # Tensors of one element a sample and tree, int32 where indexing allows it.
         v = torch.zeros((n, n_trees), dtype=torch.int32)
         leaf, vertex, lowest, flat_t = v, v, None, t.reshape(-1)
         for level in range(depth):
@@ -124,7 +124,7 @@ def torch_step(
 
 
 def add_peers(kind: str, arrays: tuple[Any, ...], jobs: dict[str, Calls], threads: int) -> None:
-    """The rivals' rungs, each checked against hforest's results before it is timed."""
+    """Adds the rungs of the peers, each checked against the results of hforest before it is timed."""
     want = [np.asarray(a) for a in jobs["forward+backward"]["hforest"]()]
     found: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {}
     n_values = len(arrays[0]) * len(arrays[1]) * arrays[3].shape[2]

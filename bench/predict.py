@@ -3,10 +3,10 @@
     python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
 
 A forest is grown by scikit-learn where it is installed (else by hforest), at most D deep (0: to purity), and
-converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples held
-against the reference, before anything is timed. onnxruntime, where it is installed, walks the same trees. For
-two classes xgboost and lightgbm apply forests of their own, of as many trees as deep on the same samples
-(they know no leaves of several classes).
+converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples are
+compared with the reference implementation, before anything is timed. onnxruntime, where installed, walks the
+same trees. For two classes xgboost and lightgbm apply forests of their own, of as many trees as deep on the
+same samples (their leaves hold one number, not several classes).
 Figures are thousand rows a second, the best of repeats taken in turn; the second lines of a shape are the
 time of one single row inside `unchecked()`.
 """
@@ -55,9 +55,9 @@ def grown(shape: tuple[int, ...], x: Any, y: Any) -> tuple[tree.Forest, Any]:
 def check(forest: tree.Forest, model: Any, x: Any) -> None:
     """Leaves against the reference, probabilities against scikit-learn."""
     few = x[:20]
-    got = tree.leaves(forest, few)
+    got = tree.apply(forest, few)
     with hforest.using("reference"):
-        np.testing.assert_array_equal(got, tree.leaves(forest, few))
+        np.testing.assert_array_equal(got, tree.apply(forest, few))
     if model is not None:
         np.testing.assert_allclose(tree.predict(forest, x), model.predict_proba(x), atol=1e-6)
 

@@ -2,9 +2,9 @@
 
     python bench/split.py [--shapes n,F,K ...] [--threads 1] [--json FILE]
 
-Before a shape is timed, the split is held against the reference on its first samples, and its impurity
-against the stump's. Figures are nanoseconds a number (one sample of one candidate), medians over repeats
-taken in turn. The stump gets Fortran-ordered float32, which spares it a copy.
+Before a shape is timed, the split is compared with the reference implementation on its first samples, and its
+gain with the stump's. Figures are nanoseconds a number (one sample of one candidate), medians over repeats
+taken in turn. The stump gets Fortran-ordered float32, which saves it a copy.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHAPES = ((200, 10, 3), (2000, 30, 10), (20000, 100, 10), (200000, 10, 2))
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, Any, int]:
-    """Normal candidates of which one tells something of the label."""
+    """Normal candidates of which one depends on the label."""
     n, n_candidates, n_classes = shape
     rng = np.random.default_rng(0)
     values = rng.normal(size=(n_candidates, n)).astype(np.float32)
@@ -34,11 +34,11 @@ def problem(shape: tuple[int, ...]) -> tuple[Any, Any, int]:
 
 
 def check(values: Any, y: Any, n_classes: int, criterion: str) -> None:
-    """The CPU twin against the reference, on a part."""
-    part = np.ascontiguousarray(values[:10, :300]), y[:300], None, n_classes, criterion
-    got = split.best_split(*part)
+    """The CPU backend against the reference, on a part."""
+    part = partial(split.best_split, values[:10, :300], y[:300], n_classes=n_classes, criterion=criterion)
+    got = part()
     with hforest.using("reference"):
-        expected = split.best_split(*part)
+        expected = part()
     assert got == expected, (got, expected)
 
 
@@ -57,7 +57,7 @@ def stump(values: Any, y: Any, criterion: str) -> Callable[[], Any] | None:
 
 
 def same_split(found: split.Split, peer: Any) -> None:
-    """The stump's decrease of impurity is ours (it may take another of equal ones)."""
+    """The stump decreases impurity as much (it may choose another of equal splits)."""
     t = peer.tree_
     weighted = t.impurity * t.weighted_n_node_samples
     np.testing.assert_allclose(found.gain, weighted[0] - weighted[1:].sum(), rtol=1e-6)
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         for criterion in ("gini", "entropy"):
             check(values, y, n_classes, criterion)
             calls: dict[str, Callable[[], Any]] = {
-                "hforest": partial(split.best_split, values, y, None, n_classes, criterion)
+                "hforest": partial(split.best_split, values, y, n_classes=n_classes, criterion=criterion)
             }
             peer = stump(values, y, criterion)
             if peer is not None:

@@ -13,8 +13,8 @@ a leaf, batch 53, float32. The rungs are the same step by
 Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
 with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the
 forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a
-gradient written, then gradient, parameter and both moments read and three of them written, by the measured
-copy bandwidth. Then the fused step over the depth: its cost grows like D where a dense one grows like 2**D.
+gradient written, then gradient, parameter and both moments read and three of them written, at the measured
+copy bandwidth. Then the fused step over the depth: its cost grows like D, that of a dense one like 2**D.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
     forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
     state = hinge.adam_state(t, w)
     for a in state:
-        a.fill(0)  # or the first steps would pay for pages
+        a.fill(0)  # else the first steps include the cost of new pages
     steps = 0
     rows = (-1, CLASSES)
     flat_w, flat_m, flat_v = (a.reshape(rows) for a in (w, state.weights_m, state.weights_v))
@@ -98,7 +98,7 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
 
     def finish() -> None:
         if rung == "fused":
-            hinge.adam_catch_up(t, w, state, steps, LR)
+            hinge.adam_sync(t, w, state, steps, LR)
         elif rung == "rows":
             optim.adam_catch_up(flat_w, flat_m, flat_v, last, steps, LR)
 
@@ -168,8 +168,11 @@ def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
 
 
 def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
-    """Median milliseconds of a step. The calls take turns of several steps, of which the first few, with
-    the caches full of another's arrays, are not counted: a training has the machine to itself."""
+    """Median milliseconds of a step.
+
+    The calls take turns of several steps. The first few of a turn are not counted, as the caches hold the
+    arrays of another call then, which is not so in a training.
+    """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     warm, turn, i = 4, 12, 0
     while min(len(values) for values in taken.values()) < steps:

@@ -1,10 +1,27 @@
 """Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
 
-Rooms: `hinge` (random hinge trees and ferns), `neural` (neural decision forests with soft routing), `classic`
-(random forests), `manifold` (oblique and manifold forests), `co2` (continuously optimised oblique splits),
-`cascade` (gcForest); below them `layers` (what surrounds a forest in a network), `optim` (optimisers, dense
-and row-sparse), `split` (scores of splits), `project` (sparse projections), `tree` (grown forests as arrays)
-and `growth` (the engine that grows them). Every function takes its arrays explicitly.
+Each subpackage has one published algorithm, or what several share. Functions take their arrays explicitly and
+keep no state; a forest is a tuple of arrays.
+
+==============  =================================================================================
+`hinge`         random hinge trees and ferns: differentiable layers with hard routing
+`neural`        neural decision forests: differentiable trees with soft routing
+`classic`       random forests and completely random ones, out-of-bag predictions
+`manifold`      sparse projection oblique forests and manifold oblique forests
+`co2`           forests of continuously optimised oblique splits
+`cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
+`tree`          grown forests: leaves, predictions, importance, text, import
+`split`         the best split of a node, impurities
+`growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
+`project`       sparse random projections: distributions, samples, products
+`layers`        normalisation, convolution and losses around a forest in a network
+`optim`         optimisers, dense and by rows
+`demo`          the main job, `python -m hforest`: a network with a hinge forest inside
+==============  =================================================================================
+
+NumPy arrays are computed on the CPU, CuPy arrays on the GPU. `using("reference")` runs the plain loops that
+define each algorithm, `unchecked()` leaves out the checks of values, `set_num_threads` sets the number of
+threads, and `show_config()` prints what this build can do.
 """
 
 from . import cascade, classic, co2, growth, hinge, layers, manifold, neural, optim, project, split, tree
@@ -34,3 +51,11 @@ __all__ = [
     "unchecked",
     "using",
 ]
+
+# Public classes are known by their public names, in `help` and in pickles, whatever file holds them.
+for _package in (cascade, classic, co2, growth, hinge, layers, manifold, neural, optim, project, split, tree):
+    for _name in _package.__all__:
+        _member = getattr(_package, _name)
+        if isinstance(_member, type):
+            _member.__module__ = _package.__name__
+del _package, _name, _member

@@ -1,4 +1,4 @@
-"""`python -m hforest`: train a random hinge forest and a fern on real handwritten digits.
+"""`python -m hforest`: trains a random hinge forest and random hinge ferns on handwritten digits.
 
 The network is p1 Fig. 2b (letter, USPS); the data ship with the package, or come from --data.
 """
@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from . import demo
+from .core.aliases import Array
 from .demo.network import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
@@ -21,13 +21,17 @@ LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m hforest",
         description="Train a random hinge forest and random hinge ferns on digits, or on your data.",
     )
     add = parser.add_argument
-    add("--data", metavar="FILE.npz", help="x_train, y_train, x_test, y_test, or x and y with --train")
+    add(
+        "--data",
+        metavar="FILE.npz",
+        help="x_train, y_train, x_test, y_test, or x and y with --train; labels of any kind",
+    )
     add(
         "--train",
         type=int,
@@ -35,20 +39,41 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="with x and y: the first N rows to train on, the rest to test on",
     )
     add("--kind", choices=("tree", "fern"), help="train only this kind (both by default)")
-    add("--trees", type=int, default=100, help="trees or ferns (%(default)s)")
+    add("--n-trees", "--trees", type=int, metavar="N", default=100, help="trees or ferns (%(default)s)")
     add("--depth", type=int, default=10, help="decisions on a path (%(default)s)")
-    add("--features", type=int, default=100, help="learned inner-product features (%(default)s)")
-    add("--kernels", type=int, default=0, help="learned 5x5 convolutions of square images in their place")
+    add(
+        "--n-features",
+        "--features",
+        type=int,
+        metavar="N",
+        default=100,
+        help="learned inner-product features (%(default)s)",
+    )
+    add(
+        "--n-kernels",
+        "--kernels",
+        type=int,
+        metavar="N",
+        default=0,
+        help="learned 5x5 convolutions of square images instead of inner products",
+    )
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
     add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad)")
-    add("--batch", type=int, default=53, help="samples of a mini-batch (%(default)s)")
+    add(
+        "--batch-size",
+        "--batch",
+        type=int,
+        metavar="N",
+        default=53,
+        help="samples of a mini-batch (%(default)s)",
+    )
     add("--steps", type=int, default=8000, help="mini-batches (%(default)s)")
-    add("--eval-every", type=int, default=500, help="steps between looks at the test set (%(default)s)")
+    add("--eval-every", type=int, default=500, help="steps between evaluations on the test set (%(default)s)")
     add("--seed", type=int, default=0, help="(%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(%(default)s)")
-    add("--save", metavar="MODEL.npz", help="write checkpoints and the final state there")
+    add("--save", metavar="MODEL.npz", help="write checkpoints and the final state to this file")
     add("--checkpoint-seconds", type=float, default=5.0, help="least time between checkpoints (%(default)s)")
-    add("--resume", action="store_true", help="go on from --save's file")
+    add("--resume", action="store_true", help="go on from the file of --save")
     add("--plot", metavar="LOSS.png", help="draw loss and test error (needs matplotlib)")
     options = parser.parse_args(arguments)
     if options.resume and not options.save:
@@ -58,8 +83,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def to_device(device: str) -> Callable[[Any], Any]:
-    """What moves an array to the device."""
+def to_device(device: str) -> Callable[[Array], Array]:
+    """Returns the function that moves an array to the device."""
     if device == "cpu":
         return lambda a: a
     try:
@@ -75,41 +100,42 @@ def to_device(device: str) -> Callable[[Any], Any]:
     return lambda a: cupy.asarray(a) if isinstance(a, np.ndarray) and a.dtype.kind in "if" else a
 
 
-class Progress:
-    """tqdm's bar when it is installed, else a line at every look at the test set."""
+class Display:
+    """Shows progress and the last evaluation, in tqdm's bar or, without tqdm, a line for each evaluation."""
 
-    def __init__(self, name: str, first: int, total: int) -> None:
-        self._first, self._begin, self._shown = first, time.perf_counter(), ""
+    def __init__(self, name: str, state: State, total: int) -> None:
+        self._name, self._state, self._first = name, state, state["step"]
+        self._n_shown, self._begin = len(state.get("history_step", ())), time.perf_counter()
         try:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, initial=first, desc=name, unit="step", mininterval=0.2)
+            self._bar = tqdm(total=total, initial=self._first, desc=name, unit="step", mininterval=0.2)
         except ImportError:
             self._bar = None
-        self._name, self._total = name, total
 
-    def __call__(self, step: int, report: dict[str, float]) -> None:
-        """One step is done."""
-        if report:
-            self._shown = f"loss {report['loss']:.4f}, test error {100 * report['error']:.2f} %"
+    def __call__(self, done: int, total: int) -> None:
+        """Shows that `done` of `total` steps are finished."""
+        n_known = len(self._state.get("history_step", ()))
+        if n_known > self._n_shown:
+            self._n_shown = n_known
+            loss, error = (self._state[f"history_{name}"][-1] for name in ("loss", "error"))
+            text = f"loss {loss:.4f}, test error {100 * error:.2f} %"
+            if self._bar is not None:
+                self._bar.set_postfix_str(text, refresh=False)
+            else:
+                rate = (done - self._first) / (time.perf_counter() - self._begin)
+                print(f"{self._name}: step {done} of {total}, {text}, {rate:.0f} steps/s", flush=True)
         if self._bar is not None:
-            if report:
-                self._bar.set_postfix_str(self._shown, refresh=False)
-            self._bar.update()
-        elif report:
-            rate = (step - self._first) / (time.perf_counter() - self._begin)
-            print(
-                f"{self._name}: step {step} of {self._total}, {self._shown}, {rate:.0f} steps/s", flush=True
-            )
+            self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """Leave the line."""
+        """Ends the bar's line."""
         if self._bar is not None:
             self._bar.close()
 
 
 def checkpoint_path(save: str | None, kind: str, both: bool) -> Path | None:
-    """One file a kind: model.npz becomes model.tree.npz and model.fern.npz when both are trained."""
+    """The model file of a kind: of model.npz, model.tree.npz and model.fern.npz when both are trained."""
     if save is None:
         return None
     path = Path(save)
@@ -117,59 +143,78 @@ def checkpoint_path(save: str | None, kind: str, both: bool) -> Path | None:
 
 
 def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> State:
-    """A new run's state, or the checkpoint's."""
+    """Returns a new run's state, or that of the checkpoint."""
     if not options.resume or path is None:
         return demo.start(config, data.x_train.shape[1], data.n_classes)
     if not path.exists():
         print(f"{path}: no checkpoint yet, starting from step 0")
         return demo.start(config, data.x_train.shape[1], data.n_classes)
-    saved, state, fingerprint = demo.load_checkpoint(path)
-    wanted, got = asdict(config), asdict(saved)
+    saved = demo.load_checkpoint(path)
+    wanted, got = asdict(config), asdict(saved.config)
     others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
     if others:
         raise ValueError(
             f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones"
         )
-    if fingerprint != data.fingerprint:
+    if not _same(saved.classes, data.classes):
+        raise ValueError(
+            f"{path}: expected a run on the same classes, got one on {_shown(saved.classes)} (now "
+            f"{_shown(data.classes)}); check --data"
+        )
+    if saved.fingerprint != data.fingerprint:
         raise ValueError(
             f"{path}: expected a run on the same data, got one on other data; check --data and --train"
         )
-    print(f"{path}: going on from step {state['step']}")
-    return state
+    print(f"{path}: going on from step {saved.state['step']}")
+    return saved.state
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    # Integers of every dtype are of one kind.
+    kinds = {"i" if classes.dtype.kind == "u" else classes.dtype.kind for classes in (a, b)}
+    return len(kinds) == 1 and a.tolist() == b.tolist()
+
+
+def _shown(classes: np.ndarray) -> str:
+    first = ", ".join(repr(label.item()) for label in classes[:10])
+    return f"{first}, ... ({len(classes)} classes)" if len(classes) > 10 else first
 
 
 def run(
     options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None
 ) -> dict[str, np.ndarray]:
-    """Train one kind, print its line, return its history."""
+    """Trains one kind, prints its line and returns its history."""
     place = to_device(options.device)
     state = begin(options, config, data, path)
     state |= {name: place(a) for name, a in state.items() if not name.startswith("history")}
     first, begun, saved = state["step"], time.perf_counter(), time.perf_counter()
-    progress = Progress(NAMES[config.kind], first, config.steps)
 
-    def callback(step: int, state: State, report: dict[str, float]) -> None:
+    def checkpoint(state: State) -> None:
         nonlocal saved
-        progress(step, report)
-        # Only where weights are up to date anyway: a resumed run then meets the same bits.
+        step = state["step"]
+        # Not at the last step of a run whose end is no multiple of eval_every: a longer run has no evaluation
+        # there.
         due = step == config.steps or time.perf_counter() - saved > options.checkpoint_seconds
         if path is not None and step % config.eval_every == 0 and due:
             demo.save_checkpoint(path, config, state, data)
             saved = time.perf_counter()
 
+    display = Display(NAMES[config.kind], state, config.steps)
     try:
-        x_train, y_train, x_test, y_test = (place(a) for a in data)
-        history = demo.train(config, state, x_train, y_train, x_test, y_test, callback=callback)
+        x_train, y_train, x_test, y_test = (place(a) for a in data[:4])
+        history = demo.train(
+            config, state, x_train, y_train, x_test, y_test, checkpoint=checkpoint, progress=display
+        )
     finally:
-        progress.close()
+        display.close()
     seconds = time.perf_counter() - begun
     if path is not None:
         demo.save_checkpoint(path, config, state, data)
     best = int(np.argmin(history["error"]))
     print(
-        f"{NAMES[config.kind]}: {config.trees} of depth {config.depth}, "
+        f"{NAMES[config.kind]}: {config.n_trees} of depth {config.depth}, "
         f"test error {100 * history['error'][-1]:.2f} % after {config.steps} steps "
-        f"(least over {len(history['error'])} looks: {100 * history['error'][best]:.2f} % "
+        f"(least of {len(history['error'])} evaluations: {100 * history['error'][best]:.2f} % "
         f"at step {int(history['step'][best])}), "
         f"{seconds:.1f} s, {(config.steps - first) / seconds:.0f} steps/s"
     )
@@ -177,7 +222,7 @@ def run(
 
 
 def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
-    """Loss and test error over the steps."""
+    """Draws loss and test error over the steps."""
     try:
         import matplotlib
 
@@ -199,25 +244,25 @@ def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0 when all went well, 2 for bad input, 130 when interrupted."""
+    """Runs the command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
     options = parse(arguments)
     try:
-        data = demo.load_data(options.data, options.train) if options.data else demo.load_digits()
+        data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
         source = options.data or "optical digits, 8x8 (UCI)"
         config = demo.Config(
-            trees=options.trees,
+            n_trees=options.n_trees,
             depth=options.depth,
-            features=options.features,
-            kernels=options.kernels,
+            n_features=options.n_features,
+            n_kernels=options.n_kernels,
             optimizer=options.optimizer,
             lr=options.lr,
-            batch=options.batch,
+            batch_size=options.batch_size,
             steps=options.steps,
             eval_every=options.eval_every,
             seed=options.seed,
         )
         print(
-            f"{source}: {len(data.x_train)} to learn from, {len(data.x_test)} to test on, "
+            f"{source}: {len(data.x_train)} training and {len(data.x_test)} test samples, "
             f"{data.x_train.shape[1]} inputs, {data.n_classes} classes"
         )
         kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")

@@ -1,5 +1,5 @@
-"""One body over twins: `twin` puts a test into the reference, the CPU twin, the CUDA twin on the host
-(compiled as C++), or the CUDA twin on a GPU."""
+"""Fixtures. `backend` runs a test with the reference implementation, the CPU backend, and the CUDA backend on the host
+(compiled as C++); `fast_backend` with the CUDA backend on a GPU too."""
 
 import contextlib
 import os
@@ -22,8 +22,8 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @dataclass(frozen=True)
-class Twin:
-    """Where a test runs: its name, and how arrays get there and back."""
+class Backend:
+    """Where a test runs: a name, and the functions that move arrays there and back."""
 
     name: str
     array: Callable[[Any], Any] = lambda a: a
@@ -31,49 +31,49 @@ class Twin:
 
 
 def _gpu() -> Any:
-    """CuPy, if it is installed and finds a device."""
+    """Returns CuPy if it is installed and finds a device, else None."""
     try:
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # absence shows in many ways: no module, no driver, no device
+    except Exception:  # of many classes: no module, no driver, no device
         return None
     return cupy
 
 
 @contextlib.contextmanager
-def entered(name: str) -> Iterator[Twin]:
+def entered(name: str) -> Iterator[Backend]:
     if name == "reference":
         with hforest.using("reference"):
-            yield Twin(name)
+            yield Backend(name)
     elif name == "cpu":
-        yield Twin(name)
+        yield Backend(name)
     elif name == "host":
-        from host.backend import have_compiler, host_backend
+        from host.compiler import have_compiler, host_compiler
 
         if not have_compiler():
-            pytest.skip("no C++ compiler to run the CUDA twin on the host")
-        with host_backend():
-            yield Twin(name)
+            pytest.skip("no C++ compiler to run the CUDA backend on the host")
+        with host_compiler():
+            yield Backend(name)
     else:
         cupy = _gpu()
         if cupy is None:
             pytest.skip("no CuPy with a GPU")
-        yield Twin(name, cupy.asarray, cupy.asnumpy)
+        yield Backend(name, cupy.asarray, cupy.asnumpy)
 
 
 @pytest.fixture(params=["reference", "cpu", "host"])
-def twin(request: pytest.FixtureRequest) -> Iterator[Twin]:
-    """A twin that takes NumPy arrays."""
-    with entered(request.param) as twin:
-        yield twin
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A backend that takes NumPy arrays."""
+    with entered(request.param) as backend:
+        yield backend
 
 
 @pytest.fixture(params=["cpu", "host", "gpu"])
-def fast_twin(request: pytest.FixtureRequest) -> Iterator[Twin]:
-    """A twin to hold against the reference; arrays go there by `array` and come back by `numpy`."""
-    with entered(request.param) as twin:
-        yield twin
+def fast_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A backend to compare with the reference; `array` moves arrays there, `numpy` back."""
+    with entered(request.param) as backend:
+        yield backend
 
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
@@ -83,7 +83,7 @@ def dtype(request: pytest.FixtureRequest) -> type:
 
 @pytest.fixture
 def threads() -> Iterator[Callable[[int], None]]:
-    """Sets the number of threads, and puts it back."""
+    """Sets the number of threads, and restores it after the test."""
     before = hforest.get_num_threads()
     yield hforest.set_num_threads
     hforest.set_num_threads(before)
@@ -91,7 +91,7 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 @pytest.fixture
 def simd() -> Iterator[Callable[[str], None]]:
-    """Forces a vector path of the CPU twins, and puts it back."""
+    """Chooses a vector path of the CPU backends, and restores it after the test."""
     before = machine.simd()
     yield machine.set_simd
     machine.set_simd(before)
@@ -112,10 +112,10 @@ def data() -> Callable[[str], Any]:
 
 @pytest.fixture
 def reference() -> Callable[..., Any]:
-    """Calls a door in the reference, whatever twin the test is in."""
+    """Calls a function in the reference implementation, in whatever backend the test runs."""
 
-    def call(door: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with dispatch.forced("reference"):
-            return door(*args, **kwargs)
+            return function(*args, **kwargs)
 
     return call

@@ -34,7 +34,7 @@ def blobs(n=90, n_features=5, n_classes=3, dtype=np.float32, seed=0):
         ((3,), 3, 1),
     ],
 )
-def test_windows_are_what_loops_cut_out(shape, window, stride):
+def test_windows_are_those_of_loops(shape, window, stride):
     x = np.arange(3 * np.prod(shape)).reshape(3, -1)
     view = cascade.scan(x, shape, window, stride)
     assert np.shares_memory(view, x)
@@ -46,8 +46,13 @@ def test_windows_are_what_loops_cut_out(shape, window, stride):
     for i in range(3):
         sample = x[i].reshape(shape)
         for place in np.ndindex(*grid):
-            cut = tuple(slice(p * s, p * s + w) for p, s, w in zip(place, stride, window, strict=True))
-            np.testing.assert_array_equal(view[(i, *place)], sample[cut])
+            part = tuple(slice(p * s, p * s + w) for p, s, w in zip(place, stride, window, strict=True))
+            np.testing.assert_array_equal(view[(i, *place)], sample[part])
+    # Other strides give views too.
+    for other in (np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2], x[::-1, ::-1].copy()[::-1, ::-1]):
+        again = cascade.scan(other, shape, *(tuple(map(int, a)) for a in (window, stride)))
+        assert np.shares_memory(again, other)
+        np.testing.assert_array_equal(again, view)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +71,8 @@ def test_bad_windows(shape, window, stride, message):
         cascade.scan(np.zeros((2, 16)), shape, window, stride)
 
 
-def test_scanner_vectors_come_from_trees_that_saw_no_window_of_the_sample():
-    # A grower that remembers labels by window: were a sample's windows seen, its own class would be certain.
+def test_scanner_vectors_come_from_trees_grown_without_windows_of_the_sample():
+    # Trees to purity: had they been grown on a sample's windows, its own class would be certain.
     x, _ = blobs(30, 16)
     y = np.random.default_rng(3).integers(0, 3, 30).astype(np.int32)
     sharp = [partial(classic.grow, n_trees=4, bootstrap=False, max_features=None)]
@@ -75,7 +80,7 @@ def test_scanner_vectors_come_from_trees_that_saw_no_window_of_the_sample():
     seen = cascade.scan_vectors(scanner, x)
     assert vectors.shape == seen.shape == (30, 4 * 3)
     own = np.arange(30)
-    # Two of three folds saw the sample; none of them has a say while training.
+    # The trees of two of three folds were grown on the sample; none of them takes part while training.
     assert (seen.reshape(30, 4, 3)[own, :, y] >= 2 / 3 - 1e-6).all()
     assert vectors.reshape(30, 4, 3)[own, :, y].mean() < 0.6
 
@@ -98,13 +103,13 @@ def test_scanner_windows_in_order():
     ("shape", "window", "stride", "most"),
     [((12,), 4, 1, None), ((6, 5), 3, (2, 1), None), ((4, 5, 2), (2, 3), 1, 3), ((5, 5), 2, 1, 8)],
 )
-def test_scanners_read_windows_where_they_lie(dtype, shape, window, stride, most):
+def test_scanners_read_windows_in_place(dtype, shape, window, stride, most):
     """To the bits of copies, which a function that is no partial of classic's is given."""
     x, y = blobs(60, int(np.prod(shape)), dtype=dtype)
     readers = (
         partial(classic.grow, n_trees=4),
         partial(classic.grow_random, n_trees=3),
-        partial(classic.grow, n_trees=2, splitter="binned"),
+        partial(classic.grow, n_trees=2, max_bins=256),
     )
     seen = []
 
@@ -189,8 +194,8 @@ def test_parts_with_projections():
         np.array([0, 2, 2, 2]), np.array([0, 1], np.int32), np.array([1.0, -1.0]),
     )  # fmt: skip
     axis = oblique._replace(
-        feature=np.array([1, -1, -1], np.int32), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
-        weight=np.zeros(0),
+        feature=np.array([1, -1, -1], np.int32), indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32),
+        data=np.zeros(0),
     )  # fmt: skip
     joined = tree.check(folds.join([oblique, axis, oblique]))
     x = np.random.default_rng(0).normal(size=(50, 2)) * 2
@@ -198,12 +203,14 @@ def test_parts_with_projections():
         np.testing.assert_array_equal(tree.predict(folds.part(joined, i, i + 1), x), tree.predict(forest, x))
 
 
-@pytest.mark.parametrize("vectors", ["folds", "bags"])
-def test_class_vectors_come_from_trees_that_did_not_see_the_sample(vectors):
-    # Labels are noise: unseen, they are guessed at chance; seen, trees grown to purity know them.
+@pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
+def test_class_vectors_come_from_trees_grown_without_the_sample(vectors):
+    # Labels are noise: they are guessed at chance, unless trees to purity were grown on them.
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300).astype(np.int32)
-    grown = cascade.grow(x, y, [partial(classic.grow, n_trees=30)], vectors=vectors, max_levels=1, rng=0)
+    grown = cascade.grow(
+        x, y, [partial(classic.grow, n_trees=30)], class_vectors=vectors, max_levels=1, rng=0
+    )
     assert 0.35 < grown.scores[0] < 0.65
     assert (cascade.predict(grown, x).argmax(axis=1) == y).mean() > 0.95
 
@@ -211,20 +218,20 @@ def test_class_vectors_come_from_trees_that_did_not_see_the_sample(vectors):
 # ------------------------------------------------------------------------------------------- levels
 
 
-@pytest.mark.parametrize("vectors", ["folds", "bags"])
+@pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
 def test_threads_do_not_change_bits(threads, dtype, vectors):
     x, y = blobs(dtype=dtype)
     found = []
     for count in (1, 2, 7):
         threads(count)
-        grown = cascade.grow(x, y, FEW, vectors=vectors, max_levels=2, rng=5)
+        grown = cascade.grow(x, y, FEW, class_vectors=vectors, max_levels=2, rng=5)
         found.append((grown.scores, cascade.predict(grown, x)))
     for scores, p in found[1:]:
         assert scores == found[0][0]
         np.testing.assert_array_equal(p, found[0][1])
 
 
-def test_levels_see_the_input_and_the_vectors_before():
+def test_levels_read_the_input_and_the_vectors_before():
     x, y = blobs()
     sizes = []
 
@@ -233,22 +240,24 @@ def test_levels_see_the_input_and_the_vectors_before():
         return classic.grow(x, y, 4, n_classes=n_classes, rng=rng)
 
     states = []
-    cascade.grow((x, x[:, :2].copy()), y, [spy, spy], max_levels=3, patience=3, progress=states.append, rng=0)
+    cascade.grow(
+        (x, x[:, :2].copy()), y, [spy, spy], max_levels=3, patience=3, checkpoint=states.append, rng=0
+    )
     assert [len(state.levels) for state in states] == [1, 2, 3]
     # Two forests of three folds a level; two thirds of the samples; the second grain has two features.
     assert sizes == [(60, 5)] * 6 + [(60, 2 + 6)] * 6 + [(60, 5 + 6)] * 6
 
 
-@pytest.mark.parametrize("vectors", ["folds", "bags"])
-def test_a_level_mixes_forests_of_every_room(tmp_path, vectors):
+@pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
+def test_a_level_mixes_forests_of_every_subpackage(tmp_path, vectors):
     x, y = blobs(150, seed=2)
     level = [
         partial(classic.grow, n_trees=4),
         partial(classic.grow_random, n_trees=4),
         partial(manifold.grow, n_trees=4, projection="sparse"),
-        partial(co2.grow, n_trees=4, eta=0.1, max_rounds=3),
+        partial(co2.grow, n_trees=4, lr=0.1, max_rounds=3),
     ]
-    grown = cascade.grow(x[:100], y[:100], level, max_levels=2, vectors=vectors, rng=0)
+    grown = cascade.grow(x[:100], y[:100], level, max_levels=2, class_vectors=vectors, rng=0)
     p = cascade.predict(grown, x[100:])
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
     assert (p.argmax(axis=1) == y[100:]).mean() > 0.8
@@ -260,7 +269,7 @@ def test_a_level_mixes_forests_of_every_room(tmp_path, vectors):
 def test_growth_stops_and_the_best_level_is_kept():
     x, y = blobs(60)
     states = []
-    grown = cascade.grow(x, y, FEW, patience=2, max_levels=12, progress=states.append, rng=0)
+    grown = cascade.grow(x, y, FEW, patience=2, max_levels=12, checkpoint=states.append, rng=0)
     scores = states[-1].scores
     assert grown.scores == scores[: int(np.argmax(scores)) + 1]
     assert len(grown.levels) == len(grown.scores)
@@ -270,21 +279,32 @@ def test_growth_stops_and_the_best_level_is_kept():
     np.testing.assert_allclose(last.sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("vectors", ["folds", "bags"])
+@pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
 def test_interrupted_growth_goes_on_to_the_same_bits(tmp_path, vectors):
     x, y = blobs(60, seed=2)
-    settings = {"vectors": vectors, "patience": 4, "max_levels": 4, "rng": 3}
+    settings = {"class_vectors": vectors, "patience": 4, "max_levels": 4, "rng": 3}
     states = []
-    whole = cascade.grow(x, y, FEW, progress=states.append, **settings)
+    whole = cascade.grow(x, y, FEW, checkpoint=states.append, **settings)
 
-    def stop(state):
+    def keep(state):
         cascade.save(tmp_path / "state.npz", state)
-        return len(state.levels) == 2
 
-    cascade.grow(x, y, FEW, progress=stop, **settings)
+    stopped = cascade.grow(x, y, FEW, checkpoint=keep, progress=lambda done, total: done < 2, **settings)
     resume = cascade.load(tmp_path / "state.npz")
     again = []
-    rest = cascade.grow(x, y, FEW, progress=again.append, resume=resume, **settings)
+    assert len(resume.levels) == 2
+    assert stopped.scores == resume.scores[: len(stopped.levels)]
+    calls = []
+    rest = cascade.grow(
+        x,
+        y,
+        FEW,
+        checkpoint=again.append,
+        progress=lambda *numbers: calls.append(numbers),
+        resume=resume,
+        **settings,
+    )
+    assert calls == [(3, 4), (4, 4)]
     assert [len(state.levels) for state in again] == [3, 4]
     assert again[-1].scores == states[-1].scores
     np.testing.assert_array_equal(cascade.predict(rest, x), cascade.predict(whole, x))
@@ -296,18 +316,18 @@ def test_digits():
     digits = load_digits()
     x, x_test = digits.x_train.astype(np.float32), digits.x_test.astype(np.float32)
     y, y_test = digits.y_train.astype(np.int32), digits.y_test.astype(np.int32)
-    forests = (partial(classic.grow, n_trees=30, splitter="binned"), partial(classic.grow_random, n_trees=30))
+    forests = (partial(classic.grow, n_trees=30, max_bins=256), partial(classic.grow_random, n_trees=30))
     grown = cascade.grow(x, y, forests * 2, rng=0, max_levels=3)
     error = (cascade.predict(grown, x_test).argmax(axis=1) != y_test).mean()
     assert error < 0.035
-    # Validation by unseen trees foresees the test.
+    # The validation accuracy is near that of the test.
     assert abs(1 - grown.scores[-1] - error) < 0.015
 
 
 # -------------------------------------------------------------------------------------------- files
 
 
-def test_files_bring_everything_back(tmp_path):
+def test_files_hold_everything(tmp_path):
     x, y = blobs(45, 12)
     scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, FEW, rng=1)
     grown = cascade.grow((vectors, x), y, FEW, max_levels=2, rng=1)
@@ -359,12 +379,28 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 def test_bad_input():
     x, y = blobs()
     grow = partial(cascade.grow, max_levels=1, rng=0)
-    with pytest.raises(ValueError, match=r"folds = 4 samples of each class, got 3 of class 1"):
-        grow(x[:10], np.array([0] * 7 + [1] * 3, np.int32), FEW, folds=4)
-    with pytest.raises(ValueError, match="folds"):
-        grow(x, y, FEW, folds=1)
-    with pytest.raises(TypeError, match="y: expected dtype int32"):
-        grow(x, y.astype(np.int64), FEW)
+    with pytest.raises(
+        ValueError, match=r"n_folds = 4 samples of each class, got 3 of class 1.*; lower n_folds"
+    ):
+        grow(x[:10], np.array([0] * 7 + [1] * 3, np.int32), FEW, n_folds=4)
+    with pytest.raises(ValueError, match="n_folds"):
+        grow(x, y, FEW, n_folds=1)
+    with pytest.raises(TypeError, match="y: expected labels of an integer or bool dtype, got float32"):
+        grow(x, y.astype(np.float32), FEW)
+    with pytest.raises(TypeError, match=r"numpy.unique\(y, return_inverse=True\)\[1\]"):
+        grow(x, y.astype(str), FEW)
+    with pytest.raises(ValueError, match=r"none of class 0; .*numpy.unique\(y, .*n_classes=4"):
+        grow(x, y + 1, FEW)
+    with pytest.raises(IndexError, match="y: expected labels of at least 0, got -1"):
+        grow(x, y.astype(np.int64) - 1, FEW)
+    with pytest.raises(ValueError, match=r"x: expected shape .*; pass x\[None\] for one sample"):
+        grow(x[0], y[:1], FEW)
+    with pytest.raises(TypeError, match="x: expected an array of real numbers"):
+        grow(x.astype(str), y, FEW)
+    with pytest.raises(TypeError, match="progress: expected None, True or a function"):
+        grow(x, y, FEW, progress="bar")
+    with pytest.raises(TypeError, match="checkpoint: expected None or a function"):
+        grow(x, y, FEW, checkpoint=True)
     with pytest.raises(ValueError, match="finite"):
         grow(np.where(x > 2, np.nan, x).astype(np.float32), y, FEW)
     with pytest.raises(IndexError, match="n_classes = 2"):
@@ -374,9 +410,11 @@ def test_bad_input():
     with pytest.raises(TypeError, match="sequence of functions"):
         grow(x, y, FEW[0])
     with pytest.raises(TypeError, match="bind n_trees"):
-        grow(x, y, [lambda x, y, **more: None], vectors="bags")
-    with pytest.raises(ValueError, match="'folds', 'bags'"):
-        grow(x, y, FEW, vectors="all")
+        grow(x, y, [lambda x, y, **more: None], class_vectors="out_of_bag")
+    with pytest.raises(ValueError, match="class_vectors: expected one of 'out_of_fold', 'out_of_bag'"):
+        grow(x, y, FEW, class_vectors="all")
+    with pytest.raises(TypeError, match=r"forests\[0\]: expected a forest of dtype float32 like the samples"):
+        grow(x, y, [lambda x, y, **more: classic.grow(x.astype(np.float64), y, 3, **more)])
     with pytest.raises(TypeError, match=r"forests\[0\]: expected a function that returns"):
         grow(x, y, [lambda x, y, **more: None])
     with pytest.raises(ValueError, match=r"x\[1\]"):
@@ -407,6 +445,20 @@ def test_bad_resume_and_bad_predictions():
         cascade.grow(x, y, FEW, max_levels=1, rng=0, resume=1)
     with pytest.raises(ValueError, match="n_features"):
         cascade.predict(grown, x[:, :3].copy())
+    with pytest.raises(ValueError, match=r"x: expected shape .*; pass x\[None\] for one sample"):
+        cascade.predict(grown, x[0])
+    with pytest.raises(ValueError, match="x: expected finite"):
+        cascade.predict(grown, np.full((2, 5), np.nan))
+    broken = grown.levels[0][0]
+    broken = broken._replace(left=broken.left - 1)
+    with pytest.raises(IndexError, match="forest: expected nodes that lead to leaves"):
+        cascade.predict(grown._replace(levels=((broken, grown.levels[0][1]),)), x)
+    with pytest.raises(IndexError, match="forest: expected nodes that lead to leaves"):
+        cascade.grow(
+            x, y, FEW, max_levels=1, rng=0, resume=grown._replace(levels=((broken, grown.levels[0][1]),))
+        )
+    with pytest.raises(ValueError, match="at least one level"):
+        cascade.predict(grown._replace(levels=()), x)
     with pytest.raises(ValueError, match="n_features"):
         cascade.predict(grown, (x, x))
     with pytest.raises(TypeError, match="cascade: expected a Cascade"):
@@ -420,3 +472,169 @@ def test_no_samples_to_predict():
     grown = cascade.grow(x, y, FEW, max_levels=2, rng=0)
     assert cascade.predict(grown, x[:0]).shape == (0, 3)
     assert hforest.cascade.Cascade is cascade.Cascade
+
+
+# ------------------------------------------------------------------------------ arrays of any kind
+
+
+class Table:
+    """What numpy.asarray can read, as a data frame is."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.a, dtype)
+
+
+def frame(a):
+    return pytest.importorskip("pandas").DataFrame(a)
+
+
+def same(a, b):
+    """Whether two cascades or scanners have the same bits."""
+    forests = [(*level,) for level in a.levels] if isinstance(a, cascade.Cascade) else [a.forests]
+    others = [(*level,) for level in b.levels] if isinstance(b, cascade.Cascade) else [b.forests]
+    pairs = [
+        (one, other)
+        for row, of_row in zip(forests, others, strict=True)
+        for f, g in zip(row, of_row, strict=True)
+        for one, other in zip(f, g, strict=True)
+    ]
+    return bool(pairs) and all(
+        one.dtype == other.dtype and one.tobytes() == other.tobytes() for one, other in pairs
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [np.asfortranarray, lambda x: x[::-1, ::-1].copy()[::-1, ::-1], lambda x: np.repeat(x, 2, 1)[:, ::2], Table, frame,
+     lambda x: x.astype(np.float16), lambda x: x.astype(">f4"), lambda x: x.tolist()],
+    ids=["fortran", "reversed", "strided", "array-interface", "pandas", "float16", "big-endian", "list"],
+)  # fmt: skip
+def test_samples_of_any_kind(given):
+    x, y = blobs(60)
+    x = (4 * x).round() / 4  # float16 holds them
+    if isinstance(given(x), list):
+        x = x.astype(np.float64)  # what a list of floats becomes
+    grown = cascade.grow(x, y, FEW, max_levels=2, patience=2, rng=0)
+    other = cascade.grow(given(x), y, FEW, max_levels=2, patience=2, rng=0)
+    assert other.scores == grown.scores
+    assert same(other, grown)
+    p = cascade.predict(grown, x)
+    assert cascade.predict(grown, given(x)).tobytes() == p.tobytes()
+    assert cascade.predict(grown, x.astype(np.longdouble)).tobytes() == p.tobytes()
+    few = [partial(classic.grow, n_trees=2)]
+    scanner, vectors = cascade.grow_scanner(x, y, (5,), 3, few, rng=0)
+    scanner2, vectors2 = cascade.grow_scanner(given(x), y, (5,), 3, few, rng=0)
+    assert same(scanner2, scanner)
+    assert vectors2.tobytes() == vectors.tobytes()
+    assert cascade.scan_vectors(scanner, given(x)).tobytes() == cascade.scan_vectors(scanner, x).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", bool, list])
+def test_labels_and_samples_of_every_integer_dtype(kind):
+    rng = np.random.default_rng(0)
+    whole = rng.integers(0, 2 if kind is bool else 9, (40, 6))
+    y = (whole[:, 0] > whole[:, 1]).astype(np.int32)
+    given = (whole.tolist(), y.tolist()) if kind is list else (whole.astype(kind), y.astype(kind))
+    small = kind is bool or (kind is not list and np.dtype(kind).itemsize < 4)
+    x = whole.astype(np.float32 if small else np.float64)
+    grown = cascade.grow(x, y, FEW, max_levels=1, rng=0)
+    assert same(cascade.grow(*given, FEW, max_levels=1, rng=0), grown)
+    assert cascade.predict(grown, given[0]).tobytes() == cascade.predict(grown, x).tobytes()
+    scanner, vectors = cascade.grow_scanner(x, y, (2, 3), 2, FEW[:1], rng=0)
+    scanner2, vectors2 = cascade.grow_scanner(*given, (2, 3), 2, FEW[:1], rng=0)
+    assert same(scanner, scanner2)
+    assert vectors.tobytes() == vectors2.tobytes()
+
+
+def test_rows_are_converted_to_the_dtype_of_the_cascade(dtype):
+    x, y = blobs(60, dtype=dtype)
+    other = np.float64 if dtype == np.float32 else np.float32
+    grown = cascade.grow(x, y, FEW, max_levels=1, rng=0)
+    rows = np.random.default_rng(1).normal(size=(50, 5)).astype(other)
+    p = cascade.predict(grown, rows)
+    assert p.dtype == dtype
+    assert p.tobytes() == cascade.predict(grown, rows.astype(dtype)).tobytes()
+    scanner, _ = cascade.grow_scanner(x, y, (5,), 3, FEW[:1], rng=0)
+    found = cascade.scan_vectors(scanner, rows)
+    assert found.dtype == dtype
+    assert found.tobytes() == cascade.scan_vectors(scanner, rows.astype(dtype)).tobytes()
+
+
+def test_grains_have_one_dtype():
+    x, y = blobs(60)
+    wide = x.astype(np.float64)
+    settings = {"max_levels": 2, "patience": 2, "rng": 0}
+    grown = cascade.grow([x, wide], y, FEW, **settings)
+    assert same(grown, cascade.grow([wide, wide], y, FEW, **settings))
+    assert cascade.predict(grown, (x, wide)).tobytes() == cascade.predict(grown, (wide, wide)).tobytes()
+    # Data frames are grains too; a list of rows is one array.
+    assert same(grown, cascade.grow([frame(x), frame(wide)], y, FEW, **settings))
+    one = cascade.grow(wide, y, FEW, max_levels=1, rng=0)
+    assert same(one, cascade.grow(list(wide), y, FEW, max_levels=1, rng=0))
+
+
+def test_classes_may_be_absent():
+    x, y = blobs(60)
+    grown = cascade.grow(x, y, FEW, n_classes=5, max_levels=1, rng=0)
+    p = cascade.predict(grown, x)
+    assert p.shape == (60, 5)
+    assert (p[:, 3:] == 0).all()
+    _, vectors = cascade.grow_scanner(x, y, (5,), 3, FEW[:1], n_classes=5, rng=0)
+    assert vectors.shape == (60, 3 * 5)
+
+
+# ----------------------------------------------------------------------------------------- progress
+
+
+def test_false_ends_the_growth_of_a_cascade():
+    x, y = blobs(60, seed=2)
+    order = []
+    grown = cascade.grow(
+        x, y, FEW, patience=5, max_levels=4, rng=0, checkpoint=lambda state: order.append(len(state.levels)),
+        progress=lambda done, total: order.append((done, total)) or done < 2,
+    )  # fmt: skip
+    assert order == [1, (1, 4), 2, (2, 4)]
+    assert same(grown, cascade.grow(x, y, FEW, patience=5, max_levels=2, rng=0))
+    # Other answers go on.
+    order.clear()
+    cascade.grow(x, y, FEW, patience=5, max_levels=3, rng=0, progress=lambda done, total: order.append(done))
+    assert order == [1, 2, 3]
+
+
+def test_false_ends_the_growth_of_a_scanner():
+    x, y = blobs(60)
+    calls = []
+    settings = {"window": 3, "rng": 0}
+    scanner, vectors = cascade.grow_scanner(
+        x,
+        y,
+        (5,),
+        forests=FEW * 2,
+        progress=lambda *numbers: calls.append(numbers) or numbers[0] < 3,
+        **settings,
+    )
+    assert calls == [(1, 4), (2, 4), (3, 4)]
+    assert len(scanner.forests) == 3
+    want, wanted = cascade.grow_scanner(x, y, (5,), forests=(FEW * 2)[:3], **settings)
+    assert same(scanner, want)
+    assert vectors.tobytes() == wanted.tobytes()
+    assert vectors.shape == cascade.scan_vectors(scanner, x).shape == (60, 3 * 3 * 3)
+    # At least one forest.
+    scanner, vectors = cascade.grow_scanner(
+        x, y, (5,), forests=FEW, progress=lambda done, total: False, **settings
+    )
+    assert len(scanner.forests) == 1
+    with pytest.raises(TypeError, match="progress: expected None, True or a function"):
+        cascade.grow_scanner(x, y, (5,), forests=FEW, progress=1, **settings)
+
+
+def test_bars(capsys):
+    x, y = blobs(60)
+    want = cascade.grow(x, y, FEW, max_levels=2, rng=0)
+    assert same(cascade.grow(x, y, FEW, max_levels=2, rng=0, progress=True), want)
+    assert "level" in capsys.readouterr().err
+    cascade.grow_scanner(x, y, (5,), 3, FEW, rng=0, progress=True)
+    assert "forest" in capsys.readouterr().err

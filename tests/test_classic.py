@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import hforest
-from hforest import classic, tree
+from hforest import classic, growth, tree
+from hforest.core import check, supervised
 from hforest.demo import load_digits
 
 
@@ -30,10 +30,10 @@ def digits():
 # ---------------------------------------------------------------------------------------- accuracy
 
 
-@pytest.mark.parametrize("splitter", ["exact", "binned"])
-def test_digits(digits, splitter):
+@pytest.mark.parametrize("max_bins", [None, 256])
+def test_digits(digits, max_bins):
     x, y, x_test, y_test = digits
-    assert error(classic.grow(x, y, 100, splitter=splitter, rng=0), x_test, y_test) < 0.035
+    assert error(classic.grow(x, y, 100, max_bins=max_bins, rng=0), x_test, y_test) < 0.035
 
 
 def test_digits_completely_random(digits):
@@ -79,12 +79,10 @@ def test_the_first_levels_on_all_features_are_scikit_learns():
 # ------------------------------------------------------------------------------------------ meaning
 
 
-def test_binned_is_exact_on_few_values():
+def test_bins_are_exact_on_few_values():
     x, y = blobs()
     x = np.round(4 * x)
-    for a, b in zip(
-        classic.grow(x, y, 5, rng=0), classic.grow(x, y, 5, splitter="binned", rng=0), strict=True
-    ):
+    for a, b in zip(classic.grow(x, y, 5, rng=0), classic.grow(x, y, 5, max_bins=256, rng=0), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -106,37 +104,37 @@ def test_a_weight_of_two_is_a_sample_twice():
     x, y = blobs(60)
     weights = np.random.default_rng(0).integers(0, 3, 60).astype(float)
     times = np.repeat(np.arange(60), weights.astype(int))
-    got = classic.grow(x, y, 3, weights=weights, bootstrap=False, max_features=None, rng=0)
+    got = classic.grow(x, y, 3, sample_weight=weights, bootstrap=False, max_features=None, rng=0)
     want = classic.grow(x[times], y[times], 3, bootstrap=False, max_features=None, rng=0)
     for name in ("feature", "threshold", "left"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=name)
     np.testing.assert_allclose(got.value, want.value, rtol=1e-12)
 
 
-def test_class_weights():
+def test_class_weight():
     x, y = blobs(120, n_classes=2)
     y[:100] = 0
     plain = classic.grow(x, y, 20, max_depth=2, rng=0)
-    balanced = classic.grow(x, y, 20, max_depth=2, class_weights="balanced", rng=0)
+    balanced = classic.grow(x, y, 20, max_depth=2, class_weight="balanced", rng=0)
     assert tree.predict(balanced, x)[:, 1].mean() > 1.5 * tree.predict(plain, x)[:, 1].mean()
     counts = np.bincount(y)
-    same = classic.grow(x, y, 20, max_depth=2, class_weights=60 / counts, rng=0)
-    by_name = classic.grow(x, y, 20, max_depth=2, class_weights={0: 60 / counts[0], 1: 60 / counts[1]}, rng=0)
+    same = classic.grow(x, y, 20, max_depth=2, class_weight=60 / counts, rng=0)
+    by_name = classic.grow(x, y, 20, max_depth=2, class_weight={0: 60 / counts[0], 1: 60 / counts[1]}, rng=0)
     for forest in (same, by_name):
         for a, b in zip(forest, balanced, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_out_of_bag_error_foresees_the_test_error(digits):
+def test_out_of_bag_error_predicts_the_test_error(digits):
     x, y, x_test, y_test = digits
     forest = classic.grow(x, y, 60, rng=5)
-    bags = classic.draw_bags(len(x), 60, rng=5)
-    p = classic.out_of_bag(forest, x, bags)
+    counts = classic.bootstrap_counts(len(x), 60, rng=5)
+    p = classic.out_of_bag(forest, x, counts)
     assert not np.isnan(p).any()
     unseen = (p.argmax(axis=1) != y).mean()
     assert error(forest, x, y) == 0
     assert abs(unseen - error(forest, x_test, y_test)) < 0.015
-    same = classic.grow(x, y, 60, bootstrap=bags, rng=5)
+    same = classic.grow(x, y, 60, bootstrap=counts, rng=5)
     for a, b in zip(same, forest, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -144,11 +142,11 @@ def test_out_of_bag_error_foresees_the_test_error(digits):
 def test_out_of_bag_by_hand():
     x, y = blobs(30)
     forest = classic.grow(x, y, 3, rng=5)
-    bags = classic.draw_bags(30, 3, rng=5)
-    got = classic.out_of_bag(forest, x, bags)
-    leaf = tree.leaves(forest, x)
+    counts = classic.bootstrap_counts(30, 3, rng=5)
+    got = classic.out_of_bag(forest, x, counts)
+    leaf = tree.apply(forest, x)
     for i in range(30):
-        out = [m for m in range(3) if bags[m, i] == 0]
+        out = [m for m in range(3) if counts[m, i] == 0]
         if not out:
             assert np.isnan(got[i]).all()
             continue
@@ -160,20 +158,42 @@ def test_out_of_bag_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("max_features", "n_drawn"), [("sqrt", 3), (None, 9), (0.5, 4), (0.01, 1), (7, 7), (np.int64(2), 2)]
+    ("max_features", "n_sampled"), [("sqrt", 3), (None, 9), (0.5, 4), (0.01, 1), (7, 7), (np.int64(2), 2)]
 )
-def test_features_drawn(monkeypatch, max_features, n_drawn):
+def test_features_sampled(monkeypatch, max_features, n_sampled):
     x, y = blobs(20, 9)
     seen = []
 
     def spy(*args, **settings):
-        seen.append(settings["n_drawn"])
+        seen.append(settings["max_features"])
         return real(*args, **settings)
 
-    real = hforest.growth.grow
-    monkeypatch.setattr(hforest.growth, "grow", spy)
+    real = growth.unchecked.grow
+    monkeypatch.setattr(growth.unchecked, "grow", spy)
     classic.grow(x, y, 1, max_features=max_features, rng=0)
-    assert seen == [n_drawn]
+    assert seen == [n_sampled]
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
+    x, y = blobs(20)
+    seen = []
+    spied = (
+        (check, "finite"),
+        (supervised, "bounded"),
+        (supervised, "labels"),
+        (growth.checks, "check_bins"),
+    )
+    for module, name in spied:
+        real = getattr(module, name)
+
+        def spy(*args, _name=name, _real=real, **settings):
+            seen.append(args[0] if _name in ("finite", "bounded") else _name)
+            return _real(*args, **settings)
+
+        monkeypatch.setattr(module, name, spy)
+    grow(x, y, 2, sample_weight=np.ones(20), rng=0)
+    assert sorted(seen) == ["labels", "sample_weight", "x"]
 
 
 # --------------------------------------------------------------------------------- edges, bad input
@@ -189,7 +209,7 @@ def test_edges():
     constant = classic.grow(np.ones((20, 3)), y, 3, bootstrap=False, rng=0)
     assert len(constant.feature) == 3
     np.testing.assert_allclose(tree.predict(constant, np.ones((1, 3)))[0], np.bincount(y) / 20)
-    many = classic.grow(x[:3], np.array([0, 50, 99], np.int32), 5, bootstrap=False, rng=0)
+    many = classic.grow(x[:3], np.array([0, 50, 99]), 5, n_classes=100, bootstrap=False, rng=0)
     assert (tree.predict(many, x[:3]).argmax(axis=1) == [0, 50, 99]).all()
 
 
@@ -197,26 +217,42 @@ def test_edges():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n,\) = \(20,\)"),
-        ({"y": np.zeros(20)}, TypeError, "y: expected dtype int32"),
-        ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected 0 <= index"),
+        ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n_samples,\) = \(20,\)"),
+        ({"y": np.zeros(20)}, TypeError, "y: expected labels of an integer or bool dtype, got float64"),
+        ({"y": np.array(["a", "b"] * 10)}, TypeError, "number the classes with numpy.unique"),
+        (
+            {"y": np.arange(20) % 3 + 1},
+            ValueError,
+            "got none of class 0; renumber the classes with numpy.unique",
+        ),
+        ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"n_classes": 2}, IndexError, "n_classes = 2, got 2"),
-        ({"weights": -np.ones(20)}, ValueError, "weights: expected numbers from 0"),
-        ({"weights": np.full(20, np.nan)}, ValueError, "weights: expected finite"),
-        ({"weights": np.zeros(20)}, ValueError, "weights: expected some above 0"),
-        ({"weights": np.ones(20, np.float32)}, TypeError, "weights: expected dtype float64"),
-        ({"class_weights": "even"}, ValueError, "class_weights: expected one of 'balanced'"),
-        ({"class_weights": {7: 1.0}}, ValueError, "class_weights"),
-        ({"class_weights": {0: -1.0}}, ValueError, "class_weights"),
-        ({"class_weights": np.ones(2)}, ValueError, "class_weights: expected shape"),
+        ({"sample_weight": -np.ones(20)}, ValueError, "sample_weight: expected numbers from 0"),
+        ({"sample_weight": np.full(20, np.nan)}, ValueError, "sample_weight: expected finite"),
+        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.ones(19)}, ValueError, "sample_weight: expected shape"),
+        ({"class_weight": np.zeros(3)}, ValueError, "class_weight: expected some samples of weight above 0"),
+        ({"class_weight": "even"}, ValueError, "class_weight: expected one of 'balanced'"),
+        ({"class_weight": {7: 1.0}}, ValueError, "class_weight"),
+        ({"class_weight": {0: -1.0}}, ValueError, "class_weight"),
+        ({"class_weight": np.ones(2)}, ValueError, "class_weight: expected shape"),
         ({"task": "ranking"}, ValueError, "task: expected one of"),
-        ({"task": "regression"}, TypeError, "y: expected dtype float64"),
+        (
+            {"task": "regression", "class_weight": "balanced"},
+            ValueError,
+            "class_weight: expected None with task",
+        ),
+        ({"task": "regression", "y": np.full(20, np.nan)}, ValueError, "y: expected finite"),
         ({"task": "regression", "y": np.zeros(20), "n_classes": 3}, ValueError, "n_classes: expected None"),
         ({"x": np.full((20, 5), np.nan)}, ValueError, "x: expected finite"),
-        ({"x": np.zeros((20, 5), int)}, TypeError, "x: expected dtype float32 or float64"),
-        ({"x": np.zeros((20, 0))}, ValueError, "n_features"),
+        ({"x": np.zeros((20, 5), complex)}, TypeError, "x: expected an array of real numbers"),
+        ({"x": np.zeros(20)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"x": np.zeros((20, 0))}, ValueError, "features, got 0"),
         ({"x": np.zeros((0, 5)), "y": np.zeros(0, np.int32)}, ValueError, "samples, got 0"),
         ({"n_trees": 0}, ValueError, "n_trees"),
+        ({"progress": 3}, TypeError, "progress: expected None, True or a function, got int"),
+        ({"rng": True}, TypeError, "rng: expected"),
+        ({"bootstrap": "yes"}, TypeError, "bootstrap: expected an array of an integer dtype"),
     ],
 )
 def test_bad_input(grow, change, error, message):
@@ -229,7 +265,8 @@ def test_bad_input(grow, change, error, message):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"splitter": "best"}, ValueError, "splitter: expected one of 'exact', 'binned'"),
+        ({"max_bins": 0}, ValueError, "max_bins: expected 1 to 256, got 0"),
+        ({"max_bins": "binned"}, TypeError, "max_bins: expected an int"),
         ({"criterion": "log"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
         ({"max_features": "log2"}, ValueError, "max_features: expected one of 'sqrt'"),
         ({"max_features": 6}, ValueError, "max_features: expected 1 to 5"),
@@ -242,10 +279,122 @@ def test_bad_settings(change, error, message):
         classic.grow(x, y, 2, **change)
 
 
-def test_bad_bags():
+def test_bad_counts():
     x, y = blobs(20)
     forest = classic.grow(x, y, 2, rng=0)
-    with pytest.raises(ValueError, match=r"bags: expected shape \(2, 20\)"):
+    with pytest.raises(ValueError, match=r"counts: expected shape \(n_trees, n_samples\) = \(2, 20\)"):
         classic.out_of_bag(forest, x, np.zeros((2, 19), np.int32))
-    with pytest.raises(TypeError, match="bags: expected dtype int32"):
+    with pytest.raises(TypeError, match="counts: expected an array of an integer dtype"):
         classic.out_of_bag(forest, x, np.zeros((2, 20)))
+    with pytest.raises(ValueError, match="counts: expected counts from 0"):
+        classic.out_of_bag(forest, x, np.full((2, 20), -1))
+
+
+# ----------------------------------------------------------------------------------- lenient input
+
+
+def same_forest(got, want):
+    for name, a, b in zip(got._fields, got, want, strict=True):
+        assert a.dtype == b.dtype, name
+        assert a.tobytes() == b.tobytes(), name
+
+
+class Table:
+    """What has numbers in it and knows how to become an array."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.a, dtype)
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layouts_and_tables_change_nothing(grow, dtype):
+    x, y = blobs(80, dtype=dtype)
+    want = grow(x, y, 3, rng=0)
+    reversed_x = np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1]
+    for other in (np.asfortranarray(x), reversed_x, np.repeat(x, 2, axis=1)[:, ::2], Table(x)):
+        same_forest(grow(other, y, 3, rng=0), want)
+        same_forest(grow(other, Table(y), 3, rng=0), want)
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+def test_data_frames(grow):
+    pandas = pytest.importorskip("pandas")
+    x, y = blobs(80)
+    want = grow(x, y, 3, rng=0)
+    frame = pandas.DataFrame(x, columns=list("abcde"))
+    same_forest(grow(frame, pandas.Series(y), 3, rng=0), want)
+    frame["a"] = np.round(x[:, 0]).astype(np.int64)
+    mixed = grow(frame, y, 3, sample_weight=pandas.Series(np.ones(80)), rng=0)
+    same_forest(mixed, grow(frame.to_numpy(), y, 3, rng=0))
+    frame["a"] = pandas.Series(["red", "blue"] * 40)
+    with pytest.raises(TypeError, match="x: expected numbers, got 'red'"):
+        grow(frame, y, 3, rng=0)
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("given", [bool, np.int8, np.uint16, np.int64, np.float16])
+def test_dtypes_of_samples(grow, given):
+    x, y = blobs(80)
+    x = (3 * x).astype(given)
+    dtype = np.float64 if given is np.int64 else np.float32
+    forest = grow(x, y, 3, rng=0)
+    assert forest.threshold.dtype == dtype
+    same_forest(forest, grow(x.astype(dtype), y, 3, rng=0))
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("given", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", bool, list])
+def test_dtypes_of_labels(grow, given):
+    x, y = blobs(80, n_classes=2)
+    other = y.tolist() if given is list else y.astype(given)
+    same_forest(
+        grow(x, other, 3, class_weight="balanced", rng=0), grow(x, y, 3, class_weight="balanced", rng=0)
+    )
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+def test_targets_and_weights_of_any_real_dtype(grow):
+    x, _ = blobs(80)
+    target, weight = np.round(9 * x[:, :2]), np.arange(80) % 4
+    want = grow(x, target, 3, task="regression", sample_weight=weight.astype(float), rng=0)
+    for other in (target.astype(np.float16), target.astype(int), np.asfortranarray(target), target.tolist()):
+        for w in (weight, weight.astype(np.float32), weight.tolist()):
+            same_forest(grow(x, other, 3, task="regression", sample_weight=w, rng=0), want)
+
+
+def test_advice_on_labels_works():
+    x, y = blobs(60)
+    for labels in (y + 1, np.array(["setosa", "versicolor", "virginica"])[y], y * 2.5):
+        with pytest.raises((TypeError, ValueError), match=r"numpy\.unique\(y, return_inverse=True\)\[1\]"):
+            classic.grow(x, labels, 2, rng=0)
+        same_forest(
+            classic.grow(x, np.unique(labels, return_inverse=True)[1], 2, rng=0), classic.grow(x, y, 2, rng=0)
+        )
+
+
+@pytest.mark.parametrize("grown", [np.float32, np.float64])
+def test_out_of_bag_converts_rows_to_the_forests_dtype(grown):
+    x, y = blobs(60, dtype=np.float32)
+    forest = classic.grow(x.astype(grown), y, 5, rng=3)
+    counts = classic.bootstrap_counts(60, 5, rng=3)
+    want = classic.out_of_bag(forest, x.astype(grown), counts)
+    assert want.dtype == grown
+    for other in (x, x.astype(np.float64), np.asfortranarray(x), Table(x), x.tolist()):
+        for many in (counts, counts.astype(np.int64), counts.tolist()):
+            np.testing.assert_array_equal(classic.out_of_bag(forest, other, many), want)
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+def test_progress(grow):
+    x, y = blobs(60)
+    calls = []
+    grow(x, y, 30, progress=lambda done, n_trees: calls.append((done, n_trees)), rng=0)
+    assert calls[-1] == (30, 30)
+    few = grow(x, y, 1000, progress=lambda done, n_trees: done < 10, rng=0)
+    n_trees = len(few.tree_start) - 1
+    assert 10 <= n_trees < 1000
+    same_forest(few, grow(x, y, n_trees, rng=0))

@@ -7,15 +7,16 @@ import pytest
 
 import hforest
 from hforest import classic, co2, growth, tree
+from hforest.co2 import StumpSettings
 from hforest.core import machine
 from hforest.demo import load_digits
 
 LOSSES = ("log", "squared")
-QUICK = {"batch": 10, "max_rounds": 4, "min_steps": 5, "eta": 0.1}
+QUICK = {"stump": StumpSettings(batch_size=10, min_steps=5), "max_rounds": 4, "lr": 0.1}
 
 
 def problem(n, n_features, n_outputs=3, loss="log", dtype=np.float64, seed=0):
-    """w, theta0, theta1, x, y: with ties (small whole numbers) among the features."""
+    """x, y, w, theta0, theta1: with ties (small whole numbers) among the features."""
     rng = np.random.default_rng(seed)
     x = np.where(rng.random((n, n_features)) < 0.3, rng.integers(-1, 2), rng.normal(size=(n, n_features)))
     y = (
@@ -24,7 +25,7 @@ def problem(n, n_features, n_outputs=3, loss="log", dtype=np.float64, seed=0):
         else rng.normal(size=(n, n_outputs)).astype(dtype)
     )
     w, *theta = rng.normal(size=n_features), *rng.normal(size=(2, n_outputs))
-    return w.astype(dtype), *(a.astype(dtype) for a in theta), x.astype(dtype), y
+    return x.astype(dtype), y, w.astype(dtype), *(a.astype(dtype) for a in theta)
 
 
 def losses(theta, y):
@@ -34,15 +35,20 @@ def losses(theta, y):
     return np.log(np.exp(theta - theta.max()).sum()) + theta.max() - theta[y]
 
 
-def empirical(w, theta0, theta1, x, y):
+def empirical(x, y, w, theta0, theta1):
     """Eq 2."""
     return np.where(x @ w < 0, losses(theta0, y), losses(theta1, y)).sum()
 
 
-def by_formula(w, theta0, theta1, x, y, weights=1.0):
+def by_formula(x, y, w, theta0, theta1, weights=1.0):
     """Eq 10."""
     p = x @ w
     return (weights * (np.maximum(losses(theta0, y) - p, losses(theta1, y) + p) - abs(p))).sum()
+
+
+def learned(loss):
+    """Arguments of `fit_stump` and `fit_oc1` for a problem."""
+    return {"n_classes": 3} if loss == "log" else {"task": "regression"}
 
 
 def same_bits(got, want):
@@ -57,28 +63,28 @@ def same_bits(got, want):
 # ---------------------------------------------------------------------------------------- surrogate
 
 
-def test_surrogate_by_hand(twin, dtype):
+def test_surrogate_by_hand(backend, dtype):
     # One sample at w.x = 1 with losses log 2 on both sides: max(log 2 - 1, log 2 + 1) - 1.
     x, y = np.array([[2.0]], dtype), np.array([1], np.int32)
     theta = np.zeros(2, dtype)
-    value = co2.surrogate(np.array([0.5], dtype), theta, theta, x, y)
+    value = co2.surrogate(x, y, np.array([0.5], dtype), theta, theta)
     assert value == pytest.approx(np.log(2), rel=1e-14)
     # On the wrong side of a good split it is larger than the loss there by twice the margin.
     targets = np.array([[3.0]], dtype)
     value = co2.surrogate(
-        np.array([0.5], dtype), np.array([3.0], dtype), np.array([1.0], dtype), x, targets, loss="squared"
+        x, targets, np.array([0.5], dtype), np.array([3.0], dtype), np.array([1.0], dtype), loss="squared"
     )
     assert value == max(0 - 1, 4 + 1) - 1
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 15), (40, 16), (33, 50)])
-def test_surrogate_is_the_formula(twin, dtype, loss, shape):
+def test_surrogate_is_the_formula(backend, dtype, loss, shape):
     arguments = problem(*shape, loss=loss, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, shape[0]).astype(dtype)
     wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in (*arguments, weights)]
     for given_weights, factor in ((None, 1.0), (weights, wide[-1])):
-        got = co2.surrogate(*arguments, loss=loss, weights=given_weights)
+        got = co2.surrogate(*arguments, loss=loss, sample_weight=given_weights)
         want = by_formula(*wide[:5], factor)
         assert got == pytest.approx(want, rel=200 * float(np.finfo(dtype).eps), abs=1e-12)
 
@@ -90,46 +96,46 @@ def test_surrogate_is_the_formula(twin, dtype, loss, shape):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_surrogate_bounds_the_loss_and_tightens(shape, loss, scale, seed):
-    w, theta0, theta1, x, y = problem(*shape, loss=loss, seed=seed)
+    x, y, w, theta0, theta1 = problem(*shape, loss=loss, seed=seed)
     w *= scale
-    value = co2.surrogate(w, theta0, theta1, x, y, loss=loss)
-    loss_there = empirical(w, theta0, theta1, x, y)
+    value = co2.surrogate(x, y, w, theta0, theta1, loss=loss)
+    loss_there = empirical(x, y, w, theta0, theta1)
     slack = 1e-12 * (abs(value) + abs(x @ w).sum() + 1)
     assert value >= loss_there - slack  # eq 5
     before = value
     for a in (1.5, 7.0, 100.0):  # eq 8
-        larger = co2.surrogate(a * w, theta0, theta1, x, y, loss=loss)
+        larger = co2.surrogate(x, y, a * w, theta0, theta1, loss=loss)
         assert larger <= before + a * slack
         before = larger
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gradient_is_central_differences(twin, loss):
+def test_gradient_is_central_differences(backend, loss):
     checked = 0
     for seed in range(6):
-        w, theta0, theta1, x, y = problem(1, 4, loss=loss, seed=seed)
+        x, y, w, theta0, theta1 = problem(1, 4, loss=loss, seed=seed)
         p = x @ w
         gap = losses(theta0, y) - losses(theta1, y) - 2 * p
         if min(abs(p).min(), abs(gap).min()) < 1e-2:
             continue  # near a kink
         checked += 1
-        grads = co2.surrogate_grad(w, theta0, theta1, x, y, loss=loss)
+        grads = co2.surrogate_grad(x, y, w, theta0, theta1, loss=loss)
         for at, grad in zip((w, theta0, theta1), grads, strict=True):
             for j in range(len(at)):
                 kept, step, values = at[j], 1e-6, []
                 for sign in (1, -1):
                     at[j] = kept + sign * step
-                    values.append(by_formula(w, theta0, theta1, x, y))
+                    values.append(by_formula(x, y, w, theta0, theta1))
                 at[j] = kept
                 assert grad[j] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-6)
     assert checked >= 3
 
 
-def test_gradient_at_kinks(twin, dtype):
+def test_gradient_at_kinks(backend, dtype):
     # w.x = 0 and equal losses: the left side takes it, and sgn(0) = 0.
     x, y = np.array([[1.0, 0.0]], dtype), np.array([0], np.int32)
     w, theta = np.array([0.0, 1.0], dtype), np.zeros(2, dtype)
-    grad_w, grad0, grad1 = co2.surrogate_grad(w, theta, theta, x, y)
+    grad_w, grad0, grad1 = co2.surrogate_grad(x, y, w, theta, theta)
     np.testing.assert_array_equal(grad_w, [-1, 0])
     np.testing.assert_allclose(grad0, [-0.5, 0.5], rtol=1e-6)
     np.testing.assert_array_equal(grad1, [0, 0])
@@ -140,16 +146,16 @@ def test_gradient_at_kinks(twin, dtype):
     [(shape, loss) for shape in ((0, 2), (1, 1), (5, 16), (21, 17)) for loss in LOSSES]
     + [((1100, 2), "log")],
 )
-def test_doors_equal_the_reference(fast_twin, dtype, loss, shape, reference):
+def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, reference):
     arguments = problem(*shape, loss=loss, dtype=dtype)
-    there = [fast_twin.array(a) for a in arguments]
+    there = [fast_backend.array(a) for a in arguments]
     same_bits([co2.surrogate(*there, loss=loss)], [reference(co2.surrogate, *arguments, loss=loss)])
     got = co2.surrogate_grad(*there, loss=loss)
-    same_bits(map_numpy(fast_twin, got), reference(co2.surrogate_grad, *arguments, loss=loss))
+    same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, loss=loss))
 
 
-def map_numpy(twin, arrays):
-    return [twin.numpy(a) for a in arrays]
+def map_numpy(backend, arrays):
+    return [backend.numpy(a) for a in arrays]
 
 
 # ------------------------------------------------------------------------------------------- stumps
@@ -157,35 +163,37 @@ def map_numpy(twin, arrays):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", [(1, 1), (9, 4), (23, 18)])
-def test_stump_equals_the_reference(fast_twin, dtype, loss, shape, reference):
-    w, _, _, x, y = problem(*shape, loss=loss, dtype=dtype)
+def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, reference):
+    x, y, w, _, _ = problem(*shape, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, shape[0]).astype(dtype) + (shape[0] == 1)
-    n_classes = 3 if loss == "log" else None
-    options = {"n_classes": n_classes, "rng": 3, **QUICK, "batch": 8, "max_rounds": 2, "convex_rounds": 1}
-    there = [fast_twin.array(a) for a in (x, y, w)]
-    got = co2.fit_stump(*there, weights=fast_twin.array(weights), **options)
-    same_bits(map_numpy(fast_twin, got), reference(co2.fit_stump, x, y, w, weights=weights, **options))
+    options = {**learned(loss), "rng": 3, "lr": 0.1, "max_rounds": 2}
+    options["stump"] = StumpSettings(batch_size=8, min_steps=5, convex_rounds=1)
+    there = [fast_backend.array(a) for a in (x, y, w)]
+    got = co2.fit_stump(*there, sample_weight=fast_backend.array(weights), **options)
+    same_bits(
+        map_numpy(fast_backend, got), reference(co2.fit_stump, x, y, w, sample_weight=weights, **options)
+    )
 
 
 @hypothesis.given(
     shape=st.tuples(st.integers(1, 60), st.integers(1, 20)),
     loss=st.sampled_from(LOSSES),
     nu=st.sampled_from([1e-3, 0.1, 1.0, 43.0, 1e6]),
-    eta=st.sampled_from([1e-3, 0.1, 10.0]),
+    lr=st.sampled_from([1e-3, 0.1, 10.0]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_stump_stays_in_the_ball_and_does_not_lose(shape, loss, nu, eta, seed):
+def test_stump_stays_in_the_ball_and_does_not_lose(shape, loss, nu, lr, seed):
     for dtype in (np.float32, np.float64):
-        w, _, _, x, y = problem(*shape, loss=loss, dtype=dtype, seed=seed)
+        x, y, w, _, _ = problem(*shape, loss=loss, dtype=dtype, seed=seed)
         history: list[float] = []
         got, theta0, theta1 = co2.fit_stump(
             x,
             y,
             w,
-            3 if loss == "log" else None,
+            **learned(loss),
             nu=nu,
-            eta=eta,
-            batch=16,
+            lr=lr,
+            stump=StumpSettings(batch_size=16),
             max_rounds=5,
             rng=0,
             history=history,
@@ -194,18 +202,18 @@ def test_stump_stays_in_the_ball_and_does_not_lose(shape, loss, nu, eta, seed):
         assert np.isfinite(got).all()
         assert np.isfinite(theta0).all()
         assert np.isfinite(theta1).all()
-        value = co2.surrogate(got, theta0, theta1, x, y, loss=loss)
+        value = co2.surrogate(x, y, got, theta0, theta1, loss=loss)
         assert value == pytest.approx(min(history), rel=1e-4, abs=1e-4)
         assert min(history) <= history[0]
         assert len(history) <= 6
 
 
-def test_stump_finds_an_oblique_split(twin, dtype):
+def test_stump_finds_an_oblique_split(backend, dtype):
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(24, 2)), -np.ones((24, 1))], axis=1).astype(dtype)
     y = (x[:, 0] + x[:, 1] > 0.2).astype(np.int32)
     start = np.array([1, 0, 0], dtype)
-    w, theta0, theta1 = co2.fit_stump(x, y, start, 2, eta=0.3, max_rounds=2, min_steps=20, rng=0)
+    w, theta0, theta1 = co2.fit_stump(x, y, start, lr=0.3, max_rounds=2, rng=0)
     assert ((x @ w >= 0) == y).mean() > 0.85 > ((x @ start >= 0) == y).mean()
     assert theta0[0] > theta0[1]
     assert theta1[1] > theta1[0]
@@ -218,23 +226,27 @@ def test_convex_rounds_leave_a_flat_start():
     x = np.concatenate([rng.integers(0, 2, (2000, 15)) - 0.5, -np.ones((2000, 1))], axis=1)
     y = (x[:, :15].sum(axis=1) + rng.normal(size=2000) > 0).astype(np.int32)
     start = np.eye(16)[0]
-    options = {"nu": 1.0, "eta": 0.01, "rng": 0}
-    flat, *_ = co2.fit_stump(x, y, start, 2, **options)
+    options = {"nu": 1.0, "lr": 0.01, "rng": 0}
+    flat, *_ = co2.fit_stump(x, y, start, **options)
     np.testing.assert_array_equal(flat, start)
-    w, *_ = co2.fit_stump(x, y, start, 2, convex_rounds=1, **options)
-    assert purity(w, x, y) < 0.75 * purity(start, x, y)
+    w, *_ = co2.fit_stump(x, y, start, stump=StumpSettings(convex_rounds=1), **options)
+    assert impurity(w, x, y) < 0.75 * impurity(start, x, y)
 
 
-def test_stump_of_one_class(twin):
+def test_stump_of_one_class(backend):
     x, y = np.random.default_rng(0).normal(size=(12, 3)), np.ones(12, np.int32)
-    w, theta0, theta1 = co2.fit_stump(x, y, np.ones(3), 3, max_rounds=1, min_steps=5, rng=0)
+    w, theta0, theta1 = co2.fit_stump(
+        x, y, np.ones(3), n_classes=3, max_rounds=1, stump=StumpSettings(min_steps=5), rng=0
+    )
     assert theta0.argmax() == theta1.argmax() == 1
     assert np.isfinite([*w, *theta0, *theta1]).all()
 
 
-def test_no_rounds_is_the_start(twin, dtype):
-    w, _, _, x, y = problem(20, 4, dtype=dtype)
-    got, theta0, theta1 = co2.fit_stump(x, y, w, 3, nu=1e6, max_rounds=0, smooth=1.0)
+def test_no_rounds_is_the_start(backend, dtype):
+    x, y, w, _, _ = problem(20, 4, dtype=dtype)
+    got, theta0, theta1 = co2.fit_stump(
+        x, y, w, n_classes=3, nu=1e6, max_rounds=0, stump=StumpSettings(smooth=1.0)
+    )
     np.testing.assert_array_equal(got, w)
     right = x @ w >= 0
     for theta, side in ((theta0, ~right), (theta1, right)):
@@ -244,30 +256,30 @@ def test_no_rounds_is_the_start(twin, dtype):
 
 def test_weights_are_multiplicities(dtype):
     # The same samples in one batch: a weight of 2 is the sample twice, up to the order of sums.
-    w, _, _, x, y = problem(15, 3, dtype=dtype)
+    x, y, w, _, _ = problem(15, 3, dtype=dtype)
     weights = np.random.default_rng(0).integers(1, 4, 15)
     often = np.repeat(np.arange(15), weights)
-    options = {"n_classes": 3, "eta": 0.05, "batch": 100, "max_rounds": 3, "min_steps": 3, "rng": 0}
-    one = co2.fit_stump(x, y, w, weights=weights.astype(dtype), **options)
+    options = {"n_classes": 3, "lr": 0.05, "max_rounds": 3, "stump": StumpSettings(min_steps=3), "rng": 0}
+    one = co2.fit_stump(x, y, w, sample_weight=weights.astype(dtype), **options)
     other = co2.fit_stump(x[often], y[often], w, **options)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3 if dtype == np.float32 else 1e-9)
 
 
-def test_samples_without_weight_count_for_nothing(twin):
-    w, _, _, x, y = problem(15, 3)
+def test_samples_without_weight_count_for_nothing(backend):
+    x, y, w, _, _ = problem(15, 3)
     weights = (np.arange(15) % 3 > 0).astype(float)
-    heavy, options = weights > 0, {**QUICK, "max_rounds": 1, "rng": 0}
+    heavy, options = weights > 0, {**QUICK, "max_rounds": 1, "n_classes": 3, "rng": 0}
     same_bits(
-        co2.fit_stump(x, y, w, 3, weights=weights, **options),
-        co2.fit_stump(x[heavy], y[heavy], w, 3, **options),
+        co2.fit_stump(x, y, w, sample_weight=weights, **options),
+        co2.fit_stump(x[heavy], y[heavy], w, **options),
     )
 
 
 def stump_bits(dtype, loss):
-    w, _, _, x, y = problem(77, 37, loss=loss, dtype=dtype)
-    fitted = co2.fit_stump(x, y, w, 3 if loss == "log" else None, rng=0, eta=0.1, max_rounds=5)
-    grads = co2.surrogate_grad(*fitted, x, y, loss=loss)
+    x, y, w, _, _ = problem(77, 37, loss=loss, dtype=dtype)
+    fitted = co2.fit_stump(x, y, w, **learned(loss), rng=0, lr=0.1, max_rounds=5)
+    grads = co2.surrogate_grad(x, y, *fitted, loss=loss)
     return b"".join(a.tobytes() for a in (*fitted, *grads))
 
 
@@ -283,7 +295,7 @@ def test_vector_paths_have_the_same_bits(dtype, loss, simd):
 # ---------------------------------------------------------------------------------------------- OC1
 
 
-def purity(w, x, y, weights=None):
+def impurity(w, x, y, weights=None):
     """Weighted entropy of the sides, in bits, from the definition."""
     right, total = x.astype(np.float64) @ w.astype(np.float64) >= 0, 0.0
     weights = np.ones(len(x)) if weights is None else weights
@@ -296,40 +308,37 @@ def purity(w, x, y, weights=None):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_oc1_equals_the_reference(dtype, loss, reference):
-    w, _, _, x, y = problem(25, 4, loss=loss, dtype=dtype)
+    x, y, w, _, _ = problem(25, 4, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, 25).astype(dtype)
-    n_classes = 3 if loss == "log" else None
-    for options in ({"restarts": 2}, {"weights": weights, "jumps": 2}, {"min_samples_leaf": 4}):
-        same_bits(
-            [co2.fit_oc1(x, y, w, n_classes, rng=1, **options)],
-            [reference(co2.fit_oc1, x, y, w, n_classes, rng=1, **options)],
-        )
+    for options in ({"restarts": 2}, {"sample_weight": weights, "jumps": 2}, {"min_samples_leaf": 4}):
+        call = {**learned(loss), "rng": 1, **options}
+        same_bits([co2.fit_oc1(x, y, w, **call)], [reference(co2.fit_oc1, x, y, w, **call)])
 
 
 @pytest.mark.parametrize("criterion", ["entropy", "gini"])
 def test_oc1_forest_equals_the_reference(dtype, criterion, reference):
-    _, _, _, x, y = problem(30, 4, dtype=dtype)
+    x, y, _, _, _ = problem(30, 4, dtype=dtype)
     call = {"splitter": "oc1", "criterion": criterion, "jumps": 2, "rng": 5}
     same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
 
 
 def test_oc1_leaves_no_better_step():
     # Where the search without jumps ends, no single weight can lower the entropy: tried on a fine grid.
-    w, _, _, x, y = problem(40, 3, seed=3)
-    found = co2.fit_oc1(x, y, w, 3, jumps=0)
-    there = purity(found, x, y)
-    assert there <= purity(w, x, y)
+    x, y, w, _, _ = problem(40, 3, seed=3)
+    found = co2.fit_oc1(x, y, w, n_classes=3, jumps=0)
+    there = impurity(found, x, y)
+    assert there <= impurity(w, x, y)
     for j in range(3):
         for step in np.linspace(-4, 4, 4001):
             other = found.copy()
             other[j] += step
-            assert purity(other, x, y) >= there - 1e-9
+            assert impurity(other, x, y) >= there - 1e-9
 
 
 def test_more_search_is_no_worse():
-    w, _, _, x, y = problem(60, 5, seed=1)
+    x, y, w, _, _ = problem(60, 5, seed=1)
     scores = [
-        purity(co2.fit_oc1(x, y, w, 3, jumps=jumps, restarts=restarts, rng=0), x, y)
+        impurity(co2.fit_oc1(x, y, w, n_classes=3, jumps=jumps, restarts=restarts, rng=0), x, y)
         for jumps, restarts in ((0, 0), (10, 0), (10, 10))
     ]
     assert scores[0] >= scores[1] >= scores[2] - 1e-9
@@ -342,47 +351,48 @@ def test_more_search_is_no_worse():
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "q": 1}, {"nu": 0.01}]
-    + [{"min_samples_oblique": 9, "convex_rounds": 1}],
+    [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "max_features": 1}, {"nu": 0.01}]
+    + [{"min_samples_oblique": 9, "stump": StumpSettings(batch_size=10, min_steps=3, convex_rounds=1)}],
 )
-def test_forest_equals_the_reference(fast_twin, dtype, task, options, reference):
-    _, _, _, x, y = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
-    call = {"task": task, "rng": 5, **QUICK, "max_rounds": 2, "min_steps": 3, **options}
-    got = co2.grow(fast_twin.array(x), fast_twin.array(y), 2, **call)
-    same_bits(map_numpy(fast_twin, got), reference(co2.grow, x, y, 2, **call))
+def test_forest_equals_the_reference(fast_backend, dtype, task, options, reference):
+    x, y, _, _, _ = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
+    call = {"task": task, "rng": 5, "lr": 0.1, "max_rounds": 2, **options}
+    call.setdefault("stump", StumpSettings(batch_size=10, min_steps=3))
+    got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **call)
+    same_bits(map_numpy(fast_backend, got), reference(co2.grow, x, y, 2, **call))
 
 
 def test_gini_equals_the_reference(dtype, reference):
-    _, _, _, x, y = problem(30, 5, dtype=dtype)
+    x, y, _, _, _ = problem(30, 5, dtype=dtype)
     call = {"criterion": "gini", "rng": 5, **QUICK}
     same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
 
 
 def test_threads_do_not_change_bits(threads, dtype):
-    _, _, _, x, y = problem(150, 6, dtype=dtype)
+    x, y, _, _, _ = problem(150, 6, dtype=dtype)
     found = []
     for n in (1, 2, 7):
         threads(n)
-        forest = co2.grow(x, y, 9, eta=0.1, rng=1)
+        forest = co2.grow(x, y, 9, lr=0.1, rng=1)
         found.append(b"".join(a.tobytes() for a in forest))
     assert found[0] == found[1] == found[2]
 
 
-def test_a_forest_learns_its_samples(dtype):
-    _, _, _, x, y = problem(200, 7, dtype=dtype)
+def test_a_forest_fits_its_samples(dtype):
+    x, y, _, _, _ = problem(200, 7, dtype=dtype)
     x[:, 0] = np.random.default_rng(4).permutation(200)  # no two samples alike
-    forest = tree.check(co2.grow(x, y, 3, bootstrap=False, eta=0.1, rng=0))
+    forest = tree.check(co2.grow(x, y, 3, bootstrap=False, lr=0.1, rng=0))
     assert (tree.predict(forest, x).argmax(axis=1) == y).all()
     assert (forest.feature == -2).any()
     # Leaves of trees grown to purity hold one class.
     assert set(np.unique(forest.value)) == {0, 1}
 
 
-def test_leaf_values_are_those_of_the_samples_that_walk_there(dtype):
-    _, _, _, x, y = problem(300, 20, dtype=dtype)
+def test_leaf_values_are_those_of_the_samples_that_reach_them(dtype):
+    x, y, _, _, _ = problem(300, 20, dtype=dtype)
     weights = np.random.default_rng(0).integers(1, 4, 300).astype(dtype)
-    forest = co2.grow(x, y, 1, bootstrap=False, weights=weights, max_depth=3, eta=0.1, rng=0)
-    leaf = tree.leaves(forest, x)[:, 0]
+    forest = co2.grow(x, y, 1, bootstrap=False, sample_weight=weights, max_depth=3, lr=0.1, rng=0)
+    leaf = tree.apply(forest, x)[:, 0]
     for node in np.unique(leaf):
         here = leaf == node
         share = np.bincount(y[here], weights[here], 3) / weights[here].sum()
@@ -412,15 +422,15 @@ def test_regression_beats_the_mean():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 5))
     y = np.stack([x @ [1, -1, 0.5, 0, 0], np.sin(x[:, 0] + x[:, 1])], axis=1)
-    forest = co2.grow(x[:400], y[:400], 20, task="regression", eta=0.03, min_samples_leaf=3, rng=0)
+    forest = co2.grow(x[:400], y[:400], 20, task="regression", lr=0.03, min_samples_leaf=3, rng=0)
     error = ((tree.predict(forest, x[400:]) - y[400:]) ** 2).mean(axis=0)
     assert (error < 0.35 * y[400:].var(axis=0)).all()
 
 
-def test_bags_are_weights():
-    _, _, _, x, y = problem(60, 4)
-    bags = growth.draw_bags(60, 3, rng=9)
-    same_bits(co2.grow(x, y, 3, rng=9, **QUICK), co2.grow(x, y, 3, bootstrap=bags, rng=9, **QUICK))
+def test_in_bag_counts_are_weights():
+    x, y, _, _, _ = problem(60, 4)
+    counts = growth.bootstrap_counts(60, 3, rng=9)
+    same_bits(co2.grow(x, y, 3, rng=9, **QUICK), co2.grow(x, y, 3, bootstrap=counts, rng=9, **QUICK))
 
 
 def test_digits_below_the_random_forest():
@@ -438,55 +448,210 @@ def test_digits_below_the_random_forest():
 
 def test_progress_ends_the_growth(threads):
     threads(1)
-    _, _, _, x, y = problem(40, 3)
+    x, y, _, _, _ = problem(40, 3)
     seen = []
     forest = co2.grow(
-        x, y, 5, rng=0, progress=lambda done, total: seen.append((done, total)) or done == 2, **QUICK
+        x, y, 5, rng=0, progress=lambda done, total: seen.append((done, total)) or done < 2, **QUICK
     )
     assert seen == [(1, 5), (2, 5)]
     assert len(forest.tree_start) == 3
     same_bits(forest, co2.grow(x, y, 2, rng=0, **QUICK))
 
 
+def test_progress_that_shows_or_does_nothing(capfd):
+    x, y, _, _, _ = problem(40, 3)
+    plain = co2.grow(x, y, 3, rng=0, **QUICK)
+    assert capfd.readouterr().err == ""
+    same_bits(co2.grow(x, y, 3, rng=0, progress=False, **QUICK), plain)
+    assert capfd.readouterr().err == ""
+    same_bits(co2.grow(x, y, 3, rng=0, progress=True, **QUICK), plain)
+    assert "tree" in capfd.readouterr().err
+    same_bits(co2.grow(x, y, 3, rng=0, progress=lambda done, total: None, **QUICK), plain)
+
+
 def test_search():
-    _, _, _, x, y = problem(100, 3)
-    seen = []
+    x, y, _, _, _ = problem(100, 3)
+    seen, states = [], []
     part = co2.search(
-        x,
-        y,
-        2,
-        nu=[1, 10],
-        eta=[0.1, 0.03],
-        progress=lambda done, total, trials: seen.append(done) or done == 3,
-    )
-    assert seen == [1, 2, 3]
+        x, y, 2, nu=[1, 10], lr=[0.1, 0.03], rng=0, checkpoint=states.append,
+        progress=lambda done, total: seen.append((done, total)) or done < 3,
+    )  # fmt: skip
+    assert seen == [(1, 4), (2, 4), (3, 4)]
+    assert [len(state.nu) for state in states] == [1, 2, 3]
+    same_bits(states[-1], part)
     assert part.nu.tolist() == [1, 1, 10]
     seen.clear()
-    more = {"nu": [1, 10], "eta": [0.1, 0.03]}
-    whole = co2.search(x, y, 2, **more, trials=part, progress=lambda done, total, trials: seen.append(done))
+    more = {"nu": [1, 10], "lr": [0.1, 0.03], "rng": 0}
+    whole = co2.search(x, y, 2, **more, trials=part, progress=lambda done, total: seen.append(done))
     assert seen == [4]
     same_bits(whole, co2.search(x, y, 2, **more))
     assert ((whole.error >= 0) & (whole.error <= 1)).all()
-    assert whole.q.tolist() == [2] * 4
-    # The errors are those of a forest that never saw the held-out part.
+    assert whole.max_features.tolist() == [2] * 4
+    # The errors are those of a forest that was grown without the held-out part.
     order = np.random.default_rng(0).permutation(100)
     kept, held = np.sort(order[20:]), np.sort(order[:20])
-    forest = co2.grow(x[kept], y[kept], 2, nu=1, eta=0.1, q=2, n_classes=3, rng=0)
+    grown = {"nu": 1, "lr": 0.1, "max_features": 2, "n_classes": 3, "rng": 0}
+    forest = co2.grow(x[kept], y[kept], 2, **grown)
     assert whole.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
-    forest = co2.grow(
-        x[kept], y[kept], 2, nu=1, eta=0.1, q=2, n_classes=3, rng=0, bootstrap=False, max_rounds=2
-    )
-    fixed = co2.search(x, y, 2, nu=[1], eta=[0.1], settings={"bootstrap": False, "max_rounds": 2})
+    forest = co2.grow(x[kept], y[kept], 2, **grown, bootstrap=False, max_rounds=2)
+    fixed = co2.search(x, y, 2, nu=[1], lr=[0.1], settings={"bootstrap": False, "max_rounds": 2}, rng=0)
     assert fixed.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
-    squares = co2.search(x, x[:, 0].copy(), 2, nu=[1], eta=[0.01], task="regression")
+    squares = co2.search(x, x[:, 0].copy(), 2, nu=[1], lr=[0.01], task="regression", rng=0)
     assert 0 < squares.error[0] < x[:, 0].var()
+
+
+def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
+    x, y, _, _, _ = problem(60, 3)
+    call = {"nu": [1, 10], "lr": [0.1], "settings": {"max_rounds": 1}}
+    first = co2.search(x, y, 2, **call, rng=np.random.default_rng(3))
+    same_bits(first, co2.search(x, y, 2, **call, rng=np.random.default_rng(3)))
+    assert co2.search(x, y, 2, **call).error.shape == (2,)
+    with pytest.raises(ValueError, match="class_weight"):
+        co2.search(x, y, 2, nu=[1, 10], lr=[0.1], settings={"class_weight": [1, np.nan, 1]})
+    # A class that only the held-out part has is still a class of the forest.
+    rare = np.zeros(60, int)
+    rare[np.random.default_rng(0).permutation(60)[0]] = 1
+    assert co2.search(x, rare, 1, nu=[1], lr=[0.1], settings={"max_rounds": 0}, rng=0).error[0] == 1 / 12
+
+
+# -------------------------------------------------------------------------------- what is converted
+
+
+class Table:
+    """What is no array but gives one, as a DataFrame does."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return self.a if dtype is None else self.a.astype(dtype)
+
+
+def whole_problem(dtype):
+    """Samples that every dtype holds."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 10, (40, 4)).astype(dtype)
+    return x, (x[:, 0] + x[:, 1] > x[:, 2]).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("change", "computed"),
+    [
+        (np.asfortranarray, None),
+        (lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1], None),
+        (lambda x: np.repeat(x, 2, axis=0)[::2], None),
+        (Table, None),
+        (lambda x: x.tolist(), np.float64),
+        (lambda x: x.astype(np.int8), np.float32),
+        (lambda x: x.astype(np.float16), np.float32),
+        (lambda x: x.astype(np.int64), np.float64),
+        (lambda x: x.astype(np.longdouble), np.float64),
+    ],
+    ids=[
+        "Fortran order",
+        "negative strides",
+        "steps",
+        "__array__",
+        "lists",
+        "int8",
+        "float16",
+        "int64",
+        "longdouble",
+    ],
+)
+def test_samples_are_converted(dtype, change, computed):
+    x, y = whole_problem(dtype)
+    plain = x.astype(computed or dtype)
+    call = {"rng": 1, **QUICK}
+    want = co2.grow(plain, y, 2, **call)
+    assert want.threshold.dtype == plain.dtype
+    same_bits(co2.grow(change(x), y, 2, **call), want)
+    oc1 = {"splitter": "oc1", "jumps": 1, "rng": 1}
+    same_bits(co2.grow(change(x), y, 1, **oc1), co2.grow(plain, y, 1, **oc1))
+    found = {"nu": [1], "lr": [0.1], "settings": {"max_rounds": 1}, "rng": 0}
+    same_bits(co2.search(change(x), y, 2, **found), co2.search(plain, y, 2, **found))
+
+
+def test_bools_are_samples():
+    x = np.random.default_rng(0).random((50, 5)) < 0.5
+    y = x[:, 0] ^ x[:, 1]
+    same_bits(co2.grow(x, y, 2, rng=0), co2.grow(x.astype(np.float32), y.astype(np.int32), 2, rng=0))
+
+
+def test_data_frames():
+    pandas = pytest.importorskip("pandas")
+    x, y = whole_problem(np.float64)
+    frame = pandas.DataFrame(x).astype({0: "float32", 1: "int16"})
+    same_bits(co2.grow(frame, pandas.Series(y), 2, rng=0), co2.grow(x, y, 2, rng=0))
+
+
+@pytest.mark.parametrize("label_dtype", [bool, *"bhilqBHILQ"], ids=lambda d: np.dtype(d).name)
+def test_labels_of_any_integer_dtype(label_dtype):
+    x, y = whole_problem(np.float64)
+    given = np.repeat(y.astype(label_dtype), 2)[::2]
+    w, theta = np.array([1.0, 0, 0, 0]), np.array([0.3, 0.0])
+    assert co2.surrogate(x, given, w, theta, -theta) == co2.surrogate(x, y, w, theta, -theta)
+    same_bits(co2.surrogate_grad(x, given, w, theta, -theta), co2.surrogate_grad(x, y, w, theta, -theta))
+    same_bits(co2.fit_stump(x, given, w, rng=0, **QUICK), co2.fit_stump(x, y, w, rng=0, **QUICK))
+    same_bits([co2.fit_oc1(x, given, w, rng=0)], [co2.fit_oc1(x, y, w, rng=0)])
+    same_bits(co2.grow(x, given, 1, rng=0, **QUICK), co2.grow(x, y, 1, rng=0, **QUICK))
+
+
+@pytest.mark.parametrize("target_dtype", "bhfdg")
+def test_targets_and_weights_of_any_real_dtype(target_dtype):
+    x, _ = whole_problem(np.float32)
+    y = np.asfortranarray(x[:, :2]).astype(target_dtype)
+    weight = np.arange(1, 41)
+    w, theta = np.array([1, 0, 0, 0], np.float32), np.array([0.3, 0.0], np.float32)
+    plain, plain_weight = x[:, :2].copy(), weight.astype(np.float32)
+    more = {"task": "regression", "rng": 0, **QUICK}
+    for given, given_weight in ((y, weight), (y.tolist(), weight.tolist())):
+        value = co2.surrogate(x, given, w, theta, theta, loss="squared", sample_weight=given_weight)
+        assert value == co2.surrogate(x, plain, w, theta, theta, loss="squared", sample_weight=plain_weight)
+        same_bits(
+            co2.fit_stump(x, given, w, sample_weight=given_weight, **more),
+            co2.fit_stump(x, plain, w, sample_weight=plain_weight, **more),
+        )
+        same_bits(
+            co2.grow(x, given, 2, sample_weight=given_weight, **more),
+            co2.grow(x, plain, 2, sample_weight=plain_weight, **more),
+        )
+
+
+def test_class_weight_is_a_weight_of_samples():
+    x, y = whole_problem(np.float32)
+    factor = np.array([1.0, 3.0])
+    weight = np.random.default_rng(0).integers(1, 3, 40)
+    want = co2.grow(x, y, 2, sample_weight=weight * factor[y], rng=0, **QUICK)
+    for given in (factor, [1, 3], {1: 3}):
+        same_bits(co2.grow(x, y, 2, sample_weight=weight, class_weight=given, rng=0, **QUICK), want)
+    balanced = co2.grow(x, y, 2, class_weight="balanced", rng=0, **QUICK)
+    same_bits(balanced, co2.grow(x, y, 2, sample_weight=20 / np.bincount(y)[y], rng=0, **QUICK))
+    assert balanced.data.tobytes() != co2.grow(x, y, 2, rng=0, **QUICK).data.tobytes()
+
+
+def test_max_features_is_a_number_a_share_or_the_root():
+    x, y, _, _, _ = problem(60, 9)
+    for given, number in (("sqrt", 3), (0.5, 4), ("n**0.6", 4), (None, 9), (np.int64(2), 2)):
+        same_bits(
+            co2.grow(x, y, 1, max_features=given, rng=0, **QUICK),
+            co2.grow(x, y, 1, max_features=number, rng=0, **QUICK),
+        )
+
+
+def test_results_are_named_tuples():
+    x, y, w, theta0, theta1 = problem(12, 3)
+    stump = co2.fit_stump(x, y, w, n_classes=3, max_rounds=1, rng=0)
+    assert stump._fields == ("w", "theta0", "theta1")
+    assert stump[0] is stump.w
+    assert co2.surrogate_grad(x, y, w, theta0, theta1)._fields == ("w", "theta0", "theta1")
 
 
 # ---------------------------------------------------------------------------------------- bad input
 
 
 def bad_calls():
-    w, theta0, theta1, x, y = problem(10, 3)
+    x, y, w, theta0, theta1 = problem(10, 3)
     at = {"w": w, "theta0": theta0, "theta1": theta1, "x": x, "y": y}
     for name, value, error in (
         ("w", w[None], ValueError),
@@ -498,63 +663,115 @@ def bad_calls():
         ("x", np.full((10, 3), 1e20), ValueError),
         ("x", x.tolist(), TypeError),
         ("y", y + 3, IndexError),
-        ("y", y.astype(np.int64), TypeError),
+        ("y", y.astype(float), TypeError),
+        ("y", y - 1, IndexError),
         ("y", y[:9], ValueError),
+        ("y", np.array(list("abcabcabca")), TypeError),
     ):
         yield f"surrogate {name}", lambda a={**at, name: value}: co2.surrogate(**a), error, name
         yield f"surrogate_grad {name}", lambda a={**at, name: value}: co2.surrogate_grad(**a), error, name
     yield "loss", lambda: co2.surrogate(**at, loss="hinge"), ValueError, "loss"
-    yield "weights", lambda: co2.surrogate(**at, weights=-np.ones(10)), ValueError, "weights"
+    yield "weight", lambda: co2.surrogate(**at, sample_weight=-np.ones(10)), ValueError, "sample_weight"
     yield "targets", lambda: co2.surrogate(**{**at, "y": np.ones((10, 2))}, loss="squared"), ValueError, "y"
     yield "few targets", lambda: co2.surrogate(**{**at, "y": np.ones(10)}, loss="squared"), ValueError, "y"
     settings = (
         ("nu", 0, ValueError), ("nu", -1.0, ValueError), ("nu", np.nan, ValueError), ("nu", "1", TypeError),
-        ("eta", 0.0, ValueError), ("eta", -0.1, ValueError), ("momentum", 1.5, ValueError),
-        ("decay", 0.0, ValueError), ("tolerance", -1.0, ValueError), ("smooth", 0.0, ValueError),
-        ("tau", 0, ValueError), ("batch", 0, ValueError), ("min_steps", 0, ValueError),
-        ("patience", -1, ValueError), ("max_rounds", -1, ValueError), ("max_rounds", 1.5, TypeError),
-        ("convex_rounds", -1, ValueError),
+        ("lr", 0.0, ValueError), ("lr", -0.1, ValueError), ("max_rounds", -1, ValueError),
+        ("max_rounds", 1.5, TypeError), ("stump", (2, 100), TypeError), ("stump", {"tau": 2}, TypeError),
     )  # fmt: skip
-    for name, value, error in settings:
-        yield f"stump {name}", lambda a={name: value}: co2.fit_stump(x, y, w, 3, **a), error, name
-        yield f"grow {name}", lambda a={name: value}: co2.grow(x, y, 2, **a), error, name
+    of_stumps = (
+        ("momentum", 1.5, ValueError), ("decay", 0.0, ValueError), ("tolerance", -1.0, ValueError),
+        ("smooth", 0.0, ValueError), ("tau", 0, ValueError), ("batch_size", 0, ValueError),
+        ("min_steps", 0, ValueError), ("patience", -1, ValueError), ("convex_rounds", -1, ValueError),
+        ("tau", 1.5, TypeError),
+    )  # fmt: skip
+    bad_settings = [(name, {name: value}, error) for name, value, error in settings]
+    bad_settings += [
+        (name, {"stump": StumpSettings(**{name: value})}, error) for name, value, error in of_stumps
+    ]
+    for name, given, error in bad_settings:
+        yield f"stump {name}", lambda a=given: co2.fit_stump(x, y, w, n_classes=3, **a), error, name
+        yield f"grow {name}", lambda a=given: co2.grow(x, y, 2, **a), error, name
     none = np.zeros((0, 3)), np.zeros(0, np.int32)
     for name, call, error, word in (
-        ("stump w", lambda: co2.fit_stump(x, y, w[:2], 3), ValueError, "w"),
-        ("stump label", lambda: co2.fit_stump(x, y, w, 2), IndexError, "y"),
-        ("stump classes", lambda: co2.fit_stump(x, y, w, 0), ValueError, "n_classes"),
-        ("stump of none", lambda: co2.fit_stump(*none, w, 3), ValueError, "x"),
-        ("stump weights", lambda: co2.fit_stump(x, y, w, 3, weights=np.zeros(10)), ValueError, "weights"),
+        ("stump w", lambda: co2.fit_stump(x, y, w[:2], n_classes=3), ValueError, "w"),
+        ("stump label", lambda: co2.fit_stump(x, y, w, n_classes=2), IndexError, "y"),
+        ("stump classes", lambda: co2.fit_stump(x, y, w, n_classes=0), ValueError, "n_classes"),
+        ("stump of none", lambda: co2.fit_stump(*none, w, n_classes=3), ValueError, "x"),
+        (
+            "stump weight",
+            lambda: co2.fit_stump(x, y, w, sample_weight=np.zeros(10)),
+            ValueError,
+            "sample_weight",
+        ),
+        ("stump dtype", lambda: co2.fit_stump(x.astype(int), y, w), TypeError, "x"),
+        ("stump order", lambda: co2.fit_stump(np.asfortranarray(x), y, w), ValueError, "x"),
         ("grow of none", lambda: co2.grow(*none, 2), ValueError, "x"),
         ("grow nan", lambda: co2.grow(np.full((10, 3), np.nan), y, 2), ValueError, "x"),
         ("grow label", lambda: co2.grow(x, y - 1, 2), IndexError, "y"),
         ("grow classes", lambda: co2.grow(x, y, 2, n_classes=2), IndexError, "y"),
         ("grow trees", lambda: co2.grow(x, y, 0), ValueError, "n_trees"),
-        ("grow q", lambda: co2.grow(x, y, 2, q=4), ValueError, "q"),
+        ("grow features", lambda: co2.grow(x, y, 2, max_features=4), ValueError, "max_features"),
         ("grow few", lambda: co2.grow(x, y, 2, min_samples_oblique=0), ValueError, "min_samples_oblique"),
-        ("grow weights", lambda: co2.grow(x, y, 2, weights=np.zeros(10)), ValueError, "weights"),
-        ("grow nan weights", lambda: co2.grow(x, y, 2, weights=np.full(10, np.nan)), ValueError, "weights"),
+        ("grow weight", lambda: co2.grow(x, y, 2, sample_weight=np.zeros(10)), ValueError, "sample_weight"),
+        ("grow weights", lambda: co2.grow(x, y, 2, sample_weight=np.ones(9)), ValueError, "sample_weight"),
+        ("grow large", lambda: co2.grow(x * 1e20, y, 2), ValueError, "x"),
+        ("grow beyond", lambda: co2.grow(x[:, :1] * np.longdouble("1e400"), y, 2), ValueError, "x"),
+        ("grow text", lambda: co2.grow(x.astype(str), y, 2), TypeError, "x"),
+        ("grow sample", lambda: co2.grow(x[0], y, 2), ValueError, r"x\[None\]"),
+        ("grow gap", lambda: co2.grow(x, np.where(y == 1, 3, y), 2), ValueError, "return_inverse"),
+        ("grow from 1", lambda: co2.grow(x, y + 1, 2), ValueError, "return_inverse"),
+        ("grow names", lambda: co2.grow(x, y.astype(str), 2), TypeError, "return_inverse"),
+        ("grow balance", lambda: co2.grow(x, y, 2, class_weight="equal"), ValueError, "class_weight"),
         (
-            "grow bags",
+            "grow weighed targets",
+            lambda: co2.grow(x, x[:, 0], 2, task="regression", class_weight="balanced"),
+            ValueError,
+            "class_weight",
+        ),
+        ("grow progress", lambda: co2.grow(x, y, 2, progress=1), TypeError, "progress"),
+        (
+            "grow nan weight",
+            lambda: co2.grow(x, y, 2, sample_weight=np.full(10, np.nan)),
+            ValueError,
+            "sample_weight",
+        ),
+        (
+            "grow bootstrap",
             lambda: co2.grow(x, y, 2, bootstrap=np.ones((1, 10), np.int32)),
             ValueError,
             "bootstrap",
         ),
         ("grow task", lambda: co2.grow(x, y, 2, task="ranking"), ValueError, "task"),
         ("grow criterion", lambda: co2.grow(x, y, 2, criterion="squared_error"), ValueError, "criterion"),
-        ("grow targets", lambda: co2.grow(x, y, 2, task="regression"), TypeError, "y"),
+        ("grow targets", lambda: co2.grow(x, y[:9], 2, task="regression"), ValueError, "y"),
+        ("grow large targets", lambda: co2.grow(x, x * 1e16, 2, task="regression"), ValueError, "y"),
         ("grow splitter", lambda: co2.grow(x, y, 2, splitter="oc2"), ValueError, "splitter"),
         ("grow jumps", lambda: co2.grow(x, y, 2, splitter="oc1", jumps=-1), ValueError, "jumps"),
-        ("oc1 w", lambda: co2.fit_oc1(x, y, w[:2], 3), ValueError, "w"),
-        ("oc1 label", lambda: co2.fit_oc1(x, y, w, 2), IndexError, "y"),
-        ("oc1 restarts", lambda: co2.fit_oc1(x, y, w, 3, restarts=-1), ValueError, "restarts"),
-        ("oc1 leaf", lambda: co2.fit_oc1(x, y, w, 3, min_samples_leaf=0), ValueError, "min_samples_leaf"),
-        ("oc1 criterion", lambda: co2.fit_oc1(x, y, w, 3, criterion="gain"), ValueError, "criterion"),
-        ("oc1 weights", lambda: co2.fit_oc1(x, y, w, 3, weights=np.zeros(10)), ValueError, "weights"),
+        ("oc1 w", lambda: co2.fit_oc1(x, y, w[:2]), ValueError, "w"),
+        ("oc1 label", lambda: co2.fit_oc1(x, y, w, n_classes=2), IndexError, "y"),
+        ("oc1 restarts", lambda: co2.fit_oc1(x, y, w, restarts=-1), ValueError, "restarts"),
+        ("oc1 leaf", lambda: co2.fit_oc1(x, y, w, min_samples_leaf=0), ValueError, "min_samples_leaf"),
+        ("oc1 criterion", lambda: co2.fit_oc1(x, y, w, criterion="gain"), ValueError, "criterion"),
+        (
+            "oc1 weights",
+            lambda: co2.fit_oc1(x, y, w, sample_weight=np.zeros(10)),
+            ValueError,
+            "sample_weight",
+        ),
         ("search part", lambda: co2.search(x, y, held_out=0.01), ValueError, "held_out"),
         ("search grid", lambda: co2.search(x, y, nu=[]), ValueError, "nu"),
         ("search nu", lambda: co2.search(x, y, nu=[0]), ValueError, "nu"),
-        ("search q", lambda: co2.search(x, y, q=[9]), ValueError, "q"),
+        ("search lr", lambda: co2.search(x, y, lr=[-1]), ValueError, "lr"),
+        ("search features", lambda: co2.search(x, y, max_features=[9]), ValueError, "max_features"),
+        ("search checkpoint", lambda: co2.search(x, y, checkpoint=1), TypeError, "checkpoint"),
+        ("search progress", lambda: co2.search(x, y, progress="no"), TypeError, "progress"),
+        (
+            "search weights",
+            lambda: co2.search(x, y, settings={"sample_weight": np.ones(10)}),
+            ValueError,
+            "settings",
+        ),
         ("search settings", lambda: co2.search(x, y, settings={"nu": 1}), ValueError, "settings"),
         ("search y", lambda: co2.search(x, y[:5]), ValueError, "y"),
     ):
@@ -565,13 +782,13 @@ def bad_calls():
     ("call", "error", "word"), [pytest.param(*rest, id=name) for name, *rest in bad_calls()]
 )
 def test_bad_input_is_told(call, error, word):
-    with pytest.raises(error, match=rf"\b{word}\b"):
+    with pytest.raises(error, match=rf"\b{word}"):
         call()
 
 
 def test_unchecked_still_refuses_shapes():
-    w, theta0, theta1, x, y = problem(10, 3)
+    x, y, w, theta0, theta1 = problem(10, 3)
     with hforest.unchecked():
-        assert np.isfinite(co2.surrogate(w, theta0, theta1, x, y))
+        assert np.isfinite(co2.surrogate(x, y, w, theta0, theta1))
         with pytest.raises(ValueError, match="expected shape"):
-            co2.surrogate(w[:2], theta0, theta1, x, y)
+            co2.surrogate(x, y, w[:2], theta0, theta1)

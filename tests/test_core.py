@@ -85,19 +85,19 @@ def test_using():
     seen = []
     x, t, f = routing()
     with hforest.using("reference"):
-        seen.append(dispatch.twin("hforest.hinge", x).__name__)
-    seen.append(dispatch.twin("hforest.hinge", x).__name__)
+        seen.append(dispatch.backend("hforest.hinge", x).__name__)
+    seen.append(dispatch.backend("hforest.hinge", x).__name__)
     assert seen == ["hforest.hinge.reference", "hforest.hinge.cpu"]
     with pytest.raises(ValueError, match="backend: expected 'reference', got 'gpu'"):
         hforest.using("gpu")
     with pytest.raises(ZeroDivisionError), hforest.using("reference"):
         _ = 1 / 0
-    assert dispatch.twin("hforest.hinge", x).__name__ == "hforest.hinge.cpu"
+    assert dispatch.backend("hforest.hinge", x).__name__ == "hforest.hinge.cpu"
     hinge.tree_traverse(x, t, f)
 
 
 class FakeCupy:
-    """Enough of CuPy to be mistaken for it: arrays of its own class."""
+    """Stands for CuPy: has arrays of its own class."""
 
     class ndarray:
         dtype = np.dtype(np.float64)
@@ -113,7 +113,7 @@ def test_mixed_devices_are_refused(monkeypatch):
     with pytest.raises(TypeError, match="thresholds: expected a CuPy array like x, got a NumPy array"):
         hinge.tree_traverse(FakeCupy.ndarray(), t, f)
     with hforest.using("reference"), pytest.raises(TypeError, match="expected NumPy arrays, got CuPy"):
-        dispatch.twin("hforest.hinge", FakeCupy.ndarray())
+        dispatch.backend("hforest.hinge", FakeCupy.ndarray())
 
 
 def test_cupy_is_never_imported_for_numpy_arrays():
@@ -224,11 +224,74 @@ def test_number(value, error):
         check.number("lr", value, 0.0, open_low=True)
 
 
-def test_missing_cupy_is_said_when_its_twin_is_launched():
+def test_missing_cupy_is_an_error_of_its_backend():
     try:
         import cupy  # noqa: F401
     except ImportError:
         with pytest.raises(ImportError):
-            launch.CupyBackend().device()
+            launch.CupyCompiler().device()
     else:
         pytest.skip("CuPy is installed")
+
+
+def test_function():
+    for value in (None, print, lambda state: None):
+        check.function("checkpoint", value)
+    for value in (True, 1, "print"):
+        with pytest.raises(
+            TypeError, match="^checkpoint: expected None or a function, got .*; pass a function"
+        ):
+            check.function("checkpoint", value)
+
+
+def test_float_dtype():
+    for value in (np.float32, "f4", np.dtype("f4"), "float32"):
+        assert check.float_dtype(value) is np.dtype(np.float32)
+    assert check.float_dtype(float) is np.dtype(np.float64)
+    for value in (
+        np.float16,
+        int,
+        ">f4" if sys.byteorder == "little" else "<f4",
+        "real",
+        3,
+        np.longdouble,
+        None,
+    ):
+        with pytest.raises(
+            TypeError, match="^dtype: expected float32 or float64, got .*; pass numpy.float32"
+        ):
+            check.float_dtype(value)
+
+
+def test_seeds():
+    drawn = check.seed(5)
+    assert drawn == check.seed(np.int32(5)) == check.seed(np.random.default_rng(5))
+    assert drawn != check.seed(6)
+    assert 0 <= check.seed(None) < 2**64
+    assert check.seed(None) != check.seed(None)
+    assert check.repeatable_seed(5) == check.repeatable_seed(np.int64(5)) == 5
+    assert 0 <= check.repeatable_seed(np.random.default_rng(5)) < 2**63
+    assert check.repeatable_seed(None) != check.repeatable_seed(None)
+    generator = np.random.default_rng(0)
+    assert check.generator(generator) is generator
+    assert check.seed(generator) != check.seed(generator)
+    for f in (check.seed, check.repeatable_seed, check.generator):
+        for value, error in (
+            (-1, ValueError),
+            (1.0, TypeError),
+            (True, TypeError),
+            ("1", TypeError),
+            (np.random, TypeError),
+        ):
+            with pytest.raises(error, match="^rng: expected .*, got .*; pass"):
+                f(value)
+
+
+def test_choice():
+    assert check.choice("kind", "tree", ("tree", "fern")) == "tree"
+    assert check.choice("kind", None, (None, "sum")) is None
+    for value in ("Tree", None, 0, np.array(["tree"]), ["tree"], b"tree"):
+        with pytest.raises(
+            ValueError, match="^kind: expected one of 'tree', 'fern', got .*; choose one of them"
+        ):
+            check.choice("kind", value, ("tree", "fern"))

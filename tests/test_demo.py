@@ -1,5 +1,7 @@
 """The main job: `python -m hforest`, its files, its checkpoints."""
 
+import builtins
+import json
 import os
 import re
 import signal
@@ -13,7 +15,7 @@ import pytest
 from hforest import demo
 from hforest.__main__ import main
 
-SMALL = ["--trees", "6", "--depth", "4", "--features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
 
 
 def arrays(path):
@@ -44,15 +46,17 @@ def test_digits_are_real():
 def test_it_learns(kind, optimizer):
     data = demo.load_digits()
     lr = {"adam": 0.005, "adagrad": 0.05}[optimizer]
-    config = demo.Config(kind=kind, trees=40, depth=6, optimizer=optimizer, lr=lr, steps=900, eval_every=300)
+    config = demo.Config(
+        kind=kind, n_trees=40, depth=6, optimizer=optimizer, lr=lr, steps=900, eval_every=300
+    )
     state = demo.start(config, 64, 10)
     before = demo.error_rate(config, state, data.x_test, data.y_test)
     seen = []
-    history = demo.train(config, state, *data, callback=lambda step, state, report: seen.append(step))
+    history = demo.train(config, state, *data[:4], progress=lambda done, total: seen.append((done, total)))
     assert before > 0.7
     assert history["error"][-1] < 0.08
     assert history["loss"][-1] < history["loss"][0] / 3
-    assert seen == list(range(1, 901))
+    assert seen == [(done, 900) for done in range(1, 901)]
     assert history["step"].tolist() == [300, 600, 900]
 
 
@@ -61,8 +65,8 @@ def test_rows_equal_dense_steps():
     from hforest import hinge, layers, optim
 
     data = demo.load_digits()
-    config = demo.Config(trees=8, depth=4, features=10, steps=50, batch=20)
-    rows, dense = demo.start(config, 64, 10, np.float64), demo.start(config, 64, 10, np.float64)
+    config = demo.Config(n_trees=8, depth=4, n_features=10, steps=50, batch_size=20)
+    rows, dense = (demo.start(config, 64, 10, dtype=np.float64) for _ in range(2))
     moments = {
         name: [np.zeros_like(dense[name]) for _ in range(2)] for name in ("kernel", "thresholds", "weights")
     }
@@ -95,7 +99,8 @@ def test_command(tmp_path, capsys):
         assert re.search(rf"{name}: 6 of depth 4, test error [\d.]+ % after 60 steps .* s, \d+ steps/s", out)
     assert not model.exists()
     for kind in ("tree", "fern"):
-        config, state, _ = demo.load_checkpoint(tmp_path / f"model.{kind}.npz")
+        config, state, _, classes = demo.load_checkpoint(tmp_path / f"model.{kind}.npz")
+        assert classes.tolist() == list(range(10))
         assert config.kind == kind
         assert state["step"] == 60
     try:
@@ -118,18 +123,18 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
     options = [*SMALL, "--kind", kind, "--optimizer", optimizer, "--checkpoint-seconds", "0"]
     whole, broken = str(tmp_path / "whole.npz"), str(tmp_path / "broken.npz")
     assert main([*options, "--save", whole]) == 0
-    real = demo.network.step
+    real = demo.network._step
 
     def interrupted(config, state, x, y):
         if state["step"] == 47:
             raise KeyboardInterrupt
         return real(config, state, x, y)
 
-    monkeypatch.setattr(demo.network, "step", interrupted)
+    monkeypatch.setattr(demo.network, "_step", interrupted)
     assert main([*options, "--save", broken]) == 130
     assert "--resume" in capsys.readouterr().out
     monkeypatch.undo()
-    assert demo.load_checkpoint(broken)[1]["step"] == 40
+    assert demo.load_checkpoint(broken).state["step"] == 40
     assert main([*options, "--save", broken, "--resume"]) == 0
     assert "going on from step 40" in capsys.readouterr().out
     assert_same_files(whole, broken)
@@ -147,7 +152,7 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path):
             time.sleep(0.005)
         os.kill(run.pid, signal.SIGKILL)
     assert run.returncode == -signal.SIGKILL, "the run ended before it could be killed"
-    assert demo.load_checkpoint(path)[1]["step"] < 3000
+    assert demo.load_checkpoint(path).state["step"] < 3000
     subprocess.run([*command, "--save", str(path), "--resume"], check=True, capture_output=True)
     subprocess.run([*command, "--save", str(tmp_path / "whole.npz")], check=True, capture_output=True)
     assert_same_files(path, tmp_path / "whole.npz")
@@ -183,12 +188,16 @@ def test_checkpoint_that_would_not_run(checkpoint):
         ("head", np.array("{}")),
         ("head", np.array("no json")),
         ("step", np.array([1, 2])),
+        ("classes", good["classes"][:9]),
     ):
         np.savez(checkpoint, **{**good, name: value})
         with pytest.raises(ValueError, match=r"expected a checkpoint written by hforest"):
             demo.load_checkpoint(checkpoint)
     np.savez(checkpoint, **{name: a for name, a in good.items() if name != "mean"})
     with pytest.raises(ValueError, match="mean"):
+        demo.load_checkpoint(checkpoint)
+    np.savez(checkpoint, **{name: a for name, a in good.items() if name != "classes"})
+    with pytest.raises(ValueError, match="classes"):
         demo.load_checkpoint(checkpoint)
     np.savez(checkpoint, **{**good, "kernel": np.array([object()])})
     with pytest.raises(ValueError, match="checkpoint"):
@@ -199,16 +208,28 @@ def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     base = [*SMALL, "--kind", "tree", "--save", str(checkpoint), "--resume"]
     assert main([*base, "--lr", "0.5"]) == 2
     assert "lr 0.005 (now 0.5)" in capsys.readouterr().err
-    other = demo.load_digits()._asdict()
-    other["y_train"] = np.roll(other["y_train"], 1)
-    np.savez(tmp_path / "other.npz", **other)
+    digits = demo.load_digits()
+    other = digits._asdict()
+    del other["classes"]
+    np.savez(tmp_path / "other.npz", **{**other, "y_train": np.roll(other["y_train"], 1)})
     assert main([*base, "--data", str(tmp_path / "other.npz")]) == 2
-    assert "other data" in capsys.readouterr().err
+    assert "expected a run on the same data" in capsys.readouterr().err
+    for classes, words in (
+        (np.array(list("abcdefghij")), "got one on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
+        (np.arange(10) + 1, "(now 1, 2,"),
+        (np.arange(10.0), "(now 0.0, 1.0,"),
+    ):
+        labels = {name: classes[other[name]] for name in ("y_train", "y_test")}
+        np.savez(tmp_path / "other.npz", **{**other, **labels})
+        assert main([*base, "--data", str(tmp_path / "other.npz")]) == 2
+        error = capsys.readouterr().err
+        assert "expected a run on the same classes" in error
+        assert words in error
 
 
 def test_resume_goes_further(checkpoint, capsys):
     assert main([*SMALL, "--steps", "80", "--kind", "tree", "--save", str(checkpoint), "--resume"]) == 0
-    assert demo.load_checkpoint(checkpoint)[1]["step"] == 80
+    assert demo.load_checkpoint(checkpoint).state["step"] == 80
     np.testing.assert_array_equal(arrays(checkpoint)["history_step"], [20, 40, 60, 80])
 
 
@@ -218,44 +239,17 @@ def test_resume_without_a_file_starts(tmp_path, capsys):
     assert "no checkpoint yet" in capsys.readouterr().out
 
 
-def test_own_data(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 255, (200, 4, 4), np.uint8)
-    y = (x.reshape(200, -1)[:, 0] > 127).astype(np.uint8)
-    path = tmp_path / "own.npz"
-    np.savez(path, x=x, y=y)
-    assert main([*SMALL, "--data", str(path), "--train", "150", "--kind", "tree"]) == 0
-    assert "150 to learn from, 50 to test on, 16 inputs, 2 classes" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "words"),
-    [
-        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, [], "--train N"),
-        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "9"], "0 < n_train < 9"),
-        ({"x": np.ones((9, 2)), "y": np.ones(8, int)}, ["--train", "5"], "got (9, 2) and (8,)"),
-        ({"x": np.ones((9, 2)), "y": np.full(9, -1)}, ["--train", "5"], "labels of 0 and up, got -1"),
-        ({"x": np.ones((9, 2)), "y": np.ones(9)}, ["--train", "5"], "integers in y"),
-        ({"x": np.full((9, 2), np.nan), "y": np.ones(9, int)}, ["--train", "5"], "finite"),
-        ({"images": np.ones(3)}, [], "got images"),
-        (None, [], "no such file"),
-    ],
-)
-def test_bad_data(tmp_path, capsys, content, options, words):
-    path = tmp_path / "data.npz"
-    if content is not None:
-        np.savez(path, **content)
-    assert main([*SMALL, "--data", str(path), *options]) == 2
-    assert words in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--trees", "0"], "trees: expected at least 1"),
+        (["--n-trees", "0"], "error: n_trees: expected at least 1"),
+        (["--trees", "0"], "error: n_trees: expected at least 1"),
+        (["--features", "0"], "error: n_features: expected at least 1"),
+        (["--kernels", "-1"], "error: n_kernels: expected at least 0"),
         (["--depth", "40"], "depth: expected 1 to 30, got 40"),
         (["--lr", "nan"], "lr: expected a finite number"),
-        (["--batch", "0"], "batch"),
+        (["--batch-size", "0"], "error: batch_size: expected at least 1"),
+        (["--batch", "0"], "error: batch_size: expected at least 1"),
         (["--seed", "-1"], "seed"),
     ],
 )
@@ -271,7 +265,7 @@ def test_resume_needs_a_file(capsys):
     assert "--resume needs --save" in capsys.readouterr().err
 
 
-def test_missing_gpu_is_said():
+def test_missing_gpu_is_reported():
     try:
         import cupy
 
@@ -288,7 +282,7 @@ def test_missing_gpu_is_said():
 
 def test_save_leaves_the_old_file_when_it_fails(checkpoint, monkeypatch):
     before = checkpoint.read_bytes()
-    config, state, _ = demo.load_checkpoint(checkpoint)
+    config, state, *_ = demo.load_checkpoint(checkpoint)
 
     def full(*args, **kwargs):
         raise OSError("no space left on device")
@@ -300,10 +294,10 @@ def test_save_leaves_the_old_file_when_it_fails(checkpoint, monkeypatch):
 
 
 def test_real_letters(data):
-    """A short run on UCI letter: far below the 96 % of chance."""
+    """A short run on UCI letter: far fewer errors than the 96 % of a guess."""
     letter = data("letter")
     x, y = letter["x"].astype(np.float32), letter["y"].astype(np.int32)
-    config = demo.Config(trees=50, depth=8, steps=1500, eval_every=1500)
+    config = demo.Config(n_trees=50, depth=8, steps=1500, eval_every=1500)
     state = demo.start(config, 16, 26)
     history = demo.train(config, state, x[:16000], y[:16000], x[16000:], y[16000:])
     assert history["error"][-1] < 0.2
@@ -311,27 +305,187 @@ def test_real_letters(data):
 
 def test_convolutions_learn_and_come_back(tmp_path):
     data = demo.load_digits()
-    config = demo.Config(trees=20, depth=5, kernels=6, steps=150, eval_every=75)
+    config = demo.Config(n_trees=20, depth=5, n_kernels=6, steps=150, eval_every=75)
     state = demo.start(config, 64, data.n_classes)
     assert state["kernel"].shape == (6, 5, 5)
     assert state["mean"].shape == (6 * 2 * 2,)
     path = tmp_path / "model.npz"
 
-    def save_half_way(step, state, report):
-        if step == 75:
+    def save_half_way(state):
+        if state["step"] == 75:
             demo.save_checkpoint(path, config, state, data)
 
-    history = demo.train(config, state, *data, callback=save_half_way)
+    history = demo.train(config, state, *data[:4], checkpoint=save_half_way)
     assert history["error"][-1] < 0.5
-    saved, half, _ = demo.load_checkpoint(path)
+    saved, half, *_ = demo.load_checkpoint(path)
     assert saved == config
-    demo.train(config, half, *data)
+    demo.train(config, half, *data[:4])
     for name, a in state.items():
         assert np.array_equal(a, half[name]), name
 
 
 def test_convolutions_need_square_images():
-    with pytest.raises(ValueError, match=r"^kernels: .*63 columns; use inner-product"):
-        demo.start(demo.Config(kernels=3), 63, 2)
-    with pytest.raises(ValueError, match=r"^kernels"):
-        demo.start(demo.Config(kernels=3), 16, 2)
+    with pytest.raises(ValueError, match=r"^n_kernels: .*63 columns; pass n_kernels=0"):
+        demo.start(demo.Config(n_kernels=3), 63, 2)
+    with pytest.raises(ValueError, match=r"^n_kernels: expected 0 or square"):
+        demo.start(demo.Config(n_kernels=3), 16, 2)
+
+
+# --------------------------------------------------------------------------------------- progress, leniency
+
+
+def small_run(**changes):
+    """Digits, a small configuration and its first state."""
+    config = demo.Config(
+        **({"n_trees": 4, "depth": 3, "n_features": 8, "steps": 40, "eval_every": 20} | changes)
+    )
+    return demo.load_digits(), config, demo.start(config, 64, 10)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("stop", [1, 13, 20, 33, 40])
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, stop, optimizer):
+    data, config, whole = small_run(optimizer=optimizer)
+    want = demo.train(config, whole, *data[:4])
+    _, _, state = small_run(optimizer=optimizer)
+    history = demo.train(config, state, *data[:4], progress=lambda done, total: done < stop)
+    assert state["step"] == stop
+    assert history["step"].tolist() == [step for step in (20, 40) if step <= stop]
+    # Through a file, as another process would.
+    demo.save_checkpoint(tmp_path / "model.npz", config, state, data)
+    _, state, *_ = demo.load_checkpoint(tmp_path / "model.npz")
+    got = demo.train(config, state, *data[:4])
+    assert state.keys() == whole.keys()
+    for name, a in whole.items():
+        assert np.array_equal(a, state[name]), name
+    for name, a in want.items():
+        assert np.array_equal(a, got[name]), name
+
+
+def test_checkpoint_sees_the_history_and_comes_before_progress():
+    data, config, state = small_run(steps=50)
+    calls = []
+
+    def checkpoint(seen):
+        assert seen is state
+        calls.append(
+            (
+                seen["step"],
+                seen["history_step"].tolist(),
+                len(seen["history_loss"]),
+                len(seen["history_error"]),
+            )
+        )
+
+    def progress(done, total):
+        assert total == 50
+        assert state["step"] == done
+        if done % 20 == 0 or done == 50:
+            assert calls[-1][0] == done
+
+    demo.train(config, state, *data[:4], checkpoint=checkpoint, progress=progress)
+    assert calls == [(20, [20], 1, 1), (40, [20, 40], 2, 2), (50, [20, 40, 50], 3, 3)]
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "progress"])
+def test_callbacks_are_checked_before_the_work(name):
+    data, config, state = small_run()
+    with pytest.raises(TypeError, match=rf"^{name}: expected None.*, got int; pass"):
+        demo.train(config, state, *data[:4], **{name: 1})
+    assert state["step"] == 0
+
+
+def test_lines_where_tqdm_is_not_installed(monkeypatch, capsys):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "tqdm":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main([*SMALL, "--kind", "tree"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": step" in line]
+    shown = r"random hinge forest: step {} of 60, loss \d\.\d{{4}}, test error [\d.]+ %, \d+ steps/s"
+    assert len(lines) == 3
+    for line, step in zip(lines, (20, 40, 60), strict=True):
+        assert re.fullmatch(shown.format(step), line)
+
+
+def test_bar(capsys):
+    data, config, state = small_run(steps=3)
+    demo.train(config, state, *data[:4], progress=True)
+    assert "3/3" in capsys.readouterr().err
+
+
+def test_rows_of_any_dtype_and_layout():
+    data, config, want = small_run()
+    demo.train(config, want, *data[:4])
+    x, y, x_test, y_test, _ = data
+    digits = [
+        (np.uint8, y.astype(np.int64)),
+        (np.float16, y.astype(np.uint8)),
+        (np.float64, y),
+        (">i4", y.tolist()),
+    ]
+    for dtype, labels in digits:
+        _, _, state = small_run()
+        demo.train(
+            config,
+            state,
+            np.asfortranarray(x.astype(dtype)),
+            labels,
+            x_test[::-1][::-1],
+            y_test.astype(">i2"),
+        )
+        for name, a in want.items():
+            assert np.array_equal(a, state[name]), name
+    scores = demo.predict(config, want, x_test)
+    assert scores.dtype == np.float32
+    assert np.array_equal(demo.predict(config, want, x_test.astype(np.float64)), scores)
+    assert np.array_equal(demo.predict(config, want, x_test.tolist()), scores)
+    assert np.array_equal(demo.predict(config, want, x_test[:0]), scores[:0])
+    assert demo.error_rate(config, want, x_test, y_test.tolist()) == (scores.argmax(axis=1) != y_test).mean()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"x_train": np.zeros((20, 5))}, ValueError, "^x_train: expected the 64 columns .*, got 5 columns; "),
+        (
+            {"x_test": np.zeros(64)},
+            ValueError,
+            "^x_test: expected shape .*; pass x_test\\[None\\] for one sample",
+        ),
+        ({"x_test": np.zeros((0, 64))}, ValueError, "^x_test: expected at least 1 sample, got 0"),
+        ({"x_train": np.full((3823, 64), np.nan)}, ValueError, "^x_train: expected finite numbers"),
+        (
+            {"y_train": np.full(3823, 10)},
+            IndexError,
+            "^y_train: expected 0 <= label < n_classes = 10, got 10",
+        ),
+        ({"y_test": np.full(1797, -1)}, IndexError, "^y_test: expected labels of at least 0, got -1"),
+        (
+            {"y_train": np.full(3823, "a")},
+            TypeError,
+            "^y_train: .*numpy.unique\\(y_train, return_inverse=True\\)\\[1\\]",
+        ),
+        ({"y_train": np.zeros(3823)}, TypeError, "^y_train: expected labels of an integer or bool dtype"),
+    ],
+)
+def test_bad_arrays_are_named(changes, error, words):
+    data, config, state = small_run()
+    call = {name: a for name, a in data._asdict().items() if name != "classes"} | changes
+    with pytest.raises(error, match=words):
+        demo.train(config, state, **call)
+    assert state["step"] == 0
+
+
+def test_old_formats_are_refused(checkpoint):
+    good = arrays(checkpoint)
+    head = json.loads(str(good["head"])) | {"format": 1}
+    np.savez(checkpoint, **{**good, "head": np.array(json.dumps(head))})
+    with pytest.raises(
+        ValueError, match="format 2, got format 1; start anew without --resume, or resume with the version"
+    ):
+        demo.load_checkpoint(checkpoint)

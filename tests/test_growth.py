@@ -1,4 +1,4 @@
-"""The engine: codes, bags, and trees that equal the law's."""
+"""The engine: bins, in-bag counts, and trees that equal the reference's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -7,15 +7,16 @@ import pytest
 from conftest import entered
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import classic, growth, manifold, project, tree
 from hforest.core import machine
 
 
-def make(x, y, *, weights=None, n_trees=3, n_classes=3, criterion="gini", max_codes=None, **settings):
-    codes = growth.encode(x, max_codes=max_codes)
-    weights = np.ones(len(x)) if weights is None else weights
-    settings = {"n_drawn": min(2, x.shape[1]), "rng": 1} | settings
-    return growth.grow(codes, y, weights, n_trees, n_classes=n_classes, criterion=criterion, **settings)
+def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
+    """Trees on x; with n_classes None of a regression."""
+    bins = growth.encode(x, max_bins=max_bins)
+    task = "regression" if n_classes is None else "classification"
+    settings = {"max_features": min(2, x.shape[1]), "rng": 1} | settings
+    return growth.grow(bins, y, n_trees, task=task, n_classes=n_classes, **settings)
 
 
 def samples(n, n_features, n_classes, dtype, seed, coarse):
@@ -33,7 +34,7 @@ def assert_same(got, want):
 
 
 def both(*args, **settings):
-    """The same trees by the CPU twin and by the law."""
+    """The same trees by the CPU backend and by the reference implementation."""
     got = make(*args, **settings)
     with hforest.using("reference"):
         want = make(*args, **settings)
@@ -41,7 +42,7 @@ def both(*args, **settings):
     return got
 
 
-# ------------------------------------------------------------------------------------------- codes
+# -------------------------------------------------------------------------------------------- bins
 
 
 @hypothesis.given(
@@ -52,35 +53,35 @@ def both(*args, **settings):
     double=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_codes(n, n_columns, most, coarse, double, seed):
+def test_bins(n, n_columns, most, coarse, double, seed):
     x, _ = samples(n, n_columns, 2, np.float64 if double else np.float32, seed, coarse)
     x[::3] *= -1  # zeros of either sign
-    codes = growth.encode(x, max_codes=most)
+    bins = growth.encode(x, max_bins=most)
     with hforest.using("reference"):
-        law = growth.encode(x, max_codes=most)
-    for a, b in zip(codes, law, strict=True):
+        expected = growth.encode(x, max_bins=most)
+    for a, b in zip(bins, expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    assert codes.dtype == x.dtype
+    assert bins.dtype == x.dtype
     for f in range(n_columns):
-        c = codes.codes[f]
-        assert (codes.low[f, c] <= x[:, f]).all()
-        assert (x[:, f] <= codes.high[f, c]).all()
+        c = bins.bins[f]
+        assert (bins.low[f, c] <= x[:, f]).all()
+        assert (x[:, f] <= bins.high[f, c]).all()
         order = np.argsort(x[:, f], kind="stable")
         assert (np.diff(c[order].astype(int)) >= 0).all()
         if most is None:
-            assert (codes.low[f, c] == x[:, f]).all()
+            assert (bins.low[f, c] == x[:, f]).all()
         else:
             assert c.max() < most
 
 
-def test_codes_take_the_smallest_type():
+def test_bins_take_the_smallest_type():
     for n, dtype in ((256, np.uint8), (257, np.uint16), (65536, np.uint16), (65537, np.uint32)):
-        assert growth.encode(np.arange(n, dtype=np.float64)[:, None]).codes.dtype == dtype
+        assert growth.encode(np.arange(n, dtype=np.float64)[:, None]).bins.dtype == dtype
 
 
 def test_bins_hold_about_as_many_samples_each():
     x = np.random.default_rng(0).normal(size=(10_000, 1))
-    counts = np.bincount(growth.encode(x, max_codes=100).codes[0])
+    counts = np.bincount(growth.encode(x, max_bins=100).bins[0])
     assert len(counts) == 100
     assert counts.min() >= 98
     assert counts.max() <= 102
@@ -91,20 +92,20 @@ def test_extreme_values_keep_their_order():
     x = np.array([np.finfo(float).max, -tiny, 0.0, tiny, 1.0, np.nextafter(1, 2), -np.finfo(float).max])[
         :, None
     ]
-    assert growth.encode(x).codes[0].tolist() == [6, 1, 2, 3, 4, 5, 0]
+    assert growth.encode(x).bins[0].tolist() == [6, 1, 2, 3, 4, 5, 0]
 
 
-# -------------------------------------------------------------------------------------------- bags
+# -------------------------------------------------------------------------------------------- counts
 
 
-def test_bags():
-    bags = growth.draw_bags(1000, 5, rng=3)
+def test_bootstrap_counts():
+    counts = growth.bootstrap_counts(1000, 5, rng=3)
     with hforest.using("reference"):
-        np.testing.assert_array_equal(growth.draw_bags(1000, 5, rng=3), bags)
-    assert (bags.sum(axis=1) == 1000).all()
+        np.testing.assert_array_equal(growth.bootstrap_counts(1000, 5, rng=3), counts)
+    assert (counts.sum(axis=1) == 1000).all()
     # A sample stays out with probability (1 - 1 / n)**n, about 1 / e.
-    assert abs((bags == 0).mean() - np.exp(-1)) < 0.03
-    assert not np.array_equal(bags[0], bags[1])
+    assert abs((counts == 0).mean() - np.exp(-1)) < 0.03
+    assert not np.array_equal(counts[0], counts[1])
 
 
 # ------------------------------------------------------------------------------------------- trees
@@ -117,7 +118,7 @@ def test_bags():
     criterion=st.sampled_from(["gini", "entropy"]),
     weighted=st.sampled_from(["ones", "whole", "floats", "zeros"]),
     bootstrap=st.booleans(),
-    max_codes=st.sampled_from([None, 3, 256]),
+    max_bins=st.sampled_from([None, 3, 256]),
     max_depth=st.sampled_from([None, 0, 1, 3]),
     min_samples_leaf=st.integers(1, 4),
     min_samples_split=st.sampled_from([2, 5]),
@@ -127,8 +128,8 @@ def test_bags():
     double=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_trees_equal_the_law(
-    n, n_features, n_classes, criterion, weighted, bootstrap, max_codes, max_depth, min_samples_leaf,
+def test_trees_equal_the_reference(
+    n, n_features, n_classes, criterion, weighted, bootstrap, max_bins, max_depth, min_samples_leaf,
     min_samples_split, min_impurity_decrease, completely_random, coarse, double, seed,
 ):  # fmt: skip
     x, y = samples(n, n_features, n_classes, np.float64 if double else np.float32, seed, coarse)
@@ -141,8 +142,8 @@ def test_trees_equal_the_law(
     }[weighted]
     weights[0] = 1
     both(
-        x, y, weights=weights, n_classes=n_classes, criterion=criterion, bootstrap=bootstrap, rng=seed,
-        max_codes=max_codes, max_depth=max_depth, min_samples_leaf=min_samples_leaf,
+        x, y, sample_weight=weights, n_classes=n_classes, criterion=criterion, bootstrap=bootstrap, rng=seed,
+        max_bins=max_bins, max_depth=max_depth, min_samples_leaf=min_samples_leaf,
         min_samples_split=min_samples_split, min_impurity_decrease=min_impurity_decrease,
         completely_random=completely_random,
     )  # fmt: skip
@@ -155,34 +156,34 @@ def test_trees_equal_the_law(
     weighted=st.booleans(),
     bootstrap=st.booleans(),
     completely_random=st.booleans(),
-    max_codes=st.sampled_from([None, 5]),
+    max_bins=st.sampled_from([None, 5]),
     seed=st.integers(0, 1000),
 )
-def test_regression_trees_equal_the_law(
-    n, n_features, n_outputs, weighted, bootstrap, completely_random, max_codes, seed
+def test_regression_trees_equal_the_reference(
+    n, n_features, n_outputs, weighted, bootstrap, completely_random, max_bins, seed
 ):
     x, _ = samples(n, n_features, 2, np.float64, seed, False)
     rng = np.random.default_rng(seed)
     y = x @ rng.normal(size=(n_features, n_outputs)) + 100
     both(
-        x, y, weights=rng.random(n) + 0.5 if weighted else None, n_classes=None, criterion="squared_error",
-        bootstrap=bootstrap, completely_random=completely_random, max_codes=max_codes, rng=seed,
+        x, y, sample_weight=rng.random(n) + 0.5 if weighted else None, n_classes=None,
+        bootstrap=bootstrap, completely_random=completely_random, max_bins=max_bins, rng=seed,
     )  # fmt: skip
 
 
-def test_larger_trees_equal_the_law():
-    # More samples than a byte of codes, more classes than a byte, more candidates than one draw of the generator.
+def test_larger_trees_equal_the_reference():
+    # More samples than a byte of bins, more classes than a byte, more candidates than one draw of the generator.
     x, y = samples(700, 9, 300, np.float32, 0, False)
-    both(x, y, n_trees=2, n_classes=300, n_drawn=6)
+    both(x, y, n_trees=2, n_classes=300, max_features=6)
     x, y = samples(700, 9, 5, np.float64, 1, True)
-    both(x, y, n_trees=2, n_classes=5, n_drawn=9, criterion="entropy")
+    both(x, y, n_trees=2, n_classes=5, max_features=9, criterion="entropy")
 
 
-def test_a_node_draws_on_while_candidates_are_constant():
+def test_a_node_samples_on_while_candidates_are_constant():
     x = np.zeros((20, 8))
     x[:, 5] = np.arange(20)
     y = (np.arange(20) > 9).astype(np.int32)
-    grown = both(x, y, n_classes=2, n_drawn=1, bootstrap=False, n_trees=4)
+    grown = both(x, y, n_classes=2, max_features=1, bootstrap=False, n_trees=4)
     assert grown.feature.tolist() == [5, -1, -1] * 4
     assert (grown.threshold[::3] == 9.5).all()
 
@@ -195,7 +196,7 @@ def test_exclusive_or_has_a_first_step_without_gain():
     assert grown.gain[0] == 0
 
 
-def test_thresholds_part_neighbouring_floats():
+def test_thresholds_separate_neighbouring_floats():
     a = np.float32(1)
     b = np.nextafter(a, np.float32(2))
     x = np.array([[a], [b], [b]], np.float32)
@@ -221,24 +222,24 @@ def test_least_gain_is_a_share_of_the_trees_weight():
         assert len(grown.feature) == nodes
 
 
-def test_completely_random_cuts_are_uniform():
+def test_completely_random_thresholds_are_uniform():
     x = np.array([[0.0], [1.0]])
     grown = make(
         x, np.array([0, 1], np.int32), n_classes=2, n_trees=4000, bootstrap=False, completely_random=True
     )
-    cuts = grown.threshold[::3]
-    assert np.abs(np.quantile(cuts, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.03
-    assert 0 <= cuts.min() < cuts.max() < 1
+    found = grown.threshold[::3]
+    assert np.abs(np.quantile(found, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.03
+    assert 0 <= found.min() < found.max() < 1
 
 
-@pytest.mark.parametrize("criterion", ["gini", "squared_error"])
-def test_threads_do_not_change_trees(threads, criterion):
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_threads_do_not_change_trees(threads, task):
     x, y = samples(300, 6, 3, np.float32, 0, False)
-    target = (y, 3) if criterion == "gini" else (x[:, :2].astype(float), None)
+    target = (y, 3) if task == "classification" else (x[:, :2].astype(float), None)
     found = []
     for count in (1, 2, 7):
         threads(count)
-        found.append(make(x, target[0], n_classes=target[1], criterion=criterion, n_trees=20))
+        found.append(make(x, target[0], n_classes=target[1], n_trees=20))
     for trees in found[1:]:
         for a, b in zip(trees, found[0], strict=True):
             np.testing.assert_array_equal(a, b)
@@ -252,20 +253,43 @@ def test_trees_do_not_depend_on_how_many_there_are():
     np.testing.assert_array_equal(many.threshold[:stop], few.threshold)
 
 
-def test_progress_and_its_end():
+@pytest.mark.parametrize("stop", [False, np.False_])
+def test_progress_and_its_end(stop):
     x, y = samples(50, 4, 3, np.float32, 0, False)
     calls = []
 
     def progress(done, n_trees):
         calls.append((done, n_trees))
-        return done >= 20
+        return stop if done >= 20 else None
 
     grown = make(x, y, n_trees=1000, progress=progress)
     assert calls[-1][1] == 1000
     assert [done for done, _ in calls] == sorted({done for done, _ in calls})
     assert calls[-1][0] == len(grown.tree_start) - 1 < 1000
+    assert calls[-1][0] >= 20
     whole = make(x, y, n_trees=calls[-1][0])
     np.testing.assert_array_equal(grown.threshold, whole.threshold)
+
+
+def test_what_progress_answers_else_goes_on():
+    x, y = samples(50, 4, 3, np.float32, 0, False)
+    for answer in (None, True, 0, ""):
+        grown = make(x, y, n_trees=40, progress=lambda done, n_trees, answer=answer: answer)
+        assert len(grown.tree_start) == 41
+
+
+def test_progress_shows_a_bar(capsys):
+    x, y = samples(50, 4, 3, np.float32, 0, False)
+    make(x, y, n_trees=40, progress=True)
+    assert "40" in capsys.readouterr().err
+
+
+def test_what_is_no_progress_is_refused_before_the_work(monkeypatch):
+    x, y = samples(50, 4, 3, np.float32, 0, False)
+    bins = growth.encode(x)
+    monkeypatch.setattr(growth.unchecked, "grow", None)
+    with pytest.raises(TypeError, match="progress: expected None, True or a function, got str"):
+        growth.grow(bins, y, 3, progress="yes")
 
 
 def test_an_error_in_progress_ends_the_growth():
@@ -278,11 +302,11 @@ def test_an_error_in_progress_ends_the_growth():
         make(x, y, n_trees=100, progress=interrupt)
 
 
-def test_a_bag_without_weight_takes_every_sample():
+def test_a_bootstrap_without_weight_takes_every_sample():
     x, y = samples(6, 2, 2, np.float64, 0, False)
     weights = np.array([1.0, 0, 0, 0, 0, 2])
-    bags = np.array([[0, 3, 3, 0, 0, 0]], np.int32)
-    grown = both(x, y, weights=weights, n_classes=2, n_trees=1, bootstrap=bags)
+    counts = np.array([[0, 3, 3, 0, 0, 0]], np.int32)
+    grown = both(x, y, sample_weight=weights, n_classes=2, n_trees=1, bootstrap=counts)
     assert len(grown.feature) == (3 if y[0] != y[5] else 1)
 
 
@@ -292,26 +316,36 @@ def test_a_bag_without_weight_takes_every_sample():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"y": np.zeros(9, np.int32)}, ValueError, r"y: expected shape \(n,\) = \(10,\), got \(9,\)"),
-        ({"y": np.zeros(10)}, TypeError, "y: expected dtype int32"),
+        ({"y": np.zeros(9, np.int32)}, ValueError, r"y: expected shape \(n_samples,\) = \(10,\), got \(9,\)"),
+        ({"y": np.zeros((10, 1), np.int32)}, ValueError, r"y: expected shape .*; pass numpy.ravel\(y\)"),
+        ({"y": np.zeros(10)}, TypeError, "y: expected labels of an integer or bool dtype, got float64"),
+        ({"y": np.array(list("abababcabb"))}, TypeError, "numpy.unique"),
         ({"y": np.full(10, 2, np.int32)}, IndexError, "n_classes = 2, got 2"),
         ({"y": np.full(10, -1, np.int32)}, IndexError, "got -1"),
-        ({"weights": -np.ones(10)}, ValueError, "weights: expected numbers from 0 to 1e100"),
-        ({"weights": np.full(10, np.nan)}, ValueError, "weights: expected finite"),
-        ({"weights": np.zeros(10)}, ValueError, "weights: expected some above 0"),
-        ({"weights": np.ones(10, np.float32)}, TypeError, "weights: expected dtype float64"),
+        ({"y": np.arange(10) % 3 * 2, "n_classes": True}, TypeError, "n_classes: expected an int"),
+        ({"sample_weight": -np.ones(10)}, ValueError, "sample_weight: expected numbers from 0 to 1e\\+100"),
+        ({"sample_weight": np.full(10, np.nan)}, ValueError, "sample_weight: expected finite"),
+        ({"sample_weight": np.zeros(10)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.ones((10, 1))}, ValueError, "sample_weight: expected shape"),
+        ({"sample_weight": ["1"] * 10}, TypeError, "sample_weight: expected an array of real numbers"),
         ({"n_trees": 0}, ValueError, "n_trees: expected"),
-        ({"n_drawn": 4}, ValueError, "n_drawn: expected 1 to 3"),
-        ({"n_drawn": True}, TypeError, "n_drawn: expected an int"),
+        ({"max_features": 4}, ValueError, "max_features: expected 1 to 3"),
+        ({"max_features": True}, TypeError, "max_features: expected an int"),
+        ({"max_features": "log2"}, ValueError, "max_features: expected one of 'sqrt'"),
+        ({"max_bins": 257}, ValueError, "max_bins: expected 1 to 256, got 257"),
         ({"max_depth": -1}, ValueError, "max_depth"),
         ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf"),
         ({"min_samples_split": 1}, ValueError, "min_samples_split"),
         ({"min_impurity_decrease": -0.1}, ValueError, "min_impurity_decrease"),
         ({"criterion": "squared_error"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
-        ({"bootstrap": -np.ones((1, 10), np.int32)}, ValueError, "bootstrap: expected multiplicities"),
-        ({"bootstrap": np.ones((2, 10), np.int32)}, ValueError, "bootstrap: expected shape"),
-        ({"n_classes": None, "criterion": "squared_error", "y": np.full((10, 1), 1e101)}, ValueError, "y: expected numbers"),
-        ({"n_classes": None, "criterion": "squared_error", "y": np.zeros((10, 0))}, ValueError, "n_outputs"),
+        ({"bootstrap": -np.ones((1, 10), np.int32)}, ValueError, "bootstrap: expected counts from 0"),
+        ({"bootstrap": np.full((1, 10), 2**31)}, ValueError, "bootstrap: expected counts from 0"),
+        ({"bootstrap": np.ones((2, 10), np.int32)}, ValueError, r"bootstrap: expected shape \(n_trees, n_samples\)"),
+        ({"bootstrap": np.ones((1, 10))}, TypeError, "bootstrap: expected an array of an integer dtype"),
+        ({"rng": "seed"}, TypeError, "rng: expected None, an int or a numpy.random.Generator"),
+        ({"n_classes": None, "y": np.full((10, 1), 1e101)}, ValueError, "y: expected numbers"),
+        ({"n_classes": None, "y": np.zeros((10, 0))}, ValueError, "n_outputs"),
+        ({"n_classes": None, "criterion": "gini", "y": np.zeros(10)}, ValueError, "one of 'squared_error'"),
     ],
 )  # fmt: skip
 def test_bad_input(change, error, message):
@@ -325,30 +359,147 @@ def test_bad_input(change, error, message):
     ("x", "error", "message"),
     [
         (np.zeros((0, 3)), ValueError, r"expected 1 to 2\*\*31 - 1 samples, got 0"),
-        (np.zeros((3, 0)), ValueError, "n_columns"),
-        (np.zeros(3), ValueError, "x: expected shape"),
-        (np.zeros((3, 2), np.int64), TypeError, "float32 or float64"),
+        (np.zeros((3, 0)), ValueError, r"expected 1 to 2\*\*31 - 1 features, got 0"),
+        (np.zeros(3), ValueError, r"x: expected shape .*; pass x\[None\] for one sample"),
+        (np.zeros((3, 2), complex), TypeError, "x: expected an array of real numbers"),
+        ([["a"]], TypeError, "x: expected an array of real numbers"),
         (np.array([[np.inf]]), ValueError, "x: expected finite"),
-        ([[1.0]], TypeError, "numpy.ndarray"),
     ],
 )
 def test_bad_samples(x, error, message):
     with pytest.raises(error, match=message):
         growth.encode(x)
+    if np.ndim(x) < 2 or np.size(x):
+        with pytest.raises(error, match=message):
+            growth.grow_projected(
+                x,
+                np.zeros(len(x), int),
+                1,
+                project.axis_distribution(max(1, np.shape(x)[-1])),
+                n_projections=1,
+            )
 
 
-def test_bad_codes():
-    codes = growth.encode(np.arange(6.0).reshape(3, 2))
-    y, w = np.zeros(3, np.int32), np.ones(3)
-    settings = {"n_classes": 1, "criterion": "gini", "n_drawn": 1}
-    with pytest.raises(TypeError, match=r"codes: expected hforest\.growth\.Codes"):
-        growth.grow(tuple(codes), y, w, 1, **settings)
-    with pytest.raises(TypeError, match="uint8, uint16 or uint32"):
-        growth.grow(codes._replace(codes=codes.codes.astype(np.int64)), y, w, 1, **settings)
-    with pytest.raises(IndexError, match="codes below n_codes = 3, got 3"):
-        growth.grow(codes._replace(codes=codes.codes + np.uint8(1)), y, w, 1, **settings)
-    with pytest.raises(ValueError, match="low: expected shape"):
-        growth.grow(codes._replace(low=codes.low[:1].copy()), y, w, 1, **settings)
+def test_bad_bins():
+    bins = growth.encode(np.arange(6.0).reshape(3, 2))
+    y = np.zeros(3, np.int32)
+    for change, error, message in (
+        ({"bins": bins.bins.astype(np.int64)}, TypeError, "uint8, uint16 or uint32"),
+        ({"bins": bins.bins + np.uint8(1)}, IndexError, "bins: expected numbers below n_bins = 3, got 3"),
+        ({"low": bins.low[:1].copy()}, ValueError, "low: expected shape"),
+        ({"high": bins.high * np.nan}, ValueError, "high: expected finite"),
+        ({"dtype": np.dtype(np.float16)}, TypeError, "bins.dtype: expected float32 or float64"),
+    ):
+        with pytest.raises(error, match=message):
+            growth.grow(bins._replace(**change), y, 1)
+    with pytest.raises(TypeError, match=r"bins: expected hforest\.growth\.Bins"):
+        growth.grow(tuple(bins), y, 1)
+
+
+# ------------------------------------------------------------------------------------ lenient input
+
+
+class Table:
+    """What has numbers in it and knows how to become an array."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.a, dtype)
+
+
+def layouts(a):
+    """The numbers of a matrix, otherwise."""
+    wide = np.zeros((2 * a.shape[0], 2 * a.shape[1]), a.dtype)
+    wide[::2, 1::2] = a
+    yield np.asfortranarray(a)
+    yield wide[::2, 1::2]
+    yield np.ascontiguousarray(a[::-1, ::-1])[::-1, ::-1]
+    yield a.astype(a.dtype.newbyteorder())
+    yield Table(a)
+    yield a.tolist() if a.dtype == np.float64 else Table(np.asfortranarray(a))
+
+
+def test_layouts_change_nothing(dtype):
+    x, y = samples(60, 5, 3, dtype, 0, False)
+    want, wanted = make(x, y), projected(x, y, project.sparse_distribution(5))
+    for other in layouts(x):
+        bins = growth.encode(other)
+        assert bins.dtype == dtype
+        same_bits(growth.grow(bins, y, 3, max_features=2, n_classes=3, rng=1), want)
+        got = projected(other, y, project.sparse_distribution(5))
+        same_bits(got.trees, wanted.trees)
+        assert got.data.tobytes() == wanted.data.tobytes()
+
+
+@pytest.mark.parametrize(
+    "given", [bool, np.int8, np.uint8, np.int16, np.uint16, np.float16, np.int32, np.uint64, "g"]
+)
+def test_dtypes_of_samples(given):
+    x, y = samples(60, 5, 3, np.float64, 0, False)
+    x = (20 * abs(x)).astype(given)
+    exact = np.result_type(given, np.float32) == np.float32
+    bins = growth.encode(x)
+    assert bins.dtype == (np.float32 if exact else np.float64)
+    want = make(x.astype(bins.dtype), y)
+    same_bits(growth.grow(bins, y, 3, max_features=2, n_classes=3, rng=1), want)
+
+
+@pytest.mark.parametrize("given", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", bool, list, Table])
+def test_dtypes_of_labels(given):
+    x, y = samples(60, 5, 2, np.float32, 0, False)
+    want = make(x, y, n_classes=2)
+    other = y.tolist() if given is list else Table(y) if given is Table else y.astype(given)
+    same_bits(make(x, other, n_classes=2), want)
+    same_bits(growth.grow(growth.encode(x), other, 3, max_features=2, rng=1), want)
+    strided = np.repeat(y, 2)[::2]
+    same_bits(make(x, strided, n_classes=2), want)
+
+
+def test_labels_that_leave_classes_out():
+    x, y = samples(60, 5, 3, np.float32, 0, False)
+    bins = growth.encode(x)
+    with pytest.raises(
+        ValueError, match="got none of class 0; renumber the classes with numpy.unique"
+    ) as caught:
+        growth.grow(bins, y + 1, 3)
+    assert "pass n_classes=4" in str(caught.value)
+    renumbered = np.unique(y + 1, return_inverse=True)[1]
+    same_bits(growth.grow(bins, renumbered, 3, rng=0), growth.grow(bins, y, 3, rng=0))
+    absent = growth.grow(bins, y + 1, 3, n_classes=5, rng=0)
+    assert absent.value.shape[1] == 5
+    np.testing.assert_array_equal(absent.value[:, 1:4], growth.grow(bins, y, 3, rng=0).value)
+
+
+def test_dtypes_of_targets_weights_and_counts():
+    x, y = samples(60, 5, 3, np.float32, 0, False)
+    target = np.round(8 * x[:, 0]).astype(np.float64)
+    want = make(x, target, n_classes=None)
+    for other in (
+        target.astype(np.int8),
+        target.astype(np.float16),
+        target[:, None],
+        target.tolist(),
+        Table(target),
+    ):
+        same_bits(make(x, other, n_classes=None), want)
+    weight = np.arange(60) % 3
+    want = make(x, y, sample_weight=weight.astype(np.float64))
+    for other in (weight, weight.astype(np.float16), weight.tolist(), np.repeat(weight, 2)[::2]):
+        same_bits(make(x, y, sample_weight=other), want)
+    counts = growth.bootstrap_counts(60, 3, rng=1)
+    want = make(x, y)
+    for other in (
+        counts,
+        counts.astype(np.int64),
+        counts.astype(np.uint8),
+        np.asfortranarray(counts),
+        counts.tolist(),
+    ):
+        same_bits(make(x, y, bootstrap=other), want)
+    drawn = counts > 0
+    same_bits(make(x, y, bootstrap=drawn), make(x, y, bootstrap=drawn.astype(np.int32)))
 
 
 # ----------------------------------------------------------------------------------------- windows
@@ -369,11 +520,11 @@ def overlapping(n_rows=6, n_features=12, n_columns=5, dtype=np.float32, seed=0, 
     "settings",
     [
         {},
-        {"max_codes": 4},
-        {"max_codes": 256},
+        {"max_bins": 4},
+        {"max_bins": 256},
         {"criterion": "entropy"},
         {"completely_random": True, "bootstrap": False},
-        {"n_drawn": 5, "min_samples_leaf": 3, "max_depth": 4},
+        {"max_features": 5, "min_samples_leaf": 3, "max_depth": 4},
     ],
 )
 def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):
@@ -382,8 +533,8 @@ def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):
     assert windows.shape == copies.shape
     y = np.random.default_rng(1).integers(0, 3, n).astype(np.int32)
     for weights in (None, np.random.default_rng(2).random(n)):
-        got = both(windows, y, weights=np.ones(n) if weights is None else weights, **settings)
-        want = make(copies, y, weights=weights, **settings)
+        got = both(windows, y, sample_weight=np.ones(n) if weights is None else weights, **settings)
+        want = make(copies, y, sample_weight=weights, **settings)
         for a, b in zip(got, want, strict=True):
             assert a.tobytes() == b.tobytes()
 
@@ -391,11 +542,11 @@ def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):
 def test_windows_of_more_values_than_small_keys_hold():
     windows, copies = overlapping(n_rows=9000, n_features=12, seed=3, coarse=False)
     y = np.random.default_rng(1).integers(0, 3, len(copies)).astype(np.int32)
-    codes = growth.encode(windows)
-    assert codes.codes.dtype == np.uint32
-    assert codes.codes.shape == (1, 9000 * 12)
+    bins = growth.encode(windows)
+    assert bins.bins.dtype == np.uint32
+    assert bins.bins.shape == (1, 9000 * 12)
     weights = np.ones(len(y))
-    got, want = (make(a, y, weights=weights, n_trees=1, max_depth=5) for a in (windows, copies))
+    got, want = (make(a, y, sample_weight=weights, n_trees=1, max_depth=5) for a in (windows, copies))
     for a, b in zip(got, want, strict=True):
         assert a.tobytes() == b.tobytes()
 
@@ -414,27 +565,25 @@ def test_bad_windows():
     ):
         with pytest.raises(error, match=message):
             growth.encode(windows._replace(**change))
-    codes, settings = growth.encode(windows), {"n_classes": 1, "criterion": "gini", "n_drawn": 1}
+    bins = growth.encode(windows)
     for change, error, message in (
-        ({"base": codes.base + 12}, IndexError, "inside the 72 numbers"),
+        ({"base": bins.base + 12}, IndexError, "inside the 72 numbers"),
         ({"base": None}, TypeError, "one without the other"),
         ({"offset": None}, TypeError, "one without the other"),
-        ({"codes": codes.codes.reshape(2, -1)}, ValueError, "low: expected shape"),
+        ({"bins": bins.bins.reshape(2, -1)}, ValueError, "low: expected shape"),
         (
             {
-                "codes": codes.codes.reshape(2, -1),
-                **dict.fromkeys(("low", "high"), np.repeat(codes.low, 2, 0)),
+                "bins": bins.bins.reshape(2, -1),
+                **dict.fromkeys(("low", "high"), np.repeat(bins.low, 2, 0)),
             },
             ValueError,
-            "one row of codes",
+            "one row of bins",
         ),
     ):
         with pytest.raises(error, match=message):
-            growth.grow(codes._replace(**change), y, np.ones(n), 1, **settings)
-    with pytest.raises(ValueError, match="n_classes: expected a number for codes of windows"):
-        growth.grow(
-            codes, np.zeros((n, 1)), np.ones(n), 1, n_classes=None, criterion="squared_error", n_drawn=1
-        )
+            growth.grow(bins._replace(**change), y, 1)
+    with pytest.raises(ValueError, match='task: expected "classification" for windows'):
+        growth.grow(bins, np.zeros(n), 1, task="regression")
 
 
 def test_forests_of_the_trees_are_sound():
@@ -443,15 +592,15 @@ def test_forests_of_the_trees_are_sound():
     forest = tree.Forest(
         np.array(5),
         *trees,
-        start=np.zeros(0, np.int64),
-        index=np.zeros(0, np.int32),
-        weight=np.zeros(0, np.float32),
+        indptr=np.zeros(0, np.int64),
+        indices=np.zeros(0, np.int32),
+        data=np.zeros(0, np.float32),
     )
     p = tree.predict(tree.check(forest), x)
     assert (p.argmax(axis=1) == y).all()
 
 
-# --------------------------------------------------------------------------------------- CUDA twin
+# --------------------------------------------------------------------------------------- CUDA backend
 
 
 def same_bits(got, want):
@@ -469,31 +618,31 @@ def moved(a, move):
 
 @pytest.fixture(params=["host", "gpu"])
 def cuda(request):
-    """Calls a door in the CUDA twin; arrays come and go as NumPy's."""
+    """Calls a function in the CUDA backend; arrays come and go as NumPy's."""
     with entered(request.param):
         pass  # skips where it cannot run
 
-    def call(door, *args, **settings):
-        with entered(request.param) as twin:
-            settings = {name: moved(a, twin.array) for name, a in settings.items()}
-            return moved(door(*(moved(a, twin.array) for a in args), **settings), twin.numpy)
+    def call(function, *args, **settings):
+        with entered(request.param) as backend:
+            settings = {name: moved(a, backend.array) for name, a in settings.items()}
+            return moved(function(*(moved(a, backend.array) for a in args), **settings), backend.numpy)
 
     return call
 
 
-def test_host_bags(cuda):
+def test_host_bootstrap_counts(cuda):
     for n, n_trees in ((0, 2), (1, 3), (7, 0), (1000, 5)):
         for seed in range(4):  # seeds of the generator in either half of 64 bits
-            want = growth.draw_bags(n, n_trees, rng=seed)
-            np.testing.assert_array_equal(cuda(growth.draw_bags, n, n_trees, rng=seed), want)
+            want = growth.bootstrap_counts(n, n_trees, rng=seed)
+            np.testing.assert_array_equal(cuda(growth.bootstrap_counts, n, n_trees, rng=seed), want)
 
 
 @pytest.mark.parametrize("n", [1, 2, 300, 70_000])
 @pytest.mark.parametrize("most", [None, 1, 5, 256])
-def test_host_codes(cuda, dtype, n, most):
+def test_host_bins(cuda, dtype, n, most):
     x = np.concatenate([samples(n, 2, 2, dtype, n, coarse)[0] for coarse in (True, False)], axis=1)
     x[::3] *= -1  # zeros of either sign
-    got, want = cuda(growth.encode, x, max_codes=most), growth.encode(x, max_codes=most)
+    got, want = cuda(growth.encode, x, max_bins=most), growth.encode(x, max_bins=most)
     for a, b in zip(got[:4], want[:4], strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -503,11 +652,11 @@ def test_host_codes(cuda, dtype, n, most):
     ("n_outputs", "settings"),
     [
         (None, {}),
-        (None, {"criterion": "entropy", "n_drawn": 5, "bootstrap": False}),
-        (None, {"max_codes": 16, "min_samples_leaf": 4, "max_depth": 6}),
+        (None, {"criterion": "entropy", "max_features": 5, "bootstrap": False}),
+        (None, {"max_bins": 16, "min_samples_leaf": 4, "max_depth": 6}),
         (None, {"completely_random": True}),
         (1, {"min_impurity_decrease": 0.001}),
-        (3, {"n_drawn": 5, "min_samples_split": 9}),
+        (3, {"max_features": 5, "min_samples_split": 9}),
         (2, {"completely_random": True, "bootstrap": False}),
     ],
 )
@@ -519,71 +668,74 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     x[:, 4] = np.round(x[:, 4])
     if n_outputs:
         y = rng.normal(size=(300, n_outputs)) + x[:, :1]
-        settings = {"n_classes": None, "criterion": "squared_error", **settings}
+        settings = {"n_classes": None, **settings}
     for weights in (np.ones(300), rng.integers(0, 4, 300).astype(float), rng.random(300)):
-        want = make(x, y, weights=weights, **settings)
-        same_bits(cuda(make, x, y, weights=weights, **settings), want)
+        want = make(x, y, sample_weight=weights, **settings)
+        same_bits(cuda(make, x, y, sample_weight=weights, **settings), want)
 
 
-def test_host_trees_on_wide_codes_and_windows(cuda):
+def test_host_trees_on_wide_bins_and_windows(cuda):
     x = np.arange(66_000.0)[:, None]
     y = (x[:, 0] > 40_000.5).astype(np.int32)
-    settings = {"weights": np.ones(66_000), "n_trees": 1, "n_classes": 2, "max_depth": 2}
-    assert growth.encode(x).codes.dtype == np.uint32
+    settings = {"sample_weight": np.ones(66_000), "n_trees": 1, "n_classes": 2, "max_depth": 2}
+    assert growth.encode(x).bins.dtype == np.uint32
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
     windows, copies = overlapping()
     y = np.arange(len(copies), dtype=np.int32) % 3
     weights = np.ones(len(y))
-    same_bits(cuda(make, windows, y, weights=weights), make(copies, y, weights=weights))
+    same_bits(cuda(make, windows, y, sample_weight=weights), make(copies, y, sample_weight=weights))
 
 
-def test_host_nodes_draw_on_while_candidates_are_constant(cuda):
+def test_host_nodes_sample_on_while_candidates_are_constant(cuda):
     x = np.zeros((20, 9))
     x[:, 5] = np.arange(20)
     y = (np.arange(20) > 9).astype(np.int32)
     for settings in ({}, {"completely_random": True}):
-        settings |= {"weights": np.ones(20), "n_classes": 2, "n_drawn": 2, "n_trees": 5}
+        settings |= {"sample_weight": np.ones(20), "n_classes": 2, "max_features": 2, "n_trees": 5}
         same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
-def test_a_host_bag_without_weight_takes_every_sample(cuda):
+def test_a_host_bootstrap_without_weight_takes_every_sample(cuda):
     x, y = samples(6, 2, 2, np.float64, 0, False)
-    settings = {"weights": np.array([1.0, 0, 0, 0, 0, 2]), "n_classes": 2, "n_trees": 2}
+    settings = {"sample_weight": np.array([1.0, 0, 0, 0, 0, 2]), "n_classes": 2, "n_trees": 2}
     settings["bootstrap"] = np.array([[0, 3, 3, 0, 0, 0], [1, 0, 0, 0, 0, 1]], np.int32)
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
 # ------------------------------------------------------------------------------------- projections
 
-ATOMS = {
-    "axis": lambda n: growth.axis_atoms(n),
-    "sparse": lambda n: growth.sparse_atoms(n, 1.5),
-    "dense": lambda n: growth.sparse_atoms(n, 40.0),
-    "probes": lambda n: growth.probe_atoms(n),
-    "interval": lambda n: growth.patch_atoms(n, (n,), 1, min(n, 5), False, False),
-    "image": lambda n: growth.patch_atoms(n, (n // 6, 6), (1, 2), (2, 4), False, False),
-    "cyclic": lambda n: growth.patch_atoms(n, (n // 6, 6), 1, (2, 6), False, True),
-    "channels": lambda n: growth.patch_atoms(n, (n // 6, 3, 2), 1, (1, 3), True, False),
-    "box": lambda n: growth.patch_atoms(n, (n // 6, 3, 2), 1, (2, 2, 2), False, False),
-    "coloured box": lambda n: growth.patch_atoms(n, (1, n // 6, 3, 2), 1, (1, 2, 3), True, True),
+DISTRIBUTIONS = {
+    "axis": lambda n: project.axis_distribution(n),
+    "sparse": lambda n: project.sparse_distribution(n),
+    "dense": lambda n: project.sparse_distribution(n, 40.0),
+    "probe": lambda n: project.probe_distribution(n),
+    "interval": lambda n: project.patch_distribution((n,), patch_max=min(n, 5)),
+    "image": lambda n: project.patch_distribution((n // 6, 6), patch_min=(1, 2), patch_max=(2, 4)),
+    "cyclic": lambda n: project.patch_distribution((n // 6, 6), patch_max=(2, 6), cyclic=True),
+    "channels": lambda n: project.patch_distribution((n // 6, 3, 2), patch_max=(1, 3), channels=True),
+    "box": lambda n: project.patch_distribution((n // 6, 3, 2), patch_max=(2, 2, 2)),
+    "coloured box": lambda n: project.patch_distribution(
+        (1, n // 6, 3, 2), patch_max=(1, 2, 3), channels=True, cyclic=True
+    ),
 }
 
 
-def projected(x, y, atoms, *, n_classes=3, criterion="gini", weights=None, n_trees=2, **settings):
-    weights = np.ones(len(x)) if weights is None else weights
-    settings = {"n_drawn": 4, "rng": 1} | settings
-    return growth.grow_projected(
-        x, y, weights, n_trees, atoms, n_classes=n_classes, criterion=criterion, **settings
-    )
+def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
+    """Trees on projections; with n_classes None of a regression."""
+    task = "regression" if n_classes is None else "classification"
+    settings = {"n_projections": 4, "rng": 1} | settings
+    return growth.grow_projected(x, y, n_trees, distribution, task=task, n_classes=n_classes, **settings)
 
 
 def as_forest(grown, n_features):
-    return tree.check(tree.Forest(np.array(n_features), *grown.trees, grown.start, grown.index, grown.weight))
+    return tree.check(
+        tree.Forest(np.array(n_features), *grown.trees, grown.indptr, grown.indices, grown.data)
+    )
 
 
 @hypothesis.given(
     n=st.integers(1, 50),
-    kind=st.sampled_from(list(ATOMS)),
+    kind=st.sampled_from(list(DISTRIBUTIONS)),
     criterion=st.sampled_from(["gini", "entropy"]),
     values=st.sampled_from(["normal", "whole", "half", "huge"]),
     weighted=st.booleans(),
@@ -593,7 +745,7 @@ def as_forest(grown, n_features):
     double=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_projected_trees_equal_the_law(
+def test_projected_trees_equal_the_reference(
     n, kind, criterion, values, weighted, bootstrap, max_depth, min_samples_leaf, double, seed
 ):
     rng = np.random.default_rng(seed)
@@ -606,35 +758,35 @@ def test_projected_trees_equal_the_law(
     y = rng.integers(0, 3, n).astype(np.int32)
     settings = {
         "criterion": criterion, "bootstrap": bootstrap, "max_depth": max_depth, "rng": seed,
-        "min_samples_leaf": min_samples_leaf, "weights": rng.random(n) + 0.1 if weighted else None,
+        "min_samples_leaf": min_samples_leaf, "sample_weight": rng.random(n) + 0.1 if weighted else None,
     }  # fmt: skip
-    got = projected(x, y, ATOMS[kind](12), **settings)
+    got = projected(x, y, DISTRIBUTIONS[kind](12), **settings)
     with hforest.using("reference"):
-        want = projected(x, y, ATOMS[kind](12), **settings)
+        want = projected(x, y, DISTRIBUTIONS[kind](12), **settings)
     assert_same(got.trees, want.trees)
     for a, b in zip(got[1:], want[1:], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_projected_regression_equals_the_law():
+def test_projected_regression_equals_the_reference():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 12)), rng.normal(size=(60, 2))
-    settings = {"n_classes": None, "criterion": "squared_error", "weights": rng.random(60)}
-    got = projected(x, y, ATOMS["sparse"](12), **settings)
+    settings = {"n_classes": None, "sample_weight": rng.random(60)}
+    got = projected(x, y, DISTRIBUTIONS["sparse"](12), **settings)
     with hforest.using("reference"):
-        want = projected(x, y, ATOMS["sparse"](12), **settings)
+        want = projected(x, y, DISTRIBUTIONS["sparse"](12), **settings)
     assert_same(got.trees, want.trees)
-    np.testing.assert_array_equal(got.index, want.index)
+    np.testing.assert_array_equal(got.indices, want.indices)
 
 
-@pytest.mark.parametrize("kind", ATOMS)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_projected_forests_part_their_samples_as_they_were_grown(kind, dtype):
-    # What growing called left goes left in a walk: a tree grown to purity knows its samples.
+def test_projected_forests_partition_their_samples_as_they_were_grown(kind, dtype):
+    # A sample that went left while growing goes left in prediction: a tree grown until leaves are pure predicts its labels.
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 12)).astype(dtype)
     y = rng.integers(0, 3, 200).astype(np.int32)
-    grown = projected(x, y, ATOMS[kind](12), bootstrap=False, n_trees=5)
+    grown = projected(x, y, DISTRIBUTIONS[kind](12), bootstrap=False, n_trees=5)
     assert (tree.predict(as_forest(grown, 12), x).argmax(axis=1) == y).all()
 
 
@@ -643,46 +795,45 @@ def test_projected_trees_do_not_depend_on_threads_or_their_number(threads):
     found = []
     for count in (1, 2, 7):
         threads(count)
-        found.append(projected(x, y, ATOMS["image"](12), n_trees=30))
+        found.append(projected(x, y, DISTRIBUTIONS["image"](12), n_trees=30))
     for other in found[1:]:
         assert_same(other.trees, found[0].trees)
-        np.testing.assert_array_equal(other.index, found[0].index)
-    few = projected(x, y, ATOMS["image"](12), n_trees=2)
-    np.testing.assert_array_equal(few.start, found[0].start[: len(few.start)])
+        np.testing.assert_array_equal(other.indices, found[0].indices)
+    few = projected(x, y, DISTRIBUTIONS["image"](12), n_trees=2)
+    np.testing.assert_array_equal(few.indptr, found[0].indptr[: len(few.indptr)])
 
 
 def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (150, 64)).astype(np.float32)
     y = rng.integers(0, 4, 150).astype(np.int32)
-    atoms = growth.patch_atoms(64, (8, 8), 1, 6, False, False)
-    by_table = projected(x, y, atoms, n_classes=4)
+    distribution = project.patch_distribution((8, 8), patch_max=6)
+    by_table = projected(x, y, distribution, n_classes=4)
     # Halves are not whole, so they are added up one by one; the order of values is the same.
-    one_by_one = projected(x / 2, y, atoms, n_classes=4)
+    one_by_one = projected(x / 2, y, distribution, n_classes=4)
     np.testing.assert_array_equal(by_table.trees.feature, one_by_one.trees.feature)
     np.testing.assert_array_equal(by_table.trees.threshold, 2 * one_by_one.trees.threshold)
-    np.testing.assert_array_equal(by_table.index, one_by_one.index)
+    np.testing.assert_array_equal(by_table.indices, one_by_one.indices)
 
 
 @pytest.mark.parametrize("keys", [64, 1 << 24])
-@pytest.mark.parametrize("kind", ATOMS)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, keys):
     monkeypatch.setattr("hforest.growth.gpu.KEYS", keys)
     rng = np.random.default_rng(0)
     y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
     for x in (rng.normal(size=(80, 12)), rng.integers(0, 200, (80, 12))):
         for settings in (
-            {"y": y, "min_samples_leaf": 2, "weights": np.ones(80)},
-            {"y": y, "criterion": "entropy", "weights": rng.random(80)},
+            {"y": y, "min_samples_leaf": 2, "sample_weight": np.ones(80)},
+            {"y": y, "criterion": "entropy", "sample_weight": rng.random(80)},
             {
                 "y": targets,
-                "weights": np.ones(80),
-                "criterion": "squared_error",
+                "sample_weight": np.ones(80),
                 "n_classes": None,
                 "max_depth": 4,
             },
         ):
-            call = {"x": x.astype(dtype), "atoms": ATOMS[kind](12), **settings}
+            call = {"x": x.astype(dtype), "distribution": DISTRIBUTIONS[kind](12), **settings}
             got, want = cuda(projected, **call), projected(**call)
             same_bits(got.trees, want.trees)
             for a, b in zip(got[1:], want[1:], strict=True):
@@ -693,8 +844,8 @@ def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kin
 @pytest.mark.parametrize(
     "settings",
     [
-        {"class_weights": "balanced"},
-        {"class_weights": {0: 2.0}, "criterion": "entropy", "splitter": "binned"},
+        {"class_weight": "balanced"},
+        {"class_weight": {0: 2.0}, "criterion": "entropy", "max_bins": 256},
         {"task": "regression", "bootstrap": False},
     ],
 )
@@ -702,12 +853,14 @@ def test_host_random_forests_are_those_of_the_cpu(cuda, dtype, settings):
     x, y = samples(150, 5, 3, dtype, 0, False)
     if "task" in settings:
         y = x[:, 0] + 100
-    for door in (classic.grow, classic.grow_random):
+    for function in (classic.grow, classic.grow_random):
         some = {
-            a: b for a, b in settings.items() if door is classic.grow or a not in ("criterion", "splitter")
+            a: b
+            for a, b in settings.items()
+            if function is classic.grow or a not in ("criterion", "max_bins")
         }
-        want = door(x, y, 3, rng=1, **some)
-        got = cuda(door, x, y, 3, rng=1, **some)
+        want = function(x, y, 3, rng=1, **some)
+        got = cuda(function, x, y, 3, rng=1, **some)
         same_bits(got, want)
         tree.check(got)
 
@@ -720,48 +873,61 @@ def test_host_manifold_forests_are_those_of_the_cpu(cuda, dtype, task):
     for settings in (
         {"projection": "patch", "shape": (2, 6), "patch_max": 2},
         {"projection": "sparse", "density": 2.0},
-        {"projection": "probes", "weights": rng.random(90).astype(dtype)},
+        {"projection": "probe", "sample_weight": rng.random(90).astype(dtype), "class_weight": "balanced"},
     ):
+        if task == "regression":
+            settings.pop("class_weight", None)
         want = manifold.grow(x, y, 3, task=task, rng=1, **settings)
         got = cuda(manifold.grow, x, y, 3, task=task, rng=1, **settings)
         same_bits(got, want)
         tree.check(got)
 
 
-def test_bad_atoms():
+def test_bad_distributions():
     x, y = samples(20, 12, 3, np.float32, 0, False)
-    with pytest.raises(TypeError, match="atoms: expected Atoms, got str"):
+    with pytest.raises(TypeError, match=r"distribution: expected hforest\.project\.Distribution, got str"):
         projected(x, y, "patch")
-    with pytest.raises(ValueError, match="atoms: expected n_features = 12, got 6"):
-        projected(x, y, growth.axis_atoms(6))
-    with pytest.raises(ValueError, match="n_features: expected 2 to"):
-        growth.probe_atoms(1)
-    with pytest.raises(ValueError, match="density: expected a finite number > 0"):
-        growth.sparse_atoms(12, 0.0)
-    with pytest.raises(ValueError, match="multiply to n_features = 12, got"):
-        growth.patch_atoms(12, (3, 5), 1, 2, False, False)
-    with pytest.raises(
-        ValueError, match=r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5"
+    with pytest.raises(ValueError, match="distribution: expected n_features = 12, got 6"):
+        projected(x, y, project.axis_distribution(6))
+    patches = project.patch_distribution((3, 4), patch_max=2)
+    for change, error, message in (
+        ({"kind": 4}, ValueError, "distribution.kind: expected 0 to 3"),
+        ({"kind": 1, "density": np.nan}, ValueError, "density: expected a finite number"),
+        (
+            {"n_features": 24},
+            ValueError,
+            "distribution.n_features: expected the product of its shape, 12, got 24",
+        ),
+        ({"patch_max": (9, 9, 9)}, ValueError, r"patch_max\[0\]"),
+        ({"shape": (3, 4)}, ValueError, "distribution.shape: expected an int or 3"),
+        ({"channels": 0}, ValueError, r"shape\[3\]"),
     ):
-        growth.patch_atoms(12, (3, 4), 1, (3, 5), False, False)
-    with pytest.raises(ValueError, match=r"patch_max\[0\]: expected patch_min\[0\] = 3"):
-        growth.patch_atoms(12, (3, 4), (3, 1), 2, False, False)
-    with pytest.raises(ValueError, match="shape: expected 1 to 3 sizes"):
-        growth.patch_atoms(12, (1, 1, 1, 12), 1, 1, False, False)
-    with pytest.raises(ValueError, match="patch_min: expected an int or 2"):
-        growth.patch_atoms(12, (3, 4), (1, 1, 1), 2, False, False)
+        with pytest.raises(error, match=message):
+            projected(x, y, patches._replace(**change))
+
+
+def test_what_follows_from_a_distribution_is_computed_again():
+    # Numbers that kernels use to size their memory cannot be set by hand.
+    x, y = samples(50, 12, 3, np.float32, 0, False)
+    for distribution in (
+        project.patch_distribution((3, 4), patch_max=2),
+        project.sparse_distribution(12, 3.0),
+    ):
+        want = projected(x, y, distribution)
+        got = projected(x, y, distribution._replace(max_entries=1, zero_probability=0.5))
+        same_bits(got.trees, want.trees)
 
 
 @pytest.mark.parametrize("narrow", [True, False])
-def test_tables_of_corners_equal_the_law(dtype, narrow):
+def test_tables_of_corners_equal_the_reference(dtype, narrow):
     from hforest.growth import cpu, gpu, reference
 
-    atoms = growth.patch_atoms(48, (2, 3, 4, 2), 1, (2, 3, 4), True, False)
+    distribution = project.patch_distribution((2, 3, 4, 2), patch_max=(2, 3, 4), channels=True)
     x = np.random.default_rng(0).integers(0, 9000, (5, 48)).astype(dtype)
     tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(3)]
-    cpu.corner_table(x, atoms, tables[0])
-    reference.corner_table(x, atoms, tables[1])
-    gpu.corner_table(x, atoms, tables[2])
+    cpu.corner_table(x, distribution, tables[0])
+    reference.corner_table(x, distribution, tables[1])
+    gpu.corner_table(x, distribution, tables[2])
     np.testing.assert_array_equal(tables[0], tables[1])
     np.testing.assert_array_equal(tables[0], tables[2])
 
@@ -777,9 +943,9 @@ def test_whole_numbers(dtype, x, kind):
     from hforest.growth import cpu, gpu, reference
 
     x = np.array(x, dtype)
-    for twin in (cpu, gpu, reference):
+    for backend in (cpu, gpu, reference):
         small = np.zeros(x.shape, np.uint8)
-        assert twin.whole_numbers(x, small) == kind
+        assert backend.whole_numbers(x, small) == kind
         if kind == 2:
             np.testing.assert_array_equal(small, x)
 
@@ -787,60 +953,59 @@ def test_whole_numbers(dtype, x, kind):
 # --------------------------------------------------------------------------------------- vector paths
 
 
-@pytest.mark.parametrize("max_codes", [None, 256, 10])
+@pytest.mark.parametrize("max_bins", [None, 256, 10])
 @pytest.mark.parametrize(
     ("n", "n_classes", "heaviest", "min_samples_leaf"),
     [(40, 2, 1, 1), (900, 3, 4, 1), (900, 40, 1, 1), (3000, 10, 2, 1), (3000, 30, 60, 1), (1200, 5, 3, 4)],
 )
-def test_vector_paths_grow_the_same_trees(simd, max_codes, n, n_classes, heaviest, min_samples_leaf):
-    # Few and many samples, few and too many classes, weights too large for counting, columns without a cut.
+def test_vector_paths_grow_the_same_trees(simd, max_bins, n, n_classes, heaviest, min_samples_leaf):
+    # Few and many samples, few and too many classes, weights too large for counting, columns without a split.
     rng = np.random.default_rng(n + n_classes)
     x = rng.normal(size=(n, 40)).astype(np.float32)
     x[:, 5:15] = rng.integers(0, 3, (n, 10))
     x[:, 15:35] = rng.random((n, 20)) < 0.01
     x[:, 35:] = 7
     y = ((x[:, 0] > 0) + rng.integers(0, n_classes, n)).astype(np.int32) % n_classes
-    codes = growth.encode(x, max_codes=max_codes)
+    bins = growth.encode(x, max_bins=max_bins)
     weights = rng.integers(1, heaviest + 1, n).astype(np.float64)
     grown = {}
     for path in machine.simd_paths():
         simd(path)
         grown[path] = growth.grow(
-            codes, y, weights, 3, n_classes=n_classes, criterion="gini", n_drawn=20, rng=1,
+            bins, y, 3, sample_weight=weights, n_classes=n_classes, max_features=20, rng=1,
             min_samples_leaf=min_samples_leaf,
         )  # fmt: skip
         if n == 40:
             with hforest.using("reference"):
-                law = growth.grow(
-                    codes, y, weights, 3, n_classes=n_classes, criterion="gini", n_drawn=20, rng=1
+                expected = growth.grow(
+                    bins, y, 3, sample_weight=weights, n_classes=n_classes, max_features=20, rng=1
                 )
-            assert all(a.tobytes() == b.tobytes() for a, b in zip(grown[path], law, strict=True))
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(grown[path], expected, strict=True))
     for trees in grown.values():
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown["plain"], strict=True))
 
 
-@pytest.mark.parametrize("n_drawn", [3, 7, 40])
-@pytest.mark.parametrize("max_codes", [256, 20])
-def test_vector_paths_read_rows_and_columns_alike(simd, max_codes, n_drawn):
-    # More codes than stay near, so that nodes of some hundred samples are read by rows; many equal codes and cuts.
-    rng = np.random.default_rng(n_drawn)
+@pytest.mark.parametrize("max_features", [3, 7, 40])
+@pytest.mark.parametrize("max_bins", [256, 20])
+def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):
+    # More bins than stay in cache, so that nodes of some hundred samples are read by rows; many equal bins and splits.
+    rng = np.random.default_rng(max_features)
     x = rng.integers(0, 256, (3000, 200)) * (rng.random((3000, 200)) < 0.4)
     x[:, 100:] *= rng.random(100) < 0.5
     y = ((x[:, :50].sum(axis=1) // 400) % 9).astype(np.int32)
-    codes = growth.encode(x.astype(np.float32), max_codes=max_codes)
+    bins = growth.encode(x.astype(np.float32), max_bins=max_bins)
     grown = []
     for path in machine.simd_paths():
         simd(path)
-        grown.append(
-            growth.grow(codes, y, np.ones(3000), 2, n_classes=9, criterion="gini", n_drawn=n_drawn, rng=2)
-        )
+        grown.append(growth.grow(bins, y, 2, n_classes=9, max_features=max_features, rng=2))
     for trees in grown[1:]:
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
 
 
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize(
-    "settings", [{}, {"n_drawn": 1}, {"min_samples_leaf": 4}, {"completely_random": True}, {"max_codes": 256}]
+    "settings",
+    [{}, {"max_features": 1}, {"min_samples_leaf": 4}, {"completely_random": True}, {"max_bins": 256}],
 )
 def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
     windows, _ = overlapping(n_rows=300, n_features=30, coarse=coarse, seed=5)
@@ -850,7 +1015,14 @@ def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
     for path in machine.simd_paths():
         simd(path)
         grown.append(
-            make(windows, y, weights=np.ones(len(y)), n_trees=2, n_classes=5, **{"n_drawn": 3} | settings)
+            make(
+                windows,
+                y,
+                sample_weight=np.ones(len(y)),
+                n_trees=2,
+                n_classes=5,
+                **{"max_features": 3} | settings,
+            )
         )
     for trees in grown[1:]:
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
@@ -861,17 +1033,13 @@ def test_vector_paths_project_the_same(simd, dtype):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(333, 64)).astype(dtype)
     y = rng.integers(0, 3, 333, np.int32)
-    atoms = growth.patch_atoms(64, (8, 8), patch_min=1, patch_max=8, channels=False, cyclic=False)
+    distribution = project.patch_distribution((8, 8), patch_max=8)
     grown = []
     for path in machine.simd_paths():
         simd(path)
-        grown.append(
-            growth.grow_projected(
-                x, y, np.ones(333), 3, atoms, n_classes=3, criterion="gini", n_drawn=8, rng=1
-            )
-        )
+        grown.append(growth.grow_projected(x, y, 3, distribution, n_classes=3, n_projections=8, rng=1))
     for other in grown[1:]:
-        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert other.indices.tobytes() == grown[0].indices.tobytes()
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
@@ -902,8 +1070,8 @@ def awkward(values, n, rng):
     "values",
     ["normal", "grey", "whole", "background", "whole background", "outliers", "huge", "tiny", "zeros"],
 )
-def test_buckets_lose_no_cut(simd, values, n_classes):
-    # Nodes of all sizes, with cuts in full and in empty buckets, next to and at a value with a bucket of its own.
+def test_buckets_lose_no_split(simd, values, n_classes):
+    # Nodes of all sizes, with splits in full and in empty buckets, next to and at a value with a bucket of its own.
     rng = np.random.default_rng(n_classes)
     x = awkward(values, 1500, rng)
     y = ((x[:, 0] > x[:, 1]) + 2 * (x[:, 2] > 0) + rng.integers(0, n_classes, 1500)).astype(
@@ -915,10 +1083,17 @@ def test_buckets_lose_no_cut(simd, values, n_classes):
     for path in machine.simd_paths():
         simd(path)
         grown.append(
-            projected(x, y, growth.sparse_atoms(12, 1.5), n_classes=n_classes, n_drawn=12, weights=weights)
+            projected(
+                x,
+                y,
+                project.sparse_distribution(12, 1.5),
+                n_classes=n_classes,
+                n_projections=12,
+                sample_weight=weights,
+            )
         )
     for other in grown[1:]:
-        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert other.indices.tobytes() == grown[0].indices.tobytes()
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
@@ -932,46 +1107,48 @@ def test_rows_columns_and_tables_hold_the_same_values(simd, values, kind):
     x = (x if values == "bytes" else np.sqrt(x) - 3).astype(np.float32)
     y = rng.integers(0, 3, n, np.int32)
     shape = (side, side)
-    atoms = growth.patch_atoms(side * side, shape, 1, 8, False, False)
+    distribution = project.patch_distribution(shape, patch_max=8)
     if kind == "sparse":
-        atoms = growth.sparse_atoms(side * side, 3.0)
+        distribution = project.sparse_distribution(side * side, 3.0)
     grown = []
     for path in machine.simd_paths():
         simd(path)
-        grown.append(projected(x, y, atoms, n_drawn=10))
+        grown.append(projected(x, y, distribution, n_projections=10))
     for other in grown[1:]:
-        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert other.indices.tobytes() == grown[0].indices.tobytes()
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
-@pytest.mark.parametrize("n_drawn", [1, 4, 6, 21])
+@pytest.mark.parametrize("n_projections", [1, 4, 6, 21])
 @pytest.mark.parametrize("values", ["bytes", "whole", "floats"])
-@pytest.mark.parametrize("atoms", ["patches", "cyclic", "sparse", "dense", "probes", "axis"])
-def test_blocks_and_comparisons_change_no_tree(simd, atoms, values, n_drawn):
-    # Nodes above, in and below blocks of all sizes, candidates that fill vectors or not, more entries than are drawn at once,
-    # samples that are alike, and features without number for a few candidates.
-    rng = np.random.default_rng(n_drawn)
-    n, shape = (5000, (6, 9)) if n_drawn > 1 else (900, (20, 30))
+@pytest.mark.parametrize("distribution", ["patches", "cyclic", "sparse", "dense", "probe", "axis"])
+def test_blocks_and_comparisons_change_no_tree(simd, distribution, values, n_projections):
+    # Nodes above, in and below blocks of all sizes, candidates that fill vectors or not, more entries than are
+    # drawn at once, samples that are alike, and many features for a few candidates.
+    rng = np.random.default_rng(n_projections)
+    n, shape = (5000, (6, 9)) if n_projections > 1 else (900, (20, 30))
     n_features = shape[0] * shape[1]
     x = rng.integers(0, 9, (n, n_features)) * (rng.random((n, n_features)) < 0.5)
     x[n // 2 :] = x[: n - n // 2]
     x = {"bytes": x, "whole": 500 * x - 700, "floats": np.sin(x) * (x > 3)}[values].astype(np.float32)
     y = ((x[:, :20].sum(axis=1) > x[:, 20:40].sum(axis=1)) + rng.integers(0, 6, n)).astype(np.int32)
     drawn = {
-        "patches": lambda: growth.patch_atoms(n_features, shape, 1, 5, False, False),
-        "cyclic": lambda: growth.patch_atoms(n_features, shape, 1, 4, False, True),
-        "sparse": lambda: growth.sparse_atoms(n_features, 1.5),
-        "dense": lambda: growth.sparse_atoms(n_features, 7.0),
-        "probes": lambda: growth.probe_atoms(n_features),
-        "axis": lambda: growth.axis_atoms(n_features),
-    }[atoms]()
+        "patches": lambda: project.patch_distribution(shape, patch_max=5),
+        "cyclic": lambda: project.patch_distribution(shape, patch_max=4, cyclic=True),
+        "sparse": lambda: project.sparse_distribution(n_features, 1.5),
+        "dense": lambda: project.sparse_distribution(n_features, 7.0),
+        "probe": lambda: project.probe_distribution(n_features),
+        "axis": lambda: project.axis_distribution(n_features),
+    }[distribution]()
     weights = rng.integers(1, 4, n).astype(np.float64)
     grown = []
     for path in machine.simd_paths():
         simd(path)
-        grown.append(projected(x, y, drawn, n_trees=1, n_classes=7, n_drawn=n_drawn, weights=weights))
+        grown.append(
+            projected(x, y, drawn, n_trees=1, n_classes=7, n_projections=n_projections, sample_weight=weights)
+        )
     for other in grown[1:]:
-        assert other.index.tobytes() == grown[0].index.tobytes()
+        assert other.indices.tobytes() == grown[0].indices.tobytes()
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
@@ -980,9 +1157,9 @@ def test_whole_numbers_are_encoded_as_others_are():
     x = rng.integers(0, 256, (600, 4)).astype(np.float64)
     x[:, 1] = -0.0
     x[:, 2] = rng.integers(250, 256, 600)
-    for max_codes in (None, 256, 20):
-        pixels, shifted = growth.encode(x, max_codes=max_codes), growth.encode(x - 1000, max_codes=max_codes)
-        assert pixels.codes.tobytes() == shifted.codes.tobytes()
+    for max_bins in (None, 256, 20):
+        pixels, shifted = growth.encode(x, max_bins=max_bins), growth.encode(x - 1000, max_bins=max_bins)
+        assert pixels.bins.tobytes() == shifted.bins.tobytes()
         assert (pixels.low == shifted.low + 1000).all()
         assert (pixels.high == shifted.high + 1000).all()
         assert not np.signbit(pixels.low).any()

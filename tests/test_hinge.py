@@ -1,6 +1,9 @@
-"""Hinge trees and ferns: known answers, the law against its twins, gradients, bad input."""
+"""Hinge trees and ferns: known answers, the reference implementation against its backends, gradients, bad input."""
 
+import gc
 import itertools
+import sys
+import weakref
 
 import hypothesis
 import hypothesis.strategies as st
@@ -16,7 +19,7 @@ KINDS = ("tree", "fern")
 AGGREGATES = (None, "sum", "mean")
 
 
-def door(kind, name):
+def function(kind, name):
     return getattr(hinge, f"{kind}_{name}")
 
 
@@ -27,7 +30,7 @@ def grid(rng, shape, dtype, step=0.5):
 
 def problem(kind, n, n_features, n_trees, depth, outputs=(), dtype=np.float64, seed=0, coarse=False):
     rng = np.random.default_rng(seed)
-    t, f, w = door(kind, "init")(n_trees, depth, n_features, outputs, scale=1.0, dtype=dtype, rng=rng)
+    t, f, w = function(kind, "init")(n_trees, depth, n_features, outputs, scale=1.0, dtype=dtype, rng=rng)
     x = rng.normal(size=(n, n_features)).astype(dtype)
     return (grid(rng, x.shape, dtype), grid(rng, t.shape, dtype), f, w) if coarse else (x, t, f, w)
 
@@ -50,7 +53,7 @@ aggregates = pytest.mark.parametrize("aggregate", AGGREGATES)
 # -------------------------------------------------------------------------------- known answers
 
 
-def test_tree_by_hand(twin, dtype):
+def test_tree_by_hand(backend, dtype):
     # Root x0 > 0; left child x1 > 1, right child x1 > -1.
     t = np.array([[0, 1, -1]], dtype)
     f = np.array([[0, 1, 1]], np.int32)
@@ -63,7 +66,7 @@ def test_tree_by_hand(twin, dtype):
     assert margin.dtype == dtype
 
 
-def test_fern_by_hand(twin, dtype):
+def test_fern_by_hand(backend, dtype):
     t = np.array([[0, 1, 2]], dtype)
     f = np.array([[0, 0, 0]], np.int32)
     x = np.array([[-1], [0.5], [1.75], [2.5], [1]], dtype)
@@ -74,7 +77,7 @@ def test_fern_by_hand(twin, dtype):
 
 
 @kinds
-def test_forward_is_equation_10(twin, kind):
+def test_forward_is_equation_10(backend, kind):
     """The sum over all leaves of w_l min over the path of ReLU(d(x - t)), written out (p1 eq 8-10)."""
     x, t, f, w = problem(kind, 20, 4, 3, 3, coarse=True)
     depth, want = 3, np.zeros((20, 3))
@@ -87,47 +90,49 @@ def test_forward_is_equation_10(twin, kind):
             terms.append(max(r if right else -r, 0.0))
             v = 2 * v + 1 + right
         want[n, m] += w[m, leaf] * min(terms)
-    np.testing.assert_allclose(door(kind, "forward")(x, t, f, w), want, rtol=1e-15, atol=0)
+    np.testing.assert_allclose(function(kind, "forward")(x, t, f, w), want, rtol=1e-15, atol=0)
 
 
-def test_fern_of_depth_one_is_tree_of_depth_one(twin, dtype):
+def test_fern_of_depth_one_is_tree_of_depth_one(backend, dtype):
     x, t, f, w = problem("tree", 40, 3, 5, 1, (2,), dtype, coarse=True)
     results = []
     for kind in KINDS:
-        y, route = door(kind, "forward")(x, t, f, w, return_route=True)
-        results.append((y, *route, *door(kind, "backward")(y, *route, f, w, 3)))
+        y, route = function(kind, "forward")(x, t, f, w, return_route=True)
+        results.append((y, *route, *function(kind, "backward")(y, *route, f, w, 3)))
     for tree, fern in zip(*results, strict=True):
         np.testing.assert_array_equal(tree, fern)
 
 
-# ---------------------------------------------------------------------------- twins and the law
+# ---------------------------------------------------------------------------- backends and the reference implementation
 
 
-def everything(kind, twin, arrays, n_features, grad_rng, aggregate):
-    x, t, f, w = (twin.array(a) for a in arrays)
-    y, route = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
-    alone = door(kind, "forward")(x, t, f, w, aggregate=aggregate)
-    np.testing.assert_array_equal(twin.numpy(y), twin.numpy(alone))
+def everything(kind, backend, arrays, n_features, grad_rng, aggregate):
+    x, t, f, w = (backend.array(a) for a in arrays)
+    y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+    alone = function(kind, "forward")(x, t, f, w, aggregate=aggregate)
+    np.testing.assert_array_equal(backend.numpy(y), backend.numpy(alone))
     grad_y = grad_rng.normal(size=y.shape).astype(arrays[0].dtype)
-    args = (twin.array(grad_y), *route, f, w, n_features)
-    dense = door(kind, "backward")(*args, aggregate=aggregate)
-    sparse = door(kind, "backward")(*args, aggregate=aggregate, sparse=True)
+    args = (backend.array(grad_y), *route, f, w, n_features)
+    dense = function(kind, "backward")(*args, aggregate=aggregate)
+    sparse = function(kind, "backward")(*args, aggregate=aggregate, sparse=True)
     flat = [y, *route, *dense, sparse[0], *sparse[1], *sparse[2]]
-    return [twin.numpy(a) for a in flat], grad_y
+    return [backend.numpy(a) for a in flat], grad_y
 
 
 @kinds
 @shapes
 @aggregates
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])
-def test_twin_equals_reference(fast_twin, dtype, kind, shape, aggregate, coarse):
-    from conftest import Twin
+def test_backend_equals_reference(fast_backend, dtype, kind, shape, aggregate, coarse):
+    from conftest import Backend
 
     n, n_features, n_trees, depth, outputs = shape
     arrays = problem(kind, n, n_features, n_trees, depth, outputs, dtype, coarse=coarse)
-    got, _ = everything(kind, fast_twin, arrays, n_features, np.random.default_rng(1), aggregate)
+    got, _ = everything(kind, fast_backend, arrays, n_features, np.random.default_rng(1), aggregate)
     with hforest.using("reference"):
-        want, _ = everything(kind, Twin("reference"), arrays, n_features, np.random.default_rng(1), aggregate)
+        want, _ = everything(
+            kind, Backend("reference"), arrays, n_features, np.random.default_rng(1), aggregate
+        )
     names = [
         "y",
         "leaf",
@@ -159,11 +164,11 @@ def test_twin_equals_reference(fast_twin, dtype, kind, shape, aggregate, coarse)
 
 @kinds
 @aggregates
-def test_sparse_equals_dense(twin, dtype, kind, aggregate):
+def test_sparse_equals_dense(backend, dtype, kind, aggregate):
     x, t, f, w = problem(kind, 40, 5, 6, 4, (3, 2), dtype, coarse=True)
-    y, route = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
-    dense = door(kind, "backward")(y, *route, f, w, 5, aggregate=aggregate)
-    sparse = door(kind, "backward")(y, *route, f, w, 5, aggregate=aggregate, sparse=True)
+    y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+    dense = function(kind, "backward")(y, *route, f, w, 5, aggregate=aggregate)
+    sparse = function(kind, "backward")(y, *route, f, w, 5, aggregate=aggregate, sparse=True)
     np.testing.assert_array_equal(sparse[0], dense[0])
     for full, (rows, values), index in zip(dense[1:], sparse[1:], (route[2], route[0]), strict=True):
         touched = sorted({m * full.shape[1] + i for line in index.tolist() for m, i in enumerate(line)})
@@ -184,9 +189,9 @@ def test_threads_change_no_bit(threads, dtype, kind, aggregate, n):
     for count in (1, 2, 7):
         threads(count)
         assert hforest.get_num_threads() in (count, 1)  # 1: a build without OpenMP
-        from conftest import Twin
+        from conftest import Backend
 
-        results.append(everything(kind, Twin("cpu"), arrays, 11, np.random.default_rng(1), aggregate)[0])
+        results.append(everything(kind, Backend("cpu"), arrays, 11, np.random.default_rng(1), aggregate)[0])
     for others in results[1:]:
         for a, b in zip(results[0], others, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -208,7 +213,7 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, kind, path, co
         results = []
         for name in ("plain", path):
             simd(name)
-            results.append(door(kind, "forward")(x, t, f, w, aggregate="sum", return_route=True))
+            results.append(function(kind, "forward")(x, t, f, w, aggregate="sum", return_route=True))
         (y, route), (y2, route2) = results
         for a, b in zip((y, *route), (y2, *route2), strict=True):
             assert a.tobytes() == b.tobytes(), (n, n_features, n_trees, depth)
@@ -222,14 +227,14 @@ def test_many_samples_and_deep_trees(dtype, kind, aggregate, depth, n_outputs):
     # More samples than a stretch, leaves than twice the samples, leaves marked by bits and by bytes.
     for n in (2500, 40):
         x, t, f, w = problem(kind, n, 6, 18, depth, (n_outputs,), dtype, seed=depth)
-        _, (leaf, margin, vertex) = route = door(kind, "forward")(
+        _, (leaf, margin, vertex) = route = function(kind, "forward")(
             x, t, f, w, aggregate=aggregate, return_route=True
         )
         shape = (n, n_outputs) if aggregate else (n, 18, n_outputs)
         grad_y = np.random.default_rng(2).normal(size=shape).astype(dtype)
         args = (grad_y, *route[1], f, w, 6)
-        grad_x, grad_t, grad_w = door(kind, "backward")(*args, aggregate=aggregate)
-        sparse = door(kind, "backward")(*args, aggregate=aggregate, sparse=True)
+        grad_x, grad_t, grad_w = function(kind, "backward")(*args, aggregate=aggregate)
+        sparse = function(kind, "backward")(*args, aggregate=aggregate, sparse=True)
         each = grad_y if aggregate is None else np.broadcast_to(grad_y[:, None], (n, 18, n_outputs))
         each = each.astype(np.float64) / (18 if aggregate == "mean" else 1)
         trees = np.broadcast_to(np.arange(18), leaf.shape)
@@ -254,7 +259,7 @@ def test_many_samples_and_deep_trees(dtype, kind, aggregate, depth, n_outputs):
 @aggregates
 @pytest.mark.parametrize("outputs", [(), (3, 2)])
 @pytest.mark.parametrize("path", machine.simd_paths())
-def test_small_calls_have_the_bits_of_the_twin(simd, dtype, kind, aggregate, outputs, path):
+def test_small_calls_have_the_bits_of_the_backend(simd, dtype, kind, aggregate, outputs, path):
     simd(path)
     for n, n_trees, depth in ((1, 1, 1), (1, 33, 6), (7, 20, 4), (8, 8, 5), (64, 1, 3), (9, 100, 2)):
         x, t, f, w = problem(kind, n, 5, n_trees, depth, outputs, dtype, seed=n, coarse=True)
@@ -262,10 +267,10 @@ def test_small_calls_have_the_bits_of_the_twin(simd, dtype, kind, aggregate, out
         small = quick.forward(kind == "fern", x, t, f, w, aggregate, True)
         route = quick.traverse(kind == "fern", x, t, f, True)
         assert (small is None) == (route is None)
-        # Vectors of samples are the twin's.
+        # Vectors of samples are the backend's.
         assert small is not None or n >= 8
         with dispatch.forced("cpu"):
-            want = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+            want = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
         if small is not None:
             for a, b in zip((small, *route), (want[0], *want[1]), strict=True):
                 assert a.shape == b.shape
@@ -273,7 +278,7 @@ def test_small_calls_have_the_bits_of_the_twin(simd, dtype, kind, aggregate, out
 
 
 @kinds
-def test_small_calls_leave_what_is_wrong_to_the_door(kind):
+def test_small_calls_leave_what_is_wrong_to_the_function(kind):
     x, t, f, w = problem(kind, 3, 5, 2, 3, (2,), np.float64)
     good = (x, t, f, w)
     fern = kind == "fern"
@@ -312,25 +317,27 @@ def test_small_calls_leave_what_is_wrong_to_the_door(kind):
     seed=st.integers(0, 2**31),
 )
 def test_any_shape(kind, aggregate, double, n, n_features, n_trees, depth, outputs, coarse, seed):
-    from conftest import Twin
+    from conftest import Backend
 
     dtype = np.float64 if double else np.float32
     arrays = problem(kind, n, n_features, n_trees, depth, outputs, dtype, seed, coarse)
-    got, _ = everything(kind, Twin("cpu"), arrays, n_features, np.random.default_rng(1), aggregate)
+    got, _ = everything(kind, Backend("cpu"), arrays, n_features, np.random.default_rng(1), aggregate)
     with hforest.using("reference"):
-        want, _ = everything(kind, Twin("reference"), arrays, n_features, np.random.default_rng(1), aggregate)
+        want, _ = everything(
+            kind, Backend("reference"), arrays, n_features, np.random.default_rng(1), aggregate
+        )
     for a, b in zip(got, want, strict=True):
         scale = max(1, abs(b).max(initial=0)) if b.dtype == dtype else 0
         np.testing.assert_allclose(a, b, rtol=2 * np.finfo(dtype).eps, atol=4 * np.finfo(dtype).eps * scale)
 
 
 @kinds
-def test_float_error_at_most_twice_numpy(twin, kind):
+def test_float_error_at_most_twice_numpy(backend, kind):
     x, t, f, w = problem(kind, 60, 6, 40, 4, (5,), np.float32)
-    y, route = door(kind, "forward")(x, t, f, w, aggregate="sum", return_route=True)
+    y, route = function(kind, "forward")(x, t, f, w, aggregate="sum", return_route=True)
     leaf, margin, vertex = route
     g = np.random.default_rng(2).normal(size=y.shape).astype(np.float32)
-    got = door(kind, "backward")(g, *route, f, w, 6, aggregate="sum")
+    got = function(kind, "backward")(g, *route, f, w, 6, aggregate="sum")
 
     def plain(real):
         """The same sums by plain NumPy in one dtype."""
@@ -373,11 +380,11 @@ def test_weights_beyond_32_bits():
 @kinds
 @aggregates
 @pytest.mark.parametrize("outputs", [(), (3,), (3, 2)], ids=str)
-def test_central_differences(twin, kind, aggregate, outputs):
+def test_central_differences(backend, kind, aggregate, outputs):
     x, t, f, w = problem(kind, 6, 4, 5, 3, outputs)
-    y, route = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+    y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
     g = np.random.default_rng(3).normal(size=y.shape)
-    grads = door(kind, "backward")(g, *route, f, w, 4, aggregate=aggregate)
+    grads = function(kind, "backward")(g, *route, f, w, 4, aggregate=aggregate)
     step = 1e-6
     # Away from kinks: no decision changes and no other margin becomes the least within the step.
     margins = np.sort(abs(x[:, f] - t), axis=2)
@@ -385,7 +392,7 @@ def test_central_differences(twin, kind, aggregate, outputs):
     assert np.diff(margins, axis=2).min() > 4 * step or kind == "tree"
 
     def loss():
-        return (door(kind, "forward")(x, t, f, w, aggregate=aggregate) * g).sum()
+        return (function(kind, "forward")(x, t, f, w, aggregate=aggregate) * g).sum()
 
     for parameter, grad in zip((x, t, w), grads, strict=True):
         flat, want = parameter.reshape(-1), np.empty(parameter.size)
@@ -400,15 +407,15 @@ def test_central_differences(twin, kind, aggregate, outputs):
 
 
 @kinds
-def test_margin_zero_has_no_gradient(twin, kind):
+def test_margin_zero_has_no_gradient(backend, kind):
     t, f, w = np.zeros((1, 1)), np.zeros((1, 1), np.int32), np.ones((1, 2))
-    y, route = door(kind, "forward")(np.zeros((1, 1)), t, f, w, return_route=True)
+    y, route = function(kind, "forward")(np.zeros((1, 1)), t, f, w, return_route=True)
     assert y.item() == 0
-    for grad in door(kind, "backward")(np.ones((1, 1)), *route, f, w, 1):
+    for grad in function(kind, "backward")(np.ones((1, 1)), *route, f, w, 1):
         assert not grad.any()
 
 
-def test_backward_never_traverses(twin):
+def test_backward_never_traverses(backend):
     """The gradient follows the route it is given, not the arrays that made it."""
     w = np.array([[1.0, 2.0, 4.0, 8.0]])
     f = np.array([[0, 1, 2]], np.int32)
@@ -426,41 +433,41 @@ def test_backward_never_traverses(twin):
 
 @kinds
 @aggregates
-def test_no_samples(twin, dtype, kind, aggregate):
+def test_no_samples(backend, dtype, kind, aggregate):
     x, t, f, w = problem(kind, 0, 3, 2, 2, (4,), dtype)
-    y, route = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+    y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
     assert y.shape == ((0, 2, 4) if aggregate is None else (0, 4))
-    dense = door(kind, "backward")(y, *route, f, w, 3, aggregate=aggregate)
+    dense = function(kind, "backward")(y, *route, f, w, 3, aggregate=aggregate)
     assert [a.shape for a in dense] == [(0, 3), t.shape, w.shape]
     assert not dense[1].any()
     assert not dense[2].any()
-    sparse = door(kind, "backward")(y, *route, f, w, 3, aggregate=aggregate, sparse=True)
+    sparse = function(kind, "backward")(y, *route, f, w, 3, aggregate=aggregate, sparse=True)
     assert [a.shape for a in (*sparse[1], *sparse[2])] == [(0,), (0,), (0,), (0, 4)]
     assert hinge.leaf_counts(route[0], 4).sum() == 0
     assert hinge.leaf_rows(route[0], 4).shape == (0,)
 
 
 @kinds
-def test_out(twin, dtype, kind):
+def test_out(backend, dtype, kind):
     x, t, f, w = problem(kind, 9, 3, 2, 2, (4,), dtype)
-    want, route = door(kind, "forward")(x, t, f, w, return_route=True)
+    want, route = function(kind, "forward")(x, t, f, w, return_route=True)
     y = np.full_like(want, np.nan)
-    assert door(kind, "forward")(x, t, f, w, out=y) is y
+    assert function(kind, "forward")(x, t, f, w, out=y) is y
     np.testing.assert_array_equal(y, want)
     given = tuple(np.full_like(a, -1) for a in route)
-    got = door(kind, "traverse")(x, t, f, out=given)
+    got = function(kind, "traverse")(x, t, f, out=given)
     assert all(a is b for a, b in zip(got, given, strict=True))
     for a, b in zip(got, route, strict=True):
         np.testing.assert_array_equal(a, b)
-    dense = door(kind, "backward")(y, *route, f, w, 3)
+    dense = function(kind, "backward")(y, *route, f, w, 3)
     given = tuple(np.full_like(a, np.nan) for a in dense)
-    for a, b in zip(door(kind, "backward")(y, *route, f, w, 3, out=given), dense, strict=True):
+    for a, b in zip(function(kind, "backward")(y, *route, f, w, 3, out=given), dense, strict=True):
         np.testing.assert_array_equal(a, b)
     assert hinge.leaf_outputs(route[0], route[1], w, out=y) is y
     np.testing.assert_array_equal(y, want)
 
 
-def test_inputs_are_left_alone_and_may_be_read_only(twin):
+def test_inputs_are_left_alone_and_may_be_read_only(backend):
     arrays = problem("tree", 9, 3, 2, 2, (4,))
     copies = [a.copy() for a in arrays]
     for a in arrays:
@@ -478,7 +485,7 @@ def test_inputs_are_left_alone_and_may_be_read_only(twin):
 # -------------------------------------------------------------------------------- looking inside
 
 
-def test_leaf_counts_and_rows(twin):
+def test_leaf_counts_and_rows(backend):
     leaf = np.random.default_rng(0).integers(0, 128, (300, 5), np.int32)
     counts = hinge.leaf_counts(leaf, 128)
     assert counts.dtype == np.int64
@@ -488,7 +495,7 @@ def test_leaf_counts_and_rows(twin):
     np.testing.assert_array_equal(rows, np.flatnonzero(counts))
 
 
-def test_tree_path(twin):
+def test_tree_path(backend):
     x, t, f, _ = problem("tree", 30, 5, 4, 4)
     leaf, _, vertex = hinge.tree_traverse(x, t, f)
     path = hinge.tree_path(leaf, f)
@@ -506,7 +513,7 @@ def test_tree_path(twin):
 
 @kinds
 def test_random_start(dtype, kind):
-    t, f, w = door(kind, "init")(200, 6, 10, (3, 2), dtype=dtype, rng=0)
+    t, f, w = function(kind, "init")(200, 6, 10, (3, 2), dtype=dtype, rng=0)
     n_vertices = 63 if kind == "tree" else 6
     assert t.shape == f.shape == (200, n_vertices)
     assert w.shape == (200, 64, 3, 2)
@@ -523,7 +530,7 @@ def test_random_start(dtype, kind):
 
 @kinds
 def test_start_follows_the_seed(kind):
-    init = door(kind, "init")
+    init = function(kind, "init")
     first, same, other = (init(3, 3, 5, rng=seed) for seed in (7, np.random.default_rng(7), 8))
     for a, b, c in zip(first, same, other, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -534,7 +541,7 @@ def test_start_follows_the_seed(kind):
 
 @kinds
 def test_sequential_features(kind):
-    _, f, _ = door(kind, "init")(4, 3, 5, features="sequential", rng=0)
+    _, f, _ = function(kind, "init")(4, 3, 5, features="sequential", rng=0)
     np.testing.assert_array_equal(f.ravel(), np.arange(f.size) % 5)
 
 
@@ -552,8 +559,8 @@ def test_median_thresholds_split_evenly(dtype):
 
 
 def test_medians_with_ties_and_empty_vertices(dtype):
-    # Three values, the middle one most frequent: no threshold may cut through a tie, and both
-    # neighbouring cuts are equally far from the middle.
+    # Three values, the middle one most frequent: no threshold may separate equal values, and both
+    # neighbouring splits are equally far from the middle.
     x = np.array([[0], [1], [1], [1], [1], [2]], dtype)
     f = np.zeros((1, 7), np.int32)
     t = hinge.tree_median_thresholds(x, f)
@@ -567,7 +574,7 @@ def test_medians_with_ties_and_empty_vertices(dtype):
     assert (hinge.fern_median_thresholds(constant, f[:, :2]) == 8).all()
 
 
-def test_neighbouring_floats_are_cut(dtype):
+def test_neighbouring_floats_are_split(dtype):
     low = dtype(1)
     high = np.nextafter(low, dtype(2), dtype=dtype)
     t = hinge.fern_median_thresholds(np.array([[low], [high]]), np.zeros((1, 1), np.int32))
@@ -582,7 +589,7 @@ def test_greedy_start_for_classes():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 5))
     y = ((x[:, 1] > 0.3) * 2 + (x[:, 3] > -0.2)).astype(np.int32)
-    t, f, w = hinge.tree_greedy_init(x, y, 5, 2, n_candidates=5, rng=0)
+    t, f, w = hinge.tree_greedy_init(x, y, 5, 2, max_features=5, rng=0)
     assert w.shape == (5, 4, 4)
     assert f.dtype == np.int32
     # With every feature on offer the root must be one of the two that matter, and so must its child.
@@ -591,7 +598,7 @@ def test_greedy_start_for_classes():
     for m in range(5):
         assert len({(a, b) for a, b in zip(leaf[:, m], y, strict=True)}) == 4  # leaves are pure
     assert (hinge.tree_forward(x, t, f, w, aggregate="mean").argmax(axis=1) == y).mean() > 0.99
-    again = hinge.tree_greedy_init(x, y, 5, 2, n_candidates=5, rng=0)
+    again = hinge.tree_greedy_init(x, y, 5, 2, max_features=5, rng=0)
     for a, b in zip((t, f, w), again, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -601,7 +608,7 @@ def test_greedy_split_is_the_best_one(dtype):
     rng = np.random.default_rng(4)
     x = grid(rng, (60, 4), dtype)
     y = rng.integers(0, 3, 60).astype(np.int32)
-    t, f, _ = hinge.tree_greedy_init(x, y, 1, 1, n_candidates=4, rng=0)
+    t, f, _ = hinge.tree_greedy_init(x, y, 1, 1, max_features=4, rng=0)
 
     def impurity(feature, threshold):
         total = 0.0
@@ -618,14 +625,61 @@ def test_greedy_start_for_regression(dtype):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(500, 3)).astype(dtype)
     y = np.stack([np.sign(x[:, 0]), 2 * np.sign(x[:, 0])], axis=1)
-    t, f, w = hinge.tree_greedy_init(x, y, 3, 1, task="regression", n_candidates=3, rng=0)
+    t, f, w = hinge.tree_greedy_init(x, y, 3, 1, task="regression", max_features=3, rng=0)
     assert (f == 0).all()
     assert abs(t).max() < 0.1
     assert w.shape == (3, 2, 2)
     p = hinge.tree_forward(x, t, f, w, aggregate="mean")
     assert ((p - (y - y.mean(axis=0))) ** 2).mean() < 0.7 * y.var(axis=0).mean()
-    scalar = hinge.tree_greedy_init(x, y[:, 0].copy(), 3, 1, task="regression", n_candidates=3, rng=0)
+    scalar = hinge.tree_greedy_init(x, y[:, 0].copy(), 3, 1, task="regression", max_features=3, rng=0)
     np.testing.assert_allclose(scalar[2], w[:, :, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.int64, np.uint64, ">i4", list]
+)
+def test_greedy_labels_of_any_integer_dtype(labels):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 4)), np.arange(200, dtype=np.int32) % 3
+    expected = hinge.tree_greedy_init(x, y, 2, 3, rng=0)
+    given = y.tolist() if labels is list else y.astype(labels)
+    for a, b in zip(hinge.tree_greedy_init(x, given, 2, 3, rng=0), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    strides = np.repeat(y, 2)[::2]
+    for a, b in zip(hinge.tree_greedy_init(x, strides, 2, 3, rng=0), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_greedy_bools_and_absent_classes():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4))
+    y = x[:, 0] > 0
+    expected = hinge.tree_greedy_init(x, y.astype(np.int32), 2, 3, rng=0)
+    for a, b in zip(hinge.tree_greedy_init(x, y, 2, 3, rng=0), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    wide = hinge.tree_greedy_init(x, 2 * y, 2, 3, n_classes=4, rng=0)
+    np.testing.assert_array_equal(wide.thresholds, expected.thresholds)
+    np.testing.assert_array_equal(wide.weights[..., [0, 2]], expected.weights)
+    assert not wide.weights[..., [1, 3]].any()
+    # The advice of the message works.
+    with pytest.raises(ValueError, match="none of class 1") as caught:
+        hinge.tree_greedy_init(x, 2 * y, 2, 3, rng=0)
+    assert "numpy.unique(y, return_inverse=True)[1]" in str(caught.value)
+    again = hinge.tree_greedy_init(x, np.unique(2 * y, return_inverse=True)[1], 2, 3, rng=0)
+    np.testing.assert_array_equal(again.weights, expected.weights)
+
+
+@pytest.mark.parametrize("outputs", [(), (2,), (2, 3)])
+def test_greedy_targets_of_any_real_dtype(outputs):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(100, 4)), rng.integers(-9, 9, (100, *outputs))
+    expected = hinge.tree_greedy_init(x, y.astype(float), 2, 3, task="regression", rng=0)
+    assert expected.weights.shape == (2, 8, *outputs)
+    for given in (y, y.astype(np.float16), y.astype(np.int8), y.tolist(), np.asfortranarray(y)):
+        for a, b in zip(
+            hinge.tree_greedy_init(x, given, 2, 3, task="regression", rng=0), expected, strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_greedy_with_nothing_to_split():
@@ -638,13 +692,13 @@ def test_greedy_with_nothing_to_split():
 
 def reachable(t, f, v):
     """Brute force: does some x reach each child of v? Candidates lie between and on all thresholds."""
-    cuts = np.unique(t)
-    tries = np.concatenate([cuts, (cuts[1:] + cuts[:-1]) / 2, [cuts[0] - 1, cuts[-1] + 1]])
+    values = np.unique(t)
+    tries = np.concatenate([values, (values[1:] + values[:-1]) / 2, [values[0] - 1, values[-1] + 1]])
     path, child = [], v
     while child:
         path.append(((child - 1) // 2, child % 2 == 0))
         child = (child - 1) // 2
-    # Features are independent, so only those ancestors matter that look at v's own.
+    # Features are independent, so only those ancestors matter that read v's own.
     ok = [x for x in tries if all((x > t[a]) == right for a, right in path if f[a] == f[v])]
     return any(x > t[v] for x in ok) and any(not x > t[v] for x in ok)
 
@@ -675,6 +729,53 @@ def test_repair(dtype):
     np.testing.assert_array_equal(repaired[2:, 0], t[2:, 0])
     assert (repaired != t).mean() < 0.9
     np.testing.assert_array_equal(hinge.tree_repair_thresholds(repaired, f), repaired)
+
+
+# ------------------------------------------------------------------------------------- named tuples
+
+
+@kinds
+@pytest.mark.parametrize("n", [1, 500])
+def test_results_that_belong_together_have_names(backend, kind, n):
+    x = np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32)
+    parameters = function(kind, "init")(5, 3, 4, 2, rng=0)
+    assert isinstance(parameters, hinge.Parameters)
+    t, f, w = parameters
+    assert t is parameters.thresholds
+    assert f is parameters.features
+    assert w is parameters.weights
+    assert t.shape == f.shape
+    assert w.shape == (5, 8, 2)
+    route = function(kind, "traverse")(x, t, f)
+    y, again = function(kind, "forward")(x, t, f, w, return_route=True)
+    state = hinge.adam_state(t, w)
+    _, trained = function(kind, "adam_forward")(x, t, f, w, state, 1, 0.1)
+    for a in (route, again, trained):
+        assert type(a) is hinge.Route
+        leaf, margin, vertex = a
+        assert leaf is a.leaf
+        assert margin is a.margin
+        assert vertex is a.vertex
+        assert (leaf.dtype, margin.dtype, vertex.dtype) == (np.int32, np.float32, np.int32)
+        np.testing.assert_array_equal(leaf, route.leaf)
+        assert a._replace(leaf=vertex).leaf is vertex
+    _, grad_t, grad_w = function(kind, "backward")(y, *route, f, w, 4, sparse=True)
+    for a in (grad_t, grad_w):
+        assert type(a) is hinge.RowGradient
+        assert a.rows is a[0]
+        assert a.values is a[1]
+        assert len(a.rows) == len(a.values)
+
+
+def test_small_routes_are_collected():
+    # quick.pyx fills a Route without its constructor: its arrays must be released with it.
+    x, t, f, _ = problem("tree", 1, 3, 2, 2, (), np.float32)
+    route = hinge.tree_traverse(x, t, f)
+    leaf = weakref.ref(route.leaf)
+    assert sys.getrefcount(route.leaf) == sys.getrefcount(route.vertex)
+    del route
+    gc.collect()
+    assert leaf() is None
 
 
 # ------------------------------------------------------------------------------------- bad input
@@ -781,10 +882,17 @@ def test_bad_arrays(names, name, spoil, error, words):
         (lambda g: hinge.leaf_rows(g["leaf"][:, :0].copy(), 4), ValueError, "n_trees"),
         (lambda g: hinge.tree_path(g["leaf"], g["features"][:1].copy()), ValueError, "n_trees"),
         (lambda g: hinge.tree_median_thresholds(g["x"][:0], g["features"]), ValueError, "n_samples"),
-        (lambda g: hinge.tree_greedy_init(g["x"], np.full(6, -1, np.int32), 1, 1), (ValueError, IndexError), "n_classes"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.full(6, -1, np.int32), 1, 1), IndexError, "y: expected.*at least 0, got -1"),
         (lambda g: hinge.tree_greedy_init(g["x"], np.full(6, 3, np.int32), 1, 1, n_classes=3), IndexError, "got 3"),
-        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6, np.int32), 1, 1, n_candidates=9), ValueError, "n_cand"),
-        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6), 1, 1), TypeError, "y: expected dtype int32"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6, np.int32), 1, 1, max_features=9), ValueError, "max_features"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6), 1, 1), TypeError, r"y: expected labels.*float64.*unique\(y"),
+        (lambda g: hinge.tree_greedy_init(g["x"], list("aabbcc"), 1, 1), TypeError, r"y: .*unique\(y"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.array([0, 0, 2, 2, 2, 3]), 1, 1), ValueError, "none of class 1"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(5, int), 1, 1), ValueError, r"y: .*\(n_samples,\) = \(6,\)"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6), 1, 1, task="regression", n_classes=2), ValueError, "n_cl"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.full(6, np.nan), 1, 1, task="regression"), ValueError, "y: "),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6, int), 1, 1, task="ranking"), ValueError, "task"),
+        (lambda g: hinge.tree_greedy_init(g["x"], np.zeros(6, int), 1, 1, max_features=0), ValueError, "max_features"),
         (lambda g: hinge.tree_repair_thresholds(g["thresholds"], g["features"][:1]), ValueError, "n_trees"),
     ],
 )  # fmt: skip

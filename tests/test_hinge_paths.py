@@ -1,4 +1,4 @@
-"""Routing's vector paths as C alone: natively, under sanitizers, and for a processor that is not at hand."""
+"""Routing's vector paths as C alone: natively, under sanitizers, and for a processor that is not here."""
 
 import platform
 import shutil
@@ -86,7 +86,7 @@ def test_neon_has_the_bits_of_the_plain_loop(tmp_path):
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threads_share_the_tiles_of_few_samples(simd, threads, dtype, kind, path):
-    # Fewer blocks than threads: trees are shared out, and the input is turned over by all threads first.
+    # Fewer blocks than threads: trees are shared out, and the input is transposed by all threads first.
     rng = np.random.default_rng(1)
     for n, n_features, n_trees in ((40, 700, 600), (97, 19, 400)):
         t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, 5, n_features, dtype=dtype, rng=rng)

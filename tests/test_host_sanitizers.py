@@ -1,9 +1,9 @@
-"""The CUDA twins under ThreadSanitizer, and under AddressSanitizer with UndefinedBehaviorSanitizer."""
+"""The CUDA backends under ThreadSanitizer, and under AddressSanitizer with UndefinedBehaviorSanitizer."""
 
 import subprocess
 
 import pytest
-from host.backend import RUNTIMES, missing_for, sanitized_command
+from host.compiler import RUNTIMES, missing_for, sanitized_command
 
 SECONDS = 600
 

@@ -110,7 +110,7 @@ def test_conv2d(dtype, problem, few):
     x, kernels, stride = problem[0].astype(dtype), problem[1].astype(dtype), problem[2]
     with pytest.MonkeyPatch.context() as patch:
         if few:
-            patch.setattr(layers, "_CHUNK", 1)  # one sample at a time
+            patch.setattr(layers.convolution, "_CHUNK", 1)  # one sample at a time
         y = layers.conv2d(x, kernels, stride)
         grad_x, grad_kernels = layers.conv2d_backward(np.ones_like(y), x, kernels, stride)
     expected = conv_by_loops(x, kernels, stride)
@@ -189,6 +189,21 @@ def test_squared_gradient(n, outputs, seed):
     np.testing.assert_allclose(grad, slope(lambda: layers.squared_loss(p, y)[0], p), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [bool, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">i8", list],
+)
+def test_labels_of_any_integer_dtype(dtype, labels):
+    scores = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
+    y = (np.arange(50) % 2).astype(np.int32)  # the third class is absent
+    expected = layers.softmax_loss(scores, y)
+    given = y.tolist() if labels is list else y.astype(labels)
+    for labelled in (given, np.repeat(given, 2)[::2], np.array(given)[::-1][::-1]):
+        loss, grad = layers.softmax_loss(scores, labelled)
+        assert loss == expected[0]
+        assert grad.tobytes() == expected[1].tobytes()
+
+
 def test_losses_of_no_samples(dtype):
     loss, grad = layers.softmax_loss(np.empty((0, 3), dtype), np.empty(0, np.int32))
     assert (loss, grad.shape, grad.dtype) == (0.0, (0, 3), dtype)
@@ -228,9 +243,17 @@ BAD = [
     (layers.conv2d, (IMAGES, np.ones((0, 1, 2, 2)), 1), ValueError, "n_kernels", "n_samples may be 0"),
     (layers.conv2d, (IMAGES * np.inf, KERNELS, 1), ValueError, "x", "impute"),
     (layers.conv2d_backward, (np.ones((2, 3, 4, 4)), IMAGES, KERNELS, 1), ValueError, "grad_y", "agree"),
-    (layers.softmax_loss, (X, LABELS.astype(np.int64)), TypeError, "y", "int32"),
+    (
+        layers.softmax_loss,
+        (X, LABELS.astype(float)),
+        TypeError,
+        "y",
+        r"numpy.unique\(y, return_inverse=True\)",
+    ),
+    (layers.softmax_loss, (X, list("abca")), TypeError, "y", r"numpy.unique\(y, return_inverse=True\)"),
     (layers.softmax_loss, (X, LABELS + np.int32(3)), IndexError, "y", "n_classes = 3"),
-    (layers.softmax_loss, (X, LABELS - np.int32(1)), IndexError, "y", "n_classes = 3"),
+    (layers.softmax_loss, (X, LABELS.astype(np.int64) + 2**32), IndexError, "y", "n_classes = 3"),
+    (layers.softmax_loss, (X, LABELS - np.int32(1)), IndexError, "y", "at least 0, got -1"),
     (layers.softmax_loss, (X, LABELS[:3]), ValueError, "y", r"\(n_samples,\) = \(4,\)"),
     (layers.softmax_loss, (np.ones((4, 0)), LABELS), ValueError, "n_classes", "at least 1"),
     (layers.softmax_loss, (NAN, LABELS), ValueError, "scores", "impute"),
@@ -240,10 +263,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("door", "args", "error", "name", "remedy"), BAD)
-def test_bad_input(door, args, error, name, remedy):
+@pytest.mark.parametrize(("function", "args", "error", "name", "remedy"), BAD)
+def test_bad_input(function, args, error, name, remedy):
     with pytest.raises(error, match=f"(?s)^{name}.*{remedy}"):
-        door(*args)
+        function(*args)
 
 
 def test_unchecked_lets_nan_through():

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from hforest import classic, manifold, tree
+from hforest.core import check
 from hforest.demo import load_digits
 
 KINDS = {
     "patch": {"shape": (8, 8), "patch_max": 2},
     "sparse": {"projection": "sparse"},
-    "probes": {"projection": "probes"},
+    "probe": {"projection": "probe"},
 }
 
 
@@ -38,8 +39,8 @@ def test_circle():
     for row, label in zip(x, y, strict=True):
         # Lengths of the runs of ones around the circle: two that do not touch.
         start = int(np.argmin(row))
-        turned = np.roll(row, -start)
-        runs = np.diff(np.flatnonzero(np.diff(np.concatenate([[0], turned, [0]]))))[::2]
+        rolled = np.roll(row, -start)
+        runs = np.diff(np.flatnonzero(np.diff(np.concatenate([[0], rolled, [0]]))))[::2]
         assert sorted(runs.tolist()) == ([5, 5] if label == 0 else [4, 6])
     assert (x.mean(axis=0) > 0.07).all()
     assert (x.mean(axis=0) < 0.13).all()
@@ -86,7 +87,7 @@ def test_simulations_are_seeded(simulate):
 # ---------------------------------------------------------------------------------------- accuracy
 
 
-def test_patches_see_bars_that_features_do_not():
+def test_patches_separate_bars_that_features_do_not():
     x, y = manifold.simulate_bars(50, rng=0)
     x_test, y_test = manifold.simulate_bars(2000, rng=1)
     patches = manifold.grow(x, y, 100, shape=(28, 28), patch_max=4, n_projections=28, rng=0)
@@ -97,7 +98,7 @@ def test_patches_see_bars_that_features_do_not():
     )
 
 
-def test_cyclic_patches_see_segments():
+def test_cyclic_patches_separate_segments():
     x, y = manifold.simulate_circle(400, rng=0)
     x_test, y_test = manifold.simulate_circle(1000, rng=1)
     settings = {"shape": (100,), "patch_max": 15, "n_projections": 40, "rng": 0}
@@ -112,7 +113,7 @@ def test_digits(digits, kind):
     assert error(manifold.grow(x, y, 60, rng=0, **KINDS[kind]), x_test, y_test) < 0.04
 
 
-def test_importance_is_where_the_patches_look(digits):
+def test_importance_is_where_the_patches_are(digits):
     x, y, _, _ = digits
     forest = manifold.grow(x, y, 40, rng=0, **KINDS["patch"])
     share = tree.importance(forest).reshape(8, 8)
@@ -125,13 +126,13 @@ def test_regression():
     x = rng.normal(size=(600, 6))
     y = x[:, 0] - x[:, 1]
     settings = {"task": "regression", "rng": 0}
-    probes = manifold.grow(x[:400], y[:400], 40, projection="probes", n_projections=10, **settings)
+    probe = manifold.grow(x[:400], y[:400], 40, projection="probe", n_projections=10, **settings)
     plain = classic.grow(x[:400], y[:400], 40, max_features=None, **settings)
 
     def loss(forest):
         return ((tree.predict(forest, x[400:])[:, 0] - y[400:]) ** 2).mean()
 
-    assert loss(probes) < 0.7 * loss(plain)
+    assert loss(probe) < 0.7 * loss(plain)
 
 
 def test_default_number_of_projections():
@@ -144,20 +145,20 @@ def test_default_number_of_projections():
         np.testing.assert_array_equal(a.threshold, b.threshold)
 
 
-def test_bags_weights_and_progress():
+def test_bootstrap_weights_and_progress():
     x, y = manifold.simulate_impulse(120, rng=0)
-    bags = classic.draw_bags(120, 5, rng=3)
+    counts = classic.bootstrap_counts(120, 5, rng=3)
     a = manifold.grow(x, y, 5, projection="sparse", rng=3)
-    b = manifold.grow(x, y, 5, projection="sparse", bootstrap=bags, rng=3)
+    b = manifold.grow(x, y, 5, projection="sparse", bootstrap=counts, rng=3)
     np.testing.assert_array_equal(a.threshold, b.threshold)
-    p = classic.out_of_bag(a, x, bags)
+    p = classic.out_of_bag(a, x, counts)
     assert np.nanmin(p) >= 0
     weights = np.zeros(120, np.float32)
     weights[:60] = 1
-    c = manifold.grow(x, y, 5, projection="sparse", weights=weights, bootstrap=False, rng=3)
+    c = manifold.grow(x, y, 5, projection="sparse", sample_weight=weights, bootstrap=False, rng=3)
     d = manifold.grow(x[:60], y[:60], 5, projection="sparse", bootstrap=False, rng=3)
     np.testing.assert_array_equal(c.threshold, d.threshold)
-    few = manifold.grow(x, y, 100, projection="sparse", progress=lambda done, n: True, rng=3)
+    few = manifold.grow(x, y, 100, projection="sparse", progress=lambda done, n: False, rng=3)
     assert len(few.tree_start) - 1 < 100
 
 
@@ -167,9 +168,9 @@ def test_bags_weights_and_progress():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"projection": "rotation"}, ValueError, "projection: expected one of 'patch', 'sparse', 'probes'"),
+        ({"projection": "rotation"}, ValueError, "projection: expected one of 'patch', 'sparse', 'probe'"),
         ({"shape": None}, ValueError, "shape: expected the shape of a sample"),
-        ({"shape": (3, 4)}, ValueError, "multiply to n_features = 16, got"),
+        ({"shape": (3, 4)}, ValueError, r"multiply to n_features = 16, got \(3, 4\)"),
         (
             {"patch_max": 5},
             ValueError,
@@ -178,17 +179,29 @@ def test_bags_weights_and_progress():
         ({"patch_min": 3, "patch_max": 2}, ValueError, r"patch_max\[0\]"),
         ({"projection": "sparse", "density": 0.0}, ValueError, "density"),
         ({"n_projections": 0}, ValueError, "n_projections"),
-        ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n,\) = \(20,\)"),
-        ({"y": np.zeros(20)}, TypeError, "y: expected dtype int32"),
-        ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected 0 <= index"),
+        ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n_samples,\) = \(20,\)"),
+        ({"y": np.zeros(20)}, TypeError, "y: expected labels of an integer or bool dtype, got float64"),
+        (
+            {"y": np.arange(20) % 2 + 1},
+            ValueError,
+            "got none of class 0; renumber the classes with numpy.unique",
+        ),
+        ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"n_classes": 1}, IndexError, "n_classes = 1, got 1"),
-        ({"weights": -np.ones(20)}, ValueError, "weights: expected numbers from 0"),
-        ({"weights": np.zeros(20)}, ValueError, "weights: expected some above 0"),
-        ({"weights": np.ones(20, np.float32)}, TypeError, "weights: expected dtype float64"),
+        ({"sample_weight": -np.ones(20)}, ValueError, "sample_weight: expected numbers from 0"),
+        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected some above 0"),
+        ({"class_weight": {5: 1.0}}, ValueError, "class_weight: expected 0 to 1, got 5"),
+        ({"class_weight": "even"}, ValueError, "class_weight: expected one of 'balanced'"),
         ({"x": np.full((20, 16), np.nan)}, ValueError, "x: expected finite"),
-        ({"x": np.zeros((0, 16)), "y": np.zeros(0, np.int32)}, ValueError, "n: expected at least 1"),
+        ({"x": np.zeros((0, 16)), "y": np.zeros(0, np.int32)}, ValueError, "samples, got 0"),
         ({"task": "ranking"}, ValueError, "task: expected one of"),
-        ({"task": "regression"}, TypeError, "y: expected dtype float64"),
+        (
+            {"task": "regression", "class_weight": "balanced"},
+            ValueError,
+            "class_weight: expected None with task",
+        ),
+        ({"x": np.zeros(16)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"progress": 1}, TypeError, "progress: expected None, True or a function, got int"),
         ({"n_trees": 0}, ValueError, "n_trees"),
     ],
 )
@@ -209,3 +222,53 @@ def test_edges():
     assert tree.predict(alone, x[:1]).tolist() == [[1, 0, 0]]
     constant = manifold.grow(np.ones((20, 16)), np.arange(20, dtype=np.int32) % 2, 3, shape=(4, 4), rng=0)
     assert len(constant.feature) == 3
+
+
+# ----------------------------------------------------------------------------------- lenient input
+
+
+def same_forest(got, want):
+    for name, a, b in zip(got._fields, got, want, strict=True):
+        assert a.dtype == b.dtype, name
+        assert a.tobytes() == b.tobytes(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_class_weight_multiplies_sample_weight(kind):
+    x = np.random.default_rng(0).normal(size=(80, 64))
+    y, weight = np.arange(80) % 4 // 3, np.arange(80) % 3 + 1.0
+    settings = {"rng": 0, **KINDS[kind]}
+    of_class = np.bincount(y, weight)
+    balanced = manifold.grow(x, y, 3, sample_weight=weight, class_weight="balanced", **settings)
+    factor = of_class.sum() / 2 / of_class
+    for class_weight in (factor, factor.tolist(), dict(enumerate(factor))):
+        same_forest(
+            manifold.grow(x, y, 3, sample_weight=weight, class_weight=class_weight, **settings), balanced
+        )
+    same_forest(manifold.grow(x, y, 3, sample_weight=weight * factor[y], **settings), balanced)
+    assert (
+        balanced.value.tobytes() != manifold.grow(x, y, 3, sample_weight=weight, **settings).value.tobytes()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", [bool, np.uint8, np.int64, np.float16, np.float32, np.float64])
+def test_dtypes_and_layouts(kind, given):
+    x = (9 * abs(np.random.default_rng(0).normal(size=(60, 64)))).astype(given)
+    y = np.arange(60) % 2
+    dtype = np.float64 if np.dtype(given).itemsize == 8 else np.float32
+    want = manifold.grow(x.astype(dtype), y, 3, rng=0, **KINDS[kind])
+    assert want.threshold.dtype == dtype
+    backwards = np.ascontiguousarray(x[:, ::-1])[:, ::-1]
+    for other in (x, np.asfortranarray(x), backwards):
+        for labels in (y, y.astype(bool), y.astype(np.uint64), y.tolist()):
+            same_forest(manifold.grow(other, labels, 3, rng=0, **KINDS[kind]), want)
+
+
+def test_samples_are_scanned_once(monkeypatch):
+    x, y = np.random.default_rng(0).normal(size=(60, 64)), np.arange(60) % 2
+    seen = []
+    real = check.finite
+    monkeypatch.setattr(check, "finite", lambda name, a: (seen.append(name), real(name, a)))
+    manifold.grow(x, y, 3, rng=0, **KINDS["patch"])
+    assert seen == ["x"]

@@ -13,8 +13,8 @@ def blobs(n=120, n_features=6, n_classes=3, dtype=np.float32, seed=0):
     return (rng.normal(size=(n, n_features)) + y[:, None]).astype(dtype), y
 
 
-def model_of(n_trees=4, depth=3, dtype=np.float32, n_columns=4):
-    start = neural.linear_init(n_trees, depth, 6, 3, n_columns=n_columns, dtype=dtype, rng=0)
+def model_of(n_trees=4, depth=3, dtype=np.float32, max_features=4):
+    start = neural.linear_init(n_trees, depth, 6, 3, max_features=max_features, dtype=dtype, rng=0)
     rng = np.random.default_rng(1)
     leaves = rng.dirichlet(np.ones(3), size=(n_trees, 2**depth)).astype(dtype)
     return start._replace(leaves=leaves / leaves.sum(axis=2, keepdims=True))
@@ -32,23 +32,23 @@ def test_decisions_by_hand(dtype):
     model, (x, _) = model_of(dtype=dtype), blobs(dtype=dtype)
     f = neural.decisions(model, x)
     for i, m, v in ((0, 0, 0), (5, 3, 6), (119, 2, 4)):
-        want = sum(x[i, c] * w for c, w in zip(model.columns[m], model.weights[m, :, v], strict=False))
+        want = sum(x[i, c] * w for c, w in zip(model.features[m], model.weights[m, :, v], strict=False))
         assert f[i, m, v] == pytest.approx(want + model.weights[m, -1, v], rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(neural.predict(model, x), neural.forward(f, model.leaves), rtol=1e-5)
 
 
-def test_columns_are_drawn_without_replacement():
-    model = neural.linear_init(200, 1, 10, 2, n_columns=4, rng=0)
-    assert all(len(set(row)) == 4 for row in model.columns.tolist())
-    assert (np.bincount(model.columns.ravel(), minlength=10) > 50).all()
-    assert neural.linear_init(2, 1, 10, 2, rng=0).columns.tolist() == [list(range(10))] * 2
+def test_features_are_sampled_without_replacement():
+    model = neural.linear_init(200, 1, 10, 2, max_features=4, rng=0)
+    assert all(len(set(row)) == 4 for row in model.features.tolist())
+    assert (np.bincount(model.features.ravel(), minlength=10) > 50).all()
+    assert neural.linear_init(2, 1, 10, 2, rng=0).features.tolist() == [list(range(10))] * 2
 
 
 def test_digits(digits):
     x, y, x_test, y_test = digits
-    start = neural.linear_init(20, 6, 64, 10, n_columns=24, rng=0)
-    losses = []
-    model = neural.fit(start, x, y, epochs=6, lr=0.05, progress=lambda e, loss, m: losses.append(loss), rng=0)
+    start = neural.linear_init(20, 6, 64, 10, max_features=24, rng=0)
+    losses: list[float] = []
+    model = neural.fit(start, x, y, epochs=6, lr=0.05, history=losses, rng=0)
     assert len(losses) == 6
     assert losses[-1] < 0.5 * losses[0]
     error = (neural.predict(model, x_test).argmax(axis=1) != y_test).mean()
@@ -83,13 +83,108 @@ def test_hard_trees_agree_with_soft_ones_where_decisions_are_sure():
 
 def test_training_goes_on_to_the_same_bits(digits):
     x, y, _, _ = digits
-    start = neural.linear_init(3, 4, 64, 10, n_columns=16, rng=0)
+    start = neural.linear_init(3, 4, 64, 10, max_features=16, rng=0)
     settings = {"epochs": 4, "rng": 7}
     whole = neural.fit(start, x, y, **settings)
-    half = neural.fit(start, x, y, progress=lambda epoch, loss, model: epoch == 2, **settings)
+    half = neural.fit(start, x, y, progress=lambda done, total: done < 2, **settings)
     rest = neural.fit(half, x, y, first_epoch=2, **settings)
     for a, b in zip(rest, whole, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def same(got, want):
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype
+        assert a.tobytes() == b.tobytes()
+
+
+def test_checkpoints_are_what_an_ended_training_returns():
+    x, y = blobs()
+    settings = {"epochs": 3, "rng": 1}
+    seen, models, history = [], [], []
+    whole = neural.fit(
+        model_of(), x, y, checkpoint=models.append, history=history,
+        progress=lambda done, total: seen.append((done, total)), **settings,
+    )  # fmt: skip
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert len(models) == len(history) == 3
+    same(models[-1], whole)
+    for epochs in (1, 2):
+        part: list[float] = []
+        ended = neural.fit(
+            model_of(), x, y, history=part, progress=lambda done, total, n=epochs: done < n, **settings
+        )
+        same(models[epochs - 1], ended)
+        assert part == history[:epochs]
+    order = []
+    neural.fit(
+        model_of(), x, y, epochs=1, checkpoint=lambda model: order.append("checkpoint"),
+        progress=lambda done, total: order.append("progress"),
+    )  # fmt: skip
+    assert order == ["checkpoint", "progress"]
+
+
+def test_progress_that_shows_or_does_nothing(capfd):
+    (x, y), call = blobs(), {"epochs": 2, "rng": 0}
+    plain = neural.fit(model_of(), x, y, **call)
+    same(neural.fit(model_of(), x, y, progress=False, **call), plain)
+    assert capfd.readouterr().err == ""
+    same(neural.fit(model_of(), x, y, progress=True, **call), plain)
+    assert "epoch" in capfd.readouterr().err
+    same(neural.fit(model_of(), x, y, progress=lambda done, total: None, **call), plain)
+
+
+def test_a_seed_from_any_rng():
+    x, y = blobs()
+
+    def call(rng):
+        return neural.fit(model_of(), x, y, epochs=1, rng=rng)
+
+    same(call(3), call(np.int64(3)))
+    same(call(np.random.default_rng(3)), call(np.random.default_rng(3)))
+    assert call(None).weights.tobytes() != call(None).weights.tobytes()
+
+
+class Table:
+    """What is no array but gives one, as a DataFrame does."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return self.a if dtype is None else self.a.astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.astype(np.int64),
+        lambda x: x.astype(np.int8),
+        lambda x: x.astype(np.float16),
+        lambda x: x.astype(np.float64),
+        np.asfortranarray,
+        lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+        lambda x: x.tolist(),
+        Table,
+    ],
+    ids=["int64", "int8", "float16", "float64", "Fortran order", "negative strides", "lists", "__array__"],
+)
+def test_samples_are_converted(dtype, change):
+    x, y = blobs(dtype=dtype)
+    x = x.round()
+    model = model_of(dtype=dtype)
+    same([neural.decisions(model, change(x))], [neural.decisions(model, x)])
+    same([neural.predict(model, change(x))], [neural.predict(model, x)])
+    want = neural.fit(model, x, y, epochs=1, rng=0)
+    same(neural.fit(model, change(x), y.astype(np.uint8), epochs=1, rng=0), want)
+
+
+def test_data_frames():
+    pandas = pytest.importorskip("pandas")
+    (x, y), model = blobs(), model_of()
+    frame, series = pandas.DataFrame(x), pandas.Series(y)
+    same([neural.predict(model, frame)], [neural.predict(model, x)])
+    same(neural.fit(model, frame, series, epochs=1, rng=0), neural.fit(model, x, y, epochs=1, rng=0))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +192,19 @@ def test_training_goes_on_to_the_same_bits(digits):
     [
         ({"y": np.zeros(119, np.int32)}, ValueError, "y: expected shape"),
         ({"y": np.full(120, 3, np.int32)}, IndexError, "n_classes = 3, got 3"),
-        ({"y": np.zeros(120)}, TypeError, "y: expected dtype int32"),
-        ({"x": np.zeros((120, 3), np.float32)}, IndexError, "columns: expected"),
-        ({"x": np.zeros((120, 6))}, TypeError, "x: expected dtype float32"),
+        ({"y": np.zeros(120)}, TypeError, "y: expected labels of an integer or bool dtype"),
+        ({"y": -np.ones(120, int)}, IndexError, "y: expected labels of at least 0"),
+        ({"x": np.zeros((120, 3), np.float32)}, IndexError, "features: expected"),
+        ({"x": np.zeros(6)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"x": np.full((120, 6), 1e300)}, ValueError, "x: expected numbers in the range of float32"),
+        ({"x": np.full((120, 6), "a")}, TypeError, "x: expected an array of real numbers"),
         ({"x": np.full((120, 6), np.nan, np.float32)}, ValueError, "x: expected finite"),
         ({"x": np.zeros((0, 6), np.float32), "y": np.zeros(0, np.int32)}, ValueError, "at least 1 sample"),
         ({"epochs": 0}, ValueError, "epochs"),
         ({"first_epoch": 21}, ValueError, "first_epoch"),
-        ({"batch": 0}, ValueError, "batch"),
+        ({"batch_size": 0}, ValueError, "batch_size"),
+        ({"progress": 1}, TypeError, "progress"),
+        ({"checkpoint": True}, TypeError, "checkpoint"),
         ({"lr": 0.0}, ValueError, "lr"),
         ({"last_lr": 1.0}, ValueError, "last_lr"),
         ({"loss": "square"}, ValueError, "loss"),
@@ -127,9 +227,9 @@ def test_bad_models():
         neural.predict(model._replace(weights=model.weights[:, :, :-1].copy()), x)
     with pytest.raises(ValueError, match="leaves: expected shape"):
         neural.predict(model._replace(leaves=model.leaves[:, :-1].copy()), x)
-    with pytest.raises(IndexError, match="columns"):
+    with pytest.raises(IndexError, match="features"):
         neural.to_hard(model, 3)
-    with pytest.raises(ValueError, match="n_columns"):
-        neural.linear_init(2, 2, 5, 2, n_columns=6)
+    with pytest.raises(ValueError, match="max_features"):
+        neural.linear_init(2, 2, 5, 2, max_features=6)
     with pytest.raises(ValueError, match="depth"):
         neural.linear_init(2, 21, 5, 2)

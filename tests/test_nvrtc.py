@@ -11,11 +11,11 @@ import pytest
 import hforest
 from hforest.core import launch
 
-ROOMS = sorted(path.parent for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
+SUBPACKAGES = sorted(path.parent for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 
 
 def _candidates():
-    # The wheel nvidia-cuda-nvrtc-cu12 (or -cu13), which is a namespace package; then the loader's path.
+    # First the wheel nvidia-cuda-nvrtc-cu12 (or -cu13), a namespace package; then the path of the loader.
     for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
         try:
             spec = importlib.util.find_spec(package)
@@ -59,7 +59,7 @@ def _architectures(library):
 
 
 def _compile(library, source, options):
-    """Whether it compiled, and the log."""
+    """Returns whether it compiled, and the log."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     _checked(
         library,
@@ -77,7 +77,7 @@ def _compile(library, source, options):
 
 
 def _warnings(log):
-    # Lines of NVRTC itself say that an old architecture will go one day.
+    # NVRTC's own lines announce that an old architecture will be dropped.
     return [line for line in log.splitlines() if "warning" in line and not line.startswith("nvrtc:")]
 
 
@@ -85,17 +85,17 @@ def _options(architecture, dtype):
     return (*launch.OPTIONS, f"-Dreal={launch.REAL[np.dtype(dtype)]}", f"--gpu-architecture={architecture}")
 
 
-def test_there_are_rooms_with_kernels():
-    assert "hinge" in [room.name for room in ROOMS]
+def test_subpackages_with_kernels_are_found():
+    assert "hinge" in [subpackage.name for subpackage in SUBPACKAGES]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("age", ["oldest", "newest"])
-@pytest.mark.parametrize("room", ROOMS, ids=[room.name for room in ROOMS])
-def test_compiles_without_a_warning(nvrtc, room, age, dtype):
+@pytest.mark.parametrize("subpackage", SUBPACKAGES, ids=[subpackage.name for subpackage in SUBPACKAGES])
+def test_compiles_without_a_warning(nvrtc, subpackage, age, dtype):
     architectures = _architectures(nvrtc)
     number = min(architectures) if age == "oldest" else max(architectures)
-    worked, log = _compile(nvrtc, launch.source(room), _options(f"compute_{number}", dtype))
+    worked, log = _compile(nvrtc, launch.source(subpackage), _options(f"compute_{number}", dtype))
     assert worked, log
     assert not _warnings(log), log
 

@@ -1,5 +1,9 @@
 """Optimisers: the equations, rows against dense, missed steps, bad input."""
 
+import hashlib
+import math
+from fractions import Fraction
+
 import hypothesis
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
@@ -8,7 +12,8 @@ import pytest
 
 import hforest
 from hforest import optim
-from hforest.optim.tables import DEGREE, NEVER, tables
+from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
+from hforest.optim.tables import _COSINES, DEGREE, NEVER, tables
 
 LR = 0.05
 
@@ -43,7 +48,7 @@ def tolerance(dtype):
 # ----------------------------------------------------------------------------------------- AdaGrad
 
 
-def test_adagrad_by_hand(twin, dtype):
+def test_adagrad_by_hand(backend, dtype):
     param, state = np.zeros(4, dtype), np.array([4, 0, 0, 2], dtype)
     optim.adagrad(param, np.array([3, -2, 0, 0], dtype), state, 0.5)
     np.testing.assert_allclose(param, np.array([-0.3, 0.5, 0, 0], dtype), rtol=1e-7)
@@ -54,7 +59,7 @@ def test_adagrad_by_hand(twin, dtype):
     shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=70), seed=st.integers(0, 2**16)
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_adagrad_follows_the_equation(twin, dtype, shape, seed):
+def test_adagrad_follows_the_equation(backend, dtype, shape, seed):
     rng = np.random.default_rng(seed)
     param, state = np.asarray(rng.normal(size=shape)).astype(dtype), np.zeros(shape, dtype)
     expected, h = param.astype(np.float64), np.zeros(shape)
@@ -68,7 +73,7 @@ def test_adagrad_follows_the_equation(twin, dtype, shape, seed):
 
 
 @pytest.mark.parametrize("trailing", [(), (5,), (3, 70), (0,)], ids=str)
-def test_adagrad_rows_have_the_bits_of_dense(twin, dtype, trailing):
+def test_adagrad_rows_have_the_bits_of_dense(backend, dtype, trailing):
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(11, *trailing)).astype(dtype)
     sparse, (h_dense, h_sparse) = dense.copy(), zeros_like(dense, 2)
@@ -96,28 +101,28 @@ def test_adagrad_rows_have_the_bits_of_dense(twin, dtype, trailing):
     eps=st.sampled_from([1e-8, 1e-3, 10.0]),
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_adam_follows_the_paper(twin, dtype, shape, seed, beta1, beta2, eps):
+def test_adam_follows_the_paper(backend, dtype, shape, seed, beta1, beta2, eps):
     rng = np.random.default_rng(seed)
     param = np.asarray(rng.normal(size=shape)).astype(dtype)
     m, v = zeros_like(param, 2)
-    law = Adam(param, LR, beta1, beta2, eps)
+    expected = Adam(param, LR, beta1, beta2, eps)
     for step in range(1, 5):
         grad = np.asarray(rng.normal(size=shape)).astype(dtype)
         optim.adam(param, grad, m, v, step, LR, beta1=beta1, beta2=beta2, eps=eps)
-        law(grad)
-    np.testing.assert_allclose(param, law.param.astype(float), **tolerance(dtype))
-    np.testing.assert_allclose(m, law.m.astype(float), **tolerance(dtype))
-    np.testing.assert_allclose(v, law.v.astype(float), **tolerance(dtype))
+        expected(grad)
+    np.testing.assert_allclose(param, expected.param.astype(float), **tolerance(dtype))
+    np.testing.assert_allclose(m, expected.m.astype(float), **tolerance(dtype))
+    np.testing.assert_allclose(v, expected.v.astype(float), **tolerance(dtype))
 
 
-def test_first_adam_step_is_the_learning_rate(twin, dtype):
+def test_first_adam_step_is_the_learning_rate(backend, dtype):
     param = np.zeros(3, dtype)
     m, v = zeros_like(param, 2)
     optim.adam(param, np.array([1e-3, -20, 0], dtype), m, v, 1, 0.25, eps=1e-12)
     np.testing.assert_allclose(param, [-0.25, 0.25, 0], rtol=1e-6)
 
 
-def test_adam_on_all_rows_has_the_bits_of_dense(twin, dtype):
+def test_adam_on_all_rows_has_the_bits_of_dense(backend, dtype):
     rng = np.random.default_rng(2)
     dense = rng.normal(size=(9, 70)).astype(dtype)
     sparse, (m, v, m_sparse, v_sparse) = dense.copy(), zeros_like(dense, 4)
@@ -139,11 +144,11 @@ def test_adam_on_all_rows_has_the_bits_of_dense(twin, dtype):
 )
 @pytest.mark.parametrize("eps", [1e-8, 1e-2])
 @pytest.mark.parametrize("trailing", [(), (3,), (2, 40)], ids=str)
-def test_rows_equal_dense(twin, dtype, beta1, beta2, eps, trailing):
+def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing):
     rng = np.random.default_rng(3)
     n_rows, n_steps = 6, 300
     param = rng.normal(size=(n_rows, *trailing)).astype(dtype)
-    law = Adam(param, LR, beta1, beta2, eps)
+    expected = Adam(param, LR, beta1, beta2, eps)
     m, v = zeros_like(param, 2)
     last = np.zeros(n_rows, np.int64)
     touched = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.0])
@@ -154,15 +159,15 @@ def test_rows_equal_dense(twin, dtype, beta1, beta2, eps, trailing):
         optim.adam_rows(param, rows, grad, m, v, last, step, LR, **betas)
         full = np.zeros_like(param)
         full[rows] = grad
-        law(full)
+        expected(full)
     optim.adam_catch_up(param, m, v, last, n_steps, LR, **betas)
     assert last.tolist() == [n_steps] * n_rows
     # Stored moments of float32 are rounded at each touch, and a motion is their quotient.
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-12}
-    np.testing.assert_allclose(param, law.param.astype(float), **close)
+    np.testing.assert_allclose(param, expected.param.astype(float), **close)
 
 
-def test_rows_are_catch_up_and_step(twin, dtype):
+def test_rows_are_catch_up_and_step(backend, dtype):
     rng = np.random.default_rng(4)
     start = rng.normal(size=(5, 3)).astype(dtype)
     m = rng.normal(size=(5, 3)).astype(dtype)
@@ -187,17 +192,17 @@ def test_missed_steps(start, missed, eps):
     # Every size of sqrt(v) against eps, from far above to far below.
     sizes = np.array([[10.0**k for k in range(-12, 4)]])
     param, m, v, last = np.zeros_like(sizes), 0.3 * sizes, sizes**2, np.array([start])
-    law = Adam(param, eps=eps)
-    law.m, law.v, law.step = m.astype(np.longdouble), v.astype(np.longdouble), start
+    expected = Adam(param, eps=eps)
+    expected.m, expected.v, expected.step = m.astype(np.longdouble), v.astype(np.longdouble), start
     for _ in range(missed):
-        law(np.zeros_like(sizes))
+        expected(np.zeros_like(sizes))
     optim.adam_catch_up(param, m, v, last, start + missed, LR, eps=eps)
-    np.testing.assert_allclose(param, law.param.astype(float), rtol=1e-13)
-    np.testing.assert_allclose(m, law.m.astype(float), rtol=1e-13)
-    np.testing.assert_allclose(v, law.v.astype(float), rtol=1e-13)
+    np.testing.assert_allclose(param, expected.param.astype(float), rtol=1e-13)
+    np.testing.assert_allclose(m, expected.m.astype(float), rtol=1e-13)
+    np.testing.assert_allclose(v, expected.v.astype(float), rtol=1e-13)
 
 
-def test_rows_without_moments_stay(twin, dtype):
+def test_rows_without_moments_stay(backend, dtype):
     param = np.arange(4, dtype=dtype).reshape(2, 2)
     m, v = zeros_like(param, 2)
     m[1] = np.finfo(dtype).tiny  # decays to a subnormal, which is stored as 0
@@ -208,15 +213,25 @@ def test_rows_without_moments_stay(twin, dtype):
     assert np.isfinite(param).all()
 
 
+def powers_of_ten(exponents):
+    # NumPy's power has other last bits on processors with AVX-512.
+    return np.array([10.0 ** float(a) for a in exponents.ravel()]).reshape(exponents.shape)
+
+
 def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
-    """Row-sparse, dense and exact parameters after thousands of steps, most of which miss most rows."""
+    """Row-sparse, dense and exact parameters after thousands of steps, most of which miss most rows.
+
+    The distances rows to dense, rows to exact and dense to exact: against the numbers at the end, and against the
+    largest values that they had on the way, where their roundings happened.
+    """
     rng = np.random.default_rng(5)
-    touched = np.concatenate([[1.0] * 5, [0.0005] * 50, 10 ** rng.uniform(-3.7, 0, n_rows - 55)])
-    scale = 10 ** rng.uniform(-6, 1, (n_rows, width))
+    touched = np.concatenate([[1.0] * 5, [0.0005] * 50, powers_of_ten(rng.uniform(-3.7, 0, n_rows - 55))])
+    scale = powers_of_ten(rng.uniform(-6, 1, (n_rows, width)))
     param = rng.normal(size=(n_rows, width)).astype(dtype)
     exact, dense, lr = Adam(param, 0.005), param.copy(), 0.005
     m, v, m_dense, v_dense = zeros_like(param, 4)
     last = np.zeros(n_rows, np.int64)
+    largest = np.abs(param)
     for step in range(1, n_steps + 1):
         rows = np.flatnonzero(rng.random(n_rows) < touched)
         grad = (scale[rows] * (rng.normal(size=(len(rows), width)) + 0.3)).astype(dtype)
@@ -225,20 +240,26 @@ def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
         exact(full)
         optim.adam(dense, full, m_dense, v_dense, step, lr)
         optim.adam_rows(param, rows, grad, m, v, last, step, lr)
+        largest = np.maximum(largest, np.abs(exact.param))
     optim.adam_catch_up(param, m, v, last, n_steps, lr)
-    size = np.abs(exact.param) + 1e-3
     pairs = ((param, dense), (param, exact.param), (dense, exact.param))
-    return tuple(float((np.abs(a - b) / size).max()) for a, b in pairs)
+    return [
+        tuple(float((np.abs(a - b) / size).max()) for a, b in pairs)
+        for size in (np.abs(exact.param) + 1e-3, largest)
+    ]
 
 
 def test_thousands_of_steps_float64():
-    to_dense, _, _ = touch_at_random(np.float64)
-    assert to_dense <= 1e-12
+    at_the_end, on_the_way = touch_at_random(np.float64)
+    # The dense form alone is up to 1.5e-12 from the truth here, at numbers that end near 0.
+    assert at_the_end[0] <= 1e-12
+    assert on_the_way[0] <= 2e-14
+    assert on_the_way[1] <= 2 * on_the_way[2]
 
 
 def test_thousands_of_steps_float32():
-    _, rows_error, dense_error = touch_at_random(np.float32)
-    assert rows_error <= 2 * dense_error
+    for _, rows_error, dense_error in touch_at_random(np.float32):
+        assert rows_error <= 2 * dense_error
 
 
 @pytest.mark.parametrize(("beta1", "beta2"), [(0.9, 0.999), (0.99, 0.9999), (0.0, 0.999), (0.5, 0.99)])
@@ -258,6 +279,45 @@ def test_polynomials_are_the_sums(beta1, beta2):
         assert row[1] == pytest.approx((1 - beta2**step) ** -0.5, rel=1e-11)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.99, 0.999, 0.999999])
+def test_powers_and_biases_are_correctly_rounded(beta):
+    every = biases(beta, 700)
+    for step in (0, 1, 2, 3, 10, 255, 256, 257, 699):
+        exact = Fraction(beta) ** step
+        assert rounded(exact_power(beta, step)) == float(exact)
+        assert bias(beta, step) == every[step] == float(1 - exact)
+    assert bias(beta, 2**62) == 1
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.999, 0.999999])
+def test_first_power_below(beta):
+    n = first_below(beta, 2.0**-60)
+    assert rounded(exact_power(beta, n)) <= 2.0**-60
+    assert n == 1 or rounded(exact_power(beta, n - 1)) > 2.0**-60
+
+
+def test_cosines():
+    np.testing.assert_allclose(_COSINES, [math.cos(j * math.pi / 22) for j in range(12)], rtol=0, atol=4e-16)
+    assert len(_COSINES) == DEGREE + 2
+
+
+def test_tables_have_the_same_bits_on_every_machine():
+    # Recorded on an AMD processor without AVX-512, glibc 2.36.
+    found = {}
+    for beta1, beta2 in ((0.9, 0.999), (0.99, 0.9999), (0.85, 0.98), (0.99999, 0.999)):
+        table = tables(np.zeros(1), beta1, beta2, 3000)
+        found[beta1, beta2] = (
+            hashlib.sha256(b"".join(a.tobytes() for a in table[:4])).hexdigest()[:16],
+            table.closed,
+        )
+    assert found == {
+        (0.9, 0.999): ("b1bf3a1eecf3b058", 106),
+        (0.99, 0.9999): ("1c071ba507d642d0", 1120),
+        (0.85, 0.98): ("dbfc7558d28b018b", NEVER),
+        (0.99999, 0.999): ("ffe523c2d45bbd28", NEVER),
+    }
+
+
 def test_tables_do_not_depend_on_their_length():
     short, long = (tables(np.zeros(1), 0.9, 0.999, step) for step in (1000, 9000))
     assert short.tail.shape[1] == long.tail.shape[1] == 3 + DEGREE + 1
@@ -275,15 +335,15 @@ def test_tables_end_where_the_biases_do():
 def test_betas_without_polynomials_take_every_step(beta1, beta2):
     assert tables(np.zeros(1), beta1, beta2, 10**4).closed == NEVER
     param, m, v, last = np.zeros((1, 2)), np.full((1, 2), 0.3), np.full((1, 2), 0.5), np.array([7])
-    law = Adam(param, LR, beta1, beta2)
-    law.m, law.v, law.step = m.astype(np.longdouble), v.astype(np.longdouble), 7
+    expected = Adam(param, LR, beta1, beta2)
+    expected.m, expected.v, expected.step = m.astype(np.longdouble), v.astype(np.longdouble), 7
     for _ in range(40):
-        law(np.zeros((1, 2)))
+        expected(np.zeros((1, 2)))
     optim.adam_catch_up(param, m, v, last, 47, LR, beta1=beta1, beta2=beta2)
-    np.testing.assert_allclose(param, law.param.astype(float), rtol=1e-9)
+    np.testing.assert_allclose(param, expected.param.astype(float), rtol=1e-9)
 
 
-# --------------------------------------------------------------------------- twins, threads, layout
+# --------------------------------------------------------------------------- backends, threads, layout
 
 
 def few_steps(dtype):
@@ -317,7 +377,7 @@ def test_threads_do_not_change_bits(threads, dtype):
     data=st.data(),
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=25)
-def test_twins_agree(fast_twin, dtype, reference, n_rows, trailing, data):
+def test_backends_agree(fast_backend, dtype, reference, n_rows, trailing, data):
     chosen = data.draw(st.lists(st.booleans(), min_size=n_rows, max_size=n_rows))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**16)))
     rows = np.flatnonzero(chosen)
@@ -329,11 +389,11 @@ def test_twins_agree(fast_twin, dtype, reference, n_rows, trailing, data):
     expected = [a.copy() for a in (param, m, v, last)]
     reference(optim.adam_rows, expected[0], rows, grad, *expected[1:], 160, LR)
     reference(optim.adam_catch_up, *expected, 190, LR)
-    got = [fast_twin.array(a) for a in (param, m, v, last)]
-    optim.adam_rows(got[0], fast_twin.array(rows), fast_twin.array(grad), *got[1:], 160, LR)
+    got = [fast_backend.array(a) for a in (param, m, v, last)]
+    optim.adam_rows(got[0], fast_backend.array(rows), fast_backend.array(grad), *got[1:], 160, LR)
     optim.adam_catch_up(*got, 190, LR)
     for a, b in zip(got, expected, strict=True):
-        np.testing.assert_allclose(fast_twin.numpy(a), b, **tolerance(dtype))
+        np.testing.assert_allclose(fast_backend.numpy(a), b, **tolerance(dtype))
 
 
 # --------------------------------------------------------------------------------------- bad input
@@ -431,7 +491,7 @@ def test_catch_up_takes_all_rows_of_nothing_to_count():
     raises(TypeError, "param", "numpy.asarray", lambda: optim.adam_catch_up([0.0], **call))
 
 
-def test_a_row_beyond_the_step_is_left_where_it_is_when_unchecked(twin):
+def test_a_row_beyond_the_step_is_left_where_it_is_when_unchecked(backend):
     call = rows_call(last=np.array([99, 0, -(2**63)]))
     with hforest.unchecked():
         optim.adam_rows(**call)

@@ -1,4 +1,4 @@
-"""The scripts that reproduce paper 1's tables: poker's rules, the network of Fig. 2a, runs that go on."""
+"""The scripts that reproduce paper 1's tables: poker's rules, the network of Fig. 2a, interrupted runs."""
 
 import importlib
 import json
@@ -57,18 +57,29 @@ def test_drawn_hands_are_hands(script):
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("features", [0, 20])
-def test_fig2a_learns(script, kind, regression, features):
+@pytest.mark.parametrize("n_features", [0, 20])
+def test_fig2a_learns(script, kind, regression, n_features):
     fig2a = script("fig2a")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 4)).astype(np.float32)
     inside = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
     y = (x[:, :1] ** 2).astype(np.float32) if regression else inside
     config = fig2a.Config(
-        kind, 30, 4, 1 if regression else 2, 0.05, regression, features=features, steps=800, looks=4
+        kind,
+        30,
+        4,
+        1 if regression else 2,
+        0.05,
+        regression,
+        n_features=n_features,
+        steps=800,
+        n_evaluations=4,
     )
-    state, history = fig2a.train(config, x[:400], y[:400], x[400:], y[400:])
-    assert history["step"] == [200, 400, 600, 800]
+    seen = []
+    state, history = fig2a.train(
+        config, x[:400], y[:400], x[400:], y[400:], checkpoint=lambda state: seen.append(state["step"])
+    )
+    assert seen == history["step"] == [200, 400, 600, 800]
     assert fig2a.error(config, state, x[400:], y[400:]) == min(history["error"]) < 0.2
 
 
@@ -78,7 +89,7 @@ def run_script(module, monkeypatch, capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_table2_goes_on_where_it_was(script, monkeypatch, capsys, data, tmp_path):
+def test_table2_skips_finished_runs(script, monkeypatch, capsys, data, tmp_path):
     data("iris")
     folder = Path(__file__).resolve().parents[2] / "shared" / "data"
     path = tmp_path / "table2.json"
@@ -94,9 +105,9 @@ def test_table2_goes_on_where_it_was(script, monkeypatch, capsys, data, tmp_path
     assert "| iris, tree | 10/5 | 2.13 ± 2.66 |" in text
 
 
-def test_table3_goes_on_from_a_checkpoint(script, monkeypatch, tmp_path):
+def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
     table3 = script("table3")
-    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "trees": 5, "depth": 4})
+    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "n_trees": 5, "depth": 4})
     digits = demo.load_digits()
     whole = table3.run("digits", 0, 4000, digits, tmp_path)
 
@@ -113,7 +124,7 @@ def test_table3_goes_on_from_a_checkpoint(script, monkeypatch, tmp_path):
     with pytest.raises(Killed):
         table3.run("digits", 0, 4000, digits, tmp_path)
     monkeypatch.undo()
-    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "trees": 5, "depth": 4})
+    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "n_trees": 5, "depth": 4})
     resumed = table3.run("digits", 0, 4000, digits, tmp_path)
     for key in ("least", "at", "last", "steps"):
         assert resumed[key] == whole[key]
@@ -124,10 +135,21 @@ def test_selected_columns_do_not_depend_on_their_order():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(1500, 30)).astype(np.float32)
     y = ((x[:, 4] > 0.2) ^ (x[:, 20] > 0)).astype(np.int32)
-    left = []
-    columns = demo.select_features(x, y, 3, n_trees=20, depth=5, rng=0, callback=left.append)
+    seen = []
+    columns = demo.select_features(
+        x, y, 3, n_trees=20, depth=5, rng=0, progress=lambda done, total: seen.append((done, total))
+    )
     assert {4, 20} <= set(columns.tolist())
-    assert left == [15, 7, 3]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    for rounds, n_left in ((1, 15), (2, 7), (3, 3)):
+        some = demo.select_features(
+            x, y, 3, n_trees=20, depth=5, rng=0, progress=lambda done, total, rounds=rounds: done < rounds
+        )
+        assert len(some) == n_left
+        assert set(columns.tolist()) <= set(some.tolist())
+    # float32 as float16 would not be the same numbers; labels of any integer dtype, Fortran order.
+    same = demo.select_features(np.asfortranarray(x), y.astype(np.uint8), 3, n_trees=20, depth=5, rng=0)
+    assert same.tolist() == columns.tolist()
     assert demo.select_features(x, y, 30).tolist() == list(range(30))
 
 
@@ -136,7 +158,7 @@ def test_split_gains_by_hand():
     x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64)
     y = np.array([0, 0, 1, 2], np.int32)
     t, f = np.full((1, 3), 0.5), np.array([[0, 1, 1]], np.int32)
-    # Purity n (1 - Gini): root 6/4, then 2 and 1, then 1, 1 and 1, 1.
+    # n (1 - Gini): root 6/4, then 2 and 1, then 1, 1 and 1, 1.
     np.testing.assert_allclose(demo.split_gains(x, y, t, f), [3 - 1.5, (2 - 2) + (2 - 1)])
 
 
@@ -147,6 +169,11 @@ def test_split_gains_by_hand():
         ({"n_selected": 9}, ValueError, "n_selected"),
         ({"y": np.zeros(3, np.int32)}, ValueError, "y"),
         ({"y": np.full(20, -1, np.int32)}, IndexError, "y"),
+        ({"y": np.ones(20, np.int32)}, ValueError, "y"),
+        ({"y": np.zeros(20)}, TypeError, "y"),
+        ({"progress": "yes"}, TypeError, "progress"),
+        ({"n_trees": 0}, ValueError, "n_trees"),
+        ({"depth": 31}, ValueError, "depth"),
         ({"x": np.full((20, 4), np.nan)}, ValueError, "x"),
     ],
 )

@@ -7,17 +7,17 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from hforest import project
-from hforest.core import atoms
+from hforest import growth, project
+from hforest.core import projections as distributions
 from hforest.core.philox import philox
 
 
 def rows(projections):
     """Each projection as a list of (feature, weight)."""
-    start, index, weight = projections
+    indptr, indices, data = projections
     return [
-        list(zip(index[a:b].tolist(), weight[a:b].tolist(), strict=True))
-        for a, b in itertools.pairwise(start)
+        list(zip(indices[a:b].tolist(), data[a:b].tolist(), strict=True))
+        for a, b in itertools.pairwise(indptr)
     ]
 
 
@@ -26,7 +26,7 @@ def rows(projections):
 
 def test_sparse_projections_are_what_they_should_be():
     n, n_features, density = 20_000, 30, 2.0
-    drawn = rows(project.sample_sparse(n, n_features, density=density, rng=0))
+    drawn = rows(project.sample(project.sparse_distribution(n_features, density), n, rng=0))
     counts = np.array([len(row) for row in drawn])
     # Poisson, with none made one.
     expected = np.exp(-density) * np.cumprod([1, density, density / 2, density / 3, density / 4])
@@ -44,14 +44,15 @@ def test_sparse_projections_are_what_they_should_be():
 
 
 def test_more_non_zeros_than_features_become_all_of_them():
-    for row in rows(project.sample_sparse(50, 3, density=40.0, rng=0)):
+    for row in rows(project.sample(project.sparse_distribution(3, 40.0), 50, rng=0)):
         assert sorted(f for f, _ in row) == [0, 1, 2]
 
 
 def test_patches_are_rectangles_where_they_fit():
     height, width = 5, 7
     corners, sizes = [], []
-    drawn = project.sample_patches(20_000, (height, width), patch_min=(1, 2), patch_max=(3, 4), rng=0)
+    patches = project.patch_distribution((height, width), patch_min=(1, 2), patch_max=(3, 4))
+    drawn = project.sample(patches, 20_000, rng=0)
     for row in rows(drawn):
         at = np.array([divmod(f, width) for f, _ in row])
         assert {w for _, w in row} == {1.0}
@@ -78,7 +79,8 @@ def test_patches_are_rectangles_where_they_fit():
 
 
 def test_cyclic_patches_wrap_around():
-    drawn = rows(project.sample_patches(3000, (10,), patch_min=4, patch_max=4, cyclic=True, rng=0))
+    intervals = project.patch_distribution((10,), patch_min=4, patch_max=4, cyclic=True)
+    drawn = rows(project.sample(intervals, 3000, rng=0))
     starts = np.array([row[0][0] for row in drawn])
     assert (np.bincount(starts, minlength=10) > 200).all()
     for row in drawn:
@@ -86,7 +88,8 @@ def test_cyclic_patches_wrap_around():
 
 
 def test_patches_lie_in_one_channel():
-    drawn = rows(project.sample_patches(500, (4, 5, 3), patch_max=(2, 3), channels=True, rng=0))
+    coloured = project.patch_distribution((4, 5, 3), patch_max=(2, 3), channels=True)
+    drawn = rows(project.sample(coloured, 500, rng=0))
     channels = [{f % 3 for f, _ in row} for row in drawn]
     assert all(len(channel) == 1 for channel in channels)
     assert set().union(*channels) == {0, 1, 2}
@@ -96,7 +99,8 @@ def test_patches_lie_in_one_channel():
 
 
 def test_boxes():
-    for row in rows(project.sample_patches(200, (3, 4, 5), patch_min=(1, 2, 1), patch_max=(2, 2, 3), rng=0)):
+    boxes = project.patch_distribution((3, 4, 5), patch_min=(1, 2, 1), patch_max=(2, 2, 3))
+    for row in rows(project.sample(boxes, 200, rng=0)):
         at = np.array([np.unravel_index(f, (3, 4, 5)) for f, _ in row])
         size = at.max(axis=0) - at.min(axis=0) + 1
         assert len(row) == size.prod()
@@ -104,11 +108,11 @@ def test_boxes():
 
 
 def test_probes_and_axes():
-    drawn = rows(project.sample_probes(5000, 4, rng=0))
+    drawn = rows(project.sample(project.probe_distribution(4), 5000, rng=0))
     pairs = {(row[0][0], row[1][0]) for row in drawn}
     assert pairs == {(i, j) for i in range(4) for j in range(4) if i != j}
     assert all([w for _, w in row] == [1, -1] for row in drawn)
-    features = [row[0][0] for row in rows(project.sample_axis(5000, 4, rng=0))]
+    features = [row[0][0] for row in rows(project.sample(project.axis_distribution(4), 5000, rng=0))]
     assert (np.bincount(features) > 1100).all()
 
 
@@ -119,24 +123,55 @@ def test_the_cost_of_a_draw_is_its_non_zeros(monkeypatch):
         draws.append(args)
         return philox(*args)
 
-    monkeypatch.setattr(atoms, "philox", counted)
+    monkeypatch.setattr(distributions, "philox", counted)
     used = []
     for n_features in (500, 50_000):
         draws.clear()
-        start, _, _ = project.sample_sparse(200, n_features, rng=0)
+        indptr, _, _ = project.sample(project.sparse_distribution(n_features), 200, rng=0)
         used.append(len(draws))
-        assert len(draws) <= 2 * 200 + start[-1]
+        assert len(draws) <= 2 * 200 + indptr[-1]
     assert abs(used[0] - used[1]) < 40
 
 
 def test_seeds():
-    for sample in (
-        lambda rng: project.sample_sparse(20, 30, rng=rng),
-        lambda rng: project.sample_patches(20, (5, 6), patch_max=3, rng=rng),
-    ):
-        for a, b in zip(sample(3), sample(np.random.default_rng(3)), strict=True):
+    for distribution in (project.sparse_distribution(30), project.patch_distribution((5, 6), patch_max=3)):
+        same, generated, other = (
+            project.sample(distribution, 20, rng=rng) for rng in (3, np.random.default_rng(3), 4)
+        )
+        for a, b in zip(same, generated, strict=True):
             np.testing.assert_array_equal(a, b)
-        assert any(x.tobytes() != y.tobytes() for x, y in zip(sample(3), sample(4), strict=True))
+        assert any(x.tobytes() != y.tobytes() for x, y in zip(same, other, strict=True))
+
+
+def test_a_growing_tree_draws_from_the_same_distribution():
+    # A root's candidates are those of its key, and one candidate is taken whatever it scores.
+    x = np.random.default_rng(0).normal(size=(30, 12))
+    y = np.arange(30) % 2
+    sparse = project.sparse_distribution(12, 4.0)
+    grown = growth.grow_projected(x, y, 1, sparse, n_projections=1, bootstrap=False, max_depth=1, rng=5)
+    seed = int(np.random.default_rng(5).integers(2**64, dtype=np.uint64))
+    key = distributions.keys(philox(seed, 0, 0))[0]
+    features, weights = distributions.draw_projection(sparse, distributions.projection_key(key, 0))
+    assert grown.indices.tolist() == features
+    assert grown.data.tolist() == weights
+
+
+def test_hand_made_distributions():
+    with pytest.raises(TypeError, match=r"distribution: expected hforest\.project\.Distribution, got tuple"):
+        project.sample(tuple(project.axis_distribution(3)), 1)
+    with pytest.raises(ValueError, match="density: expected"):
+        project.sample(project.sparse_distribution(3)._replace(density=1e9), 1)
+    patches = project.patch_distribution((3, 4), patch_max=2)
+    with pytest.raises(
+        ValueError, match="distribution.n_features: expected the product of its shape, 12, got 6"
+    ):
+        project.sample(patches._replace(n_features=6), 1)
+    for a, b in zip(
+        project.sample(patches._replace(max_entries=1), 9, rng=0),
+        project.sample(patches, 9, rng=0),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
 
 
 # ------------------------------------------------------------------------------------------ values
@@ -151,15 +186,19 @@ def test_seeds():
     seed=st.integers(0, 1000),
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_twins_agree(fast_twin, dtype, reference, n, n_features, n_projections, density, some, seed):
+def test_backends_agree(fast_backend, dtype, reference, n, n_features, n_projections, density, some, seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, n_features)).astype(dtype)
-    drawn = project.sample_sparse(n_projections, n_features, density=density, dtype=dtype, rng=seed)
+    drawn = project.sample(
+        project.sparse_distribution(n_features, density), n_projections, dtype=dtype, rng=seed
+    )
     samples = rng.integers(0, n, 2 * n).astype(np.int32) if some and n else None
     more = {} if samples is None else {"samples": samples}
-    there = {} if samples is None else {"samples": fast_twin.array(samples)}
+    there = {} if samples is None else {"samples": fast_backend.array(samples)}
     want = reference(project.project, x, *drawn, **more)
-    got = fast_twin.numpy(project.project(fast_twin.array(x), *(fast_twin.array(a) for a in drawn), **there))
+    got = fast_backend.numpy(
+        project.project(fast_backend.array(x), *(fast_backend.array(a) for a in drawn), **there)
+    )
     assert got.shape == want.shape
     assert got.tobytes() == want.tobytes()
 
@@ -167,14 +206,17 @@ def test_twins_agree(fast_twin, dtype, reference, n, n_features, n_projections, 
 def test_values_are_those_of_a_sparse_matrix():
     sparse = pytest.importorskip("scipy.sparse")
     x = np.random.default_rng(0).normal(size=(500, 40))
-    start, index, weight = project.sample_patches(60, (5, 8), patch_max=4, dtype=np.float64, rng=0)
-    matrix = sparse.csr_matrix((weight, index, start), shape=(60, 40))
-    np.testing.assert_allclose(project.project(x, start, index, weight), matrix @ x.T, rtol=1e-13, atol=1e-13)
+    patches = project.patch_distribution((5, 8), patch_max=4)
+    indptr, indices, data = project.sample(patches, 60, dtype=np.float64, rng=0)
+    matrix = sparse.csr_matrix((data, indices, indptr), shape=(60, 40))
+    np.testing.assert_allclose(
+        project.project(x, indptr, indices, data), matrix @ x.T, rtol=1e-13, atol=1e-13
+    )
 
 
 def test_threads_do_not_change_bits(threads):
     x = np.random.default_rng(0).normal(size=(1000, 30)).astype(np.float32)
-    drawn = project.sample_sparse(50, 30, density=5, rng=0)
+    drawn = project.sample(project.sparse_distribution(30, 5), 50, rng=0)
     found = []
     for count in (1, 2, 7):
         threads(count)
@@ -184,7 +226,7 @@ def test_threads_do_not_change_bits(threads):
 
 def test_out():
     x = np.ones((3, 4))
-    drawn = project.sample_axis(2, 4, dtype=np.float64, rng=0)
+    drawn = project.sample(project.axis_distribution(4), 2, dtype=np.float64, rng=0)
     out = np.empty((2, 3))
     assert project.project(x, *drawn, out=out) is out
     assert (out == 1).all()
@@ -198,22 +240,23 @@ def test_out():
     ("change", "error", "message"),
     [
         ({"x": np.ones((3, 4), int)}, TypeError, "x: expected dtype"),
+        ({"x": np.ones((3, 4), order="F")}, ValueError, "x: expected a C-contiguous array"),
         ({"x": np.full((3, 4), np.inf)}, ValueError, "x: expected finite"),
-        ({"start": np.array([0, 1, 3])}, ValueError, "start: expected 0, ..., n_entries = 2"),
-        ({"start": np.array([0, 3, 2])}, ValueError, "nowhere falling"),
-        ({"start": np.array([1, 1, 2])}, ValueError, "start: expected 0"),
-        ({"start": np.array([0, 1, 2], np.int32)}, TypeError, "start: expected dtype int64"),
-        ({"start": np.zeros(0, np.int64)}, ValueError, "n_projections"),
-        ({"index": np.array([0, 4], np.int32)}, IndexError, "n_features = 4, got 4"),
-        ({"weight": np.ones(3)}, ValueError, "weight: expected shape"),
-        ({"weight": np.ones(2, np.float32)}, TypeError, "weight: expected dtype float64"),
+        ({"indptr": np.array([0, 1, 3])}, ValueError, "indptr: expected 0, ..., n_entries = 2"),
+        ({"indptr": np.array([0, 3, 2])}, ValueError, "nowhere falling"),
+        ({"indptr": np.array([1, 1, 2])}, ValueError, "indptr: expected 0"),
+        ({"indptr": np.array([0, 1, 2], np.int32)}, TypeError, "indptr: expected dtype int64"),
+        ({"indptr": np.zeros(0, np.int64)}, ValueError, "n_projections"),
+        ({"indices": np.array([0, 4], np.int32)}, IndexError, "n_features = 4, got 4"),
+        ({"data": np.ones(3)}, ValueError, "data: expected shape"),
+        ({"data": np.ones(2, np.float32)}, TypeError, "data: expected dtype float64"),
         ({"samples": np.array([3], np.int32)}, IndexError, "n_samples = 3, got 3"),
         ({"samples": np.array([0])}, TypeError, "samples: expected dtype int32"),
     ],
 )
 def test_bad_input(change, error, message):
     arrays = {
-        "x": np.ones((3, 4)), "start": np.array([0, 1, 2]), "index": np.array([0, 3], np.int32), "weight": np.ones(2),
+        "x": np.ones((3, 4)), "indptr": np.array([0, 1, 2]), "indices": np.array([0, 3], np.int32), "data": np.ones(2),
     } | change  # fmt: skip
     with pytest.raises(error, match=message):
         project.project(**arrays)
@@ -222,14 +265,43 @@ def test_bad_input(change, error, message):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: project.sample_axis(-1, 3), ValueError, "n_projections: expected"),
-        (lambda: project.sample_axis(1, 0), ValueError, "n_features: expected"),
-        (lambda: project.sample_axis(1, 3, dtype=int), TypeError, "dtype: expected float32"),
-        (lambda: project.sample_probes(1, 1), ValueError, "n_features: expected 2"),
-        (lambda: project.sample_sparse(1, 3, density=-1), ValueError, "density: expected"),
-        (lambda: project.sample_patches(1, (3, 4), patch_max=4), ValueError, r"patch_max\[0\]"),
-        (lambda: project.sample_patches(1, 12), ValueError, "shape: expected"),
-        (lambda: project.sample_patches(1, (4,), channels=True), ValueError, "shape: expected"),
+        (lambda: project.sample(project.axis_distribution(3), -1), ValueError, "n_projections: expected"),
+        (
+            lambda: project.sample(project.axis_distribution(3), 1, dtype=int),
+            TypeError,
+            "dtype: expected float32",
+        ),
+        (
+            lambda: project.sample(project.axis_distribution(3), 1, dtype="no"),
+            TypeError,
+            "dtype: expected float32",
+        ),
+        (lambda: project.sample(project.axis_distribution(3), 1, rng=-1), ValueError, "rng: expected a seed"),
+        (lambda: project.axis_distribution(0), ValueError, "n_features: expected"),
+        (lambda: project.axis_distribution(2.0), TypeError, "n_features: expected an int"),
+        (lambda: project.probe_distribution(1), ValueError, "n_features: expected 2"),
+        (lambda: project.sparse_distribution(3, -1), ValueError, "density: expected"),
+        (lambda: project.sparse_distribution(12, 0.0), ValueError, "density: expected a finite number > 0"),
+        (lambda: project.patch_distribution((3, 4), patch_max=4), ValueError, r"patch_max\[0\]"),
+        (
+            lambda: project.patch_distribution((3, 4), patch_max=(3, 5)),
+            ValueError,
+            r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5",
+        ),
+        (
+            lambda: project.patch_distribution((3, 4), patch_min=(3, 1), patch_max=2),
+            ValueError,
+            r"patch_max\[0\]: expected patch_min\[0\] = 3",
+        ),
+        (
+            lambda: project.patch_distribution((3, 4), patch_min=(1, 1, 1), patch_max=2),
+            ValueError,
+            "patch_min: expected an int or 2",
+        ),
+        (lambda: project.patch_distribution(12), ValueError, "shape: expected"),
+        (lambda: project.patch_distribution((1, 1, 1, 12)), ValueError, "shape: expected 1 to 3 sizes"),
+        (lambda: project.patch_distribution((4,), channels=True), ValueError, "shape: expected"),
+        (lambda: project.patch_distribution((2**16, 2**16)), ValueError, r"product is less than 2\*\*31"),
     ],
 )
 def test_bad_draws(call, error, message):

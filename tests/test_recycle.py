@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is recyc
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    recycle.keep_most(0)
-    recycle.keep_most(512 * MB)
+    recycle.set_limit(0)
+    recycle.set_limit(512 * MB)
     yield
-    recycle.keep_most(0)
-    recycle.keep_most(512 * MB)
+    recycle.set_limit(0)
+    recycle.set_limit(512 * MB)
 
 
 def address(a):
@@ -58,7 +58,7 @@ def test_memory_comes_back_where_it_fits():
 
 
 def test_the_limit_holds_and_the_oldest_goes():
-    recycle.keep_most(40 * MB)
+    recycle.set_limit(40 * MB)
     arrays = [recycle.empty(n * MB, np.uint8) for n in (10, 12, 14, 16, 50)]
     places = [address(a) for a in arrays]
     while arrays:
@@ -66,7 +66,7 @@ def test_the_limit_holds_and_the_oldest_goes():
         assert recycle.kept() <= 40 * MB
     assert recycle.kept() == 30 * MB  # 14 + 16
     assert address(recycle.empty(14 * MB, np.uint8)) == places[2]
-    recycle.keep_most(0)
+    recycle.set_limit(0)
     assert recycle.kept() == 0
     assert not isinstance(recycle.empty(14 * MB, np.uint8).base, recycle.Block)
 
@@ -100,7 +100,7 @@ def resident():
 
 @pytest.mark.parametrize("most", [0, 64 * MB])
 def test_nothing_leaks(most):
-    recycle.keep_most(most)
+    recycle.set_limit(most)
     before = resident()
     for n in range(60):
         recycle.empty((20 + n % 7) * MB, np.uint8)[...] = n
@@ -108,7 +108,7 @@ def test_nothing_leaks(most):
     assert resident() - before < most + 32 * MB
 
 
-def test_results_of_doors_outlive_the_next_calls():
+def test_results_of_public_functions_outlive_the_next_calls():
     rng = np.random.default_rng(0)
     t, f, w = hinge.tree_init(300, 4, 10, 2, rng=rng)
     inputs = [rng.normal(size=(5000, 10)).astype(np.float32) for _ in range(2)]

@@ -45,9 +45,14 @@ def brute_force(values, y, weights, n_classes, criterion, min_samples_leaf=1):
     return gains
 
 
+def goals(criterion, n_classes):
+    """The settings that say what y is."""
+    return {"task": "regression"} if criterion == "squared_error" else {"n_classes": n_classes}
+
+
 def check_against_brute_force(values, y, weights, n_classes, criterion, **limits):
     got = best_split(
-        values, y, weights, None if criterion == "squared_error" else n_classes, criterion, **limits
+        values, y, sample_weight=weights, criterion=criterion, **goals(criterion, n_classes), **limits
     )
     w = np.ones(len(y)) if weights is None else weights
     gains = brute_force(values, y, w, n_classes, criterion, **limits)
@@ -61,7 +66,7 @@ def check_against_brute_force(values, y, weights, n_classes, criterion, **limits
         1.0, abs(best), weighted_impurity(y[w > 0], w[w > 0].astype(float), n_classes, criterion)
     )
     assert abs(got.gain - max(best, 0)) <= slack
-    # The split taken is one of the best, and its threshold parts the neighbours.
+    # The split taken is one of the best, and its threshold separates the neighbours.
     (taken,) = (at for at in gains if at[0] == got.candidate and at[1] <= got.threshold < at[2])
     assert gains[taken] >= best - slack
     first = min(at for at, gain in gains.items() if gain >= best - slack)
@@ -72,7 +77,7 @@ def check_against_brute_force(values, y, weights, n_classes, criterion, **limits
 # ----------------------------------------------------------------------------------------- impurity
 
 
-def test_the_worked_example(twin):
+def test_the_worked_example(backend):
     left, right = (
         np.array([np.bincount(LABEL[side], minlength=3)], float) for side in (VALUE <= 1.5, VALUE > 1.5)
     )
@@ -86,7 +91,7 @@ def test_the_worked_example(twin):
     assert found.gain == pytest.approx(max(gains.values()))
 
 
-def test_impurity_by_hand(twin, dtype):
+def test_impurity_by_hand(backend, dtype):
     counts = np.array([[2, 2, 0, 0], [1, 1, 1, 1], [5, 0, 0, 0], [0, 0, 0, 0]], dtype)
     assert impurity(counts, "gini").tolist() == [0.5, 0.75, 0, 0]
     assert impurity(counts, "entropy").tolist() == [1, 2, 0, 0]
@@ -97,7 +102,7 @@ def test_impurity_by_hand(twin, dtype):
 
 @hypothesis.given(counts=st.lists(st.floats(0, 1e6), min_size=1, max_size=9))
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_impurity_is_the_definition(twin, counts):
+def test_impurity_is_the_definition(backend, counts):
     counts = np.array([counts])
     p = counts[0] / counts.sum() if counts.sum() > 0 else np.eye(1, counts.size)[0]
     p = p[p > 0]
@@ -114,7 +119,9 @@ def test_impurity_is_the_definition(twin, counts):
     min_samples_leaf=st.sampled_from([1, 3]), kind=st.sampled_from(["none", "whole", "real"]), seed=st.integers(0, 2**16),
 )  # fmt: skip
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_best_of_brute_force(twin, dtype, criterion, n, n_candidates, n_values, min_samples_leaf, kind, seed):
+def test_best_of_brute_force(
+    backend, dtype, criterion, n, n_candidates, n_values, min_samples_leaf, kind, seed
+):
     rng = np.random.default_rng(seed)
     values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 7).astype(dtype)
     weights = {
@@ -130,7 +137,7 @@ def test_best_of_brute_force(twin, dtype, criterion, n, n_candidates, n_values, 
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_twins_agree_on_many_samples(fast_twin, dtype, reference, criterion):
+def test_backends_agree_on_many_samples(fast_backend, dtype, reference, criterion):
     rng = np.random.default_rng(0)
     n = 1500
     values = rng.normal(size=(4, n)).astype(dtype)
@@ -140,11 +147,12 @@ def test_twins_agree_on_many_samples(fast_twin, dtype, reference, criterion):
     n_classes = 5
     if criterion == "squared_error":
         # Whole targets: their sums are exact in any order.
-        y, n_classes = y.astype(dtype) - dtype(np.rint(y.mean())), None
+        y = y.astype(dtype) - dtype(np.rint(y.mean()))
     w = rng.integers(0, 3, n).astype(dtype)
-    expected = reference(best_split, values, y, w, n_classes, criterion)
-    moved = [fast_twin.array(a) for a in (values, y, w)]
-    got = best_split(*moved, n_classes, criterion)
+    settings = {"criterion": criterion, **goals(criterion, n_classes)}
+    expected = reference(best_split, values, y, sample_weight=w, **settings)
+    values, y, w = (fast_backend.array(a) for a in (values, y, w))
+    got = best_split(values, y, sample_weight=w, **settings)
     assert got[:2] == expected[:2]
     assert got.gain == pytest.approx(expected.gain, rel=1e-12)
     assert got.candidate == 1
@@ -157,7 +165,7 @@ def test_twins_agree_on_many_samples(fast_twin, dtype, reference, criterion):
         (np.nextafter(3.0, 0), 3.0), (-2.0, np.nextafter(-2.0, 0)),
     ],
 )  # fmt: skip
-def test_neighbouring_and_extreme_float64(twin, pair):
+def test_neighbouring_and_extreme_float64(backend, pair):
     value = np.array([[pair[1], pair[0]] * 3])
     y = np.array([1, 0] * 3, np.int32)
     found = best_split(value, y, n_classes=2)
@@ -166,7 +174,7 @@ def test_neighbouring_and_extreme_float64(twin, pair):
 
 
 @pytest.mark.parametrize("low", [1.0, -1.0, 1e-45, -1e-45, 3e38, 16777216.0])
-def test_neighbouring_float32(twin, low):
+def test_neighbouring_float32(backend, low):
     low = np.float32(low)
     high = np.nextafter(low, np.float32(np.inf))
     found = best_split(np.array([[high, low]], np.float32), np.array([1, 0], np.int32), n_classes=2)
@@ -174,7 +182,7 @@ def test_neighbouring_float32(twin, low):
     assert found.gain == 1
 
 
-def test_minus_zero_is_zero(twin, dtype):
+def test_minus_zero_is_zero(backend, dtype):
     value = np.array([[0.0, -0.0, 0.0, -0.0]], dtype)
     assert best_split(value, np.array([0, 1, 0, 1], np.int32), n_classes=2).candidate == -1
     # More than an insertion sort's worth, the zeros mixed.
@@ -182,20 +190,21 @@ def test_minus_zero_is_zero(twin, dtype):
     assert best_split(value, (np.arange(200) % 2).astype(np.int32), n_classes=2).candidate == -1
 
 
-def test_nothing_to_split(twin, dtype):
+def test_nothing_to_split(backend, dtype):
     y = np.zeros(3, np.int32)
     for values in (np.ones((2, 3), dtype), np.zeros((0, 3), dtype)):
         assert best_split(values, y, n_classes=1).candidate == -1
     assert best_split(np.zeros((2, 1), dtype), y[:1], n_classes=5).candidate == -1
     assert best_split(np.zeros((2, 0), dtype), y[:0], n_classes=1).candidate == -1
     values = np.arange(3, dtype=dtype)[None]
-    assert best_split(values, y, np.zeros(3, dtype), 1).candidate == -1
+    assert best_split(values, y, sample_weight=np.zeros(3, dtype)).candidate == -1
+    assert best_split(np.zeros((1, 0)), np.zeros(0), task="regression").candidate == -1
     assert best_split(values, y, n_classes=1, min_samples_leaf=2).candidate == -1
     # A pure node can be split, with gain 0; more classes than samples are no trouble.
     assert best_split(values, y, n_classes=1000) == (0, 0.5, 0.0)
 
 
-def test_ties_go_to_the_lowest(twin, dtype):
+def test_ties_go_to_the_lowest(backend, dtype):
     values = np.array([[3, 1, 2, 0], [0, 1, 2, 3], [0, 1, 2, 3]], dtype)
     y = np.array([0, 1, 1, 0], np.int32)
     # Cutting off the first or the last sample is equally good in candidates 1 and 2.
@@ -204,18 +213,18 @@ def test_ties_go_to_the_lowest(twin, dtype):
     assert best_split(values, y, n_classes=2)[:2] == (1, 1.5)
 
 
-def test_exclusive_or_has_gain_zero(twin):
+def test_exclusive_or_has_gain_zero(backend):
     values = np.array([[0.0, 0, 1, 1], [0, 1, 0, 1]])
     assert best_split(values, np.array([0, 1, 1, 0], np.int32), n_classes=2) == (0, 0.5, 0.0)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_wild_weights(twin, criterion):
+def test_wild_weights(backend, criterion):
     value = np.arange(6.0)[None]
     y = np.array([0, 0, 1, 1, 0, 1])
     weights = np.array([1e-100, 1e100, 1e-100, 1e100, 1e-20, 1e-300])
     y = y.astype(np.float64) if criterion == "squared_error" else y.astype(np.int32)
-    found = best_split(value, y, weights, None if criterion == "squared_error" else 2, criterion)
+    found = best_split(value, y, sample_weight=weights, criterion=criterion, **goals(criterion, 2))
     assert found.candidate == 0
     assert found.threshold in (1.5, 2.5)
     assert found.gain == pytest.approx({"gini": 1e100, "entropy": 2e100, "squared_error": 0.5e100}[criterion])
@@ -229,31 +238,62 @@ def test_threads_change_nothing(threads):
     results = []
     for count in (1, 2, 7):
         threads(count)
-        results.append(best_split(values, y, w, 3))
+        results.append(best_split(values, y, sample_weight=w, n_classes=3))
     assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"values": np.zeros(3)}, ValueError, "values: expected shape"),
-        ({"values": np.zeros((2, 3), int)}, TypeError, "values: expected dtype float32 or float64"),
-        ({"values": np.zeros((3, 2)).T}, ValueError, "C-contiguous"),
+        (
+            {"values": np.zeros(3)},
+            ValueError,
+            r"values: expected shape .*; pass values\[None\] for one candidate",
+        ),
+        ({"values": np.zeros((3, 2))}, ValueError, r"y: expected shape \(n_samples,\) = \(2,\)"),
         ({"values": np.array([[0, np.nan, 1]])}, ValueError, "values: expected finite"),
-        ({"values": [[1.0, 2.0, 3.0]]}, TypeError, "numpy.ndarray"),
-        ({"y": np.zeros(3, np.int64)}, TypeError, "y: expected dtype int32"),
+        ({"values": [["a", "b", "c"]]}, TypeError, "values: expected an array of real numbers"),
         ({"y": np.array([0, 1, 2], np.int32)}, IndexError, "n_classes = 2"),
-        ({"y": np.array([0, -1, 1], np.int32)}, IndexError, "y: expected 0 <= index"),
+        ({"y": np.array([0, -1, 1])}, IndexError, "y: expected labels of at least 0, got -1"),
+        (
+            {"y": np.array([0, -1, 1]), "n_classes": None},
+            IndexError,
+            "y: expected labels of at least 0, got -1",
+        ),
+        ({"y": np.array([1, 2, 2]), "n_classes": None}, ValueError, r"none of class 0; .*numpy.unique\(y, "),
+        (
+            {"y": np.array([0.0, 1, 1])},
+            TypeError,
+            "y: expected labels of an integer or bool dtype, got float64",
+        ),
+        ({"y": np.array(["a", "b", "b"])}, TypeError, r"numpy.unique\(y, return_inverse=True\)\[1\]"),
         ({"y": np.zeros(4, np.int32)}, ValueError, "y: expected shape"),
-        ({"weights": np.array([1.0, -1, 1])}, ValueError, "weights: expected at least 0"),
-        ({"weights": np.array([1.0, np.nan, 1])}, ValueError, "weights: expected finite"),
-        ({"weights": np.array([1.0, 1e200, 1])}, ValueError, "weights: expected numbers up to"),
-        ({"weights": np.ones(3, np.float32)}, TypeError, "weights: expected dtype float64"),
-        ({"n_classes": None}, TypeError, "n_classes: expected an int"),
+        ({"sample_weight": np.array([1.0, -1, 1])}, ValueError, "sample_weight: expected numbers from 0"),
+        ({"sample_weight": np.array([1.0, np.nan, 1])}, ValueError, "sample_weight: expected finite"),
+        ({"sample_weight": np.array([1.0, 1e200, 1])}, ValueError, "sample_weight: expected numbers from 0"),
+        ({"sample_weight": np.ones(2)}, ValueError, "sample_weight: expected shape"),
+        ({"n_classes": 2.0}, TypeError, "n_classes: expected an int"),
         ({"n_classes": 2**40}, ValueError, "n_classes: expected 1 to"),
-        ({"criterion": "log_loss"}, ValueError, "criterion: expected one of"),
-        ({"criterion": "squared_error"}, ValueError, "n_classes: expected None"),
-        ({"criterion": "squared_error", "n_classes": None}, TypeError, "y: expected dtype float64"),
+        ({"criterion": "log_loss"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
+        ({"criterion": "squared_error"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
+        ({"task": "regression"}, ValueError, "n_classes: expected None"),
+        (
+            {"task": "regression", "n_classes": None, "criterion": "gini"},
+            ValueError,
+            "one of 'squared_error'",
+        ),
+        (
+            {"task": "regression", "n_classes": None, "y": np.array([0, np.inf, 1])},
+            ValueError,
+            "y: expected finite",
+        ),
+        (
+            {"task": "regression", "n_classes": None, "y": np.array([0, 1e200, 1])},
+            ValueError,
+            "y: expected numbers",
+        ),
+        ({"task": "regression", "n_classes": None, "y": np.zeros((3, 0))}, ValueError, "y: expected shape"),
+        ({"task": "ranking"}, ValueError, "task: expected one of"),
         ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf"),
     ],
 )
@@ -261,12 +301,86 @@ def test_bad_input(change, error, message):
     good = {
         "values": np.zeros((2, 3)),
         "y": np.array([0, 1, 1], np.int32),
-        "weights": np.ones(3),
+        "sample_weight": np.ones(3),
         "n_classes": 2,
     }
     best_split(**good)
     with pytest.raises(error, match=message):
         best_split(**(good | change))
+
+
+def test_the_advice_about_labels_works():
+    y = np.array(["b", "a", "b"])
+    with pytest.raises(TypeError, match=r"numpy.unique\(y, return_inverse=True\)\[1\]"):
+        best_split([[0, 1, 2]], y)
+    assert (
+        best_split([[0, 1, 2]], np.unique(y, return_inverse=True)[1]).gain
+        == best_split([[0, 1, 2]], [1, 0, 1]).gain
+    )
+
+
+def test_labels_of_every_integer_dtype(backend):
+    rng = np.random.default_rng(2)
+    values, y = rng.normal(size=(3, 60)), rng.integers(0, 2, 60)
+    want = best_split(values, y.astype(np.int32), n_classes=2)
+    assert want.gain > 0
+    for kind in (bool, "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", ">u2"):
+        assert best_split(values, y.astype(kind)) == want
+        assert best_split(values, y.astype(kind), n_classes=2) == want
+    assert best_split(values, y.tolist()) == want
+    assert best_split(values, np.repeat(y, 2)[::2]) == want
+    # Classes that are absent change no split by Gini.
+    assert best_split(values, y * 3, n_classes=7) == want
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_values_of_any_layout_and_dtype(backend, dtype, criterion):
+    rng = np.random.default_rng(3)
+    values = (rng.integers(-9, 9, (3, 50)) / 4).astype(dtype)
+    y, w = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
+    settings = {"criterion": criterion, **goals(criterion, 3)}
+    want = best_split(
+        values,
+        y.astype(np.int32 if "task" not in settings else dtype),
+        sample_weight=w.astype(dtype),
+        **settings,
+    )
+    assert want.gain > 0
+
+    class Table:
+        def __array__(self, dtype=None, copy=None):
+            return values
+
+    for given in (
+        np.asfortranarray(values), values[:, ::-1].copy()[:, ::-1], np.repeat(values, 2, 1)[:, ::2], Table(),
+        values.tolist(), values.astype(np.float16), values.astype(">f8"), values.astype(object),
+    ):  # fmt: skip
+        for target in (y, y.astype(np.int8), y.tolist()):
+            for weight in (w, w.astype(np.float16), w.tolist()):
+                assert best_split(given, target, sample_weight=weight, **settings) == want
+
+
+def test_whole_values(backend):
+    values = np.random.default_rng(4).integers(0, 100, (3, 50))
+    y = (values[1] > 40).astype(np.int32)
+    want = best_split(values.astype(np.float64), y)
+    assert want.candidate == 1
+    for kind in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"):
+        assert best_split(values.astype(kind), y) == want
+    assert best_split(values > 40, y) == (1, 0.5, want.gain)
+
+
+def test_counts_of_any_dtype(backend):
+    counts = np.array([[3, 1, 4], [1, 5, 9], [0, 0, 0]])
+    for criterion in CRITERIA:
+        for dtype in (np.float32, np.float64):
+            want = impurity(counts.astype(dtype), criterion)
+            kinds = ("i1", "u2", "f2") if dtype is np.float32 else ("i4", "i8", "u8", "f8", "O")
+            for kind in kinds:
+                got = impurity(np.asfortranarray(counts.astype(kind)), criterion)
+                assert got.dtype == dtype
+                assert got.tobytes() == want.tobytes()
+    assert impurity(counts.tolist()).tobytes() == impurity(counts.astype(float)).tobytes()
 
 
 def test_bad_counts():
@@ -277,8 +391,13 @@ def test_bad_counts():
     with pytest.raises(ValueError, match="n_classes"):
         impurity(np.ones((2, 0)))
     out = np.empty(2)
-    assert split.impurity(np.ones((2, 4)), out=out) is out
+    assert split.impurity(np.ones((2, 4), int), out=out) is out
     assert out.tolist() == [0.75, 0.75]
+
+    with pytest.raises(TypeError, match="out: expected dtype float64"):
+        impurity(np.ones((2, 4), int), out=np.empty(2, np.float32))
+    with pytest.raises(ValueError, match=r"counts: expected shape .*; pass counts\[None\] for one node"):
+        impurity(np.ones(4))
 
 
 def test_unchecked_skips_the_look_at_values():
@@ -308,7 +427,7 @@ def bins_of(value, max_bins):
 )  # fmt: skip
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 def test_bins_are_the_best_of_brute_force_between_bins(
-    twin, dtype, criterion, n, n_values, max_bins, kind, seed
+    backend, dtype, criterion, n, n_values, max_bins, kind, seed
 ):
     rng = np.random.default_rng(seed)
     values = (rng.integers(-n_values, n_values, (3, n)) / 8).astype(dtype)
@@ -316,13 +435,20 @@ def test_bins_are_the_best_of_brute_force_between_bins(
     y = rng.integers(0, 3, n, np.int32)
     n_classes = 3
     if criterion == "squared_error":
-        y, n_classes = y.astype(dtype), None
-    got = best_split(values, y, weights, n_classes, criterion, max_bins=max_bins)
+        y = y.astype(dtype)
+    got = best_split(
+        values,
+        y,
+        sample_weight=weights,
+        criterion=criterion,
+        max_bins=max_bins,
+        **goals(criterion, n_classes),
+    )
     w = np.ones(n) if weights is None else weights
     bins = [bins_of(value[w > 0], max_bins) for value in values]
     gains = {
         (c, low, high): gain
-        for (c, low, high), gain in brute_force(values, y, w, n_classes or 3, criterion).items()
+        for (c, low, high), gain in brute_force(values, y, w, n_classes, criterion).items()
         if bins[c][low] != bins[c][high]
     }
     if not gains:
@@ -335,30 +461,29 @@ def test_bins_are_the_best_of_brute_force_between_bins(
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_few_whole_numbers_are_split_exactly(twin, dtype, criterion):
+def test_few_whole_numbers_are_split_exactly(backend, dtype, criterion):
     rng = np.random.default_rng(5)
     values = rng.integers(0, 256, (4, 300)).astype(dtype)
     values[1] = np.arange(300) % 256 * 1000
     y = rng.integers(0, 3, 300, np.int32)
     n_classes = 3
     if criterion == "squared_error":
-        y, n_classes = y.astype(dtype), None
-    exact = best_split(values, y, None, n_classes, criterion)
-    assert best_split(values, y, None, n_classes, criterion, max_bins=256) == exact
-    coarse = best_split(values, y, None, n_classes, criterion, max_bins=2)
+        y = y.astype(dtype)
+    settings = {"criterion": criterion, **goals(criterion, n_classes)}
+    exact = best_split(values, y, **settings)
+    assert best_split(values, y, max_bins=256, **settings) == exact
+    coarse = best_split(values, y, max_bins=2, **settings)
     assert coarse.gain <= exact.gain
-    assert best_split(values, y, None, n_classes, criterion, max_bins=1).candidate == -1
+    assert best_split(values, y, max_bins=1, **settings).candidate == -1
 
 
 def test_bins_are_those_of_encode(dtype):
     rng = np.random.default_rng(6)
     x = (rng.normal(size=(500, 1)) ** 3).round(1).astype(dtype)
     y = (x[:, 0] > 0.3).astype(np.int32)
-    codes = hforest.growth.encode(x, max_codes=8)
+    bins = hforest.growth.encode(x, max_bins=8)
     found = best_split(np.ascontiguousarray(x.T), y, n_classes=2, max_bins=8)
-    stops = [
-        (float(low), float(high)) for low, high in zip(codes.high[0][:-1], codes.low[0][1:], strict=True)
-    ]
+    stops = [(float(low), float(high)) for low, high in zip(bins.high[0][:-1], bins.low[0][1:], strict=True)]
     assert any(low <= found.threshold < high for low, high in stops)
 
 

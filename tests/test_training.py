@@ -11,7 +11,7 @@ LR = 0.02
 kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 
 
-def door(kind, name):
+def function(kind, name):
     return getattr(hinge, f"{kind}_{name}")
 
 
@@ -34,27 +34,29 @@ def fused(kind, parameters, stream, n_features, aggregate, betas, array=lambda a
     t, f, w = (array(a.copy()) for a in parameters)
     state, seen, step = hinge.adam_state(t, w), [], 0
     for step, x, goal in stream:
-        y, route = door(kind, "adam_forward")(
+        y, route = function(kind, "adam_forward")(
             array(x), t, f, w, state, step, LR, aggregate=aggregate, **betas
         )
         grad_y = array((numpy(y) - goal).astype(goal.dtype))
-        grad_x = door(kind, "adam_backward")(
+        grad_x = function(kind, "adam_backward")(
             grad_y, *route, t, f, w, state, n_features, step, LR, aggregate=aggregate, **betas
         )
         seen += [numpy(a) for a in (y, *route, grad_x)]
-    hinge.adam_catch_up(t, w, state, step, LR, **betas)
+    hinge.adam_sync(t, w, state, step, LR, **betas)
     return seen, [numpy(a) for a in (t, w, *state)]
 
 
 def dense(kind, parameters, stream, n_features, aggregate, betas):
-    """The same by the separate doors."""
+    """The same by the separate functions."""
     t, f, w = (a.copy() for a in parameters)
     t_m, t_v, w_m, w_v = (np.zeros_like(a) for a in (t, t, w, w))
     seen, step = [], 0
     for step, x, goal in stream:
-        y, route = door(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
+        y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
         grad_y = (y - goal).astype(goal.dtype)
-        grad_x, grad_t, grad_w = door(kind, "backward")(grad_y, *route, f, w, n_features, aggregate=aggregate)
+        grad_x, grad_t, grad_w = function(kind, "backward")(
+            grad_y, *route, f, w, n_features, aggregate=aggregate
+        )
         optim.adam(t, grad_t, t_m, t_v, step, LR, **betas)
         optim.adam(w, grad_w, w_m, w_v, step, LR, **betas)
         seen += [y, *route, grad_x]
@@ -72,26 +74,26 @@ def compare(got, want, dtype):
 @kinds
 @pytest.mark.parametrize("outputs", [(), (1,), (3, 2), (10,), (40,)], ids=str)
 @pytest.mark.parametrize("aggregate", ["sum", "mean"])
-def test_fused_steps_are_dense_steps(fast_twin, dtype, kind, outputs, aggregate):
+def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, outputs, aggregate):
     parameters = forest(kind, 18, 4, 5, outputs, dtype)
     stream = list(batches(25, 7, 5, outputs, dtype))
     betas = {"beta1": 0.8, "eps": 1e-6} if aggregate == "mean" else {}
-    got = fused(kind, parameters, stream, 5, aggregate, betas, fast_twin.array, fast_twin.numpy)
+    got = fused(kind, parameters, stream, 5, aggregate, betas, fast_backend.array, fast_backend.numpy)
     with hforest.using("reference"):
         want = dense(kind, parameters, stream, 5, aggregate, betas)
     compare(got, want, dtype)
 
 
 @pytest.mark.parametrize("n_samples", [1, 40])
-def test_deep_trees(fast_twin, dtype, n_samples):
+def test_deep_trees(fast_backend, dtype, n_samples):
     """Below the tenth level vertices wait for samples."""
     parameters = forest("tree", 3, 12, 4, (2,), dtype)
     stream = list(batches(160, n_samples, 4, (2,), dtype))
-    got = fused("tree", parameters, stream, 4, "sum", {}, fast_twin.array, fast_twin.numpy)
+    got = fused("tree", parameters, stream, 4, "sum", {}, fast_backend.array, fast_backend.numpy)
     compare(got, dense("tree", parameters, stream, 4, "sum", {}), dtype)
 
 
-def test_the_law_of_a_fused_step_is_the_dense_one(dtype):
+def test_the_reference_of_a_fused_step_is_the_dense_one(dtype):
     parameters = forest("tree", 2, 2, 3, (2,), dtype)
     stream = list(batches(6, 4, 3, (2,), dtype))
     with hforest.using("reference"):
@@ -135,17 +137,17 @@ def test_a_step_touches_what_the_batch_reaches(depth):
 
 
 @kinds
-def test_it_learns(fast_twin, kind):
+def test_it_learns(fast_backend, kind):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(64, 4)).astype(np.float32)
     goal = (x[:, :2] * x[:, 2:]).astype(np.float32)
-    t, f, w = (fast_twin.array(a) for a in forest(kind, 30, 5, 4, (2,), np.float32))
-    state, x, goal = hinge.adam_state(t, w), fast_twin.array(x), fast_twin.array(goal)
+    t, f, w = (fast_backend.array(a) for a in forest(kind, 30, 5, 4, (2,), np.float32))
+    state, x, goal = hinge.adam_state(t, w), fast_backend.array(x), fast_backend.array(goal)
     losses = []
     for step in range(1, 61):
-        y, route = door(kind, "adam_forward")(x, t, f, w, state, step, LR)
+        y, route = function(kind, "adam_forward")(x, t, f, w, state, step, LR)
         loss, grad_y = layers.squared_loss(y, goal)
-        door(kind, "adam_backward")(grad_y, *route, t, f, w, state, 4, step, LR)
+        function(kind, "adam_backward")(grad_y, *route, t, f, w, state, 4, step, LR)
         losses.append(float(loss))
     assert losses[-1] < 0.1 * losses[0]
 
@@ -230,8 +232,8 @@ def test_read_only_and_shared_memory():
         hinge.tree_adam_forward(**a)
 
 
-def test_catching_up_refuses_what_is_beyond():
+def test_sync_refuses_rows_beyond_the_step():
     a = call()
     a["state"].weights_last[0, 1] = 7
     with pytest.raises(ValueError, match=r"^last.*7 at row 1"):
-        hinge.adam_catch_up(a["thresholds"], a["weights"], a["state"], 3, LR)
+        hinge.adam_sync(a["thresholds"], a["weights"], a["state"], 3, LR)

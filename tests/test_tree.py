@@ -1,4 +1,6 @@
-"""Forests as arrays: walks in every twin, what `check` refuses, inspection, conversion."""
+"""Forests as arrays: walks in every backend, what `check` refuses, inspection, conversion."""
+
+import pickle
 
 import hypothesis
 import hypothesis.strategies as st
@@ -50,9 +52,9 @@ def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=Fa
         feature=feature, threshold=np.array(parts["threshold"], dtype), left=np.array(parts["left"], np.int32),
         value=np.round(value / value.sum(1, keepdims=True), 3).astype(dtype),
         gain=np.where(feature == -1, 0, rng.random(n_nodes)).astype(dtype),
-        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if oblique else np.zeros(0, np.int64),
-        index=np.array([i for e in parts["entries"] for i in e] if oblique else [], np.int32),
-        weight=rng.choice([-1, 1], sum(counts) if oblique else 0).astype(dtype),
+        indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if oblique else np.zeros(0, np.int64),
+        indices=np.array([i for e in parts["entries"] for i in e] if oblique else [], np.int32),
+        data=rng.choice([-1, 1], sum(counts) if oblique else 0).astype(dtype),
     )  # fmt: skip
 
 
@@ -63,7 +65,7 @@ def inputs(n, n_features, dtype, seed=0):
 STUMP = Forest(
     n_features=np.array(2), tree_start=np.array([0, 3]), feature=np.array([1, -1, -1], np.int32),
     threshold=np.array([0.5, 0, 0]), left=np.array([1, 0, 1], np.int32), value=np.array([[0.25, 0.75], [1, 0]]),
-    gain=np.array([8.0, 0, 0]), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32), weight=np.zeros(0),
+    gain=np.array([8.0, 0, 0]), indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32), data=np.zeros(0),
 )  # fmt: skip
 X = np.array([[9, 0.5], [9, np.nextafter(0.5, 1)], [0, -1]])
 
@@ -71,10 +73,10 @@ X = np.array([[9, 0.5], [9, np.nextafter(0.5, 1)], [0, -1]])
 # -------------------------------------------------------------------------------------------- walks
 
 
-def test_a_stump_by_hand(twin):
-    assert tree.leaves(STUMP, X).ravel().tolist() == [1, 2, 1]
+def test_a_stump_by_hand(backend):
+    assert tree.apply(STUMP, X).ravel().tolist() == [1, 2, 1]
     assert tree.predict(STUMP, X).tolist() == [[0.25, 0.75], [1, 0], [0.25, 0.75]]
-    assert tree.votes(STUMP, X).tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert tree.vote_shares(STUMP, X).tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
 @hypothesis.given(
@@ -82,14 +84,16 @@ def test_a_stump_by_hand(twin):
     n_outputs=st.integers(1, 4), oblique=st.booleans(), seed=st.integers(0, 2**16),
 )  # fmt: skip
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_twins_agree(fast_twin, dtype, reference, n, n_trees, depth, n_features, n_outputs, oblique, seed):
+def test_backends_agree(
+    fast_backend, dtype, reference, n, n_trees, depth, n_features, n_outputs, oblique, seed
+):
     forest = random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique)
     x = inputs(n, n_features, dtype, seed)
-    moved, there = Forest(*(fast_twin.array(a) for a in forest)), fast_twin.array(x)
-    for door in (tree.leaves, tree.predict, tree.votes):
-        got, want = fast_twin.numpy(door(moved, there)), reference(door, forest, x)
+    moved, there = Forest(*(fast_backend.array(a) for a in forest)), fast_backend.array(x)
+    for function in (tree.apply, tree.predict, tree.vote_shares):
+        got, want = fast_backend.numpy(function(moved, there)), reference(function, forest, x)
         assert got.dtype == want.dtype
-        assert got.tobytes() == want.tobytes(), door.__name__
+        assert got.tobytes() == want.tobytes(), function.__name__
         assert got.shape == want.shape
 
 
@@ -98,10 +102,10 @@ def test_packed_and_plain_walks_agree(reference, dtype, n):
     # Few samples in a large forest are walked unpacked, many packed.
     forest = random_forest(30, 9, 6, 3, dtype, 3)
     x = inputs(n, 6, dtype)
-    want = reference(tree.leaves, forest, x[:40])
-    np.testing.assert_array_equal(tree.leaves(forest, x)[:40], want)
-    one_by_one = np.concatenate([tree.leaves(forest, x[i : i + 1]) for i in range(n)])
-    np.testing.assert_array_equal(tree.leaves(forest, x), one_by_one)
+    want = reference(tree.apply, forest, x[:40])
+    np.testing.assert_array_equal(tree.apply(forest, x)[:40], want)
+    one_by_one = np.concatenate([tree.apply(forest, x[i : i + 1]) for i in range(n)])
+    np.testing.assert_array_equal(tree.apply(forest, x), one_by_one)
     rows = np.concatenate([tree.predict(forest, x[i : i + 1]) for i in range(n)])
     assert tree.predict(forest, x).tobytes() == rows.tobytes()
 
@@ -111,7 +115,7 @@ def test_threads_change_nothing(threads):
     results = []
     for count in (1, 2, 7):
         threads(count)
-        results.append((tree.leaves(forest, x).tobytes(), tree.predict(forest, x).tobytes()))
+        results.append((tree.apply(forest, x).tobytes(), tree.predict(forest, x).tobytes()))
     assert results[0] == results[1] == results[2]
 
 
@@ -120,9 +124,9 @@ def test_out_is_used():
     assert tree.predict(STUMP, X, out=out) is out
     assert out.tolist() == tree.predict(STUMP, X).tolist()
     leaf = np.empty((3, 1), np.int32)
-    assert tree.leaves(STUMP, X, out=leaf) is leaf
+    assert tree.apply(STUMP, X, out=leaf) is leaf
     with pytest.raises(ValueError, match="out: expected shape"):
-        tree.votes(STUMP, X, out=np.empty((2, 2)))
+        tree.vote_shares(STUMP, X, out=np.empty((2, 2)))
     with pytest.raises(ValueError, match="out: expected memory of its own"):
         tree.predict(STUMP, X, out=X)
 
@@ -132,7 +136,7 @@ def test_out_is_used():
 
 @pytest.mark.parametrize("oblique", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 7])
-def test_a_sound_forest_passes(twin, dtype, oblique, depth):
+def test_a_sound_forest_passes(backend, dtype, oblique, depth):
     forest = random_forest(5, depth, 4, 2, dtype, 2, oblique)
     assert tree.check(forest) is forest
 
@@ -148,9 +152,9 @@ def test_files_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "error", "message"),
     [
-        ("left", [0, 0, 1], IndexError, "a child that does not lie behind"),
-        ("left", [-1, 0, 1], IndexError, "a child that does not lie behind"),
-        ("left", [2, 0, 1], IndexError, "a child that does not lie behind"),
+        ("left", [0, 0, 1], IndexError, "a child that does not come after"),
+        ("left", [-1, 0, 1], IndexError, "a child that does not come after"),
+        ("left", [2, 0, 1], IndexError, "a child that does not come after"),
         ("left", [1, 0, 2], IndexError, "a leaf whose row"),
         ("left", [1, -1, 1], IndexError, "a leaf whose row"),
         ("feature", [2, -1, -1], IndexError, "a feature outside"),
@@ -167,15 +171,15 @@ def test_files_come_back(tmp_path):
         ("value", [[0.25, np.inf], [1, 0]], ValueError, "forest.value: expected finite"),
         ("value", [[1.0]], ValueError, "forest.value: expected .* rows"),
         ("value", np.zeros((2, 0)), ValueError, "n_outputs: expected at least 1"),
-        ("start", [0, 0], ValueError, "forest.start: expected shape"),
+        ("indptr", [0, 0], ValueError, "forest.indptr: expected shape"),
         ("n_features", -1, ValueError, "forest.n_features"),
     ],
 )
-def test_a_broken_forest_is_refused(twin, name, value, error, message):
+def test_a_broken_forest_is_refused(backend, name, value, error, message):
     broken = STUMP._replace(**{name: np.array(value, getattr(STUMP, name).dtype)})
     with pytest.raises(error, match=message):
         tree.check(broken)
-    if name not in ("value", "n_features"):  # a walk does not look at values; x tells the features
+    if name not in ("value", "n_features"):  # predictions do not check these
         with pytest.raises(error, match=message):
             tree.predict(broken, X)
 
@@ -185,25 +189,25 @@ def test_a_broken_forest_is_refused(twin, name, value, error, message):
     [
         ([0, 1, 1, 1], [2], "a projection with a feature outside"),
         ([0, 1, 1, 1], [-1], "a projection with a feature outside"),
-        ([0, 2, 2, 2], [1], "a projection outside index"),
-        ([-1, 1, 1, 1], [1], "a projection outside index"),
-        ([1, 0, 1, 1], [1], "a projection outside index"),
+        ([0, 2, 2, 2], [1], "a projection outside indices"),
+        ([-1, 1, 1, 1], [1], "a projection outside indices"),
+        ([1, 0, 1, 1], [1], "a projection outside indices"),
     ],
 )
-def test_a_broken_projection_is_refused(twin, start, index, message):
+def test_a_broken_projection_is_refused(backend, start, index, message):
     broken = STUMP._replace(
         feature=np.array([-2, -1, -1], np.int32),
-        start=np.array(start),
-        index=np.array(index, np.int32),
-        weight=np.ones(1),
+        indptr=np.array(start),
+        indices=np.array(index, np.int32),
+        data=np.ones(1),
     )
     with pytest.raises(IndexError, match=message):
         tree.check(broken)
-    sound = broken._replace(start=np.array([0, 1, 1, 1]), index=np.array([1], np.int32))
-    assert tree.leaves(sound, X).ravel().tolist() == [1, 2, 1]
+    sound = broken._replace(indptr=np.array([0, 1, 1, 1]), indices=np.array([1], np.int32))
+    assert tree.apply(sound, X).ravel().tolist() == [1, 2, 1]
 
 
-def test_the_first_fault_is_named(twin):
+def test_the_first_fault_is_named(backend):
     forest = random_forest(9, 4, 4, 2, np.float64, 5)
     feature = forest.feature.copy()
     split = np.flatnonzero(feature >= 0)
@@ -217,21 +221,117 @@ def test_the_first_fault_is_named(twin):
     ("x", "error", "message"),
     [
         (np.zeros((2, 3)), ValueError, r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\)"),
-        (np.zeros(2), ValueError, "x: expected shape"),
-        (np.zeros((2, 2), np.float32), TypeError, "x: expected dtype float64"),
-        (np.zeros((2, 4))[:, ::2], ValueError, "C-contiguous"),
+        (np.zeros(2), ValueError, r"x: expected shape .*; pass x\[None\] for one sample"),
+        (np.zeros((2, 2, 1)), ValueError, "x: expected shape .*; pass a row for each sample"),
         (np.array([[0, np.nan]]), ValueError, "x: expected finite"),
-        ([[0.0, 1.0]], TypeError, "numpy.ndarray"),
+        (np.array([[0, np.inf]], np.float32), ValueError, "x: expected finite"),
+        ([[0.0, None]], TypeError, "x: expected numbers, got None"),
+        ([["a", "b"]], TypeError, "x: expected an array of real numbers"),
+        (np.zeros((2, 2), complex), TypeError, "x: expected an array of real numbers"),
+        (np.ma.masked_array(np.zeros((2, 2))), TypeError, "x: expected an array without a mask"),
+        (None, TypeError, "x: expected an array of real numbers"),
     ],
 )
 def test_bad_x(x, error, message):
-    with pytest.raises(error, match=message):
-        tree.predict(STUMP, x)
+    for function in (tree.apply, tree.predict, tree.vote_shares):
+        with pytest.raises(error, match=message):
+            function(STUMP, x)
+
+
+def strided(x):
+    wide = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
+    wide[::2, 1::3] = x
+    return wide[::2, 1::3]
+
+
+class Table:
+    """What numpy.asarray can read, as a data frame is."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.a, dtype)
+
+
+def frame(x):
+    return pytest.importorskip("pandas").DataFrame(x)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.asfortranarray, lambda x: x[::-1, ::-1].copy()[::-1, ::-1], strided, Table, frame, np.ndarray.tolist,
+        lambda x: x.astype(">f8"), lambda x: x.astype(object), lambda x: x.astype(np.float16),
+        lambda x: x.astype(np.float32), lambda x: x.astype(np.float64), lambda x: x.astype(np.longdouble),
+    ],
+    ids=[
+        "fortran", "reversed", "strided", "array-interface", "pandas", "list", "big-endian", "objects", "float16",
+        "float32", "float64", "longdouble",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("oblique", [False, True])
+def test_rows_are_converted_to_the_dtype_of_the_forest(dtype, given, oblique):
+    forest = random_forest(9, 5, 4, 3, dtype, 7, oblique)
+    x = inputs(50, 4, dtype, 3)  # multiples of 1/4: every dtype holds them
+    other = given(x)
+    for function in (tree.apply, tree.predict, tree.vote_shares):
+        want, got = function(forest, x), function(forest, other)
+        assert got.dtype == (np.int32 if function is tree.apply else dtype)
+        assert got.tobytes() == want.tobytes()
+    if isinstance(other, np.ndarray):
+        assert tree.path(forest, other[7], 2).tolist() == tree.path(forest, x[7], 2).tolist()
+
+
+@pytest.mark.parametrize(
+    "kind", [bool, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+)
+def test_rows_of_whole_numbers(dtype, kind):
+    forest = random_forest(9, 5, 4, 3, dtype, 7)
+    whole = np.random.default_rng(1).integers(0, 2, (40, 4)).astype(kind)
+    want = tree.predict(forest, whole.astype(dtype))
+    assert np.unique(want).size > 3
+    assert tree.predict(forest, whole).tobytes() == want.tobytes()
+
+
+def test_rows_of_float64_are_rounded_to_a_forest_of_float32():
+    # The row above the threshold rounds to the threshold, which goes left; a forest of float64 tells them apart.
+    above = np.array([[0, np.nextafter(0.5, 1)]])
+    narrow = Forest(*(a.astype(np.float32) if a.dtype == np.float64 else a for a in STUMP))
+    assert tree.apply(STUMP, above).item() == 2
+    assert tree.apply(narrow, above).item() == tree.apply(narrow, above.astype(np.float32)).item() == 1
+    with pytest.raises(ValueError, match="x: expected numbers in the range of float32"):
+        tree.predict(narrow, np.array([[0, 1e300]]))
+    # Single precision in a forest of float64 is exact.
+    assert (
+        tree.apply(STUMP, np.array([[0, np.nextafter(np.float32(0.5), np.float32(1))]], np.float32)).item()
+        == 2
+    )
+
+
+def test_a_forest_predicts_rows_of_the_other_dtype():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4))
+    y = (x[:, 0] > x[:, 1]).astype(np.int32)
+    for here, there in ((np.float32, np.float64), (np.float64, np.float32)):
+        forest = classic.grow(x.astype(here), y, 5, rng=0)
+        rows = x.astype(there)
+        assert tree.predict(forest, rows).tobytes() == tree.predict(forest, rows.astype(here)).tobytes()
+
+
+def test_out_must_not_overlap_the_forest():
+    single = joined([([-1], [0.0], [0])] * 3, 1, 2, np.float64)
+    with pytest.raises(
+        ValueError, match="out: expected memory of its own, got an array that overlaps forest.left"
+    ):
+        tree.apply(single, np.zeros((1, 1)), out=single.left.reshape(1, 3))
+    with pytest.raises(TypeError, match="out: expected dtype float64"):
+        tree.predict(STUMP, X, out=np.empty((3, 2), np.float32))
 
 
 def test_bad_kinds():
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest"):
-        tree.leaves(tuple(STUMP), X)
+        tree.apply(tuple(STUMP), X)
     with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
         tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
     with pytest.raises(TypeError, match="numpy.ndarray"):
@@ -242,7 +342,7 @@ def test_nan_stays_in_the_tree_unchecked():
     forest = random_forest(20, 6, 4, 2, np.float32, 0)
     with hforest.unchecked():
         for n in (1, 500):
-            leaf = tree.leaves(forest, np.full((n, 4), np.nan, np.float32))
+            leaf = tree.apply(forest, np.full((n, 4), np.nan, np.float32))
             assert np.all(np.take(forest.feature, forest.tree_start[:-1] + leaf) == -1)
 
 
@@ -253,9 +353,9 @@ def test_importance_by_hand():
     assert tree.importance(STUMP).tolist() == [0, 1]
     oblique = STUMP._replace(
         feature=np.array([-2, -1, -1], np.int32),
-        start=np.array([0, 3, 3, 3]),
-        index=np.array([0, 1, 1], np.int32),
-        weight=np.array([1.0, -1, 0]),
+        indptr=np.array([0, 3, 3, 3]),
+        indices=np.array([0, 1, 1], np.int32),
+        data=np.array([1.0, -1, 0]),
     )
     assert tree.importance(oblique).tolist() == [0.5, 0.5]
     assert tree.importance(oblique, by="gain").tolist() == [0.5, 0.5]
@@ -270,7 +370,9 @@ def test_importance_is_the_definition(oblique):
         of_tree = np.zeros(6)
         for v in nodes:
             f = forest.feature[v]
-            used = [f] if f >= 0 else forest.index[forest.start[v] : forest.start[v + 1]] if f == -2 else []
+            used = (
+                [f] if f >= 0 else forest.indices[forest.indptr[v] : forest.indptr[v + 1]] if f == -2 else []
+            )
             for i in used:
                 count[i] += 1
                 of_tree[i] += forest.gain[v]
@@ -306,29 +408,69 @@ def test_permutation_importance_of_targets_and_progress():
     forest = classic.grow(x, y, 5, task="regression", max_features=None, rng=0)
     seen = []
     lost = tree.permutation_importance(
-        forest, x, y, n_repeats=2, rng=0, progress=lambda done, total: seen.append((done, total)) or done == 2
-    )
+        forest, x, y, task="regression", n_repeats=2, rng=0,
+        progress=lambda done, total: seen.append((done, total)) or done < 2,
+    )  # fmt: skip
     assert seen == [(1, 3), (2, 3)]
     assert lost.shape == (2, 2)
     # Shuffled against itself, the variance of 2 x is 4, and the mean squared difference of two draws 8.
     assert (abs(lost[0] - 8) < 2).all()
     assert (abs(lost[1]) < 0.1).all()
+    # Targets have the dtype of the forest, whatever they had before.
+    settings = {"task": "regression", "n_repeats": 2, "rng": 0}
+    whole = tree.permutation_importance(forest, x, y, **settings)
+    assert whole[:2].tobytes() == lost.tobytes()
+    assert (
+        tree.permutation_importance(forest, x, y.astype(np.float64), **settings).tobytes() == whole.tobytes()
+    )
+    assert (
+        tree.permutation_importance(forest, x, y[:, None].tolist(), **settings).tobytes() == whole.tobytes()
+    )
     for bad, error, word in (
         ({"x": x[:, :2].copy()}, ValueError, "x"),
         ({"x": x[:0], "y": y[:0]}, ValueError, "x"),
         ({"y": y[:5]}, ValueError, "y"),
-        ({"y": y.astype(np.float64)}, TypeError, "y"),
-        ({"y": np.full(200, 1, np.int32)}, IndexError, "y"),
+        ({"y": np.stack([y, y], 1)}, ValueError, "y: expected n_outputs = 1 targets"),
+        ({"y": np.full(200, np.nan)}, ValueError, "y: expected finite"),
+        ({"y": np.full(200, 1e60)}, ValueError, "y: expected numbers from"),
+        ({"task": "classification"}, TypeError, "y: expected labels of an integer or bool dtype"),
+        (
+            {"task": "classification", "y": np.full(200, 1, np.int32)},
+            IndexError,
+            "y: .*; pass labels as the forest",
+        ),
+        (
+            {"task": "classification", "y": np.full(200, -1)},
+            IndexError,
+            "y: expected labels of at least 0, got -1",
+        ),
+        ({"task": "ranking"}, ValueError, "task"),
         ({"n_repeats": 0}, ValueError, "n_repeats"),
+        ({"progress": 3}, TypeError, "progress: expected None, True or a function"),
     ):
         with pytest.raises(error, match=rf"\b{word}\b"):
-            tree.permutation_importance(**{"forest": forest, "x": x, "y": y, **bad})
+            tree.permutation_importance(**{"forest": forest, "x": x, "y": y, **settings, **bad})
+
+
+@pytest.mark.parametrize(
+    "kind", [bool, np.int8, np.uint8, np.int16, np.uint16, np.int64, np.uint64, ">i4", list]
+)
+def test_permutation_importance_of_labels_of_any_integer_dtype(kind, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 3))
+    y = (x[:, 2] > 0).astype(np.int32)
+    forest = classic.grow(x, y, 5, rng=0)
+    want = tree.permutation_importance(forest, x, y, rng=1)
+    other = y.tolist() if kind is list else y.astype(kind)
+    got = tree.permutation_importance(forest, x.astype(np.longdouble), other, progress=True, rng=1)
+    assert got.tobytes() == want.tobytes()
+    assert "3" in capsys.readouterr().err  # the bar
 
 
 def test_path_ends_in_the_leaf():
     forest = random_forest(4, 6, 3, 2, np.float64, 6, True)
     for x in inputs(20, 3, np.float64):
-        leaf = tree.leaves(forest, x[None])[0]
+        leaf = tree.apply(forest, x[None])[0]
         for m in range(4):
             nodes = tree.path(forest, x, m)
             assert nodes[0] == 0
@@ -336,14 +478,17 @@ def test_path_ends_in_the_leaf():
             assert (np.diff(nodes) > 0).all()
     with pytest.raises(IndexError, match="n_trees = 4"):
         tree.path(forest, x, 4)
-    with pytest.raises(ValueError, match="x: expected shape"):
+    with pytest.raises(ValueError, match=r"x: expected shape \(n_features,\), got \(1, 3\); pass x\[0\]"):
         tree.path(forest, x[None], 0)
+    with pytest.raises(ValueError, match=r"\(n_samples, 3\)"):
+        tree.path(forest, x[:2], 0)
+    assert tree.path(forest, x.tolist(), 1).tolist() == tree.path(forest, x, 1).tolist()
 
 
 def test_text():
     assert tree.to_text(STUMP) == "x[1] <= 0.5\n  yes: 0.25 0.75\n  no: 1 0"
     assert tree.to_text(STUMP, max_depth=0) == "..."
-    oblique = STUMP._replace(feature=np.array([-2, -1, -1], np.int32), start=np.array([0, 2, 2, 2]), index=np.array([0, 1], np.int32), weight=np.array([1.0, -1]))  # fmt: skip
+    oblique = STUMP._replace(feature=np.array([-2, -1, -1], np.int32), indptr=np.array([0, 2, 2, 2]), indices=np.array([0, 1], np.int32), data=np.array([1.0, -1]))  # fmt: skip
     assert tree.to_text(oblique, feature_names=["a", "b"]).startswith("+1 a -1 b <= 0.5")
     with pytest.raises(ValueError, match="n_features = 2 names"):
         tree.to_text(STUMP, feature_names=["a"])
@@ -436,8 +581,8 @@ def joined(trees, n_features, n_outputs, dtype, seed=0, pure=False):
         threshold=np.concatenate([t[1] for t in trees]).astype(dtype),
         left=np.concatenate(rows).astype(np.int32),
         value=(np.eye(n_outputs)[value.argmax(axis=1)] if pure else value).astype(dtype),
-        gain=np.zeros(n_nodes, dtype), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
-        weight=np.zeros(0, dtype),
+        gain=np.zeros(n_nodes, dtype), indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32),
+        data=np.zeros(0, dtype),
     )  # fmt: skip
 
 
@@ -456,10 +601,10 @@ def chain(length, n_features, rng, right):
 def check_ways(forest, x):
     """Leaves are the definition's; sums and votes are those of single rows, which are walked otherwise."""
     with hforest.unchecked():
-        np.testing.assert_array_equal(tree.leaves(forest, x), walked(forest, x))
-        for door in (tree.predict, tree.votes):
-            rows = [door(forest, x[i : i + 1]) for i in range(min(len(x), 40))]
-            assert door(forest, x)[:40].tobytes() == np.concatenate(rows).tobytes()
+        np.testing.assert_array_equal(tree.apply(forest, x), walked(forest, x))
+        for function in (tree.predict, tree.vote_shares):
+            rows = [function(forest, x[i : i + 1]) for i in range(min(len(x), 40))]
+            assert function(forest, x)[:40].tobytes() == np.concatenate(rows).tobytes()
 
 
 @pytest.mark.parametrize("depth", [2, 4, 13])
@@ -471,10 +616,10 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, way, dtype, n, pure, 
     if pure:
         forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
     x = inputs(n, 6, dtype, n)
-    doors = (tree.leaves, tree.predict, tree.votes)
-    found = [door(forest, x).tobytes() for door in doors]
+    functions = (tree.apply, tree.predict, tree.vote_shares)
+    found = [function(forest, x).tobytes() for function in functions]
     simd("plain")
-    assert found == [door(forest, x).tobytes() for door in doors]
+    assert found == [function(forest, x).tobytes() for function in functions]
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 127, 129, 512, 513, 700])
@@ -508,7 +653,7 @@ def test_chains_and_single_leaves(way, dtype, n_features):
 
 @pytest.mark.parametrize("length", [1, 5, 60])
 def test_two_parents_of_a_child(way, dtype, length):
-    # Node 11 lies below node 5, and a level higher below node 7, which comes later: the longer way counts.
+    # Node 11 is a child of node 5, and of node 7 a level higher, which comes later: the longer path counts.
     n_nodes = 11 + 2 * length + 2
     feature, left = np.full(n_nodes, -1), np.zeros(n_nodes, int)
     for v, to in ((0, 1), (1, 3), (2, 7), (3, 5), (5, 11), (7, 11)):
@@ -551,11 +696,11 @@ def test_large_trees_and_many_features(way, dtype):
 
 def test_no_features(way, dtype):
     forest = joined([([-1], [0.0], [0])] * 3, 0, 2, dtype)
-    assert tree.leaves(forest, np.zeros((40, 0), dtype)).tolist() == [[0, 0, 0]] * 40
+    assert tree.apply(forest, np.zeros((40, 0), dtype)).tolist() == [[0, 0, 0]] * 40
 
 
 def test_trees_of_any_order_are_walked_alike(way, reference):
-    # Children behind their parents, but depth-first: nodes of the first levels are not the first nodes.
+    # Children after their parents, but depth-first: nodes of the first levels are not the first nodes.
     feature, left = [-1], [0]
 
     def grow_below(v, levels):
@@ -574,9 +719,19 @@ def test_trees_of_any_order_are_walked_alike(way, reference):
         n_features=np.array(3), tree_start=np.array([0, n_nodes]), feature=np.array(feature, np.int32),
         threshold=np.where(leaf, 0, np.random.default_rng(2).integers(-4, 5, n_nodes) / 4).astype(np.float32),
         left=rows.astype(np.int32), value=np.arange(leaf.sum(), dtype=np.float32)[:, None],
-        gain=np.zeros(n_nodes, np.float32), start=np.zeros(0, np.int64), index=np.zeros(0, np.int32),
-        weight=np.zeros(0, np.float32),
+        gain=np.zeros(n_nodes, np.float32), indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32),
+        data=np.zeros(0, np.float32),
     )  # fmt: skip
     x = inputs(60, 3, np.float32, 4)
-    want = reference(tree.leaves, tree.check(forest), x)
-    assert tree.leaves(forest, x).tobytes() == want.tobytes()
+    want = reference(tree.apply, tree.check(forest), x)
+    assert tree.apply(forest, x).tobytes() == want.tobytes()
+
+
+def test_a_forest_is_pickled_by_its_public_name():
+    assert tree.Forest.__module__ == "hforest.tree"
+    data = pickle.dumps(STUMP)
+    assert b"hforest.tree" in data
+    assert b"hforest.tree." not in data
+    back = pickle.loads(data)
+    assert isinstance(back, tree.Forest)
+    assert all(np.array_equal(a, b) for a, b in zip(back, STUMP, strict=True))

@@ -1,16 +1,20 @@
 """Cascades on letter, adult, yeast and, with scanning, MNIST, beside the published accuracies of gcForest.
 
-    python bench/paper/cascade.py --data DIR [--only letter adult yeast mnist] [--trees N] [--runs 1]
+    python bench/paper/cascade.py --data DIR [--only letter adult yeast mnist "mnist scanned"] [--trees N]
+        [--runs N]
+    python bench/paper/cascade.py
 
 The published level: four random forests and four completely random ones of 500 trees, 3 folds, growth until
-validation no longer improves; fewer trees (TREES) where one thread would take longer than some ten minutes.
-letter: 16 000 / 4000. adult: the official split; categorical columns as indicators; random trees with leaves
-of at least 5 samples, chosen by the validation accuracy of small cascades. yeast: 1038 / 446 at random.
-mnist: the first 10 000 training images, the 10 000 official test images; windows of 7, 10 and 14 with stride
-2 (the paper's 1 would be four times as much), two forests of 50 trees each that learn from 10 windows of each
-image; beside it the same cascade without scanning.
+the validation accuracy no longer improves. Fewer trees (TREES) are grown where one thread would take longer
+than some ten minutes. letter: 16 000 / 4000. adult: the official split; categorical columns as indicators;
+random trees with leaves of at least 5 samples, chosen by cascade_leaves.py. yeast: 1038 / 446 at random.
+mnist: the first 10 000 training images and the 10 000 official test images. mnist scanned: windows of 7, 10
+and 14 with stride 2 (the stride of 1 of the paper would be four times as much), two forests of 50 trees each
+that learn from 10 windows of each image.
 
-A run is written as soon as it is known, and started again the script goes on with the rest.
+Without --runs the script makes the runs of the record (RUNS); without --data it makes none and prints the
+table of the record. A run is written as soon as it is known, and started again the script goes on with the
+rest.
 """
 
 import argparse
@@ -33,7 +37,9 @@ from hforest import cascade, classic
 
 PUBLISHED = {"letter": 97.40, "adult": 86.40, "yeast": 63.45}
 TREES = {"letter": 500, "adult": 200, "yeast": 500, "mnist": 100, "mnist scanned": 100}
+RUNS = {"letter": 1, "adult": 2, "yeast": 5, "mnist": 1, "mnist scanned": 1}
 LEAF = {"adult": 5}
+LABELS = {"mnist": "MNIST, 10 000 images", "mnist scanned": "the same, scanned"}
 Data = tuple[Any, Any, Any, Any]
 
 
@@ -66,7 +72,7 @@ def load(name: str, seed: int, folder: Path) -> Data:
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held since the last call."""
+    """Peak resident memory of this process since the last call, MiB (VmHWM)."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         Path("/proc/self/clear_refs").write_text("5")
@@ -75,11 +81,25 @@ def peak_mb() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def level(n_trees: int, leaf: int) -> list[Any]:
-    """The published level; whole numbers and bins make exact growth and binned one the same or nearly so."""
-    random = partial(classic.grow, n_trees=n_trees, min_samples_leaf=leaf, splitter="binned")
-    completely = partial(classic.grow_random, n_trees=n_trees)
-    return [random] * 4 + [completely] * 4
+def level(n_trees: int, leaf: int, n_forests: int = 4, random_leaf: int = 1) -> list[Any]:
+    """Random and completely random forests, as many of both; with their leaves' least numbers of samples.
+
+    The only place where this script and cascade_leaves.py name arguments of functions that grow forests.
+    """
+    random = partial(classic.grow, n_trees=n_trees, min_samples_leaf=leaf, max_bins=256)
+    completely = partial(classic.grow_random, n_trees=n_trees, min_samples_leaf=random_leaf)
+    return [random] * n_forests + [completely] * n_forests
+
+
+def grow(
+    grains: list[Any], y: Any, forests: list[Any], n_folds: int, rng: int, **more: Any
+) -> cascade.Cascade:
+    """A cascade; prints each level's validation accuracy. The only call of the library's function."""
+
+    def report(state: cascade.Cascade) -> None:
+        print(f"level {len(state.levels)}: validation {100 * state.scores[-1]:.2f} %", flush=True)
+
+    return cascade.grow(grains, y, forests, n_folds=n_folds, checkpoint=report, rng=rng, **more)
 
 
 def run(name: str, seed: int, n_trees: int, folder: Path) -> dict[str, Any]:
@@ -88,24 +108,19 @@ def run(name: str, seed: int, n_trees: int, folder: Path) -> dict[str, Any]:
     peak_mb()
     begin = time.perf_counter()
     grains, test = [x], [x_test]
-    folds = min(3, int(np.bincount(y)[np.bincount(y) > 0].min()))
+    n_folds = min(3, int(np.bincount(y)[np.bincount(y) > 0].min()))
     if name == "mnist scanned":
         grains, test = [], []
-        few = [partial(classic.grow, n_trees=50, splitter="binned"), partial(classic.grow_random, n_trees=50)]
         for size in (7, 10, 14):
             scanner, vectors = cascade.grow_scanner(
-                x, y, (28, 28), size, few, stride=2, max_windows=10, rng=seed + size
+                x, y, (28, 28), size, level(50, 1, 1), stride=2, max_windows=10, rng=seed + size
             )
             grains.append(vectors)
             test.append(cascade.scan_vectors(scanner, x_test))
             del scanner  # its trees take more memory than all the rest
             print(f"windows of {size}: {vectors.shape[1]} numbers an image", flush=True)
 
-    def progress(state: cascade.Cascade) -> None:
-        print(f"{name}, level {len(state.levels)}: validation {100 * state.scores[-1]:.2f} %", flush=True)
-
-    forests = level(n_trees, LEAF.get(name, 1))
-    grown = cascade.grow(grains, y, forests, folds=folds, progress=progress, rng=seed)
+    grown = grow(grains, y, level(n_trees, LEAF.get(name, 1)), n_folds, seed)
     seconds = time.perf_counter() - begin
     p = cascade.predict(grown, test)
     return {
@@ -118,44 +133,53 @@ def run(name: str, seed: int, n_trees: int, folder: Path) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Published and measured accuracy in percent."""
+    """Published and measured accuracy in percent; times without runs that were paused."""
     lines = [
-        "| data | published | here | runs | trees a forest | levels | seconds a run | peak MiB |",
+        "| data | published | here | runs | trees a forest | levels kept | seconds a run "
+        "| peak memory, MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, n_trees in dict.fromkeys((row["data"], row["trees"]) for row in rows):
+    for name, n_trees in dict.fromkeys(
+        (name, row["trees"]) for name in TREES for row in rows if row["data"] == name
+    ):
         some = [row for row in rows if (row["data"], row["trees"]) == (name, n_trees)]
         found = [row["accuracy"] for row in some]
         spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
+        published = f"{PUBLISHED[name]:.2f}" if name in PUBLISHED else "–"
         levels = ", ".join(str(row["levels"]) for row in some)
-        seconds = statistics.mean(row["seconds"] for row in some)
+        seconds = statistics.mean(row["seconds"] for row in some if not row.get("paused"))
         lines.append(
-            f"| {name} | {PUBLISHED.get(name, '–')} | {statistics.mean(found):.2f}{spread} | {len(found)} "
+            f"| {LABELS.get(name, name)} | {published} | {statistics.mean(found):.2f}{spread} | {len(found)} "
             f"| {n_trees} | {levels} | {seconds:.0f} | {max(row['peak_mb'] for row in some):.0f} |"
         )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=list(TREES), default=list(TREES))
     parser.add_argument("--trees", type=int, help="of a forest; by default as in TREES")
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=hforest.get_num_threads())
+    parser.add_argument("--runs", type=int, help="seeds 0, 1, ...; by default as in RUNS")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "cascade.json")
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)
-    rows: list[dict[str, Any]] = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
-    for name in args.only:
+    file: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {"rows": []}
+    rows, machine = file["rows"], machine_text()
+    for name in args.only if args.data else ():
         n_trees = args.trees or TREES[name]
-        for seed in range(args.runs):
+        for seed in range(args.runs or RUNS[name]):
             key = {"data": name, "seed": seed, "trees": n_trees}
+            key["settings"] = {"min_samples_leaf": LEAF.get(name, 1)}
             if any(key.items() <= row.items() for row in rows):
                 continue
-            rows.append({**key, **run(name, seed, n_trees, args.data), "threads": args.threads})
+            more = {"threads": args.threads, "machine": machine}
+            rows.append({**key, **run(name, seed, n_trees, args.data), **more})
             print(f"{name}, seed {seed}: {rows[-1]['accuracy']:.2f} %", flush=True)
-            args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}) + "\n")
+            args.json.write_text(json.dumps({"machine": file.get("machine", machine), "rows": rows}) + "\n")
     print(table(rows))
 
 

@@ -1,15 +1,16 @@
-"""What p2 leaves open, decided on held-out samples: tau, the fall of eta, when to stop, how thetas start.
+"""What p2 leaves open, compared on held-out samples: tau, fall of the step, when to stop, start of thetas.
 
-    python bench/paper/co2_choices.py --data DIR [--runs 3]
+    python bench/paper/co2_choices.py --data DIR [--only letter usps] [--runs N]
+    python bench/paper/co2_choices.py
 
-Forests of 10 trees on letter and USPS, of which 20 % of the training samples are held out; each line changes
-one setting of `hforest.co2.grow`'s defaults (with the bound and step of co2_table1.py). Figures are held-out
-errors in percent, means and deviations over seeds, and seconds a forest. Started again it goes on with the
-rest.
+Forests of 10 trees on letter and USPS, of which 20 % of the training samples are held out. Each line changes
+settings of `hforest.co2.grow`. Figures are held-out errors in percent, means and deviations over seeds, and
+the least seconds that a forest took. Without --data nothing is grown and the table of the record is printed.
+Without --runs the script makes the runs of the record (PLAN). Started again it goes on with the rest; rows
+name all their settings, so that runs with other settings are not mixed.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -18,30 +19,51 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
-from co2_table1 import SETTINGS, load
-from common import RESULTS, machine_text
+import co2_data
+from common import RESULTS
 
 import hforest
-from hforest import co2, tree
+from hforest import tree
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "tau=1": {"tau": 1},
-    "tau=4": {"tau": 4},
-    "tau=8": {"tau": 8},
-    "eta never falls": {"patience": 10**6},
-    "patience=4, max_rounds=60": {"patience": 4, "max_rounds": 60},
-    "decay=0.2": {"decay": 0.2},
-    "max_rounds=5": {"max_rounds": 5},
-    "min_steps=1": {"min_steps": 1},
-    "min_steps=80": {"min_steps": 80},
-    "momentum=0": {"momentum": 0.0},
-    "smooth=0.01": {"smooth": 0.01},
-    "smooth=3": {"smooth": 3.0},
-    "batch=20": {"batch": 20},
-    "max_rounds=0 (univariate)": {"max_rounds": 0},
+BASE: dict[str, dict[str, Any]] = {
+    "letter": {"nu": 43.0, "lr": 0.1, "max_features": 5},
+    "usps": co2_data.SETTINGS["usps"],
 }
+VARIANTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "`tau=1`": {"tau": 1},
+    "`tau=4`": {"tau": 4},
+    "`tau=8`": {"tau": 8},
+    "the step never falls (`patience=10**6`)": {"patience": 10**6},
+    "`patience=4, max_rounds=60`": {"patience": 4, "max_rounds": 60},
+    "`decay=0.2`": {"decay": 0.2},
+    "`max_rounds=5`": {"max_rounds": 5},
+    "`min_steps=1`": {"min_steps": 1},
+    "`min_steps=80`": {"min_steps": 80},
+    "`momentum=0`": {"momentum": 0.0},
+    "`smooth=0.01`": {"smooth": 0.01},
+    "`smooth=3`": {"smooth": 3.0},
+    "`batch_size=20`": {"batch_size": 20},
+    "`max_rounds=0`: univariate splits": {"max_rounds": 0},
+}
+PLAN = {"letter": (2, list(VARIANTS)[:9]), "usps": (3, list(VARIANTS))}
+"""Seeds and variants of each data set."""
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Held-out error in percent and the least seconds of a forest."""
+    lines = ["| changed | letter | seconds | USPS | seconds |", "|---|---|---|---|---|"]
+    for variant, options in VARIANTS.items():
+        cells = []
+        for name, base in BASE.items():
+            of = [row for row in rows if (row["data"], row["settings"]) == (name, {**base, **options})]
+            errors = [row["error"] for row in of]
+            spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+            cells.append(f"{statistics.mean(errors):.2f}{spread}" if of else "–")
+            least = min((row["seconds"] for row in of), default=0.0)
+            cells.append(f"{least:.{0 if name == 'letter' else 1}f}" if of else "–")
+        lines.append(f"| {variant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -49,39 +71,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
+    parser.add_argument("--only", nargs="+", choices=list(BASE), default=list(BASE))
+    parser.add_argument("--runs", type=int, help="seeds of every variant; by default those of the record")
+    parser.add_argument("--trees", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_choices.json")
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)
-    rows = json.loads(args.json.read_text())["runs"] if args.json.exists() else []
-    for name in ("letter", "usps"):
-        x, y, *_ = load(args.data, name)
-        order = np.random.default_rng(0).permutation(len(x))
-        held, kept = np.sort(order[: len(x) // 5]), np.sort(order[len(x) // 5 :])
-        for variant, options in VARIANTS.items():
-            for seed in range(args.runs):
-                key = {"data": name, "variant": variant, "seed": seed}
-                if any(key.items() <= row.items() for row in rows):
+    record = co2_data.Record(args.json, "runs")
+    for name in args.only if args.data else ():
+        x, y, *_ = co2_data.load(args.data, name)
+        x, y, x_held, y_held = co2_data.held_out(x, y)
+        runs, variants = PLAN[name] if args.runs is None else (args.runs, list(VARIANTS))
+        for variant in variants:
+            settings = {**BASE[name], **VARIANTS[variant]}
+            for seed in range(runs):
+                key = {"data": name, "seed": seed, "settings": settings}
+                if record.find(key):
                     continue
                 begin = time.perf_counter()
-                forest = co2.grow(x[kept], y[kept], 10, rng=seed, **{**SETTINGS[name], **options})
+                forest = co2_data.grow("CO2", x, y, args.trees, settings, seed)
                 seconds = time.perf_counter() - begin
-                error = 100 * float((tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean())
-                rows.append({**key, "error": error, "seconds": seconds})
+                error = co2_data.percent_wrong(tree.predict(forest, x_held), y_held)
+                record.add({**key, "error": error, "seconds": seconds})
                 print(name, variant, seed, f"{error:.2f} {seconds:.1f} s", file=sys.stderr)
-                args.json.write_text(json.dumps({"machine": machine_text(), "runs": rows}, indent=1) + "\n")
-    print("| setting | letter | s | USPS | s |\n|---|---|---|---|---|")
-    for variant in VARIANTS:
-        cells = []
-        for name in ("letter", "usps"):
-            of = [row for row in rows if (row["data"], row["variant"]) == (name, variant)]
-            errors = [row["error"] for row in of]
-            spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
-            cells.append(f"{statistics.mean(errors):.2f}{spread}" if of else "–")
-            cells.append(f"{statistics.mean(row['seconds'] for row in of):.1f}" if of else "–")
-        print(f"| {variant} | {' | '.join(cells)} |")
+                record.write()
+    print(table(record.rows))
 
 
 if __name__ == "__main__":

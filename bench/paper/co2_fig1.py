@@ -1,19 +1,20 @@
 """p2 Fig. 1: training and validation error of single trees on MNIST, over their depth and the bound nu.
 
     python bench/paper/co2_fig1.py --data DIR [--runs 3] [--depth 20] [--png FILE]
+    python bench/paper/co2_fig1.py
 
-DIR holds mnist.npz; 20 % of its training samples are held out. Trees are grown to purity without bags, beside
-trees of univariate splits of as many drawn features. A tree of depth d is the upper part of the whole one,
-for no node knows what is below it, so one growth gives a curve. The paper names neither step nor number of
-drawn features: these are co2_table1.py's for MNIST.
+DIR holds mnist.npz; 20 % of its training samples are held out. Trees are grown to purity without bootstrap,
+beside trees of univariate splits that sample as many features at a node. The first d levels of a tree are
+the tree of depth d, because a split does not depend on the splits below it, so one growth gives a curve. The
+paper names neither step nor number of features: these are co2_table1.py's for MNIST.
 
-A tree's curve is written as soon as it is known, and started again the script goes on with the next. The
-picture is drawn from the file by matplotlib, where it is installed.
+A tree's curve is written as soon as it is known, and started again the script goes on with the next. Without
+--data nothing is grown and the table of the record is printed; with it the picture is drawn too, by
+matplotlib where it is installed.
 """
 
 import argparse
 import importlib.util
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -21,33 +22,33 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import co2_data
 import numpy as np
-from co2_table1 import SETTINGS, load
-from common import RESULTS, machine_text
+from common import RESULTS
 
-from hforest import classic, co2, tree
+from hforest import tree
 
 NUS = (0.1, 1.0, 10.0, 100.0)
 TREES = [*(f"nu = {nu:g}" for nu in NUS), "univariate"]
 PARTS = ("training", "validation")
 
 
-def grow(kind: str, x: np.ndarray, y: np.ndarray, seed: int) -> tree.Forest:
-    """One tree to purity."""
-    eta, q = SETTINGS["mnist"]["eta"], SETTINGS["mnist"]["q"]
+def settings(kind: str) -> dict[str, Any]:
+    """Of one tree; names as in the records."""
+    base = co2_data.SETTINGS["mnist"]
     if kind == "univariate":
-        return classic.grow(x, y, 1, criterion="entropy", max_features=q, bootstrap=False, rng=seed)
-    return co2.grow(x, y, 1, nu=NUS[TREES.index(kind)], eta=eta, q=q, bootstrap=False, rng=seed)
+        return {"max_features": base["max_features"], "bootstrap": False}
+    return {**base, "nu": NUS[TREES.index(kind)], "bootstrap": False}
 
 
 def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
-    """Errors in percent on each part of the tree cut at depth 0, 1, ..., labelled by the first part."""
+    """Errors in percent on each part with the levels to depth 0, 1, ... alone, labelled by the first part."""
     inner = np.flatnonzero(forest.feature != -1)
     parent, depth = np.zeros((2, len(forest.feature)), np.int64)
     parent[forest.left[inner]] = parent[forest.left[inner] + 1] = inner
-    for v in range(1, len(parent)):  # nodes lie breadth-first, parents before their children
+    for v in range(1, len(parent)):  # nodes are in breadth-first order
         depth[v] = depth[parent[v]] + 1
-    at = [tree.leaves(forest, x)[:, 0] for x, _ in parts]
+    at = [tree.apply(forest, x)[:, 0] for x, _ in parts]
     curves: list[list[float]] = [[] for _ in parts]
     for d in range(max(depths, int(depth.max())), -1, -1):
         at = [np.where(depth[nodes] > d, parent[nodes], nodes) for nodes in at]
@@ -102,29 +103,32 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder of mnist.npz; without it the record is printed")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_fig1.json")
     parser.add_argument("--png", type=Path, default=RESULTS / "co2_fig1.png")
     args = parser.parse_args()
-    rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
-    x, y, *_ = load(args.data, "mnist")
-    order = np.random.default_rng(0).permutation(len(x))
-    held, kept = np.sort(order[: len(x) // 5]), np.sort(order[len(x) // 5 :])
-    parts = [(x[kept], y[kept]), (x[held], y[held])]
-    for seed in range(args.runs):
-        for kind in TREES:
-            key = {"tree": kind, "seed": seed}
-            if any(key.items() <= row.items() for row in rows):
-                continue
-            forest = grow(kind, *parts[0], seed)
-            curves = dict(zip(PARTS, by_depth(forest, args.depth, *parts), strict=True))
-            rows.append({**key, "leaves": len(forest.value), **curves})
+    record = co2_data.Record(args.json)
+    keys: list[dict[str, Any]] = [
+        {"tree": kind, "seed": seed, "settings": settings(kind)}
+        for seed in range(args.runs)
+        for kind in TREES
+    ]
+    missing = [key for key in keys if args.data and not record.find(key)]
+    if missing:
+        x, y, *_ = co2_data.load(args.data, "mnist")
+        x, y, x_held, y_held = co2_data.held_out(x, y)
+        for key in missing:
+            method = "RF" if key["tree"] == "univariate" else "CO2"
+            forest = co2_data.grow(method, x, y, 1, key["settings"], key["seed"])
+            curves = dict(zip(PARTS, by_depth(forest, args.depth, (x, y), (x_held, y_held)), strict=True))
+            record.add({**key, "leaves": len(forest.value), **curves})
             print(key, len(forest.value), curves["validation"][-1], file=sys.stderr)
-            args.json.write_text(json.dumps({"machine": machine_text(), "rows": rows}, indent=1) + "\n")
-    print(table(rows, [4, 6, 8, 10, 12, 15, args.depth]))
-    if importlib.util.find_spec("matplotlib"):
+            record.write()
+    rows = record.rows
+    print(table(rows, [d for d in (4, 6, 8, 10, 12, 15, 20) if d <= args.depth]))
+    if args.data and importlib.util.find_spec("matplotlib"):
         draw(rows, args.png)
 
 

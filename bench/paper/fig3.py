@@ -1,4 +1,4 @@
-"""p1 Fig. 3: how the loss goes down, over the depth of trees and over their number.
+"""p1 Fig. 3: the loss over the steps, for several depths of trees and several numbers of them.
 
     python bench/paper/fig3.py --data DIR [--steps 40000] [--only madelon mnist] [--png FILE]
 
@@ -6,8 +6,8 @@
 paper does not give the number of trees: here it is 100.
 (b) the loss on MNIST's test samples, Fig. 2c's network, 100 and 1000 trees and ferns of depth 10.
 
-A curve is written as soon as it is known, and started again the script goes on with the next. The picture
-is drawn from the file by matplotlib.
+Each curve is written when it is finished, and a restarted script begins with the next one. The picture is
+drawn from the file by matplotlib.
 """
 
 import argparse
@@ -24,47 +24,45 @@ from common import RESULTS, machine_text
 
 from hforest import demo, layers
 
-LOOKS = 40
+N_EVALUATIONS = 40
 CURVES = [("madelon", kind, size) for kind in ("tree", "fern") for size in (1, 5, 10)]
 CURVES += [("mnist", kind, size) for kind in ("tree", "fern") for size in (100, 1000)]
 
 
 def madelon(kind: str, depth: int, steps: int, folder: Path) -> dict[str, list[float]]:
-    """Validation loss of run 0 at one depth."""
+    """Returns the validation loss of run 0 for one depth."""
     split = table2.madelon(folder, 0)
     lr = table2.TASKS[f"madelon-{kind}"].lr
-    config = fig2a.Config(kind, 100, depth, 2, lr, steps=steps)
+    config = fig2a.Config(kind, 100, depth, 2, lr, steps=steps, n_evaluations=N_EVALUATIONS)
     curve: dict[str, list[float]] = {"step": [], "loss": []}
 
-    def look(step: int, state: fig2a.State) -> None:
-        if step % max(1, steps // LOOKS) == 0:
-            loss, _ = layers.softmax_loss(fig2a.predict(config, state, split.x_valid), split.y_valid)
-            curve["step"].append(step)
-            curve["loss"].append(float(loss))
+    def evaluate(state: fig2a.State) -> None:
+        loss, _ = layers.softmax_loss(fig2a.predict(config, state, split.x_valid), split.y_valid)
+        curve["step"].append(state["step"])
+        curve["loss"].append(float(loss))
 
-    fig2a.train(config, *split[:4], callback=look)
+    fig2a.train(config, *split[:4], checkpoint=evaluate)
     return curve
 
 
-def mnist(kind: Any, trees: int, steps: int, folder: Path) -> dict[str, list[float]]:
-    """Test loss of seed 0 with one number of trees."""
+def mnist(kind: Any, n_trees: int, steps: int, folder: Path) -> dict[str, list[float]]:
+    """Returns the test loss of seed 0 for one number of trees."""
     data = demo.load_data(folder / "mnist.npz")
-    every = max(1, steps // LOOKS)
-    config = demo.Config(kind, trees, 10, kernels=80, steps=steps, eval_every=every)
+    every = max(1, steps // N_EVALUATIONS)
+    config = demo.Config(kind, n_trees, 10, n_kernels=80, steps=steps, eval_every=every)
     curve: dict[str, list[float]] = {"step": [], "loss": []}
 
-    def look(step: int, state: Any, report: dict[str, float]) -> None:
-        if report:
-            loss, _ = layers.softmax_loss(demo.predict(config, state, data.x_test), data.y_test)
-            curve["step"].append(step)
-            curve["loss"].append(float(loss))
+    def evaluate(state: dict[str, Any]) -> None:
+        loss, _ = layers.softmax_loss(demo.predict(config, state, data.x_test), data.y_test)
+        curve["step"].append(state["step"])
+        curve["loss"].append(float(loss))
 
-    demo.train(config, demo.start(config, 784, 10), *data, callback=look)
+    demo.train(config, demo.start(config, 784, data.n_classes), *data[:4], checkpoint=evaluate)
     return curve
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Both halves of the figure, of the curves that are known."""
+    """Draws both halves of the figure from the finished curves."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -4,19 +4,19 @@
 
 Protocol, as p1 §5 where it says: batches of 53, 40 000 steps, AdaGrad with the authors' learning rates, the
 state of least *validation* error is tested; training and validation samples are shuffled anew in every run.
-Departures: of the paper's grid over trees and depths only its winning configuration is run; validation is
-looked at 80 times in a run.
+Departures: of the paper's grid over trees and depths only its winning configuration is run; a run is
+evaluated on the validation samples 80 times.
 
-Data that cannot be had: human activity (isolet stands in its place, with human activity's configuration and
-the official test speakers); poker's test file (fresh hands, drawn uniformly and labelled by the rules of
-poker, 1 000 000 as there). Abalone's test samples are the last 1044 rows.
+Data that are not available: human activity (isolet is used instead, with human activity's configuration and
+the official test speakers); poker's test file (new hands, drawn uniformly and labelled by the rules of poker,
+1 000 000 as there). Abalone's test samples are the last 1044 rows.
 
 `madelon, selected` is not in the paper, which leaves sparse features to future work: `demo.select_features`
-keeps 20 columns on the training samples alone, at which the same network looks without inner products.
+selects 20 columns on the training samples alone, and the same network compares these without inner products.
 Random forest (100 trees of depth 10) is scikit-learn's, where it is installed, on the same splits.
 
-A run is one seed (iris: one of five shuffles times one of three folds); its result is written as soon as it
-is known, and started again the script goes on where it was.
+A run is one seed (iris: one of five shuffles times one of three folds). Its result is written when it is
+finished, and a restarted script begins with the next run.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fig2a
 import numpy as np
-from common import RESULTS, machine_text
+from common import RESULTS, Bar, machine_text
 
 import hforest
 from hforest import demo
@@ -50,7 +51,7 @@ class Split(NamedTuple):
 
 
 def _parts(x: Any, y: Any, x_test: Any, y_test: Any, n: int, run: int) -> Split:
-    # The first n of a fresh shuffle to learn from, the others to validate on.
+    # Training samples are the first n of a new shuffle, validation samples the others.
     order = np.random.default_rng([run, 2]).permutation(len(x))
     a, b = order[:n], order[n:]
     return Split(x[a], y[a], x[b], y[b], x_test, y_test)
@@ -138,12 +139,12 @@ class Task(NamedTuple):
 
     load: Callable[[Path, int], Split]
     lr: float
-    outputs: int
+    n_outputs: int
     kind: str
-    trees: int
+    n_trees: int
     depth: int
     paper: str
-    select: int = 0
+    n_selected: int = 0
 
 
 TASKS = {
@@ -165,7 +166,7 @@ TASKS = {
 
 
 def forest_error(split: Split, seed: int, regression: bool) -> float | None:
-    """scikit-learn's random forest, 100 trees of depth 10; None where it is not installed."""
+    """Returns the error of scikit-learn's random forest, 100 trees of depth 10; None without it."""
     try:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
     except ImportError:
@@ -178,23 +179,21 @@ def forest_error(split: Split, seed: int, regression: bool) -> float | None:
 
 
 def run(name: str, number: int, steps: int, folder: Path) -> dict[str, Any]:
-    """One run of one task."""
+    """Returns the result of one run of one task."""
     task = TASKS[name]
     begin = time.perf_counter()
     split = task.load(folder, number)
     regression = split.y.dtype == np.float32
     config = fig2a.Config(
-        task.kind, task.trees, task.depth, task.outputs, task.lr, regression, steps=steps, seed=number
+        task.kind, task.n_trees, task.depth, task.n_outputs, task.lr, regression, steps=steps, seed=number
     )
-    if task.select:
-        columns = demo.select_features(split.x, split.y, task.select, rng=number)
-        config = fig2a.Config(**{**vars(config), "features": 0})
+    if task.n_selected:
+        columns = demo.select_features(split.x, split.y, task.n_selected, rng=number)
+        config = replace(config, n_features=0)
         narrow = {key: getattr(split, key)[:, columns].copy() for key in ("x", "x_valid", "x_test")}
         split = split._replace(**narrow)
-    bar = progress(f"{name}, run {number}", steps)
-    best, history = fig2a.train(config, *split[:4], callback=None if bar is None else lambda *_: bar.update())
-    if bar is not None:
-        bar.close()
+    with Bar(f"{name}, run {number}") as bar:
+        best, history = fig2a.train(config, *split[:4], progress=bar)
     return {
         "task": name,
         "run": number,
@@ -203,7 +202,9 @@ def run(name: str, number: int, steps: int, folder: Path) -> dict[str, Any]:
         "valid": 100 * min(history["error"]),
         "at": history["step"][int(np.argmin(history["error"]))],
         "seconds": time.perf_counter() - begin,
-        "random_forest": None if task.select or task.kind == "fern" else _percent(split, number, regression),
+        "random_forest": None
+        if task.n_selected or task.kind == "fern"
+        else _percent(split, number, regression),
     }
 
 
@@ -212,17 +213,8 @@ def _percent(split: Split, seed: int, regression: bool) -> float | None:
     return None if error is None else 100 * error
 
 
-def progress(name: str, total: int) -> Any:
-    """tqdm's bar, or None without it."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, desc=name, unit="step", mininterval=1.0)
-
-
 def text(values: list[float], regression: bool) -> str:
-    """Mean and deviation: percent, or R**2."""
+    """Returns mean and deviation as text: percent, or R**2."""
     if regression:
         values = [1 - v / 100 for v in values]
     mean = f"{'R² ' if regression else ''}{statistics.mean(values):.2f}"
@@ -230,7 +222,7 @@ def text(values: list[float], regression: bool) -> str:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Paper beside measured, in Markdown."""
+    """Returns the table in Markdown: the paper's figures and these."""
     lines = [
         "| data, kind | trees/depth | paper | here | runs | random forest here | seconds a run |",
         "|---|---|---|---|---|---|---|",
@@ -242,7 +234,7 @@ def table(results: list[dict[str, Any]]) -> str:
         regression = "regression" in name
         forests = [r["random_forest"] for r in runs if r["random_forest"] is not None]
         lines.append(
-            f"| {name.replace('-', ', ').replace('_', ' ')} | {task.trees}/{task.depth} | {task.paper} "
+            f"| {name.replace('-', ', ').replace('_', ' ')} | {task.n_trees}/{task.depth} | {task.paper} "
             f"| {text([r['error'] for r in runs], regression)} | {len(runs)} "
             f"| {text(forests, regression) if forests else '–'} "
             f"| {statistics.mean(r['seconds'] for r in runs):.0f} |"
@@ -254,7 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--runs", type=int, default=10, help="iris: half as many again")
+    parser.add_argument("--runs", type=int, default=10, help="iris: one and a half times as many")
     parser.add_argument("--steps", type=int, default=40_000)
     parser.add_argument("--json", type=Path, default=RESULTS / "table2.json")
     args = parser.parse_args()

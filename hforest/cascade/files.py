@@ -56,7 +56,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     if isinstance(grown, Cascade):
         arrays: dict[str, Any] = {
             name: np.array(getattr(grown, name))
-            for name in ("n_classes", "n_features", "vectors", "n_folds", "seed", "scores")
+            for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed", "scores")
         }
         arrays["n_levels"], arrays["n_forests"] = np.array(len(grown.levels)), np.array(len(grown.levels[0]))
         for level, row in enumerate(grown.levels):
@@ -81,7 +81,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
         raise
 
 
-def load(file: str | os.PathLike[str]) -> Any:
+def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     """Read what `save` wrote.
 
     Parameters
@@ -92,7 +92,7 @@ def load(file: str | os.PathLike[str]) -> Any:
     Returns
     -------
     Cascade or Scanner
-        Its forests have been checked: no file can lead a walk astray.
+        Its forests have been checked by `hforest.tree.check`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def load(file: str | os.PathLike[str]) -> Any:
         return Cascade(
             n_classes=int(found["n_classes"]),
             n_features=tuple(int(size) for size in found["n_features"]),
-            vectors=str(found["vectors"]),
+            class_vectors=str(found["class_vectors"]),
             n_folds=int(found["n_folds"]),
             seed=int(found["seed"]),
             scores=tuple(float(score) for score in found["scores"]),

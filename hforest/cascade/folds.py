@@ -1,4 +1,4 @@
-"""What levels and scanners share: folds, forests of several folds as one, and class vectors nobody saw."""
+"""What levels and scanners share: folds, forests of several folds as one, and out-of-fold class vectors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from .. import classic, tree
-from ..core import check
-from ..core.dispatch import is_cupy
+from ..core import check, supervised
+from ..core.aliases import ArrayLike
 from ..growth import Windows
 from ..tree import Forest
 
 Grower = Callable[..., Forest]
-"""grow(x, y, *, n_classes, rng) -> Forest: a room's `grow` with its settings bound by functools.partial."""
+"""grow(x, y, *, n_classes, rng) -> Forest: such as `classic.grow`, settings bound by functools.partial."""
 
-VECTORS = ("folds", "bags")
+CLASS_VECTORS = ("out_of_fold", "out_of_bag")
 
 
 def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -34,36 +34,36 @@ def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
     few = np.flatnonzero((counts > 0) & (counts < n_folds))
     if len(few):
         raise ValueError(
-            f"y: expected at least folds = {n_folds} samples of each class, got {counts[few[0]]} of class "
-            f"{few[0]}; lower folds, or leave such classes out"
+            f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few[0]]} of class "
+            f"{few[0]}; lower n_folds, or leave such classes out"
         )
 
 
 def key(seed: int, *place: int) -> np.random.Generator:
-    """The generator of one place in the cascade: growth can go on anywhere, with the same bits."""
+    """The generator of one place in the cascade: growth can be resumed anywhere, with the same bits."""
     return np.random.default_rng([seed, *place])
 
 
 def join(forests: Sequence[Forest]) -> Forest:
     """The trees of several forests as one forest."""
-    oblique = any(forest.start.size for forest in forests)
+    oblique = any(forest.indptr.size for forest in forests)
     starts, entries, nodes = [np.zeros(1, np.int64)], 0, 0
     roots = [np.zeros(1, np.int64)]
     for forest in forests:
         roots.append(forest.tree_start[1:] + nodes)
         nodes += forest.feature.size
         if oblique:
-            given = forest.start if forest.start.size else np.zeros(forest.feature.size + 1, np.int64)
+            given = forest.indptr if forest.indptr.size else np.zeros(forest.feature.size + 1, np.int64)
             starts.append(given[1:] + entries)
-            entries += forest.index.size
+            entries += forest.indices.size
     arrays = {
         name: np.concatenate([getattr(forest, name) for forest in forests])
-        for name in ("feature", "threshold", "left", "value", "gain", "index", "weight")
+        for name in ("feature", "threshold", "left", "value", "gain", "indices", "data")
     }
     return Forest(
         n_features=forests[0].n_features,
         tree_start=np.concatenate(roots),
-        start=np.concatenate(starts) if oblique else np.zeros(0, np.int64),
+        indptr=np.concatenate(starts) if oblique else np.zeros(0, np.int64),
         **arrays,
     )
 
@@ -72,8 +72,8 @@ def part(forest: Forest, first: int, last: int) -> Forest:
     """Trees first to last - 1 of a forest."""
     a, b = int(forest.tree_start[first]), int(forest.tree_start[last])
     rows = slice((a + first) // 2, (b + last) // 2)
-    oblique = bool(forest.start.size)
-    entries = slice(int(forest.start[a]), int(forest.start[b])) if oblique else slice(0, 0)
+    oblique = bool(forest.indptr.size)
+    entries = slice(int(forest.indptr[a]), int(forest.indptr[b])) if oblique else slice(0, 0)
     return Forest(
         n_features=forest.n_features,
         tree_start=forest.tree_start[first : last + 1] - a,
@@ -82,9 +82,9 @@ def part(forest: Forest, first: int, last: int) -> Forest:
         left=forest.left[a:b],
         value=forest.value[rows],
         gain=forest.gain[a:b],
-        start=forest.start[a : b + 1] - entries.start if oblique else forest.start,
-        index=forest.index[entries],
-        weight=forest.weight[entries],
+        indptr=forest.indptr[a : b + 1] - entries.start if oblique else forest.indptr,
+        indices=forest.indices[entries],
+        data=forest.data[entries],
     )
 
 
@@ -102,12 +102,12 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
 def grown(
     name: str, grower: Grower, x: np.ndarray | Windows, y: np.ndarray, n_classes: int, **more: Any
 ) -> Forest:
-    """A forest from a caller's grower, checked."""
+    """The forest that a caller's function returns, checked."""
     forest = grower(x, y, n_classes=n_classes, **more)
     if not isinstance(forest, Forest):
         raise TypeError(
             f"{name}: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
-            "pass a room's grow, its settings bound by functools.partial"
+            "pass a subpackage's grow, its settings bound by functools.partial"
         )
     tree.check(forest)
     if forest.value.shape[1] != n_classes or int(forest.n_features) != x.shape[1]:
@@ -115,7 +115,26 @@ def grown(
             f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "
             f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that are given"
         )
+    dtype = (x.x if isinstance(x, Windows) else x).dtype
+    if forest.threshold.dtype != dtype:
+        raise TypeError(
+            f"{name}: expected a forest of dtype {dtype} like the samples, got {forest.threshold.dtype}; "
+            "grow on the arrays that are given"
+        )
     return forest
+
+
+def predicted(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """Class vectors of samples; both arguments have been checked."""
+    with check.unchecked():
+        return tree.predict(forest, x)
+
+
+def check_forests(forests: Sequence[Forest]) -> None:
+    """Forests of a caller, who may have made them by hand; not inside `unchecked()`."""
+    if check.values_checked():
+        for forest in forests:
+            tree.check(forest)
 
 
 def grow_folds(
@@ -132,38 +151,41 @@ def grow_folds(
     return join(forests)
 
 
-def fold_vectors(name: str, forest: Forest, x: np.ndarray, fold: np.ndarray, n_folds: int) -> np.ndarray:
+def out_of_fold_vectors(
+    name: str, forest: Forest, x: np.ndarray, fold: np.ndarray, n_folds: int
+) -> np.ndarray:
     """Class vectors of the training samples, each from the trees grown without it."""
     n_trees = (forest.tree_start.size - 1) // n_folds
     vectors = np.empty((len(x), forest.value.shape[1]), forest.value.dtype)
     for k in range(n_folds):
         members = np.flatnonzero(fold == k)
-        vectors[members] = tree.predict(part(forest, k * n_trees, (k + 1) * n_trees), x[members])
+        vectors[members] = predicted(part(forest, k * n_trees, (k + 1) * n_trees), x[members])
     return _probabilities(name, vectors)
 
 
-def bags_of(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np.ndarray:
-    """How often each tree draws each sample."""
-    return classic.draw_bags(n, n_trees, rng=key(seed, *place, 1))
+def in_bag_counts(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np.ndarray:
+    """How often each sample is in the bootstrap sample of each tree."""
+    return classic.bootstrap_counts(n, n_trees, rng=key(seed, *place, 1))
 
 
-def grow_bags(
+def grow_bootstrap(
     name: str, grower: Grower, x: np.ndarray, y: np.ndarray, n_classes: int, n_trees: int, seed: int,
     place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
-    """One forest on bags that are known."""
-    bags = bags_of(len(x), n_trees, seed, place)
-    return grown(name, grower, x, y, n_classes, bootstrap=bags, rng=key(seed, *place, 0))
+    """One forest on bootstrap samples that `in_bag_counts` gives again."""
+    counts = in_bag_counts(len(x), n_trees, seed, place)
+    return grown(name, grower, x, y, n_classes, bootstrap=counts, rng=key(seed, *place, 0))
 
 
-def bag_vectors(
+def out_of_bag_vectors(
     name: str, forest: Forest, x: np.ndarray, y: np.ndarray, seed: int, place: tuple[int, ...]
 ) -> np.ndarray:
-    """Class vectors of the training samples, each from the trees that did not draw it."""
-    vectors = classic.out_of_bag(forest, x, bags_of(len(x), forest.tree_start.size - 1, seed, place))
-    shares = np.bincount(y, minlength=vectors.shape[1]) / len(y)
-    drawn_by_all = np.isnan(vectors).any(axis=1)
-    vectors[drawn_by_all] = shares
+    """Class vectors of the training samples, each from the trees whose bootstrap sample lacks it."""
+    counts = in_bag_counts(len(x), forest.tree_start.size - 1, seed, place)
+    with check.unchecked():
+        vectors = classic.out_of_bag(forest, x, counts)
+    in_every_tree = np.isnan(vectors).any(axis=1)
+    vectors[in_every_tree] = np.bincount(y, minlength=vectors.shape[1]) / len(y)
     return _probabilities(name, vectors)
 
 
@@ -179,27 +201,7 @@ def check_growers(forests: Sequence[Grower]) -> tuple[Grower, ...]:
     return tuple(forests)
 
 
-def check_samples(x: np.ndarray, y: np.ndarray, n_classes: int | None) -> int:
-    """x and y of a classification; the number of classes."""
-    check_cpu(x=x, y=y)
-    sizes: check.Sizes = {}
-    check.array("x", x, check.floating("x", x), ("n", "n_features"), sizes)
-    check.at_least_one(sizes, "n", "n_features")
-    check.finite("x", x)
-    check.array("y", y, check.INT32, ("n",), sizes)
-    if n_classes is None:
-        n_classes = int(y.max()) + 1
-    n_classes = check.integer("n_classes", n_classes, 1, 2**20)
-    check.indices("y", y, n_classes, "n_classes")
-    return n_classes
-
-
-def check_cpu(**arrays: Any) -> None:
-    """NumPy arrays."""
-    for name, a in arrays.items():
-        if is_cupy(a):
-            raise TypeError(
-                f"{name}: expected a numpy.ndarray, got a CuPy array; cascades live on the CPU: pass "
-                f"cupy.asnumpy({name})"
-            )
-    check.same_device(**arrays)
+def labels(y: ArrayLike, n: int, n_classes: int | None) -> tuple[np.ndarray, int]:
+    """The labels of `n` samples as int32, and the number of classes."""
+    check.on_cpu(y=y)
+    return supervised.labels("y", y, n, n_classes)

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, tree
-from ..core import check
+from .. import classic
+from ..core import check, supervised
+from ..core import progress as progresses
+from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
 from . import folds as f
-from .folds import VECTORS, Grower
+from .folds import CLASS_VECTORS, Grower
 
 
 class Cascade(NamedTuple):
@@ -19,25 +21,22 @@ class Cascade(NamedTuple):
     n_classes: int
     """Classes."""
     n_features: tuple[int, ...]
-    """Features of each grain that `predict` must be given; level l sees grain l mod n_grains."""
-    vectors: str
-    """How class vectors of training samples came about: "folds" or "bags"."""
+    """Features of each grain that `predict` must be given; level l reads grain l mod n_grains."""
+    class_vectors: str
+    """Where class vectors of training samples come from: "out_of_fold" or "out_of_bag"."""
     n_folds: int
-    """Folds; a forest holds equally many trees of each, in their order. 1 with "bags"."""
+    """Folds; a forest holds equally many trees of each, in their order. 1 with "out_of_bag"."""
     seed: int
-    """All randomness of the growth comes from it and the place in the cascade."""
+    """All random numbers of the growth depend on it and the place in the cascade."""
     scores: tuple[float, ...]
     """Validation accuracy of each level: of the mean class vectors of training samples, 0 to 1."""
     levels: tuple[tuple[Forest, ...], ...]
-    """The forests of each level. Level 0 sees the input, others the input and then the class vectors of the
+    """The forests of each level. Level 0 reads the input, others the input and then the class vectors of the
     level before, forest by forest."""
 
 
-Progress = Callable[[Cascade], Any]
-
-
 def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
-    """The published level: four random forests and four completely random ones (p4 section 3).
+    """The level of Zhou and Feng 2017: four random forests and four completely random ones.
 
     Parameters
     ----------
@@ -47,7 +46,8 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     Returns
     -------
     tuple of functions
-        For `grow`: partial calls of `hforest.classic.grow` and `hforest.classic.grow_random`.
+        For `grow`: partial calls of `hforest.classic.grow` and `hforest.classic.grow_random`. (p4's figure
+        of a level shows two and two.)
 
     Raises
     ------
@@ -66,24 +66,45 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     return (random,) * 4 + (completely,) * 4
 
 
-def _grains(x: Any) -> tuple[np.ndarray, ...]:
-    return tuple(x) if isinstance(x, list | tuple) else (x,)
-
-
-def _check_grains(grains: tuple[np.ndarray, ...]) -> None:
-    if not grains:
+def _grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[ArrayLike, ...]:
+    """The arrays of samples in x: a list or tuple of matrices has several, a list of rows is one."""
+    if not isinstance(x, list | tuple):
+        return (x,)
+    if not x:
         raise ValueError("x: expected an array or a sequence of them, got none; pass the samples")
-    f.check_cpu(**{f"x[{g}]" if len(grains) > 1 else "x": a for g, a in enumerate(grains)})
-    dtype = check.floating("x", grains[0])
-    sizes: check.Sizes = {}
+    try:
+        several = np.ndim(x[0]) >= 2
+    except ValueError:
+        several = False
+    return tuple(x) if several else (x,)
+
+
+def _grain_names(grains: Sequence[ArrayLike]) -> list[str]:
+    return [f"x[{g}]" for g in range(len(grains))] if len(grains) > 1 else ["x"]
+
+
+def _check_lengths(grains: Sequence[FloatArray]) -> None:
     for g, a in enumerate(grains):
-        name = f"x[{g}]" if len(grains) > 1 else "x"
-        check.array(name, a, dtype, ("n", f"n_features[{g}]"), sizes)
-        check.finite(name, a)
+        if len(a) != len(grains[0]):
+            raise ValueError(
+                f"x[{g}]: expected n_samples = {len(grains[0])} rows like x[0], got {len(a)}; pass grains of "
+                "the same samples"
+            )
+
+
+def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ...]:
+    """Samples to learn from; all grains have one dtype, float64 if one of them needs it."""
+    given = _grains(x)
+    names = _grain_names(given)
+    check.on_cpu(**dict(zip(names, given, strict=True)))
+    grains = [supervised.samples(name, a) for name, a in zip(names, given, strict=True)]
+    _check_lengths(grains)
+    dtype = np.result_type(*grains)
+    return tuple(a.astype(dtype, copy=False) for a in grains)
 
 
 def _input(grain: np.ndarray, vectors: list[np.ndarray]) -> np.ndarray:
-    """What a level sees."""
+    """What a level reads."""
     return np.concatenate([grain, *vectors], axis=1) if vectors else grain
 
 
@@ -96,7 +117,7 @@ class _Training(NamedTuple):
 
     y: np.ndarray
     n_classes: int
-    vectors: str
+    class_vectors: str
     n_folds: int
     seed: int
 
@@ -104,36 +125,39 @@ class _Training(NamedTuple):
         return f.assign(self.y, self.n_classes, self.n_folds, f.key(self.seed, level, 0))
 
     def forest(self, name: str, grower: Grower, z: np.ndarray, place: tuple[int, ...]) -> Forest:
-        if self.vectors == "bags":
+        if self.class_vectors == "out_of_bag":
             settings = getattr(grower, "keywords", {})
-            n_trees = check.integer("n_trees", settings.get("n_trees"), 1, 2**31 - 1)
-            return f.grow_bags(name, grower, z, self.y, self.n_classes, n_trees, self.seed, place)
+            n_trees = check.integer("n_trees", settings.get("n_trees"), 1, check.MAX_COUNT)
+            return f.grow_bootstrap(name, grower, z, self.y, self.n_classes, n_trees, self.seed, place)
         return f.grow_folds(
             name, grower, z, self.y, self.n_classes, self.fold(place[0]), self.n_folds, self.seed, place
         )
 
-    def unseen(self, name: str, forest: Forest, z: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
-        if self.vectors == "bags":
-            return f.bag_vectors(name, forest, z, self.y, self.seed, place)
-        return f.fold_vectors(name, forest, z, self.fold(place[0]), self.n_folds)
+    def vectors(self, name: str, forest: Forest, z: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
+        """(n_samples, n_classes): class vectors of the training samples, by trees grown without them."""
+        if self.class_vectors == "out_of_bag":
+            return f.out_of_bag_vectors(name, forest, z, self.y, self.seed, place)
+        return f.out_of_fold_vectors(name, forest, z, self.fold(place[0]), self.n_folds)
 
 
 def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int) -> None:
     if not isinstance(resume, Cascade):
         raise TypeError(
-            f"resume: expected a Cascade, got {type(resume).__name__}; pass what progress was called with"
+            f"resume: expected a Cascade, got {type(resume).__name__}; pass what checkpoint was called with"
         )
-    for name in ("n_classes", "n_features", "vectors", "n_folds", "seed"):
+    for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
         if here != there:
             raise ValueError(
                 f"resume: expected {name} = {here} as in this call, got {there}; "
-                "go on with the same data and settings"
+                "resume with the same data and settings"
             )
     if any(len(level) != n_forests for level in resume.levels):
         raise ValueError(
-            f"resume: expected levels of {n_forests} forests, got others; go on with the same forests"
+            f"resume: expected levels of {n_forests} forests, got others; resume with the same forests"
         )
+    for level in resume.levels:
+        f.check_forests(level)
 
 
 def best(cascade: Cascade) -> Cascade:
@@ -142,51 +166,74 @@ def best(cascade: Cascade) -> Cascade:
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
 
 
+def _check_out_of_bag(growers: Sequence[Grower]) -> None:
+    if not all("n_trees" in getattr(grower, "keywords", {}) for grower in growers):
+        raise TypeError(
+            'forests: expected functools.partial objects that bind n_trees with class_vectors="out_of_bag", '
+            "got others; pass such as functools.partial(hforest.classic.grow, n_trees=500)"
+        )
+
+
+def _check_checkpoint(checkpoint: Any) -> None:
+    if checkpoint is not None and not callable(checkpoint):
+        raise TypeError(
+            f"checkpoint: expected None or a function, got {type(checkpoint).__name__}; pass a function of a "
+            "cascade"
+        )
+
+
 def grow(
-    x: np.ndarray | Sequence[np.ndarray],
-    y: np.ndarray,
+    x: ArrayLike | Sequence[ArrayLike],
+    y: ArrayLike,
     forests: Sequence[Grower] | None = None,
     *,
-    n_classes: int | None = None,
-    vectors: str = "folds",
-    folds: int = 3,
+    class_vectors: str = "out_of_fold",
+    n_folds: int = 3,
     patience: int = 1,
     max_levels: int = 20,
-    progress: Progress | None = None,
+    n_classes: int | None = None,
     resume: Cascade | None = None,
-    rng: Any = None,
+    checkpoint: Callable[[Cascade], object] | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
 ) -> Cascade:
-    """A cascade of forests (p4 section 3).
+    """A cascade of forests, grown level by level (gcForest; p4 section 3, Zhou and Feng 2017).
 
     Parameters
     ----------
-    x : (n, n_features) array of float32 or float64, or a sequence of such arrays
-        Samples, finite, at least one; of several arrays (grains, from `scan_vectors`) level l sees array
-        l mod n_grains.
-    y : (n,) array of int32
+    x : (n_samples, n_features) array_like, or a list or tuple of such arrays
+        Samples, finite, at least one, of any real dtype; computed in float32 if that holds every number of
+        their dtype, else in float64. Of several arrays (grains, from `scan_vectors`) level l reads array
+        l mod n_grains; all are computed in one dtype.
+    y : (n_samples,) array_like of any integer dtype or bool
         Labels 0 to n_classes - 1.
     forests : sequence of functions, optional
-        Each is called as grow(x, y, n_classes=..., rng=...) and returns a classification Forest with a fixed
-        number of trees; by default `default_forests()`.
-    n_classes : int, optional
-        By default the largest label and 1.
-    vectors : "folds" or "bags"
-        Class vectors of training samples by cross-validation, or from the trees of a forest that did not draw
-        a sample: a third of the growing. With "bags" each function is also given `bootstrap`, as
-        `classic.grow` takes it, and is a functools.partial that binds n_trees.
-    folds : int
-        2 or more; every class that is present has at least so many samples. Unused with "bags".
+        Each is called as grow(x, y, n_classes=..., rng=...) with an array of float32 or float64 and labels of
+        int32, and returns a classification Forest of the dtype of x with a fixed number of trees; by default
+        `default_forests()`.
+    class_vectors : "out_of_fold" or "out_of_bag"
+        Class vectors of training samples by cross-validation, or from the trees whose bootstrap sample lacks
+        them: with three folds a third of the work. With "out_of_bag" each function is also given `bootstrap`,
+        as `classic.grow` takes it, and is a functools.partial that binds n_trees.
+    n_folds : int
+        2 or more; every class that is present has at least so many samples. Unused with "out_of_bag".
     patience : int
         Levels without a better validation accuracy after which growth stops.
     max_levels : int
         Levels at most.
-    progress : callable, optional
-        Called as progress(cascade) after every level with all levels so far; True ends the growth. Save what
-        it is given to go on later.
+    n_classes : int, optional
+        Number of classes; some may be absent. By default each class occurs, and their number is the largest
+        label and 1.
     resume : Cascade, optional
-        What progress was last called with, of a growth with the same arguments: goes on to the same bits.
+        What checkpoint was last called with, in a growth with the same arguments: growth continues there, to
+        the same bits.
+    checkpoint : callable, optional
+        Called as checkpoint(cascade) after every level with all levels so far. Save them to resume later.
+    progress : callable or bool, optional
+        Called as progress(done, max_levels) after every level; False ends the growth and returns the best of
+        the levels so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from. To go on with `resume` pass the same int.
+        Where the seed comes from. To continue from `resume` pass the same int.
 
     Returns
     -------
@@ -197,110 +244,123 @@ def grow(
     ------
     TypeError, ValueError, IndexError
         Wrong kind or dtype, or CuPy arrays; wrong shape, a number out of its range, a class of fewer samples
-        than folds; labels out of range; a forest whose values are not shares; another cascade in `resume`.
+        than folds; labels out of range or, without `n_classes`, with gaps; a forest whose values are not
+        shares; another cascade in `resume`.
 
     Notes
     -----
-    A level's score is the accuracy of the mean of its forests' class vectors, each from trees that did not
-    see the sample. A sample that every tree of a bagged forest drew gets the shares of the classes. Memory:
-    twice the input with one level's vectors, and the trees. Cost: that of n_levels n_forests (folds)
-    forests.
+    A level's score is the accuracy of the mean of its forests' class vectors, each from trees that were grown
+    without the sample. A sample that is in the bootstrap sample of every tree gets the shares of the classes.
+    Memory: twice the input with one level's vectors, and the trees. Cost: that of n_levels n_forests
+    n_folds forests, or n_levels n_forests out of bag.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> from functools import partial
     >>> x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
-    >>> y = (x[:, 0] > x[:, 1]).astype(np.int32)
+    >>> y = x[:, 0] > x[:, 1]
     >>> few = [partial(hforest.classic.grow, n_trees=10), partial(hforest.classic.grow_random, n_trees=10)]
     >>> cascade = hforest.cascade.grow(x, y, few, rng=0)
     >>> p = hforest.cascade.predict(cascade, x)
     >>> bool((p.argmax(axis=1) == y).mean() > 0.95)
     True
     """
-    grains = _grains(x)
-    _check_grains(grains)
-    n_classes = f.check_samples(grains[0], y, n_classes)
+    grains = _training_grains(x)
+    y, n_classes = f.labels(y, len(grains[0]), n_classes)
     growers = f.check_growers(default_forests() if forests is None else forests)
-    check.choice("vectors", vectors, VECTORS)
-    n_folds = check.integer("folds", folds, 2, 2**20) if vectors == "folds" else 1
-    if vectors == "folds":
+    if check.choice("class_vectors", class_vectors, CLASS_VECTORS) == "out_of_fold":
+        n_folds = check.integer("n_folds", n_folds, 2, 2**20)
         f.check_folds(y, n_classes, n_folds)
-    elif not all("n_trees" in getattr(grower, "keywords", {}) for grower in growers):
-        raise TypeError(
-            'forests: expected functools.partial objects that bind n_trees with vectors="bags", got others; '
-            "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
-        )
+    else:
+        n_folds = 1
+        _check_out_of_bag(growers)
     patience = check.integer("patience", patience, 1, 2**20)
     max_levels = check.integer("max_levels", max_levels, 1, 2**20)
+    _check_checkpoint(checkpoint)
     seed = int(check.generator(rng).integers(2**63))
     sizes = tuple(grain.shape[1] for grain in grains)
-    cascade = Cascade(n_classes, sizes, vectors, n_folds, seed, (), ())
+    cascade = Cascade(n_classes, sizes, class_vectors, n_folds, seed, (), ())
     if resume is not None:
         _check_resume(resume, cascade, len(growers))
-    training = _Training(y, n_classes, vectors, n_folds, seed)
+    training = _Training(y, n_classes, class_vectors, n_folds, seed)
     known = () if resume is None else resume.levels
     names = _names(growers)
     found: list[np.ndarray] = []
-    for level in range(max_levels):
-        scores = cascade.scores
-        if scores and len(scores) - 1 - int(np.argmax(scores)) >= patience:
-            break
-        z = _input(grains[level % len(grains)], found)
-        if level < len(known):
-            row = known[level]
-        else:
-            row = tuple(
-                training.forest(name, grower, z, (level, 1 + i))
-                for i, (name, grower) in enumerate(zip(names, growers, strict=True))
+    with progresses.reporting(progress, max_levels, "level") as report:
+        for level in range(max_levels):
+            scores = cascade.scores
+            if scores and len(scores) - 1 - int(np.argmax(scores)) >= patience:
+                break
+            z = _input(grains[level % len(grains)], found)
+            if level < len(known):
+                row = known[level]
+            else:
+                row = tuple(
+                    training.forest(name, grower, z, (level, 1 + i))
+                    for i, (name, grower) in enumerate(zip(names, growers, strict=True))
+                )
+            found = [
+                training.vectors(name, forest, z, (level, 1 + i))
+                for i, (name, forest) in enumerate(zip(names, row, strict=True))
+            ]
+            guess = np.mean(found, axis=0, dtype=np.float64).argmax(axis=1)
+            cascade = cascade._replace(
+                scores=(*scores, float((guess == y).mean())), levels=(*cascade.levels, row)
             )
-        found = [
-            training.unseen(name, forest, z, (level, 1 + i))
-            for i, (name, forest) in enumerate(zip(names, row, strict=True))
-        ]
-        guess = np.mean(found, axis=0, dtype=np.float64).argmax(axis=1)
-        cascade = cascade._replace(
-            scores=(*scores, float((guess == y).mean())), levels=(*cascade.levels, row)
-        )
-        if level >= len(known) and progress is not None and progress(cascade) is True:
-            break
+            if level < len(known):
+                continue
+            if checkpoint is not None:
+                checkpoint(cascade)
+            if not report(level + 1):
+                break
     return best(cascade)
 
 
-def predict(cascade: Cascade, x: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     """Class probabilities: the mean of the last level's class vectors.
 
     Parameters
     ----------
     cascade : Cascade
         From `grow` or `load`.
-    x : (n, n_features) array, or a sequence of such arrays
-        Samples, of the dtype and the grains that the cascade was grown on.
+    x : (n_samples, n_features) array_like, or a list or tuple of such arrays
+        Samples, finite, of any real dtype, with the grains that the cascade was grown on; converted to the
+        dtype of its forests.
 
     Returns
     -------
-    (n, n_classes) array, dtype of x
+    (n_samples, n_classes) array, dtype of the forests
         Rows sum to 1.
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong kind, dtype or device; wrong shape or layout, NaN or infinity; another number of grains.
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity; another number of grains; a forest that
+        `hforest.tree.check` refuses.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> from functools import partial
-    >>> x = np.arange(20, dtype=np.float32).reshape(-1, 1)
-    >>> y = np.repeat(np.array([0, 1], np.int32), 10)
+    >>> x = np.arange(20).reshape(-1, 1)
+    >>> y = np.repeat([0, 1], 10)
     >>> cascade = hforest.cascade.grow(x, y, [partial(hforest.classic.grow, n_trees=5)], rng=0)
     >>> hforest.cascade.predict(cascade, x).shape
     (20, 2)
     """
     if not isinstance(cascade, Cascade):
         raise TypeError(f"cascade: expected a Cascade, got {type(cascade).__name__}; grow or load one")
-    grains = _grains(x)
-    _check_grains(grains)
+    if not cascade.levels:
+        raise ValueError("cascade: expected at least one level, got none; grow or load one")
+    given = _grains(x)
+    names = _grain_names(given)
+    check.on_cpu(**dict(zip(names, given, strict=True)))
+    for row in cascade.levels:
+        f.check_forests(row)
+    dtype = cascade.levels[0][0].threshold.dtype
+    grains = [supervised.matrix(name, a, dtype) for name, a in zip(names, given, strict=True)]
+    _check_lengths(grains)
     sizes = tuple(grain.shape[1] for grain in grains)
     if sizes != cascade.n_features:
         raise ValueError(
@@ -310,5 +370,5 @@ def predict(cascade: Cascade, x: np.ndarray | Sequence[np.ndarray]) -> np.ndarra
     found: list[np.ndarray] = []
     for level, row in enumerate(cascade.levels):
         z = _input(grains[level % len(grains)], found)
-        found = [tree.predict(forest, z) for forest in row]
-    return np.mean(found, axis=0, dtype=np.float64).astype(grains[0].dtype)
+        found = [f.predicted(forest, z) for forest in row]
+    return np.mean(found, axis=0, dtype=np.float64).astype(dtype)

@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, tree
-from ..core import check
+from .. import classic, growth
+from ..core import check, supervised
+from ..core import progress as progresses
+from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
 from . import folds as f
 from .folds import Grower
 
 Sizes = tuple[int, ...]
 
-_BLOCK = 1 << 20  # elements of windows copied at a time: trees are packed anew for each block
+_BLOCK = 1 << 20  # elements of windows copied at a time: a forest is packed anew for each block
 
 
 class Scanner(NamedTuple):
@@ -51,21 +53,23 @@ def _geometry(
     sizes = _axes("shape", tuple(shape), len(shape))
     n_axes = min(len(sizes), 2)
     frame, step = _axes("window", window, n_axes), _axes("stride", stride, n_axes)
-    for i, (size, room) in enumerate(zip(frame, sizes, strict=False)):
-        if size > room:
+    for i, (size, available) in enumerate(zip(frame, sizes, strict=False)):
+        if size > available:
             raise ValueError(
-                f"window[{i}]: expected at most shape[{i}] = {room}, got {size}; choose a smaller window"
+                f"window[{i}]: expected at most shape[{i}] = {available}, got {size}; choose a smaller window"
             )
     return sizes, frame, step
 
 
-def scan(x: np.ndarray, shape: Sequence[int], window: Any, stride: Any = 1) -> np.ndarray:
+def scan(
+    x: Array, shape: Sequence[int], window: int | Sequence[int], stride: int | Sequence[int] = 1
+) -> Array:
     """All windows of all samples, as a view.
 
     Parameters
     ----------
-    x : (n, n_features) array of any dtype
-        Samples, C-contiguous; n_features is the product of shape.
+    x : (n_samples, n_features) numpy array of any dtype and strides
+        Samples; n_features is the product of shape.
     shape : (length,), (height, width) or (height, width, channels)
         Of one sample.
     window : int or tuple of 1 or 2 ints
@@ -75,7 +79,7 @@ def scan(x: np.ndarray, shape: Sequence[int], window: Any, stride: Any = 1) -> n
 
     Returns
     -------
-    (n, *positions, *window[, channels]) array
+    (n_samples, *positions, *window[, channels]) array
         A read-only view of x; positions = (shape - window) // stride + 1.
 
     Raises
@@ -85,7 +89,7 @@ def scan(x: np.ndarray, shape: Sequence[int], window: Any, stride: Any = 1) -> n
 
     Notes
     -----
-    Cost: none, whatever the number of windows.
+    Zhou and Feng 2017, multi-grained scanning. Nothing is copied, whatever the number of windows.
 
     Examples
     --------
@@ -94,19 +98,23 @@ def scan(x: np.ndarray, shape: Sequence[int], window: Any, stride: Any = 1) -> n
     >>> windows.shape, windows[1, 0, 1, 0].tolist()
     ((2, 2, 2, 3, 3), [17, 18, 19])
     """
-    f.check_cpu(x=x)
+    check.on_cpu(x=x)
+    check.same_device(x=x)
     sizes, frame, step = _geometry(shape, window, stride)
-    check.array("x", x, x.dtype, ("n", "n_features"), {})
+    if x.ndim != 2:
+        raise ValueError(
+            f"x: expected shape (n_samples, n_features), got {x.shape}; pass a row for each sample"
+        )
     if x.shape[1] != np.prod(sizes):
         raise ValueError(
             f"shape: expected sizes that multiply to n_features = {x.shape[1]}, got {sizes}; "
             "pass the shape of one sample"
         )
-    samples = x.reshape(-1, *sizes)
+    samples = x.reshape(len(x), *sizes)
     axes = tuple(range(1, 1 + len(frame)))
     view = np.lib.stride_tricks.sliding_window_view(samples, frame, axis=axes)
     view = view[(slice(None), *(slice(None, None, s) for s in step))]
-    # sliding_window_view puts the window last, behind the channels.
+    # sliding_window_view puts the window last, after the channels.
     return np.moveaxis(view, len(frame) + 1, -1) if len(sizes) == 3 else view
 
 
@@ -121,37 +129,40 @@ def _extent(view: np.ndarray, frame: tuple[int, ...]) -> tuple[tuple[int, ...], 
 
 
 def _vectors(forests: Sequence[Forest], view: np.ndarray, n_windows: int, size: int) -> np.ndarray:
-    """(n, n_windows n_forests n_classes): class vectors of windows, copied some samples at a time."""
+    """(n, n_windows n_forests n_classes): class vectors of windows, copied some samples at a time.
+
+    Forests and samples have been checked.
+    """
     n, n_classes = len(view), forests[0].value.shape[1]
     result = np.empty((n, n_windows, len(forests), n_classes), forests[0].value.dtype)
     step = max(1, _BLOCK // (n_windows * size))
     for first in range(0, n, step):
         block = np.ascontiguousarray(view[first : first + step]).reshape(-1, size)
         for i, forest in enumerate(forests):
-            p = tree.predict(forest, block)
+            p = f.predicted(forest, block)
             result[first : first + step, :, i] = p.reshape(-1, n_windows, n_classes)
     return result.reshape(n, -1)
 
 
-def _drawn(
-    n_windows: int, members: np.ndarray, most: int, rng: np.random.Generator
+def _sampled(
+    n_windows: int, members: np.ndarray, n_sampled: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Windows of some samples, `most` of each: the sample and the number of each window."""
-    if most >= n_windows:
+    """Random windows of some samples, n_sampled of each: the sample and the number of each window."""
+    if n_sampled >= n_windows:
         return np.repeat(members, n_windows), np.tile(np.arange(n_windows), len(members))
-    chosen = np.concatenate([rng.permutation(n_windows)[:most] for _ in members])
-    return np.repeat(members, most), chosen
+    chosen = np.concatenate([rng.permutation(n_windows)[:n_sampled] for _ in members])
+    return np.repeat(members, n_sampled), chosen
 
 
 def _reads_windows(grower: Grower) -> bool:
-    """Whether a grower takes windows where they lie; others are given copies."""
+    """Whether a grower takes `growth.Windows`; others are given copies."""
     return isinstance(grower, partial) and grower.func in (classic.grow, classic.grow_random)
 
 
-def _lying(
+def _in_place(
     x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes, sample: np.ndarray, chosen: np.ndarray
 ) -> growth.Windows:
-    """Windows as places in x."""
+    """Windows as positions in x, without a copy."""
     places = scan(np.arange(x.shape[1], dtype=np.int64)[None], sizes, frame, step)[0]
     n_axes = len(frame)
     offset = places[(0,) * n_axes].ravel()
@@ -160,40 +171,42 @@ def _lying(
 
 
 def grow_scanner(
-    x: np.ndarray,
-    y: np.ndarray,
+    x: ArrayLike,
+    y: ArrayLike,
     shape: Sequence[int],
-    window: Any,
+    window: int | Sequence[int],
     forests: Sequence[Grower] | None = None,
     *,
-    stride: Any = 1,
-    n_classes: int | None = None,
-    folds: int = 3,
+    stride: int | Sequence[int] = 1,
+    n_folds: int = 3,
     max_windows: int | None = None,
-    progress: Any = None,
-    rng: Any = None,
-) -> tuple[Scanner, np.ndarray]:
-    """Forests on the windows of one grain, and the class vectors of the training samples (p4 section 3).
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> tuple[Scanner, FloatArray]:
+    """Forests on the windows of one grain, and the class vectors of the training samples.
 
     Parameters
     ----------
-    x : (n, n_features) array of float32 or float64
-        Samples, finite, at least one.
-    y : (n,) array of int32
+    x : (n_samples, n_features) array_like
+        Samples, finite, at least one, of any real dtype; computed in float32 if that holds every number of
+        their dtype, else in float64.
+    y : (n_samples,) array_like of any integer dtype or bool
         Labels 0 to n_classes - 1; a window has its sample's label.
     shape, window, stride
-        As `scan` takes them.
+        As for `scan`.
     forests : sequence of functions, optional
-        As `grow` takes them; by default a random forest and a completely random one, of 500 trees.
-    n_classes : int, optional
-        By default the largest label and 1.
-    folds : int
-        2 or more. Samples, with all their windows, are spread over folds; class vectors of a sample come
-        from trees that saw none of its windows.
+        As for `grow`; by default a random forest and a completely random one, of 500 trees.
+    n_folds : int
+        2 or more. Samples, with all their windows, are spread over folds; the class vectors of a sample come
+        from trees that were grown without its windows.
     max_windows : int, optional
-        Windows of each sample that a forest learns from, drawn at random; by default all of them.
-    progress : callable, optional
-        Called as progress(done, n_forests) after every forest; what it raises ends the growth.
+        Windows of each sample that a forest learns from, sampled at random; by default all of them.
+    n_classes : int, optional
+        As for `grow`.
+    progress : callable or bool, optional
+        Called as progress(done, n_forests) after every forest; False ends the growth and returns the scanner
+        of the forests so far, with their class vectors. True shows a bar.
     rng : None, int or numpy.random.Generator
         Where the seed comes from.
 
@@ -201,7 +214,7 @@ def grow_scanner(
     -------
     scanner : Scanner
         For `scan_vectors` and `save`.
-    vectors : (n, n_windows * n_forests * n_classes) array, dtype of x
+    vectors : (n_samples, n_windows * n_forests * n_classes) array of float32 or float64
         For `grow`: window by window, in it forest by forest.
 
     Raises
@@ -211,79 +224,85 @@ def grow_scanner(
 
     Notes
     -----
-    To be classified windows are copied a million elements at a time. To be learned from by `hforest.classic`
-    they are read where they lie, if they have more elements than x, with 20 bytes a window. For other
-    functions those of one fold are copied: of n min(max_windows, n_windows) windows a ``1 - 1 / folds`` part.
+    Zhou and Feng 2017, multi-grained scanning. To be classified, windows are copied a million elements at a
+    time. To be learned from by `hforest.classic` they are read in place, if they have more elements than x,
+    with 20 bytes a window. For other functions those of the training folds are copied: of the n_samples
+    min(max_windows, n_windows) windows a ``1 - 1 / n_folds`` part.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> from functools import partial
     >>> x = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
-    >>> y = np.repeat(np.arange(3, dtype=np.int32), 20); x[np.arange(60), 5 * y] += 4
+    >>> y = np.repeat([0, 1, 2], 20); x[np.arange(60), 5 * y] += 4
     >>> few = [partial(hforest.classic.grow, n_trees=10)]
     >>> scanner, vectors = hforest.cascade.grow_scanner(x, y, (4, 4), 2, few, rng=0)
     >>> vectors.shape
     (60, 27)
     """
-    n_classes = f.check_samples(x, y, n_classes)
+    check.on_cpu(x=x)
+    x = supervised.samples("x", x)
+    y, n_classes = f.labels(y, len(x), n_classes)
     sizes, frame, step = _geometry(shape, window, stride)
     growers = f.check_growers(_default_forests() if forests is None else forests)
-    n_folds = check.integer("folds", folds, 2, 2**20)
+    n_folds = check.integer("n_folds", n_folds, 2, 2**20)
     f.check_folds(y, n_classes, n_folds)
     view = scan(x, sizes, frame, step)
     grid, size = _extent(view, frame)
-    n_windows = most = int(np.prod(grid))
+    n_windows = n_sampled = int(np.prod(grid))
     if max_windows is not None:
-        most = min(check.integer("max_windows", max_windows, 1, 2**31 - 1), n_windows)
+        n_sampled = min(check.integer("max_windows", max_windows, 1, check.MAX_COUNT), n_windows)
     seed = int(check.generator(rng).integers(2**63))
     fold = f.assign(y, n_classes, n_folds, f.key(seed, 0))
     joined: list[Forest] = []
     vectors = np.empty((len(x), n_windows, len(growers), n_classes), x.dtype)
-    for i, grower in enumerate(growers):
-        name = f"forests[{i}]"
-        parts = []
-        for k in range(n_folds):
-            others, members = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            sample, chosen = _drawn(n_windows, others, most, f.key(seed, 1, k))
-            windows: np.ndarray | growth.Windows
-            # Codes of all of x are more than copies of a few windows.
-            if _reads_windows(grower) and len(sample) * size > x.size:
-                windows = _lying(x, sizes, frame, step, sample, chosen)
-            else:
-                place = np.unravel_index(chosen, grid)
-                windows = np.ascontiguousarray(view[(sample, *place)]).reshape(-1, size)
-            forest = f.grown(name, grower, windows, y[sample], n_classes, rng=f.key(seed, 2, i, k))
-            del windows
-            parts.append(forest)
-            # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
-            found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
-            vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
-        joined.append(f.join(parts))
-        if progress is not None:
-            progress(i + 1, len(growers))
-    return Scanner(sizes, frame, step, tuple(joined)), vectors.reshape(len(x), -1)
+    with progresses.reporting(progress, len(growers), "forest") as report:
+        for i, grower in enumerate(growers):
+            parts = []
+            for k in range(n_folds):
+                others, members = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+                sample, chosen = _sampled(n_windows, others, n_sampled, f.key(seed, 1, k))
+                windows: np.ndarray | growth.Windows
+                # Bins of all of x take more memory than copies of a few windows.
+                if _reads_windows(grower) and len(sample) * size > x.size:
+                    windows = _in_place(x, sizes, frame, step, sample, chosen)
+                else:
+                    place = np.unravel_index(chosen, grid)
+                    windows = np.ascontiguousarray(view[(sample, *place)]).reshape(-1, size)
+                forest = f.grown(
+                    f"forests[{i}]", grower, windows, y[sample], n_classes, rng=f.key(seed, 2, i, k)
+                )
+                del windows
+                parts.append(forest)
+                # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
+                found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
+                vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
+            joined.append(f.join(parts))
+            if not report(i + 1):
+                break
+    scanner = Scanner(sizes, frame, step, tuple(joined))
+    return scanner, vectors[:, :, : len(joined)].reshape(len(x), -1)
 
 
-def scan_vectors(scanner: Scanner, x: np.ndarray) -> np.ndarray:
+def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     """Class vectors of all windows of new samples, side by side.
 
     Parameters
     ----------
     scanner : Scanner
         From `grow_scanner` or `load`.
-    x : (n, n_features) array, dtype that the scanner was grown on
-        Samples.
+    x : (n_samples, n_features) array_like
+        Samples, finite, of any real dtype; converted to the dtype of the scanner's forests.
 
     Returns
     -------
-    (n, n_windows * n_forests * n_classes) array, dtype of x
-        As `grow_scanner` returns them for training samples; here every tree has its say.
+    (n_samples, n_windows * n_forests * n_classes) array, dtype of the forests
+        As `grow_scanner` returns them for training samples; here all trees take part.
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong kind, dtype or device; wrong shape or layout, NaN or infinity.
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity; a forest that `hforest.tree.check` refuses.
 
     Notes
     -----
@@ -295,11 +314,10 @@ def scan_vectors(scanner: Scanner, x: np.ndarray) -> np.ndarray:
     """
     if not isinstance(scanner, Scanner):
         raise TypeError(f"scanner: expected a Scanner, got {type(scanner).__name__}; grow or load one")
-    f.check_cpu(x=x)
-    check.array("x", x, scanner.forests[0].threshold.dtype, ("n", "n_features"), {})
-    check.finite("x", x)
+    check.on_cpu(x=x)
+    f.check_forests(scanner.forests)
+    x = supervised.matrix("x", x, scanner.forests[0].threshold.dtype)
     sizes, frame, step = _geometry(scanner.shape, scanner.window, scanner.stride)
     view = scan(x, sizes, frame, step)
     grid, size = _extent(view, frame)
-    n_windows = int(np.prod(grid))
-    return _vectors(scanner.forests, view, n_windows, size)
+    return _vectors(scanner.forests, view, int(np.prod(grid)), size)

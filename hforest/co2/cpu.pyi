@@ -2,6 +2,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .oc1 import Search
+from .stump import Schedule
+
 def surrogate(
     w: NDArray,
     theta0: NDArray,
@@ -29,7 +32,7 @@ def fit_stump(
     labels: NDArray | None,
     targets: NDArray | None,
     weight: NDArray,
-    schedule: Any,
+    schedule: Schedule,
     key: int,
     w: NDArray,
     theta0: NDArray,
@@ -51,7 +54,7 @@ def fit_oc1(
 ) -> None: ...
 def grow(
     x: NDArray,
-    codes: NDArray,
+    bins: NDArray,
     low: NDArray,
     high: NDArray,
     labels: NDArray | None,
@@ -59,16 +62,16 @@ def grow(
     n_outputs: int,
     weight: NDArray,
     criterion: int,
-    n_drawn: int,
+    max_features: int,
     max_depth: int,
     min_split: int,
     min_leaf: int,
     min_decrease: float,
-    schedule: Any,
-    search: Any,
+    schedule: Schedule,
+    search: Search | None,
     seed: int,
     first: int,
     n_trees: int,
-    bags: NDArray | None,
+    counts: NDArray | None,
     trees: list[tuple[Any, ...]],
 ) -> None: ...

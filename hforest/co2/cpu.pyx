@@ -35,16 +35,16 @@ cdef extern from "engine.h" nogil:
         double min_decrease
         int in_floats
         uint64_t seed
-    ctypedef struct hf_open:
+    ctypedef struct hf_pending:
         int64_t first
         int64_t last
-    ctypedef struct hf_room:
+    ctypedef struct hf_workspace:
         int64_t n
         double* mean
         double* total
-    int hf_start_tree(const hf_task* t, hf_room* r, const int32_t* bag)
-    double hf_sum_up(const hf_task* t, hf_room* r, const hf_open* node)
-    void hf_free_room(hf_room* r)
+    int hf_start_tree(const hf_task* t, hf_workspace* r, const int32_t* bag)
+    double hf_sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node)
+    void hf_free_workspace(hf_workspace* r)
     ctypedef struct hf_tree:
         int32_t* feature
         int32_t* left
@@ -96,7 +96,7 @@ cdef extern from "stump.h" nogil:
         int64_t max_rounds
         int64_t convex_rounds
         int64_t min_samples
-    ctypedef struct hf_stump_room:
+    ctypedef struct hf_stump_workspace:
         void* w
         void* slope
         double* theta[2]
@@ -105,8 +105,8 @@ cdef extern from "stump.h" nogil:
         uint32_t* order
         int8_t* sign
         double* product
-    int hf_make_stump(hf_stump_room* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
-    void hf_free_stump(hf_stump_room* s)
+    int hf_make_stump(hf_stump_workspace* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
+    void hf_free_stump(hf_stump_workspace* s)
     void hf_prepare(int path, hf_losses* losses)
     void hf_products(
         int path, int single, const hf_rows* rows, const hf_members* m, const void* w, double* product
@@ -119,20 +119,20 @@ cdef extern from "stump.h" nogil:
     double hf_slope_of_theta(const hf_losses* losses, const hf_pull* pull, int side, int64_t k)
     int64_t hf_fit_stump(
         int path, int single, const hf_rows* rows, hf_members* m, const hf_schedule* c, int64_t n_outputs,
-        uint64_t key, hf_stump_room* s, double* history,
+        uint64_t key, hf_stump_workspace* s, double* history,
     )
 
 cdef extern from "oc1.h" nogil:
     ctypedef struct hf_oc1:
         int64_t restarts
         int64_t jumps
-    ctypedef struct hf_oc1_room:
+    ctypedef struct hf_oc1_workspace:
         double* w
-    int hf_make_oc1(hf_oc1_room* o, const void* x, int64_t n_features, int offset, int single, int64_t n)
-    void hf_free_oc1(hf_oc1_room* o)
+    int hf_make_oc1(hf_oc1_workspace* o, const void* x, int64_t n_features, int offset, int single, int64_t n)
+    void hf_free_oc1(hf_oc1_workspace* o)
     void hf_fit_oc1(
-        const hf_task* t, hf_room* r, const hf_open* node, const hf_oc1* c, uint64_t key, hf_oc1_room* o,
-        double* w,
+        const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1* c, uint64_t key,
+        hf_oc1_workspace* o, double* w,
     )
 
 cdef extern from "oblique.h" nogil:
@@ -163,11 +163,11 @@ cdef hf_rows _rows(x, bint offset):
 
 
 cdef class _Stump:
-    """All samples of x as a node, with the room to fit a stump to them."""
+    """All samples of x as a node, with the workspace to fit a stump to them."""
 
     cdef hf_rows rows
     cdef hf_members m
-    cdef hf_stump_room s
+    cdef hf_stump_workspace s
     cdef hf_losses losses
     cdef int single
     cdef object kept
@@ -262,15 +262,15 @@ def fit_oc1(
 ):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     cdef hf_task t
-    cdef hf_room r
-    cdef hf_oc1_room o
+    cdef hf_workspace r
+    cdef hf_oc1_workspace o
     cdef hf_oc1 c
-    cdef hf_open node
+    cdef hf_pending node
     cdef int fine
     memset(&t, 0, sizeof(hf_task))
-    memset(&r, 0, sizeof(hf_room))
-    memset(&o, 0, sizeof(hf_oc1_room))
-    memset(&node, 0, sizeof(hf_open))
+    memset(&r, 0, sizeof(hf_workspace))
+    memset(&o, 0, sizeof(hf_oc1_workspace))
+    memset(&node, 0, sizeof(hf_pending))
     c.restarts, c.jumps = restarts, jumps
     t.n, t.width, t.single, t.in_floats = len(x), 4, x.dtype.itemsize == 4, 1
     if labels is not None:
@@ -285,7 +285,7 @@ def fit_oc1(
         with nogil:
             hf_sum_up(&t, &r, &node)
             hf_fit_oc1(&t, &r, &node, &c, key, &o, &w[0])
-    hf_free_room(&r)
+    hf_free_workspace(&r)
     hf_free_oc1(&o)
     if not fine:
         raise MemoryError(f"fit_oc1: no memory for {t.n} samples")
@@ -313,11 +313,11 @@ cdef object _tree(const hf_oblique_tree* grown, int64_t n_outputs, dtype):
 
 
 def grow(
-    x, codes, const double[:, ::1] low, const double[:, ::1] high, labels, targets, n_outputs,
-    const double[::1] weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease, schedule,
-    search, seed, int64_t first, int64_t n_trees, bags, trees,
+    x, bins, const double[:, ::1] low, const double[:, ::1] high, labels, targets, n_outputs,
+    const double[::1] weight, criterion, max_features, max_depth, min_split, min_leaf, min_decrease, schedule,
+    search, seed, int64_t first, int64_t n_trees, counts, trees,
 ):
-    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
+    """Appends trees first, ..., first + n_trees - 1 to `trees`, as `grow_projected` of growth does."""
     cdef hf_oblique_task o
     cdef hf_oc1 oc1
     cdef hf_task* t = &o.univariate
@@ -330,22 +330,22 @@ def grow(
     memset(&o, 0, sizeof(hf_oblique_task))
     try:
         t.n, t.n_columns, t.single = x.shape[0], x.shape[1], x.dtype.itemsize == 4
-        t.codes, t.width = cnp.PyArray_DATA(codes), codes.itemsize
+        t.codes, t.width = cnp.PyArray_DATA(bins), bins.itemsize
         t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
         if labels is not None:
             t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
         else:
             t.targets = <const double*> cnp.PyArray_DATA(targets)
         t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
-        t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
+        t.n_drawn, t.max_depth, t.min_split, t.min_leaf = max_features, max_depth, min_split, min_leaf
         t.min_decrease, t.in_floats, t.seed = min_decrease, 1, seed
         o.rows, o.path = _rows(x, True), simd_path()
         o.schedule = schedule._asdict()
         if search is not None:
             oc1 = search._asdict()
             o.oc1 = &oc1
-        if bags is not None:
-            bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
+        if counts is not None:
+            bag, bag_size = <const int32_t*> cnp.PyArray_DATA(counts), t.n
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
             failed += not hf_grow_oblique(&o, first + m, bag + m * bag_size, &grown[m])
         if failed:

@@ -1,11 +1,11 @@
-// Surrogates and oblique stumps (p2 section 4). Sixteen threads sum a product w.x, each a lane of the law; sums over
-// samples run in their order, one thread an element, so the bits are those of the reference.
+// Surrogates and oblique stumps (p2 section 4). Sixteen threads sum a product w.x, each a lane of the reference;
+// sums over samples run in their order, one thread an element, so the bits are those of the reference.
 
 constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
 constexpr int HALVINGS = 3;
 constexpr double LN2 = 0.69314718055994530942, ABSENT = 0x1p-20;
 
-// As hforest/co2/stump.h has it.
+// As in hforest/co2/stump.h.
 __device__ static double exp_fixed(double a) {
     if (a < -700) return 0;
     const double k = rint(a * 1.4426950408889634);
@@ -20,8 +20,8 @@ __device__ static double exp_fixed(double a) {
 
 __device__ static double log_fixed(double a) { return log2_fixed(a) * LN2; }
 
-// Samples and what they lose: labels, or targets where `squared`. theta and table are (2, n_outputs). A sample is a row
-// of x, or where `rows` is given, rows[i]; its numbers are width = n_features, or with the constant -1 behind one more.
+// Samples and their losses: labels, or targets if `squared`. theta and table are (2, n_outputs). A sample is a row
+// of x, or where `rows` is given, rows[i]; it has width = n_features numbers, or one more with the constant -1 at the end.
 struct Samples {
     const real *x;
     const int *labels;
@@ -53,7 +53,7 @@ __device__ static double output_of(const Samples &s, size i, size k) {
     return s.squared ? s.targets[row * s.n_outputs + k] : (double)(k == s.labels[row]);
 }
 
-// Log losses of all classes of a side (eq 3).
+// Writes the log losses of all classes of a side (eq 3).
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
     if (s.squared) return;
     const double *t = theta + side * s.n_outputs;
@@ -98,7 +98,7 @@ extern "C" __global__ void tables(
     if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
 }
 
-// Of each sample its term of eq 10, which side the larger bound is on, and what x is multiplied by in the slope.
+// Writes for each sample its term of eq 10, the side of the larger bound, and the factor of x in the slope.
 extern "C" __global__ void terms(
     const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
     const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
@@ -177,15 +177,15 @@ extern "C" __global__ void theta_slopes(
 
 constexpr int STREAM_ORDER = 8, STREAM_EPOCH = 9;
 
-// Where a stump is fitted: arrays of a block's own.
-struct Room {
+// Workspace of the stump that a block fits.
+struct Workspace {
     real *w, *v, *best_w, *factor;
     double *theta, *speed, *best_theta, *table, *sums, *term; // (2, n_outputs) but for term
     int *order, *sign, *side;
 };
 
 // Eq 10 in the shuffled order, into term; signs of w.x.
-__device__ static double surrogate_of(const Samples &s, const Room &r, real *lanes, double *shared) {
+__device__ static double surrogate_of(const Samples &s, const Workspace &r, real *lanes, double *shared) {
     for (size first = 0; first < s.n; first += TOGETHER) {
         const size at = first + threadIdx.x / LANES, i = r.order[at < s.n ? at : s.n - 1];
         const double p = dot(s, i, r.w, lanes);
@@ -206,8 +206,8 @@ __device__ static double surrogate_of(const Samples &s, const Room &r, real *lan
     return value;
 }
 
-// Back onto the ball (Alg. 1, lines 15 and 16).
-__device__ static void project(const Samples &s, const Room &r, double nu, double *squares) {
+// Projects w onto the ball (Alg. 1, lines 15 and 16).
+__device__ static void project(const Samples &s, const Workspace &r, double nu, double *squares) {
     if (threadIdx.x < LANES) {
         double sum = 0;
         for (size j = threadIdx.x; j < s.width; j += LANES) sum += (double)r.w[j] * (double)r.w[j];
@@ -227,7 +227,7 @@ __device__ static void project(const Samples &s, const Room &r, double nu, doubl
 }
 
 // Alg. 1, line 2.
-__device__ static void start_theta(const Samples &s, const Room &r, double smooth, double *shared) {
+__device__ static void start_theta(const Samples &s, const Workspace &r, double smooth, double *shared) {
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         double sum = 0;
         for (size i = 0; i < s.n; ++i)
@@ -252,14 +252,14 @@ __device__ static void start_theta(const Samples &s, const Room &r, double smoot
     __syncthreads();
 }
 
-__device__ static void prepare(const Samples &s, const Room &r) {
+__device__ static void prepare(const Samples &s, const Workspace &r) {
     if (threadIdx.x < 2) fill_table(s, r.theta, r.table, threadIdx.x);
     __syncthreads();
 }
 
 // A step on the samples at places first to last - 1 of an epoch.
 __device__ static void step(
-    const Samples &s, const Room &r, size first, size last, size start, size stride, double eta, double momentum,
+    const Samples &s, const Workspace &r, size first, size last, size start, size stride, double eta, double momentum,
     double nu, real *lanes, double *shared
 ) {
     for (size block = first; block < last; block += TOGETHER) {
@@ -340,13 +340,13 @@ extern "C" __global__ void fit_stumps(
     real *v = reals + 2 * stump * width + from;
     double *speed = doubles + 8 * stump * n_outputs + from;
     int *order = ints + 3 * from;
-    const Room r = {
+    const Workspace r = {
         w + stump * width, v, v + width, v + 2 * width, theta + 2 * stump * n_outputs, speed, speed + 2 * n_outputs,
         speed + 4 * n_outputs, speed + 6 * n_outputs, speed + 8 * n_outputs, order, order + n, order + 2 * n
     };
     const unsigned long long key = keys[stump];
     history += stump * (max_rounds + 1);
-    if (n < min_samples) { // w = 0 parts nothing: the univariate split stays
+    if (n < min_samples) { // w = 0 separates nothing: the univariate split stays
         for (size j = threadIdx.x; j < width; j += BLOCK) r.w[j] = 0;
         return;
     }
@@ -424,8 +424,8 @@ extern "C" __global__ void fit_stumps(
 
 // --------------------------------------------------------------------------------------------- trees
 
-// Which way a walk down the tree sends samples: sums in double in the order of the features, rounded once. A thread is
-// a sample of a node that is split.
+// The sides of samples, computed as in a prediction: sums in double in the order of the features, rounded once. A
+// thread is a sample of a node that is split.
 extern "C" __global__ void stump_sides(
     const real *__restrict__ x, const int *__restrict__ rows, const size *__restrict__ begin, size n_stumps,
     size n_features, const real *__restrict__ w, const real *__restrict__ limit, size n, size *__restrict__ right
@@ -446,7 +446,7 @@ extern "C" __global__ void stump_sides(
 }
 
 // Whether a stump leaves both sides enough, and the gain if so; else the univariate split stays, if it gains enough.
-// A thread is a node; left is room for its sums.
+// A thread is a node; left: workspace for its sums.
 extern "C" __global__ void take_stumps(
     const int *__restrict__ rows, const double *__restrict__ weights, const int *__restrict__ labels,
     const double *__restrict__ targets, size fit_targets, size n_outputs, size criterion, size min_leaf,
@@ -477,9 +477,9 @@ extern "C" __global__ void take_stumps(
         }
         const double rest = weight[a] - left_weight;
         if (oblique && (count < min_leaf || n - count < min_leaf || !(left_weight > 0 && rest > 0))) continue;
-        const double decrease = purity(criterion, sums, nullptr, n_outputs, left_weight) +
-                                purity(criterion, sums, all, n_outputs, rest) -
-                                purity(criterion, all, nullptr, n_outputs, weight[a]);
+        const double decrease = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
+                                node_score(criterion, sums, all, n_outputs, rest) -
+                                node_score(criterion, all, nullptr, n_outputs, weight[a]);
         const int enough = !(decrease / root_weight[a] < min_decrease);
         taken[a] = enough ? 1 + oblique : 0; // a leaf, the univariate split, the stump
         n_left[a] = count;

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module, to_numpy
+from ..core.aliases import Array
+from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
 from ..growth import gpu as univariate
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 CHUNK = 1024
 """Samples whose slopes are summed in the dtype of x."""
@@ -53,10 +54,10 @@ def _terms(
     table = xp.empty(theta.shape)
     *arrays, n, n_features, _, squared = _samples(xp, x, labels, targets, weight)
     samples = (*arrays, n, n_features, len(theta0), squared)
-    launch_each(ROOM, "tables", x.dtype, 2, (x, arrays[1], len(theta0), squared, theta, table))
+    launch_each(PACKAGE, "tables", x.dtype, 2, (x, arrays[1], len(theta0), squared, theta, table))
     term, side, factor = xp.empty(n), xp.empty(n, np.int32), xp.empty(n, x.dtype)
     arguments = (w, theta, table, *samples, term, side, factor)
-    launch(ROOM, "terms", x.dtype, -(-LANES * n // BLOCK), arguments, threads=BLOCK)
+    launch(PACKAGE, "terms", x.dtype, -(-LANES * n // BLOCK), arguments, threads=BLOCK)
     return samples, theta, table, term, side, factor
 
 
@@ -72,7 +73,7 @@ def surrogate(
 ) -> None:
     """out[0] = the surrogate, a sum over samples (eq 10)."""
     _, _, _, term, _, _ = _terms(w, theta0, theta1, x, labels, targets, weight)
-    launch_each(ROOM, "total", x.dtype, 1, (term, len(term), out))
+    launch_each(PACKAGE, "total", x.dtype, 1, (term, len(term), out))
 
 
 def surrogate_grad(
@@ -93,10 +94,12 @@ def surrogate_grad(
     n, n_features = x.shape
     n_chunks = -(-n // CHUNK)
     slope = xp.empty((n_chunks, n_features), x.dtype)
-    launch_each(ROOM, "chunk_slopes", x.dtype, slope.size, (x, factor, n, n_features, CHUNK, n_chunks, slope))
-    launch_each(ROOM, "chunk_sums", x.dtype, n_features, (slope, n_features, n_chunks, grad_w))
     launch_each(
-        ROOM, "theta_slopes", x.dtype, theta.size,
+        PACKAGE, "chunk_slopes", x.dtype, slope.size, (x, factor, n, n_features, CHUNK, n_chunks, slope)
+    )
+    launch_each(PACKAGE, "chunk_sums", x.dtype, n_features, (slope, n_features, n_chunks, grad_w))
+    launch_each(
+        PACKAGE, "theta_slopes", x.dtype, theta.size,
         (theta, table, side, *samples, xp.empty(theta.shape), grad_theta0, grad_theta1),
     )  # fmt: skip
 
@@ -143,7 +146,7 @@ def _fit_stumps(
     reals = xp.empty(2 * n_stumps * width + n, x.dtype)
     doubles, ints = xp.empty(8 * n_stumps * n_outputs + n), xp.empty(3 * n, np.int32)
     launch(
-        ROOM, "fit_stumps", x.dtype, n_stumps,
+        PACKAGE, "fit_stumps", x.dtype, n_stumps,
         (
             *arrays, xp.empty(0, np.int32) if rows is None else rows, int(rows is not None), first, keys,
             x.shape[1], n_outputs, int(labels is None), *schedule, w, reals, theta, doubles, ints, history,
@@ -168,8 +171,8 @@ class _Stumps(NamedTuple):
     def slots(self) -> int:
         return self.columns.slots()
 
-    def room(self) -> int:
-        return max(self.columns.room(), 2 * self.x.shape[1])
+    def workspace_size(self) -> int:
+        return max(self.columns.workspace_size(), 2 * self.x.shape[1])
 
     def split(self, task: Any, level: Any, part: Any, n_left: Array, n_kept: Array) -> tuple[Array, Array]:
         """Splits nodes, and gives the entries of their projections, node by node."""
@@ -199,14 +202,14 @@ class _Stumps(NamedTuple):
         limit = xp.nextafter(w[:, n_features], task.real.type(-np.inf))
         right = xp.empty(n_samples, np.int64)
         launch_each(
-            ROOM, "stump_sides", task.real, n_samples,
+            PACKAGE, "stump_sides", task.real, n_samples,
             (self.x, rows, begin, n_stumps, n_features, w, limit, n_samples, right),
         )  # fmt: skip
         univariate = level.right[at]
         taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
         gain = level.gain[node]
         launch_each(
-            ROOM, "take_stumps", task.real, n_stumps,
+            PACKAGE, "take_stumps", task.real, n_stumps,
             (
                 rows, weights, *task.learned, task.criterion, task.min_leaf, task.min_decrease, begin, right,
                 univariate, level.total[node], level.mean[node if task.fit_targets else slice(0)],
@@ -229,7 +232,7 @@ class _Stumps(NamedTuple):
 
 def grow(
     x: Array,
-    codes: Array,
+    bins: Array,
     low: Array,
     high: Array,
     labels: Array | None,
@@ -237,7 +240,7 @@ def grow(
     n_outputs: int,
     weight: Array,
     criterion: int,
-    n_drawn: int,
+    max_features: int,
     max_depth: int,
     min_split: int,
     min_leaf: int,
@@ -247,19 +250,19 @@ def grow(
     seed: int,
     first: int,
     n_trees: int,
-    bags: Array | None,
+    counts: Array | None,
     trees: list[tuple[Array, ...]],
 ) -> None:
     """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
-    del search  # a search on the CPU alone, as the door sees to
+    del search  # OC1 runs on the CPU alone: the public function refuses it here
     xp = array_module(x)
     task = univariate._task(
         xp, x.dtype, labels, targets, n_outputs, criterion, max_depth, min_split, min_leaf, min_decrease
     )  # fmt: skip
     none = xp.empty(0, np.int64)
     columns = univariate._Columns(
-        codes.view(np.uint8), low, high, codes.dtype.itemsize, none, none, 0, len(x), x.shape[1],
-        n_drawn, False,
+        bins.view(np.uint8), low, high, bins.dtype.itemsize, none, none, 0, len(x), x.shape[1],
+        max_features, False,
     )  # fmt: skip
     stumps = _Stumps(columns, x, labels, targets, schedule)
-    univariate._grow(task, stumps, weight, seed, first, n_trees, bags, trees)
+    univariate._grow(task, stumps, weight, seed, first, n_trees, counts, trees)

@@ -1,5 +1,5 @@
-/* Sixteen numbers at once, in whatever registers the function around them may use: one text for every vector
-   path, and the same bits. */
+/* Vectors of sixteen numbers, in the registers that the enclosing function is compiled for: one source for every
+   vector path, and the same bits. */
 #ifndef HFOREST_CO2_LANES16_H
 #define HFOREST_CO2_LANES16_H
 #include <stdint.h>
@@ -10,7 +10,7 @@
 enum { HF_LANES = 16 };
 
 #if defined(__GNUC__) || defined(__clang__)
-/* Only inlined functions hand them on, so no calling convention is concerned. */
+/* Only inlined functions take and return them, so no calling convention is concerned. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 typedef float hf_f32x16 __attribute__((vector_size(64)));
 typedef double hf_f64x16 __attribute__((vector_size(128)));
@@ -19,16 +19,16 @@ typedef int64_t hf_i64x16 __attribute__((vector_size(128)));
 #define HF_LANES_ADD(a, b) ((a) + (b))
 #define HF_LANES_MUL(a, b) ((a) * (b))
 
-/* The first n of sixteen numbers, then -1 where `offset`, then zeros: two loads from a row of constants cut them. */
+/* Returns the first n of sixteen numbers, then -1 if `offset`, then zeros; the masks are two loads from constants. */
 #define HF_LANES_CUT(NAME, REAL, VEC, INT, IVEC)                                                             \
     HF_INLINE VEC NAME(const REAL *p, int64_t n, int offset) {                                               \
         static const INT keep[2 * HF_LANES] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}; \
         static const REAL none[HF_LANES], minus[2 * HF_LANES] = {[HF_LANES] = -1};                           \
-        IVEC a, mask, behind;                                                                                \
+        IVEC a, mask, after;                                                                                \
         memcpy(&a, p, sizeof a);                                                                             \
         memcpy(&mask, keep + HF_LANES - n, sizeof mask);                                                     \
-        memcpy(&behind, offset ? minus + HF_LANES - n : none, sizeof behind);                                \
-        a = (a & mask) | behind;                                                                             \
+        memcpy(&after, offset ? minus + HF_LANES - n : none, sizeof after);                                \
+        a = (a & mask) | after;                                                                             \
         return (VEC)a;                                                                                       \
     }
 HF_LANES_CUT(hf_cut_f32x16, float, hf_f32x16, int32_t, hf_i32x16)
@@ -70,7 +70,7 @@ HF_LANES_CUT(hf_cut_f64x16, double, hf_f64x16)
 #endif
 #define HF_LANES_CUT_OF(p) _Generic((p), const float *: hf_cut_f32x16, const double *: hf_cut_f64x16)
 
-/* The sum of the lanes, by halves. */
+/* Returns the sum of the lanes, added by halves. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define HF_SHUFFLES 1

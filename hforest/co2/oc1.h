@@ -1,6 +1,7 @@
 /* Oblique splits by coordinate-wise search (Murthy, Kasif and Salzberg, A system for induction of oblique decision
-   trees, JAIR 1994): each weight in turn takes the best of all values, the others held, by a sweep over the values at
-   which a sample changes sides; random directions and restarts against local optima. */
+   trees, JAIR 1994): each weight in turn takes the best of all values, the others fixed, by a scan of the values at
+   which a sample changes sides; random directions and restarts against local optima. Unlike theirs, a weight does not
+   move where the impurity stays equal. */
 #ifndef HFOREST_CO2_OC1_H
 #define HFOREST_CO2_OC1_H
 #include "engine.h"
@@ -11,22 +12,22 @@ typedef struct {
     int64_t restarts, jumps;
 } hf_oc1;
 
-/* A node's samples, in rows of n_features numbers, and where `width` is more, a constant -1 behind. */
+/* The samples of a node: rows of n_features numbers, followed by a constant -1 if `width` is n_features + 1. */
 typedef struct {
     const void *x;
     int64_t n_features, width;
     int single;
-    double *value, *along;   /* w.x, and what multiplies the number that is searched */
+    double *value, *along;   /* w.x, and the factor of the number that is searched */
     uint64_t *order, *order2;
     uint32_t *place, *place2;
     double *w, *best, *direction; /* width */
-} hf_oc1_room;
+} hf_oc1_workspace;
 
-static void hf_free_oc1(hf_oc1_room *o) {
+static void hf_free_oc1(hf_oc1_workspace *o) {
     free(o->value), free(o->along), free(o->order), free(o->place), free(o->w), free(o->best), free(o->direction);
 }
 
-static int hf_make_oc1(hf_oc1_room *o, const void *x, int64_t n_features, int offset, int single, int64_t n) {
+static int hf_make_oc1(hf_oc1_workspace *o, const void *x, int64_t n_features, int offset, int single, int64_t n) {
     memset(o, 0, sizeof *o);
     o->x = x, o->n_features = n_features, o->width = n_features + offset, o->single = single;
     o->value = malloc((n + 1) * 8), o->along = malloc((n + 1) * 8);
@@ -38,14 +39,14 @@ static int hf_make_oc1(hf_oc1_room *o, const void *x, int64_t n_features, int of
     return 1;
 }
 
-/* The number of a feature, or the constant behind the last. */
-HF_INLINE double hf_oc1_number(const hf_oc1_room *o, int64_t row, int64_t j) {
+/* The number of a feature, or the constant after the last. */
+HF_INLINE double hf_oc1_number(const hf_oc1_workspace *o, int64_t row, int64_t j) {
     if (j == o->n_features) return -1;
     return o->single ? ((const float *)o->x)[row * o->n_features + j] : ((const double *)o->x)[row * o->n_features + j];
 }
 
 /* out[i] = w.x of a node's samples. */
-static void hf_oc1_values(const hf_oc1_room *o, const uint32_t *sample, int64_t n, const double *w, double *out) {
+static void hf_oc1_values(const hf_oc1_workspace *o, const uint32_t *sample, int64_t n, const double *w, double *out) {
     for (int64_t i = 0; i < n; ++i) {
         double sum = 0;
         for (int64_t j = 0; j < o->width; ++j) sum += w[j] * hf_oc1_number(o, sample[i], j);
@@ -53,7 +54,7 @@ static void hf_oc1_values(const hf_oc1_room *o, const uint32_t *sample, int64_t 
     }
 }
 
-HF_INLINE void hf_oc1_move(const hf_task *t, hf_room *r, int64_t i, double *from, double *to) {
+HF_INLINE void hf_oc1_move(const hf_task *t, hf_workspace *r, int64_t i, double *from, double *to) {
     const double w = r->weight[i];
     if (t->labels) {
         from[r->label[i]] -= w;
@@ -67,9 +68,9 @@ HF_INLINE void hf_oc1_move(const hf_task *t, hf_room *r, int64_t i, double *from
     }
 }
 
-/* The number a for which the sides of value + a along, right where that is at least 0, score best; -INFINITY where
-   none leaves both sides enough. */
-static double hf_oc1_search(const hf_task *t, hf_room *r, const hf_open *node, hf_oc1_room *o, double *found) {
+/* *found = the number a for which the sides of value + a along (right where that is at least 0) score best. Returns
+   that score, or -INFINITY if no a leaves enough on both sides. */
+static double hf_oc1_search(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_oc1_workspace *o, double *found) {
     const int64_t n = node->last - node->first;
     double left_weight = 0, right_weight = 0, best = -INFINITY;
     int64_t n_left = 0, n_moving = 0;
@@ -100,8 +101,8 @@ static double hf_oc1_search(const hf_task *t, hf_room *r, const hf_open *node, h
         }
         if (order[c] == order[c + 1] || n_left < t->min_leaf || n - n_left < t->min_leaf) continue;
         if (!(left_weight > 0 && right_weight > 0)) continue;
-        const double score = hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
-                             hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+        const double score = hf_node_score(t->criterion, r->left, t->n_outputs, left_weight) +
+                             hf_node_score(t->criterion, r->right, t->n_outputs, right_weight);
         if (score > best) {
             const int64_t next = place[c + 1];
             best = score;
@@ -111,8 +112,8 @@ static double hf_oc1_search(const hf_task *t, hf_room *r, const hf_open *node, h
     return best;
 }
 
-/* Score of the sides of o->value. */
-static double hf_oc1_score(const hf_task *t, hf_room *r, const hf_open *node, const hf_oc1_room *o) {
+/* Returns the score of the sides of o->value. */
+static double hf_oc1_score(const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_oc1_workspace *o) {
     const int64_t n = node->last - node->first;
     double left_weight = 0, right_weight = 0;
     int64_t n_left = 0;
@@ -124,12 +125,13 @@ static double hf_oc1_score(const hf_task *t, hf_room *r, const hf_open *node, co
         n_left += !right;
     }
     if (n_left < t->min_leaf || n - n_left < t->min_leaf || !(left_weight > 0 && right_weight > 0)) return -INFINITY;
-    return hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
-           hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+    return hf_node_score(t->criterion, r->left, t->n_outputs, left_weight) +
+           hf_node_score(t->criterion, r->right, t->n_outputs, right_weight);
 }
 
-/* From o->w to where no weight alone does better. The score there; `score` is that of o->w. */
-static double hf_oc1_climb(const hf_task *t, hf_room *r, const hf_open *node, hf_oc1_room *o, double score) {
+/* Changes o->w, one weight after another, until no single weight raises the score. `score`: IN, that of o->w. Returns
+   the score at the end. */
+static double hf_oc1_climb(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_oc1_workspace *o, double score) {
     const int64_t n = node->last - node->first, width = o->width;
     const uint32_t *sample = r->sample + node->first;
     for (int64_t cycle = 0, idle = 0; cycle < HF_CYCLES && idle < width; ++cycle)
@@ -146,15 +148,15 @@ static double hf_oc1_climb(const hf_task *t, hf_room *r, const hf_open *node, hf
     return score;
 }
 
-/* Numbers from -1 to 1, from the key. */
+/* w = random numbers from -1 to 1, determined by the key. */
 static void hf_oc1_draw(uint64_t key, uint64_t number, uint64_t stream, double *w, int64_t width) {
     const uint64_t own = hf_draw_key(hf_philox(key, number, stream), 0);
     for (int64_t j = 0; j < width; ++j) w[j] = 2 * hf_unit(hf_philox(own, (uint64_t)j, stream)) - 1;
 }
 
-/* The search from `w`, which comes back as the best found, its largest number 1. */
+/* Searches from `w` and from random starts. w: IN and OUT, the best w found, its largest number 1. */
 static void hf_fit_oc1(
-    const hf_task *t, hf_room *r, const hf_open *node, const hf_oc1 *c, uint64_t key, hf_oc1_room *o, double *w
+    const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_oc1 *c, uint64_t key, hf_oc1_workspace *o, double *w
 ) {
     const int64_t n = node->last - node->first, width = o->width;
     const uint32_t *sample = r->sample + node->first;

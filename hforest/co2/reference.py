@@ -1,9 +1,9 @@
-"""The law: surrogates, stumps and trees of them in plain loops (p2 section 4 and 5).
+"""Reference implementation of surrogates, stumps and trees of them in plain loops (p2 section 4 and 5).
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Where one bit decides which way a sample goes, and
-with it all that follows, operations and their order are part of the law: products w.x are summed in the dtype
-of x, in sixteen lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample after
-sample; losses in float64, with an exponential and a logarithm of exact steps.
+with it all that follows, operations and their order are part of the definition: products w.x are summed in
+the dtype of x, in sixteen lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample
+after sample; losses in float64, with an exponential and a logarithm of exact steps.
 """
 
 import itertools
@@ -59,7 +59,7 @@ def _dot(w, row):
 
 
 class _Losses:
-    """What samples lose on either side: eq 3 for labels, eq 4 for targets."""
+    """Losses of samples on either side: eq 3 for labels, eq 4 for targets."""
 
     def __init__(self, labels, targets, theta0, theta1):
         self.labels, self.targets = labels, targets
@@ -98,7 +98,7 @@ def _surrogate(w, losses, x, weight, order):
     total, sign = 0.0, [0] * len(x)
     for i in order:
         p = _dot(w, x[i])
-        # eq 5: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        # eq 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
         high = max(losses.of(0, i) - p, losses.of(1, i) + p)
         total += float(weight[i]) * (high - abs(p))
         sign[i] = (p > 0) - (p < 0)
@@ -203,7 +203,7 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
     """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
     c, n, real = schedule, len(x), x.dtype.type
     if n < c.min_samples:
-        w[:] = 0  # parts nothing: the univariate split stays
+        w[:] = 0  # separates nothing: the univariate split stays
         return
     shuffled = _shuffled(key, n)
     size = min(c.batch, n)
@@ -254,7 +254,10 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
 
 
 class _Search:
-    """A node's samples, for the coordinate-wise search (Murthy et al. 1994)."""
+    """A node's samples, for the coordinate-wise search (Murthy et al. 1994).
+
+    Unlike theirs, a weight does not move where the impurity stays equal.
+    """
 
     def __init__(self, x, rows, weight, criterion, min_leaf):
         self.x = [[float(a) for a in row] for row in x]
@@ -274,7 +277,7 @@ class _Search:
         return min(n_left, len(self.x) - n_left) >= self.min_leaf and min(weights) > 0
 
     def score(self, sums, weights):
-        return univariate._purity(self.criterion, sums[0], weights[0]) + univariate._purity(
+        return univariate._node_score(self.criterion, sums[0], weights[0]) + univariate._node_score(
             self.criterion, sums[1], weights[1]
         )
 
@@ -291,7 +294,7 @@ class _Search:
         return self.score(sums, weights) if self.enough(right.count(0), weights) else -math.inf
 
     def best_step(self, value, along):
-        """The number a for which the sides of value + a along score best."""
+        """The best score of the sides of value + a along over all a, and that a."""
         right = [int(b < 0 or (b == 0 and a >= 0)) for a, b in zip(value, along, strict=True)]
         sums, weights = self.sums(right)
         n_left = right.count(0)
@@ -371,8 +374,8 @@ def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts
 
 
 def grow(
-    x, codes, low, high, labels, targets, n_outputs, weight, criterion, n_drawn, max_depth, min_split,
-    min_leaf, min_decrease, schedule, search, seed, first, n_trees, bags, trees,
+    x, bins, low, high, labels, targets, n_outputs, weight, criterion, max_features, max_depth, min_split,
+    min_leaf, min_decrease, schedule, search, seed, first, n_trees, counts, trees,
 ):  # fmt: skip
     """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
     real = x.dtype.type
@@ -380,7 +383,7 @@ def grow(
 
     def split(tree, samples, mean, weight, key):
         start = univariate._split(
-            tree, samples, mean, weight, key, low, high, x.dtype, n_drawn, min_leaf, False
+            tree, samples, mean, weight, key, low, high, x.dtype, max_features, min_leaf, False
         )
         if start is None:
             return None
@@ -417,13 +420,13 @@ def grow(
         for s in left:
             sums = univariate._add(sums, rows[s])
             left_weight += float(tree.weight[s])
-        gain = tree.score(sums, left_weight, total, weight) - univariate._purity(criterion, total, weight)
+        gain = tree.score(sums, left_weight, total, weight) - univariate._node_score(criterion, total, weight)
         return (index, factor), lambda s: not right[s], gain, float(limit)
 
     limits = (max_depth, min_split, min_leaf, min_decrease)
     for m in range(n_trees):
-        bagged = univariate._bagged(weight, bags, m)
-        tree = univariate._Tree(codes, labels, targets, n_outputs, bagged, criterion)
+        bagged = univariate._in_bag_weight(weight, counts, m)
+        tree = univariate._Tree(bins, labels, targets, n_outputs, bagged, criterion)
         *arrays, projections = univariate._grow(
             tree, split, *limits, x.dtype, univariate._tree_key(seed, first + m)
         )

@@ -1,6 +1,6 @@
 /* Fits one oblique split (p2 Alg. 1): convex-concave steps on the surrogate of eq 10, by mini-batches with momentum.
 
-   What depends on the dtype and the vector path is in stump_loops.h; losses are sums in double. */
+   The loops that depend on the dtype and the vector path are in stump_loops.h. Losses are summed in double. */
 #ifndef HFOREST_CO2_STUMP_H
 #define HFOREST_CO2_STUMP_H
 #include <float.h>
@@ -15,7 +15,7 @@
 #include "simd.h"
 
 enum {
-    HF_TOGETHER = 8, /* rows whose products are summed side by side */
+    HF_TOGETHER = 8, /* rows whose products are summed in one loop */
     HF_STREAM_ORDER = 8,
     HF_STREAM_EPOCH = 9
 };
@@ -23,7 +23,7 @@ enum {
 typedef struct {
     const void *x; /* (n, n_features) */
     int64_t n, n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
-    int offset;                           /* a constant -1 is implied behind the features */
+    int offset;                           /* whether a constant -1 is implied after the features */
 } hf_rows;
 
 /* The samples of a node, in arrays of their own. */
@@ -33,7 +33,7 @@ typedef struct {
     const int32_t *label;    /* or NULL for targets */
     const double *targets;
     const double *weight;
-    uint32_t *order; /* in which they are visited */
+    uint32_t *order; /* the order in which they are visited */
     int8_t *sign;    /* of w_old.x */
 } hf_members;
 
@@ -45,16 +45,16 @@ typedef struct {
 } hf_losses;
 
 typedef struct {
-    double *sum[2];    /* by theta, but for what all samples of a side share */
+    double *sum[2];    /* (n_outputs) of each side: weights of the classes, or sums of the targets */
     double weight[2];
 } hf_pull;
 
 #define HF_LN2 0.69314718055994530942
 
 /* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA
-   differ in the last bit of theirs. No call, no branch and no division, so that loops of it become vector code. */
+   differ in the last bit. No call, no branch and no division, so that loops of it become vector code. */
 HF_INLINE double hf_exp(double a) {
-    const double far = 0x1.8p52; /* a sum with it has no bits behind the point: rounded, its last bits are the number */
+    const double far = 0x1.8p52; /* a sum with it has no fractional bits: its low bits are the rounded number */
     const double whole = a * 1.4426950408889634 + far, k = whole - far;
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
     const double r2 = r * r, r4 = r2 * r2;
@@ -96,7 +96,7 @@ static void hf_exps(int path, const double *a, double sign, double shift, int64_
     hf_exps_plain(a, sign, shift, n, out);
 }
 
-/* Log losses of all classes on both sides (eq 3). */
+/* Writes the log losses of all classes on both sides (eq 3). */
 static void hf_prepare(int path, hf_losses *l) {
     if (l->squared) return;
     for (int side = 0; side < 2; ++side) {
@@ -182,7 +182,7 @@ static void hf_products(
     else HF_BY_PATH(products, f64, double, rows, m, (const double *)w, product);
 }
 
-/* The surrogate (eq 10) from the products w.x, a sum over samples; sets their signs to those of w.x. */
+/* Returns the surrogate (eq 10), a sum over samples, from the products w.x; writes the signs of these. */
 static double hf_surrogate(const hf_members *m, const hf_losses *losses, const double *product) {
     double total = 0;
     for (int64_t i = 0; i < m->n; ++i) {
@@ -222,7 +222,7 @@ typedef struct {
     double smooth;           /* added to the weight of each class before a theta is its logarithm */
     int64_t tau, batch;
     int64_t min_steps; /* steps of a round at least: small nodes have few batches */
-    int64_t patience;  /* rounds without progress that eta outlives */
+    int64_t patience;  /* rounds without progress after which eta is still kept */
     int64_t max_rounds;
     int64_t convex_rounds; /* first rounds, which take the sign of w_old.x as 0 */
     int64_t min_samples;   /* fewer are not fitted: w = 0 */
@@ -230,33 +230,33 @@ typedef struct {
 
 enum { HF_HALVINGS = 3 /* times that eta is lowered; then the stump is done */ };
 
-/* What a class that a node does not hold gets of `smooth`: next to nothing, but a logarithm. */
+/* Share of `smooth` that is added to a class that the node does not hold, so that its logarithm is finite. */
 #define HF_ABSENT 0x1p-20
 
-/* Room of a stump: w and the like hold n_blocks * 16 numbers, zeros behind the last. */
+/* Workspace of a stump: w, v, slope and best_w hold n_blocks * 16 numbers, zeros after the last feature. */
 typedef struct {
     void *w, *v, *slope, *best_w;
     double *theta[2], *speed[2], *best_theta[2], *loss[2], *pull[2];
     uint32_t *order, *shuffled;
     int8_t *sign;
-    double *start; /* w in double, for other searches */
+    double *start; /* w in double, for OC1 */
     double *product; /* w.x of each sample */
-} hf_stump_room;
+} hf_stump_workspace;
 
-static void hf_free_stump(hf_stump_room *s) {
+static void hf_free_stump(hf_stump_workspace *s) {
     free(s->w), free(s->v), free(s->slope), free(s->best_w), free(s->order), free(s->shuffled), free(s->sign), free(s->start);
     free(s->product);
     for (int side = 0; side < 2; ++side)
         free(s->theta[side]), free(s->speed[side]), free(s->best_theta[side]), free(s->loss[side]), free(s->pull[side]);
 }
 
-static int hf_make_stump(hf_stump_room *s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single) {
-    const size_t size = (size_t)(n_blocks * HF_LANES) * (single ? 4 : 8), room = n ? n : 1;
+static int hf_make_stump(hf_stump_workspace *s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single) {
+    const size_t size = (size_t)(n_blocks * HF_LANES) * (single ? 4 : 8), capacity = n ? n : 1;
     memset(s, 0, sizeof *s);
     s->w = calloc(size, 1), s->v = calloc(size, 1), s->slope = calloc(size, 1), s->best_w = calloc(size, 1);
-    s->order = malloc(room * 4), s->shuffled = malloc(room * 4), s->sign = malloc(room);
+    s->order = malloc(capacity * 4), s->shuffled = malloc(capacity * 4), s->sign = malloc(capacity);
     s->start = malloc((size_t)(n_blocks * HF_LANES) * 8);
-    s->product = malloc(room * sizeof(double));
+    s->product = malloc(capacity * sizeof(double));
     int fine = s->product && s->start && s->w && s->v && s->slope && s->best_w && s->order && s->shuffled && s->sign;
     for (int side = 0; side < 2; ++side) {
         s->theta[side] = malloc(n_outputs * 8), s->speed[side] = malloc(n_outputs * 8);
@@ -276,7 +276,7 @@ static int64_t hf_common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-/* The samples in an order that depends on the key alone. */
+/* order = a permutation of 0 to n - 1 that depends on the key alone. */
 static void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
     hf_draw draw = {{0, 0, 0, 0}};
     for (int64_t i = 0; i < n; ++i) order[i] = (uint32_t)i;
@@ -289,7 +289,7 @@ static void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
     }
 }
 
-/* An epoch's order: every sample once, in even strides through the shuffled ones from a random start. */
+/* order = that of an epoch: every sample once, in even strides over `shuffled` from a random start. */
 static void hf_order_epoch(uint64_t key, uint64_t epoch, const uint32_t *shuffled, uint32_t *order, int64_t n) {
     const hf_draw draw = hf_philox(key, epoch, HF_STREAM_EPOCH);
     int64_t at = hf_below(draw.word[0], (uint32_t)n), stride = 1 + hf_below(draw.word[1], (uint32_t)n);
@@ -302,17 +302,17 @@ static void hf_order_epoch(uint64_t key, uint64_t epoch, const uint32_t *shuffle
     }
 }
 
-/* A step of all parameters on the samples order[first] to order[last - 1]. */
+/* One step of w and theta on the samples order[first] to order[last - 1]. */
 static void hf_step(
     int path, int single, const hf_rows *rows, const hf_members *m, const hf_schedule *c, hf_losses *losses,
-    double eta, int64_t first, int64_t last, hf_stump_room *s
+    double eta, int64_t first, int64_t last, hf_stump_workspace *s
 ) {
     hf_pull pull = {{s->pull[0], s->pull[1]}, {0, 0}};
     memset(s->slope, 0, (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8));
     for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, losses->n_outputs * sizeof(double));
     const double rate = eta / hf_slopes(path, single, rows, m, losses, s->w, first, last, s->slope, &pull);
     for (int side = 0; side < 2; ++side) {
-        double *loss = losses->loss[side]; /* shares of the classes from here on: no one reads these losses again */
+        double *loss = losses->loss[side]; /* overwritten by the shares of the classes: the losses are not read again */
         if (!losses->squared) hf_exps(path, loss, -1, 0, losses->n_outputs, loss);
         for (int64_t k = 0; k < losses->n_outputs; ++k) {
             const double slope = losses->squared ? hf_slope_of_theta(losses, &pull, side, k)
@@ -326,8 +326,8 @@ static void hf_step(
     hf_prepare(path, losses);
 }
 
-/* Theta of the sides of w.x, whose signs are set: logarithms of smoothed shares, or means (p2 Alg. 1, line 2). */
-static void hf_start_theta(const hf_members *m, const hf_schedule *c, int64_t n_outputs, hf_stump_room *s) {
+/* Writes theta of both sides of w.x, whose signs are set: logarithms of smoothed shares, or means (Alg. 1, line 2). */
+static void hf_start_theta(const hf_members *m, const hf_schedule *c, int64_t n_outputs, hf_stump_workspace *s) {
     double weight[2] = {0, 0};
     for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, n_outputs * sizeof(double));
     for (int64_t i = 0; i < m->n; ++i) {
@@ -353,11 +353,11 @@ static void hf_start_theta(const hf_members *m, const hf_schedule *c, int64_t n_
         }
 }
 
-/* Alg. 1 from s->w; s->w and s->theta come back as the best of the states between rounds. `history`, if given, takes
-   the surrogate at the start and after each round. How many rounds there were. */
+/* Alg. 1 from s->w. s->w and s->theta: OUT, the best of the states at the start and after the rounds. `history`, if not
+   NULL, takes the surrogate of each of these. Returns the number of rounds. */
 static int64_t hf_fit_stump(
     int path, int single, const hf_rows *rows, hf_members *m, const hf_schedule *c, int64_t n_outputs, uint64_t key,
-    hf_stump_room *s, double *history
+    hf_stump_workspace *s, double *history
 ) {
     const size_t w_size = (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8), theta_size = (size_t)n_outputs * 8;
     hf_losses losses = {n_outputs, m->label == NULL, {s->theta[0], s->theta[1]}, {s->loss[0], s->loss[1]}};
@@ -382,7 +382,7 @@ static int64_t hf_fit_stump(
     }
     hf_prepare(path, &losses);
     hf_products(path, single, rows, m, s->w, s->product);
-    hf_surrogate(m, &losses, s->product); /* for the signs */
+    hf_surrogate(m, &losses, s->product); /* writes the signs */
     hf_start_theta(m, c, n_outputs, s);
     hf_prepare(path, &losses);
     double value = hf_surrogate(m, &losses, s->product), best = value;

@@ -1,10 +1,10 @@
-/* What a stump does with rows of x; included by stump.h once for each path and dtype, which define
+/* The loops of a stump over rows of x; included by stump.h once for each path and dtype, which define
 
    NAME(f)      this path's name of f
    REAL, VEC    a number, and sixteen of them
-   HF_CODE      what the function may be compiled for
+   HF_CODE      the target attribute
 
-   A row is cut into blocks of sixteen numbers; the last is filled up, with the constant -1 where the offset is
+   A row is divided into blocks of sixteen numbers; the last block is padded with the constant -1, if the offset is
    implied, and zeros. A dot product sums lane by lane, block after block, then folds the lanes by halves; a sum of
    rows adds them in their order. Every operation is one rounding in REAL, in one order: all paths, the reference
    and the GPU have the same bits. */
@@ -23,8 +23,8 @@ HF_CODE HF_INLINE VEC NAME(all)(REAL a) {
     return NAME(load)(lane);
 }
 
-/* The last block of a row, cut from what lies there; of the last row of x, behind which nothing lies, and where no
-   feature is left, from a copy. */
+/* Returns the last block of a row, padded. It is loaded in place; from a copy where the load would leave x (its last
+   row) and where no feature is left. */
 HF_CODE HF_INLINE VEC NAME(tail)(const hf_rows *rows, const REAL *row) {
     const int64_t first = rows->n_full * HF_LANES, n = rows->n_features - first;
     if (n > 0 && row + first + HF_LANES <= (const REAL *)rows->x + rows->n * rows->n_features)
@@ -34,7 +34,7 @@ HF_CODE HF_INLINE VEC NAME(tail)(const hf_rows *rows, const REAL *row) {
     return HF_LANES_CUT_OF(row)(lane, n, rows->offset);
 }
 
-/* product[r] = w.x of `count` rows (a constant to the compiler); asks for the lines of the rows after them. */
+/* product[r] = w.x of `count` rows (a compile-time constant). Prefetches the rows `after`. */
 HF_CODE HF_INLINE void NAME(dots)(
     const hf_rows *rows, const REAL *const *row, const REAL *const *after, const REAL *w, int count, REAL *product
 ) {
@@ -72,7 +72,7 @@ HF_CODE HF_INLINE void NAME(add_rows)(
     }
 }
 
-/* The rows of some samples, and where none is left, the last of them again: there is one. */
+/* row[r] = address of the row of sample first + r; beyond n, of the last sample. n >= 1. */
 HF_CODE HF_INLINE void NAME(rows_of)(
     const hf_rows *rows, const hf_members *m, int64_t first, int64_t n, const REAL **row
 ) {
@@ -96,8 +96,8 @@ HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, con
     }
 }
 
-/* Sums over some of the samples of the subgradient of eq 11: `slope` by w, those of the losses by `pull`. The weight
-   of the samples. */
+/* Adds to `slope` (by w) and `pull` (by theta) the subgradients of eq 11 of samples order[first] to order[last - 1].
+   Returns the weight of these samples. */
 HF_CODE static double NAME(slopes)(
     const hf_rows *rows, const hf_members *m, const hf_losses *losses, const REAL *w, int64_t first, int64_t last,
     REAL *slope, hf_pull *pull
@@ -138,7 +138,7 @@ HF_CODE static double NAME(slopes)(
     return weight;
 }
 
-/* Back onto the ball ||w||**2 <= nu, and a rounding inside. */
+/* Scales w onto the ball ||w||**2 <= nu if it is outside, and by one rounding more into it. */
 HF_CODE static void NAME(project)(REAL *w, int64_t n, double nu) {
     double lane[HF_LANES] = {0};
     for (int64_t b = 0; b < n; b += HF_LANES)
@@ -150,7 +150,7 @@ HF_CODE static void NAME(project)(REAL *w, int64_t n, double nu) {
     for (int64_t b = 0; b < n; ++b) w[b] *= factor;
 }
 
-/* v = momentum v - rate slope, w += v; and w back onto the ball ||w||**2 <= nu. */
+/* v = momentum v - rate slope, w += v; then projects w onto the ball ||w||**2 <= nu. */
 HF_CODE static void NAME(move)(
     const hf_rows *rows, REAL *w, REAL *v, const REAL *slope, double momentum, double rate, double nu
 ) {

@@ -1,1 +1,1 @@
-"""Ground floor: validation, dispatch, compilation and launch of CUDA kernels, threads. Knows no trees."""
+"""What all subpackages share: validation, dispatch, launches, threads, random numbers. Knows no trees."""

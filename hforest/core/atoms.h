@@ -1,4 +1,4 @@
-/* Random sparse projections (p3 section 2.3 and 3; p2 section 6.2), drawn from a key: atoms.py is the law, number by
+/* Random sparse projections (p3 section 2.3 and 3; p2 section 6.2), drawn from a key: projections.py is the reference implementation, number by
    number. A draw costs its non-zeros, not the number of features. */
 #ifndef HFOREST_ATOMS_H
 #define HFOREST_ATOMS_H

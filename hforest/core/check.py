@@ -1,8 +1,7 @@
-"""All validation of the library. Only doors call it; the twins trust what they are given.
+"""Validation of arguments, for all subpackages. Public functions call it once; backends check nothing.
 
-Every message has four parts: the argument, what was expected, what was got, and the remedy. Names of
-sizes bind across the arrays of a call: the first array that shows `n_trees` sets it, the others must
-agree.
+Every message has four parts: the argument, what was expected, what was given, and the remedy. Names of sizes
+are shared by the arrays of a call: the first array with an axis `n_trees` sets it, and the others must agree.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from . import machine
-from .dispatch import Array, array_module, is_cupy
+from .aliases import Array
+from .dispatch import array_module, is_cupy
 
 MAX_DEPTH = 30
 """Leaves and vertices are numbered in int32."""
@@ -22,11 +22,13 @@ MAX_DEPTH = 30
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
+MAX_COUNT = 2**31 - 1
+"""Largest size that kernels count in int32."""
 
 Axes = tuple[str | int | EllipsisType, ...]
 Sizes = dict[str, int]
 
-# Subclasses with a meaning of their own (masks, matrices) would lose it here, so they are refused.
+# Other subclasses are refused: masks and matrices would lose their meaning.
 _NUMPY_TYPES = (np.ndarray, np.memmap)
 
 _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default=True)
@@ -34,10 +36,10 @@ _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Skip the checks that read whole arrays (index ranges, NaN and infinity) inside a `with` block.
+    """Skips the checks that read whole arrays (index ranges, NaN and infinity) inside a `with` block.
 
-    Types, dtypes, shapes and layout stay checked: they cost no look at the data. Whoever opens the
-    block vouches for the values: an index out of range then reads or writes foreign memory.
+    Types, dtypes, shapes and layout are still checked, since that does not read the data. The caller is
+    responsible for the values: an index out of range then reads or writes outside the arrays.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def unchecked() -> Iterator[None]:
 
 
 def values_checked() -> bool:
-    """Whether checks that read whole arrays run: not inside `unchecked()`."""
+    """Returns whether checks that read whole arrays run: not inside `unchecked()`."""
     return _values_checked.get()
 
 
@@ -69,7 +71,7 @@ def _shape_text(axes: Axes, sizes: Sizes) -> str:
 
 
 def same_device(**arrays: Array) -> None:
-    """Every argument is a NumPy array, or every one is a CuPy array."""
+    """Checks that all arguments are NumPy arrays, or all are CuPy arrays."""
     for a in arrays.values():
         if type(a) is not np.ndarray:
             break
@@ -84,7 +86,7 @@ def same_device(**arrays: Array) -> None:
         else:
             raise TypeError(
                 f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; "
-                "convert it with numpy.asarray(..., dtype=...)"
+                f"convert it with numpy.asarray({name}, dtype=...)"
             )
         if not first_name:
             first_name, first_gpu = name, gpu
@@ -96,8 +98,18 @@ def same_device(**arrays: Array) -> None:
             )
 
 
+def on_cpu(**arrays: Array) -> None:
+    """No argument is a CuPy array; for what runs on the CPU alone."""
+    for name, a in arrays.items():
+        if is_cupy(a):
+            raise TypeError(
+                f"{name}: expected a numpy.ndarray, got a CuPy array; this function runs on the CPU: "
+                f"pass cupy.asnumpy({name})"
+            )
+
+
 def floating(name: str, a: Array) -> np.dtype:
-    """The dtype of `a`, which must be native float32 or float64."""
+    """Returns the dtype of `a`, which must be native float32 or float64."""
     dtype = a.dtype
     if dtype not in FLOATS:
         raise TypeError(
@@ -108,7 +120,7 @@ def floating(name: str, a: Array) -> np.dtype:
 
 
 def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> None:
-    """dtype, number of axes, sizes (bound in `sizes`), C order and alignment of one array."""
+    """Checks dtype, axes, sizes (new names are stored in `sizes`), C order and alignment of an array."""
     if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
         return
     if a.dtype != dtype:
@@ -143,29 +155,29 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
 
 
 def at_least_one(sizes: Sizes, *names: str) -> None:
-    """None of the named sizes is 0."""
+    """Checks that none of the named sizes is 0."""
     for name in names:
         if sizes[name] < 1:
             raise ValueError(f"{name}: expected at least 1, got {sizes[name]}; only n_samples may be 0")
 
 
 def tree_depth(name: str, a: Array) -> int:
-    """Depth D of complete trees from an array of shape (n_trees, 2**D - 1)."""
+    """Returns the depth D of complete trees from an array of shape (n_trees, 2**D - 1)."""
     depth = (a.shape[1] + 1).bit_length() - 1 if a.ndim == 2 else 0
     if a.ndim != 2 or not 1 <= depth <= MAX_DEPTH or a.shape[1] != 2**depth - 1:
         raise ValueError(
             f"{name}: expected shape (n_trees, 2**depth - 1) with 1 <= depth <= {MAX_DEPTH}, "
-            f"got {tuple(a.shape)}; a tree of depth 3 has 7 vertices"
+            f"got {tuple(a.shape)}; pass a column for each vertex, 7 for depth 3"
         )
     return depth
 
 
 def fern_depth(name: str, a: Array) -> int:
-    """Depth D of ferns from an array of shape (n_ferns, D)."""
+    """Returns the depth D of ferns from an array of shape (n_ferns, D)."""
     if a.ndim != 2 or not 1 <= a.shape[1] <= MAX_DEPTH:
         raise ValueError(
             f"{name}: expected shape (n_ferns, depth) with 1 <= depth <= {MAX_DEPTH}, "
-            f"got {tuple(a.shape)}; a fern of depth 3 has 3 decisions"
+            f"got {tuple(a.shape)}; pass a column for each decision"
         )
     return a.shape[1]
 
@@ -176,7 +188,7 @@ def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
 
 
 def finite(name: str, a: Array) -> None:
-    """No NaN and no infinity, unless inside `unchecked()`. On a GPU this waits for one number."""
+    """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
@@ -192,7 +204,7 @@ def finite(name: str, a: Array) -> None:
 
 
 def not_nan(name: str, a: Array) -> None:
-    """No NaN (infinities may pass), unless inside `unchecked()`. For parameters."""
+    """Checks that parameters have no NaN (infinities are allowed), unless inside `unchecked()`."""
     if not values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
         return
     bad = array_module(a).isnan(a).ravel()
@@ -205,7 +217,7 @@ def not_nan(name: str, a: Array) -> None:
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
-    """0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
+    """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
@@ -222,7 +234,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
 
 
 def rows(name: str, a: Array, n_rows: int) -> None:
-    """Strictly increasing int64 row numbers in 0 <= row < n_rows, unless inside `unchecked()`."""
+    """Checks that int64 rows strictly increase and 0 <= row < n_rows, unless inside `unchecked()`."""
     if not values_checked() or a.size == 0:
         return
     if not 0 <= int(a[0]) or not int(a[-1]) < n_rows:
@@ -239,19 +251,19 @@ def rows(name: str, a: Array, n_rows: int) -> None:
 
 
 def writable(name: str, a: Array) -> None:
-    """`a` may be written to."""
+    """Checks that `a` may be written to."""
     if isinstance(a, np.ndarray) and not a.flags.writeable:
         raise ValueError(f"{name}: expected a writable array, got a read-only one; pass {name}.copy()")
 
 
 def no_overlap(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
-    """No output shares memory with another output or with an input."""
+    """Checks that no output shares memory with another output or an input."""
     names = list(outputs)
     for i, name in enumerate(names):
         others = {other: outputs[other] for other in names[i + 1 :]} | inputs
         for other, b in others.items():
             a = outputs[name]
-            # All arrays here are C-contiguous, so overlap of their bounds is overlap.
+            # All arrays are C-contiguous: they overlap if their bounds do.
             if array_module(a).may_share_memory(a, b) and a.size and b.size:
                 raise ValueError(
                     f"{name}: expected memory of its own, got an array that overlaps {other}; pass a copy"
@@ -259,7 +271,7 @@ def no_overlap(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """A Python or NumPy integer in low <= value (<= high)."""
+    """Returns a Python or NumPy integer in low <= value (<= high) as an int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as {low}")
     if value < low or (high is not None and value > high):
@@ -269,7 +281,7 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
 
 
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
-    """A finite real number in low <= value <= high (low < value if `open_low`)."""
+    """Returns a finite real number in low <= value <= high (low < value if `open_low`) as a float."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass a float")
     value = float(value)
@@ -283,18 +295,55 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
 
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
-    """One of a few words."""
+    """Returns `value`, which must be one of the options: strings, or None."""
     for option in options:
         if value is option:
             return value
-    if not any(value == option for option in options):
+    if not isinstance(value, str) or value not in options:
         words = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}: expected one of {words}, got {value!r}; choose one of them")
     return value
 
 
+def progress(value: Any) -> None:
+    """Checks that `value` is None, a bool or a function."""
+    if value is not None and not isinstance(value, bool | np.bool_) and not callable(value):
+        raise TypeError(
+            f"progress: expected None, True or a function, got {type(value).__name__}; pass True for a bar, "
+            "or a function of (done, total)"
+        )
+
+
+def function(name: str, value: Any) -> None:
+    """Checks that `value` is None or a function."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name}: expected None or a function, got {type(value).__name__}; pass a function")
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    """Returns float32 or float64 from what numpy.dtype takes."""
+    try:
+        found = np.dtype(dtype) if dtype is not None else None
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found not in FLOATS:  # None == numpy.dtype(float)
+        raise TypeError(f"dtype: expected float32 or float64, got {dtype!r}; pass numpy.float32")
+    return found
+
+
+def seed(rng: Any) -> int:
+    """Returns a seed of 64 bits for counter-based random numbers, drawn from `generator(rng)`."""
+    return int(generator(rng).integers(2**64, dtype=np.uint64))
+
+
+def repeatable_seed(rng: Any) -> int:
+    """Returns a seed for work that can be resumed: `rng` if that is an int, else one of 63 bits is drawn."""
+    drawn = generator(rng)
+    return int(rng) if isinstance(rng, int | np.integer) else int(drawn.integers(2**63))
+
+
 def generator(rng: Any) -> np.random.Generator:
-    """A numpy.random.Generator from None, an int or a Generator."""
+    """Returns a numpy.random.Generator from None, an int or a Generator."""
     if isinstance(rng, np.random.Generator):
         return rng
     if rng is None:

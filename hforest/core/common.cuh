@@ -1,9 +1,9 @@
-// Shared by the gpu.cu of all rooms; `real` is float or double, set by the launcher with -Dreal=...
-// Sizes and flat indices are long long throughout: n_samples * n_trees exceeds 32 bits in practice.
+// Precedes the gpu.cu of every subpackage (launch.py joins them). `real` is float or double: the launcher compiles with
+// -Dreal=... Sizes and flat indices are long long, because n_samples * n_trees exceeds 32 bits.
 
 typedef long long size;
 
-// Flat number of this thread in a one-dimensional launch.
+// Returns the number of this thread in a one-dimensional launch.
 __device__ static inline size thread_number() {
     return (size)blockIdx.x * (size)blockDim.x + (size)threadIdx.x;
 }
@@ -20,7 +20,7 @@ struct Draw {
     unsigned word[4];
 };
 
-// Philox 4x32-10, as philox.h has it.
+// Philox 4x32-10: returns the four words of (key, counter, stream), as in philox.h.
 __device__ static inline Draw philox(word64 key, word64 counter, word64 stream) {
     unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)stream, d = (unsigned)(stream >> 32);
     unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
@@ -37,19 +37,22 @@ __device__ static inline Draw philox(word64 key, word64 counter, word64 stream) 
     return draw;
 }
 
+// Returns words 0 and 1 (which = 0), or 2 and 3 (which = 1), as one word of 64 bits, the first one low.
 __device__ static inline word64 draw_key(Draw draw, int which) {
     return (word64)draw.word[2 * which + 1] << 32 | draw.word[2 * which];
 }
 
+// Returns an integer in 0 <= result < stop.
 __device__ static inline size below(unsigned word, size stop) { return (size)((word64)word * (unsigned)stop >> 32); }
 
+// Returns a multiple of 2**-53, uniform in [0, 1).
 __device__ static inline double unit(Draw draw) { return (double)(draw_key(draw, 0) >> 11) * 0x1p-53; }
 
 // -------------------------------------------------------------------------------------------------- scores
 
 constexpr int GINI = 0, ENTROPY = 1, SQUARED = 2;
 
-// log2 as score.h has it.
+// Returns log2 of a positive number, by the operations of score.h.
 __device__ static inline double log2_fixed(double a) {
     int e;
     double m = frexp(a, &e);
@@ -65,8 +68,13 @@ __device__ static inline double log2_fixed(double a) {
 
 __device__ static inline double xlogx(double a) { return a > 0 ? a * log2_fixed(a) : 0.0; }
 
-// -W H of a branch of this weight whose sums are `sums`, or the rest of `from` where that is given.
-__device__ static inline double purity(
+// Returns the score of a branch of impurity H (hf_node_score in score.h): -W H plus a term that is the same for all splits
+// of a node.
+//
+// sums     IN (n,)  weights of classes, or sums of targets, of the branch; of the other branch where `from` is given
+// from     IN (n,)  the sums of the node, or NULL
+// weight   the weight W of the branch
+__device__ static inline double node_score(
     size criterion, const double *sums, const double *from, size n, double weight
 ) {
     double total = 0;

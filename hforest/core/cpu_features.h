@@ -1,11 +1,12 @@
-/* What the processor offers, asked of the compiler's runtime so that the operating
-   system's consent to wide registers is part of the answer. */
+/* Vector extensions of the running processor, as the compiler's runtime reports them: it checks that the operating
+   system saves the wide registers too. */
 #ifndef HFOREST_CPU_FEATURES_H
 #define HFOREST_CPU_FEATURES_H
 
-/* HF_GATHERS: gathers of AVX-512 are quicker than loads one by one. AMD's take more micro-operations than those. */
+/* HF_GATHERS: gather instructions of AVX-512 are faster than single loads. On AMD they are slower. */
 enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4, HF_GATHERS = 8 };
 
+/* Returns the flags above that hold. */
 static int hf_cpu_features(void) {
     int found = 0;
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))

@@ -1,13 +1,13 @@
-"""Which twin of a room runs a call, and which array module serves it.
+"""Chooses the backend of a subpackage that runs a call, and the array module of its arrays.
 
-The arrays decide: NumPy arrays run in `cpu`, CuPy arrays in `gpu`. CuPy is never imported here
-unless a caller already holds one of its arrays.
+The arrays decide: NumPy arrays run in `cpu`, CuPy arrays in `gpu`. CuPy is not imported here: a caller with
+CuPy arrays has imported it.
 """
 
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -15,39 +15,37 @@ from typing import Any
 import numpy as np
 
 from . import recycle
+from .aliases import Array
 
-Array = Any
-"""A numpy.ndarray or a cupy.ndarray."""
-
-_forced: ContextVar[str | None] = ContextVar("hforest_twin", default=None)
-_twins: dict[tuple[str, str], ModuleType] = {}
+_forced: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
+_backends: dict[tuple[str, str], ModuleType] = {}
 
 
 def is_cupy(a: object) -> bool:
-    """Whether `a` is a cupy.ndarray, found out without importing CuPy."""
+    """Returns whether `a` is a cupy.ndarray, without importing CuPy."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(a, cupy.ndarray)
 
 
 def array_module(a: Array) -> ModuleType:
-    """`numpy` or `cupy`, whichever made the array `a`."""
+    """Returns the module, `numpy` or `cupy`, whose array `a` is."""
     if type(a) is np.ndarray or not is_cupy(a):
         return np
     return sys.modules["cupy"]
 
 
 def empty(a: Array) -> Any:
-    """What makes results beside `a`: `cupy.empty`, or the like for NumPy that recycles large arrays."""
+    """Returns the function that allocates results beside `a`: `cupy.empty`, or `recycle.empty` for NumPy."""
     return recycle.empty if array_module(a) is np else array_module(a).empty
 
 
 def to_numpy(a: Array) -> np.ndarray:
-    """`a` itself, or a host copy of a CuPy array (this waits for the device)."""
+    """Returns `a` itself, or a host copy of a CuPy array (which waits for the device)."""
     return a.get() if is_cupy(a) else a
 
 
-def twin(room: str, a: Array) -> ModuleType:
-    """The module of package `room` that computes on arrays such as `a`: cpu, gpu or reference."""
+def backend(package: str, a: Array) -> ModuleType:
+    """Returns the module of `package` that computes on arrays such as `a`: cpu, gpu or reference."""
     name = _forced.get()
     if name is None:
         name = "cpu" if array_module(a) is np else "gpu"
@@ -56,20 +54,20 @@ def twin(room: str, a: Array) -> ModuleType:
             "using('reference'): expected NumPy arrays, got CuPy arrays; "
             "copy them with cupy.asnumpy or leave the block"
         )
-    module = _twins.get((room, name))
+    module = _backends.get((package, name))
     if module is None:
-        module = _twins[room, name] = importlib.import_module(f"{room}.{name}")
+        module = _backends[package, name] = importlib.import_module(f"{package}.{name}")
     return module
 
 
 def is_forced() -> bool:
-    """Whether a block has chosen the twin, so that no short cut round it may be taken."""
+    """Returns whether a `with` block has chosen the backend; then no shortcut may take another."""
     return _forced.get() is not None
 
 
 @contextmanager
 def forced(name: str) -> Iterator[None]:
-    """Run every call of the block in the twins called `name`, whatever the arrays; for tests."""
+    """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""
     token = _forced.set(name)
     try:
         yield
@@ -77,18 +75,19 @@ def forced(name: str) -> Iterator[None]:
         _forced.reset(token)
 
 
-def using(backend: str) -> Any:
-    """Run the calls of a `with` block in the plain-NumPy reference, the law over both twins.
+def using(backend: str) -> AbstractContextManager[None]:
+    """Runs the calls of a `with` block in the reference implementations.
 
     Parameters
     ----------
     backend : "reference"
-        The loops of each room's `reference.py`: hundreds of times slower, one comment per equation.
+        The plain loops of each subpackage's `reference.py`: hundreds of times slower, with a comment per
+        equation.
 
     Raises
     ------
     ValueError
-        If `backend` is another word.
+        If `backend` is anything else.
 
     Examples
     --------

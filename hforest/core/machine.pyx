@@ -1,5 +1,5 @@
-"""The machine below: threads, compiler, processor, what validation asks of every array of a call, and the
-two loops by which benches measure what memory and loads can do at best."""
+"""Threads, compiler and processor; the scans by which validation reads every array of a call; and two loops
+with which benches measure the highest rates of memory and of loads."""
 
 import os
 
@@ -18,23 +18,22 @@ cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
     void omp_set_num_threads(int n)
 
-# Elements of one parallel step of a scan.
 cdef enum:
-    BLOCK = 1 << 14
+    BLOCK = 1 << 14  # elements of one parallel step of a scan
 
 
 def compiler():
-    """Name and version of the compiler that built the extension modules."""
+    """Returns name and version of the compiler that built the extension modules."""
     return HF_COMPILER.decode()
 
 
 def openmp():
-    """The OpenMP specification's date as yyyymm, or 0 in a build without OpenMP."""
+    """Returns the date of the OpenMP specification as yyyymm, or 0 in a build without OpenMP."""
     return HF_OPENMP
 
 
 def cpu_features():
-    """The vector extensions of this processor that hforest knows of, as a tuple of names."""
+    """Returns the names of this processor's vector extensions that hforest has kernels for."""
     cdef int found = hf_cpu_features()
     return tuple(
         name for name, bit in (("avx2", HF_AVX2), ("avx512", HF_AVX512), ("neon", HF_NEON)) if found & bit
@@ -52,7 +51,7 @@ cdef int simd_path() noexcept nogil:
     return _path
 
 
-# Whether loads by a vector of indices are quicker than one by one, where the path has them.
+# Whether kernels use gather instructions, where the path has them.
 cdef int _gathers = (hf_cpu_features() & HF_GATHERS) != 0
 
 
@@ -61,33 +60,33 @@ cdef int simd_gathers() noexcept nogil:
 
 
 def gathers():
-    """Whether kernels load by vectors of indices where the vector path has them."""
+    """Returns whether kernels use gather instructions where the vector path has them."""
     return bool(_gathers)
 
 
 def set_gathers(use):
-    """Let kernels load by vectors of indices, or one by one; both give the same bits."""
+    """Lets kernels use gather instructions, or single loads; both give the same bits."""
     global _gathers
     _gathers = bool(use)
 
 
 def simd_paths():
-    """Vector paths that this build and processor can run, from the plainest to the best.
+    """Returns the vector paths that this build and processor can run, from the plainest to the best.
 
-    "vector" is what a compiler makes of its vector types with the instructions of every such processor:
-    SSE2 on x86-64, NEON on ARM. A room without it takes its plain path.
+    "vector" stands for the compiler's vector types in the instructions that every processor of the
+    architecture has: SSE2 on x86-64, NEON on ARM. A kernel without such a path takes its plain one.
     """
     portable = ("vector",) if HF_VECTORS else ()
     return ("plain", *portable, *(name for name in cpu_features() if name in _PATHS))
 
 
 def simd():
-    """Name of the vector path in force."""
+    """Returns the name of the vector path in use."""
     return next(name for name, path in _PATHS.items() if path == _path)
 
 
 def set_simd(name):
-    """Take another vector path in this process; every path gives the same bits."""
+    """Chooses the vector path of this process; every path gives the same bits."""
     global _path
     if name not in simd_paths():
         raise ValueError(
@@ -97,17 +96,17 @@ def set_simd(name):
     _path = _PATHS[name]
 
 
-# The last one is the best, unless the user forces another.
+# The best path is the last one.
 set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1])
 
 
 def get_num_threads():
-    """Threads that the next call from this Python thread may use."""
+    """Returns the number of threads that the next call from this Python thread may use."""
     return omp_get_max_threads()
 
 
 def set_num_threads(n):
-    """Let calls from this Python thread use `n` threads; without OpenMP there is one, whatever `n`."""
+    """Lets calls from this Python thread use `n` threads; a build without OpenMP has one."""
     omp_set_num_threads(n)
 
 
@@ -118,7 +117,7 @@ ctypedef fused element:
 
 
 cdef inline bint _bad(element value, int32_t stop) noexcept nogil:
-    # An exponent of all ones is an infinity or a NaN and nothing else; integer tests vectorise.
+    # The exponent has all bits set in infinities and NaNs only; tests of integers vectorise.
     if element is uint32_t:
         return (value & 0x7F800000u) == 0x7F800000u
     elif element is uint64_t:
@@ -163,7 +162,7 @@ cdef bint some_outside(const int32_t* start, Py_ssize_t n, Py_ssize_t stop) noex
 
 
 def first_nonfinite(cnp.ndarray a):
-    """Flat index of the first NaN or infinity in a C-contiguous float32 or float64 array, or -1.
+    """Returns the flat index of the first NaN or infinity in a C-contiguous float32 or float64 array, or -1.
 
     Cost: one read of the array.
     """
@@ -175,14 +174,18 @@ def first_nonfinite(cnp.ndarray a):
 
 
 def first_outside(cnp.ndarray a, int32_t stop):
-    """Flat index of the first element outside 0 <= a < stop in a C-contiguous int32 array, or -1."""
+    """Returns the flat index of the first element outside 0 <= a < stop in a C-contiguous int32 array, or -1.
+
+    Cost: one read of the array.
+    """
     return _first_bad[int32_t](<const int32_t*> cnp.PyArray_DATA(a), cnp.PyArray_SIZE(a), stop)
 
 
 def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
-    """Whether an array has this dtype, C order, alignment and these axes: numbers, or names bound in sizes.
+    """Returns whether an array has this dtype, C order, alignment and these axes.
 
-    A last axis of Ellipsis stands for any number of axes.
+    An axis is a number, or a name whose size is looked up in `sizes` and stored there where it is new. A last
+    axis of Ellipsis stands for any number of axes.
     """
     cdef Py_ssize_t i, n_axes = len(axes), size
     if a.dtype is not dtype or not cnp.PyArray_IS_C_CONTIGUOUS(a) or not cnp.PyArray_ISALIGNED(a):
@@ -209,7 +212,7 @@ cdef enum:
 
 
 def copy(unsigned char[::1] target, const unsigned char[::1] source):
-    """Copy bytes with all threads: what memory bandwidth a bench may hope for."""
+    """Copies bytes with all threads: the bandwidth of memory that a kernel can reach at best."""
     cdef Py_ssize_t n = min(target.shape[0], source.shape[0]), n_chunks = (n + CHUNK - 1) // CHUNK, i
     if n == 0:
         return
@@ -227,9 +230,9 @@ cdef int32_t _gather_some(const int32_t* table, const int32_t* index, Py_ssize_t
 
 
 def gather(const int32_t[::1] table, const int32_t[::1] index):
-    """Exclusive-or of table[index] with all threads: what rate of independent loads a bench may hope for.
+    """Returns the exclusive or of table[index], with all threads: the rate of independent loads at best.
 
-    The caller vouches for the indices.
+    Indices are not checked.
     """
     cdef Py_ssize_t n = index.shape[0], n_chunks = (n + INDICES - 1) // INDICES, i
     cdef int32_t total = 0

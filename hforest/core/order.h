@@ -1,4 +1,4 @@
-/* Orders numbers: floats as unsigned integers of the same order, and a stable radix sort of such keys. */
+/* Sorts floating-point numbers: keys of unsigned integers in the same order, and a stable radix sort of such keys. */
 #ifndef HFOREST_ORDER_H
 #define HFOREST_ORDER_H
 #include <stdint.h>
@@ -6,9 +6,9 @@
 
 #include "simd.h"
 
-enum { HF_INSERTION = 40 /* keys up to which insertion beats the fixed cost of a radix pass */ };
+enum { HF_INSERTION = 40 /* up to so many keys, insertion sort is faster than a radix pass with its fixed cost */ };
 
-/* Bits of a number such that a < b as numbers is a < b as integers; -0 is made 0, which it equals. */
+/* Returns the key of a number: hf_ordered(a) < hf_ordered(b) if and only if a < b. -0 has the key of 0. */
 HF_INLINE uint64_t hf_ordered(double a) {
     uint64_t bits;
     a += 0.0;
@@ -16,9 +16,12 @@ HF_INLINE uint64_t hf_ordered(double a) {
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-/* Sorts n keys with their indices, stably; the second pair of arrays is scratch of the same size. Returns
-   whether the result lies in the scratch. Passes over bytes in which all keys agree are left out: float32
-   values, widened, take half of the eight. */
+/* Sorts keys with their indices, stably.
+
+   key, index     IN (n,), OUT if 0 is returned
+   key2, index2   scratch (n,), OUT if 1 is returned
+
+   Passes over bytes in which all keys agree are skipped: float32 values, converted to double, take four of eight. */
 static int hf_sort(uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *index2, int64_t n) {
     if (n <= HF_INSERTION) {
         for (int64_t i = 1; i < n; ++i) {

@@ -1,6 +1,6 @@
-/* Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3; SC 2011): four words from a key
-   and a counter, so that a draw depends on what it is for and not on what was drawn before. philox.py is the
-   same in Python. */
+/* Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3; SC 2011), a counter-based generator:
+   four words are a function of a key, a counter and a stream, and do not depend on earlier draws. philox.py is the
+   same in Python, common.cuh in CUDA. */
 #ifndef HFOREST_PHILOX_H
 #define HFOREST_PHILOX_H
 #include <stdint.h>
@@ -11,6 +11,7 @@ typedef struct {
     uint32_t word[4];
 } hf_draw;
 
+/* Returns the four words of (key, counter, stream). */
 HF_INLINE hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream) {
     uint32_t a = (uint32_t)counter, b = (uint32_t)(counter >> 32), c = (uint32_t)stream, d = (uint32_t)(stream >> 32);
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
@@ -27,12 +28,14 @@ HF_INLINE hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream) {
     return draw;
 }
 
+/* Returns words 0 and 1 (which = 0), or 2 and 3 (which = 1), as one word of 64 bits, the first one low. */
 HF_INLINE uint64_t hf_draw_key(hf_draw draw, int which) {
     return (uint64_t)draw.word[2 * which + 1] << 32 | draw.word[2 * which];
 }
 
 #if HF_X86
-/* Sixteen draws at once, of counters below 2**32: lane i of word[w] is what hf_philox has as word w. */
+/* Sixteen draws at once. Lane i of word[w] is word w of hf_philox(key i, counter i, stream); counters are below 2**32,
+   key_low and key_high hold the halves of the keys. */
 HF_AVX512_CODE HF_INLINE void hf_philox_16(
     __m512i key_low, __m512i key_high, __m512i counter, uint32_t stream, __m512i *word
 ) {
@@ -57,10 +60,10 @@ HF_AVX512_CODE HF_INLINE void hf_philox_16(
 }
 #endif
 
-/* 0 <= result < stop <= 2**32 - 1, each with a probability off by at most 2**-32. */
+/* Returns an integer in 0 <= result < stop; the probability of each is 1 / stop within 2**-32. */
 HF_INLINE uint32_t hf_below(uint32_t word, uint32_t stop) { return (uint32_t)((uint64_t)word * stop >> 32); }
 
-/* Uniform in [0, 1), of 53 bits. */
+/* Returns a multiple of 2**-53, uniform in [0, 1). */
 HF_INLINE double hf_unit(hf_draw draw) { return (double)(hf_draw_key(draw, 0) >> 11) * 0x1p-53; }
 
 #endif

@@ -1,10 +1,10 @@
-"""Philox 4x32-10 (Salmon et al., SC 2011) in Python, for references; kernels have philox.h."""
+"""Philox 4x32-10 (Salmon et al., SC 2011) in Python, for reference implementations; kernels use philox.h."""
 
 _MASK = 2**32 - 1
 
 
 def philox(key: int, counter: int, stream: int) -> tuple[int, int, int, int]:
-    """Four words of 32 bits from a key, a counter and a stream of 64 bits each.
+    """Returns four words of 32 bits from a key, a counter and a stream of 64 bits each.
 
     >>> [f"{word:08x}" for word in philox(0, 0, 0)]
     ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
@@ -19,15 +19,15 @@ def philox(key: int, counter: int, stream: int) -> tuple[int, int, int, int]:
 
 
 def keys(words: tuple[int, int, int, int]) -> tuple[int, int]:
-    """Two keys of 64 bits."""
+    """Returns two keys of 64 bits: words 0 and 1, words 2 and 3, the first one low."""
     return words[1] << 32 | words[0], words[3] << 32 | words[2]
 
 
 def below(word: int, stop: int) -> int:
-    """0 <= result < stop."""
+    """Returns an integer in 0 <= result < stop from a word of 32 bits."""
     return word * stop >> 32
 
 
 def unit(words: tuple[int, int, int, int]) -> float:
-    """Uniform in [0, 1), of 53 bits."""
+    """Returns a multiple of 2**-53, uniform in [0, 1)."""
     return (keys(words)[0] >> 11) * 2.0**-53

@@ -1,12 +1,12 @@
-/* Memory of large arrays, kept for the next ones (Linux; elsewhere nothing is kept).
+/* A cache of the memory of large arrays (Linux; elsewhere nothing is cached).
 
-   The C library hands memory beyond a few megabytes back to the system at once, which clears every page of it
-   before the next call gets it: a large part of the time of a kernel that writes 12 bytes a pair. Here a freed block
-   waits in a short list. Meanwhile it is marked as free (MADV_FREE): the system takes its pages when memory is short,
-   and only then has to clear them.
+   The C library returns freed blocks beyond a few megabytes to the system at once, and the system clears every page
+   before a later call gets it: a large part of the time of a kernel that writes 12 bytes for each sample and tree.
+   Here freed blocks are kept in a short list, oldest first, and reused. While a block is in the list it is marked as
+   free (MADV_FREE): the system may take its pages when memory is short, and clears only those.
 
-   Any thread may call at any time. Who finds the list held by another thread goes to the system instead of waiting,
-   so that a process forked while a thread holds it does not hang. */
+   Any thread may call any function at any time. The list has a lock that nobody waits for: a thread that finds it
+   locked maps or unmaps memory instead, so that a process forked while a thread holds the lock does not hang. */
 #ifndef HFOREST_RECYCLE_H
 #define HFOREST_RECYCLE_H
 #include <stddef.h>
@@ -20,9 +20,9 @@
 #endif
 
 enum {
-    HF_MOST_BLOCKS = 32,
-    HF_LEAST_BYTES = 1 << 22, /* of a block */
-    HF_HUGE = 1 << 21         /* a huge page: blocks start at one, and are whole ones */
+    HF_MAX_BLOCKS = 32,     /* in the list */
+    HF_MIN_BYTES = 1 << 22, /* of an array that uses the cache */
+    HF_HUGE = 1 << 21       /* bytes of a huge page: blocks begin at one, and consist of whole ones */
 };
 
 typedef struct {
@@ -32,41 +32,43 @@ typedef struct {
 
 #if HF_RECYCLES
 
-/* Oldest first. */
 static struct {
-    hf_block blocks[HF_MOST_BLOCKS];
+    hf_block blocks[HF_MAX_BLOCKS]; /* oldest first */
     int count;
-    size_t n_bytes, most;
-    char held;
-} hf_kept = {.most = (size_t)512 << 20};
+    size_t n_bytes, limit; /* of all blocks together */
+    char locked;
+} hf_kept = {.limit = (size_t)512 << 20};
 
-static int hf_hold(void) { return !__atomic_test_and_set(&hf_kept.held, __ATOMIC_ACQUIRE); }
+/* Returns whether the lock was free; then it is the caller's. */
+static int hf_try_lock(void) { return !__atomic_test_and_set(&hf_kept.locked, __ATOMIC_ACQUIRE); }
 
-static void hf_let_go(void) { __atomic_clear(&hf_kept.held, __ATOMIC_RELEASE); }
+static void hf_unlock(void) { __atomic_clear(&hf_kept.locked, __ATOMIC_RELEASE); }
 
-static hf_block hf_take_out(int i) {
+/* Removes block i from the list. The caller has the lock. */
+static hf_block hf_remove(int i) {
     const hf_block block = hf_kept.blocks[i];
     hf_kept.n_bytes -= block.n_bytes;
     for (--hf_kept.count; i < hf_kept.count; ++i) hf_kept.blocks[i] = hf_kept.blocks[i + 1];
     return block;
 }
 
-/* The block that fits best: none is used for much less than it holds. */
+/* Removes and returns the smallest block of at least n_bytes and at most a quarter more; start is NULL if there is
+   none. */
 static hf_block hf_find(size_t n_bytes) {
     hf_block found = {NULL, 0};
     int best = -1;
-    if (!hf_hold()) return found;
+    if (!hf_try_lock()) return found;
     for (int i = 0; i < hf_kept.count; ++i) {
         const size_t size = hf_kept.blocks[i].n_bytes;
         if (size >= n_bytes && size <= n_bytes + n_bytes / 4 && (best < 0 || size < hf_kept.blocks[best].n_bytes))
             best = i;
     }
-    if (best >= 0) found = hf_take_out(best);
-    hf_let_go();
+    if (best >= 0) found = hf_remove(best);
+    hf_unlock();
     return found;
 }
 
-/* Whole huge pages: what is mapped beside them is given back at once. */
+/* Maps n_bytes, whole huge pages: what was mapped to reach the boundary of a huge page is unmapped. */
 static hf_block hf_map(size_t n_bytes) {
     hf_block block = {NULL, 0};
     const size_t wide = n_bytes + HF_HUGE;
@@ -78,12 +80,12 @@ static hf_block hf_map(size_t n_bytes) {
     munmap(start + before + n_bytes, HF_HUGE - before);
     block.start = start + before;
     block.n_bytes = n_bytes;
-    /* As NumPy asks for its own large arrays. */
+    /* As NumPy does for its own large arrays. */
     madvise(block.start, n_bytes, MADV_HUGEPAGE);
     return block;
 }
 
-/* At least n_bytes, with whatever they held before; start is NULL where there is no memory. */
+/* Returns a block of at least n_bytes with undefined contents; start is NULL where there is no memory. */
 static hf_block hf_block_new(size_t n_bytes) {
     const hf_block none = {NULL, 0};
     hf_block block;
@@ -93,38 +95,40 @@ static hf_block hf_block_new(size_t n_bytes) {
     return block.start ? block : hf_map(n_bytes);
 }
 
-/* Gives blocks back to the system until `room` more bytes fit under the limit. The list is held. */
-static void hf_make_room(size_t room) {
-    while (hf_kept.count && (hf_kept.n_bytes + room > hf_kept.most || hf_kept.count == HF_MOST_BLOCKS)) {
-        const hf_block oldest = hf_take_out(0);
+/* Unmaps the oldest blocks until n_bytes more stay within the limit. The caller has the lock. */
+static void hf_release(size_t n_bytes) {
+    while (hf_kept.count && (hf_kept.n_bytes + n_bytes > hf_kept.limit || hf_kept.count == HF_MAX_BLOCKS)) {
+        const hf_block oldest = hf_remove(0);
         munmap(oldest.start, oldest.n_bytes);
     }
 }
 
+/* Puts a block into the list, or unmaps it where it does not fit. */
 static void hf_block_free(hf_block block) {
     int keep = 0;
-    /* Before anybody else may have it. */
+    /* Before the lock, after which another thread may own the block. */
     madvise(block.start, block.n_bytes, MADV_FREE);
-    if (hf_hold()) {
-        keep = block.n_bytes <= hf_kept.most;
+    if (hf_try_lock()) {
+        keep = block.n_bytes <= hf_kept.limit;
         if (keep) {
-            hf_make_room(block.n_bytes);
+            hf_release(block.n_bytes);
             hf_kept.blocks[hf_kept.count++] = block;
             hf_kept.n_bytes += block.n_bytes;
         }
-        hf_let_go();
+        hf_unlock();
     }
     if (!keep) munmap(block.start, block.n_bytes);
 }
 
+/* Returns the bytes in the list. */
 static size_t hf_kept_bytes(void) { return __atomic_load_n(&hf_kept.n_bytes, __ATOMIC_RELAXED); }
 
-/* 0 if another thread holds the list. */
-static int hf_keep_most(size_t most) {
-    if (!hf_hold()) return 0;
-    hf_kept.most = most;
-    hf_make_room(0);
-    hf_let_go();
+/* Sets the limit of the bytes in the list; returns 0, and does nothing, if another thread has the lock. */
+static int hf_set_limit(size_t n_bytes) {
+    if (!hf_try_lock()) return 0;
+    hf_kept.limit = n_bytes;
+    hf_release(0);
+    hf_unlock();
     return 1;
 }
 
@@ -140,8 +144,8 @@ static void hf_block_free(hf_block block) { (void)block; }
 
 static size_t hf_kept_bytes(void) { return 0; }
 
-static int hf_keep_most(size_t most) {
-    (void)most;
+static int hf_set_limit(size_t n_bytes) {
+    (void)n_bytes;
     return 1;
 }
 

@@ -1,4 +1,4 @@
-"""Arrays whose memory, when they are gone, is kept for the next ones (recycle.h)."""
+"""Large arrays whose memory is reused for later ones (recycle.h)."""
 
 import math
 import os
@@ -8,18 +8,18 @@ import numpy as np
 from cpython.buffer cimport PyBuffer_FillInfo
 
 cdef extern from "recycle.h" nogil:
-    int HF_RECYCLES, HF_LEAST_BYTES
+    int HF_RECYCLES, HF_MIN_BYTES
     ctypedef struct hf_block:
         void* start
         size_t n_bytes
     hf_block hf_block_new(size_t n_bytes)
     void hf_block_free(hf_block block)
     size_t hf_kept_bytes()
-    int hf_keep_most(size_t most)
+    int hf_set_limit(size_t n_bytes)
 
 
 cdef class Block:
-    """Owner of an array's memory: the array's base."""
+    """Owns the memory of an array, whose base it is."""
 
     cdef hf_block block
 
@@ -38,27 +38,28 @@ cdef class Block:
 
 
 def empty(shape, dtype):
-    """As numpy.empty; from 4 MB on, memory that an earlier one had, if there is some that fits."""
+    """As numpy.empty; an array of 4 MB or more reuses the memory of an earlier one where some fits."""
     n_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
-    if not HF_RECYCLES or not _most or n_bytes < HF_LEAST_BYTES or n_bytes >= 1 << 62:
+    if not HF_RECYCLES or not _limit or n_bytes < HF_MIN_BYTES or n_bytes >= 1 << 62:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, Block(n_bytes))
 
 
 def kept():
-    """Bytes that wait for the next array."""
+    """Returns the bytes that are kept for later arrays."""
     return hf_kept_bytes()
 
 
-def keep_most(n_bytes):
-    """Let at most so many bytes wait; 0: none, and every array is NumPy's own."""
-    global _most
+def set_limit(n_bytes):
+    """Lets at most n_bytes be kept; with 0 nothing is kept, and every array is NumPy's own."""
+    global _limit
     cdef int _try
-    # The list is held for microseconds, but in a process forked meanwhile for ever: nothing waits there.
+    # Another thread holds the lock for microseconds. A process that was forked then finds it locked for ever,
+    # and keeps nothing.
     for _try in range(1 << 20):
-        if hf_keep_most(n_bytes):
+        if hf_set_limit(n_bytes):
             break
-    _most = n_bytes
+    _limit = n_bytes
 
 
 def _from_environment():
@@ -67,8 +68,8 @@ def _from_environment():
         raise ValueError(
             f"HFOREST_RECYCLE: expected megabytes of memory to keep, got {text!r}; 0 keeps none, unset is 512"
         )
-    keep_most(int(text) << 20)
+    set_limit(int(text) << 20)
 
 
-_most = 0
+_limit = 0
 _from_environment()

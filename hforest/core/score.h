@@ -1,5 +1,5 @@
-/* How good a split is: impurities of branches from their sums. The operations and their order are those
-   of split/reference.py and core/common.cuh, so that a score has the same bits everywhere. */
+/* Scores of splits, from the sums of their branches. The operations and their order are those of split/reference.py
+   and core/common.cuh, so that a score has the same bits everywhere. */
 #ifndef HFOREST_SCORE_H
 #define HFOREST_SCORE_H
 #include <math.h>
@@ -9,9 +9,9 @@
 
 enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED = 2 };
 
-/* log2 of a positive number within two roundings, from exact steps and a fixed series: C libraries and CUDA
-   differ in the last bit of theirs. a = m 2**e with m in [sqrt(1/2), sqrt(2)), s = (m - 1) / (m + 1),
-   ln m = 2 (s + s**3/3 + s**5/5 + ...). */
+/* Returns log2 of a positive number, off by at most two roundings. The library functions of C and CUDA differ in the
+   last bit; this one has exact steps and a fixed series: a = m 2**e with m in [sqrt(1/2), sqrt(2)),
+   s = (m - 1) / (m + 1), ln m = 2 (s + s**3/3 + s**5/5 + ...). */
 HF_INLINE double hf_log2(double a) {
     int e;
     double m = frexp(a, &e);
@@ -27,9 +27,12 @@ HF_INLINE double hf_log2(double a) {
 
 HF_INLINE double hf_xlogx(double a) { return a > 0 ? a * hf_log2(a) : 0.0; }
 
-/* Minus W H of a branch of weight W, but for the part that all splits of a node share: the higher the
-   purer. `count` holds weights of classes. */
-HF_INLINE double hf_purity(int criterion, const double *count, int64_t n, double weight) {
+/* Returns the score of a branch of weight W and impurity H: -W H plus a term that is the same for all splits of a
+   node, so that the best split has the largest sum over its branches.
+
+   count    IN (n,)  weight of each class
+   weight   their sum W */
+HF_INLINE double hf_node_score(int criterion, const double *count, int64_t n, double weight) {
     double sum = 0;
     if (criterion == HF_ENTROPY) {
         for (int64_t k = 0; k < n; ++k) sum += hf_xlogx(count[k]);
@@ -39,7 +42,8 @@ HF_INLINE double hf_purity(int criterion, const double *count, int64_t n, double
     return sum / weight;
 }
 
-/* A threshold t with low <= t < high, the middle if that rounds to one: `<= t` keeps low left, high right. */
+/* Returns a threshold t with low <= t < high, so that `value <= t` sends low to the left and high to the right: the
+   mean, or low where the mean rounds to high. */
 HF_INLINE double hf_between_f64(double low, double high) {
     const double t = low / 2 + high / 2;
     return t < high && t >= low ? t : low;

@@ -12,10 +12,11 @@ from . import check, machine, recycle
 
 
 def set_num_threads(n: int) -> None:
-    """Let calls from the calling Python thread use `n` OpenMP threads.
+    """Lets calls from the calling Python thread use `n` OpenMP threads.
 
-    OMP_NUM_THREADS sets the start value; `threadpoolctl.threadpool_limits` is obeyed too (the last word
-    counts). Results do not depend on it. A build without OpenMP has one thread.
+    The environment variable OMP_NUM_THREADS sets the initial value; `threadpoolctl.threadpool_limits` is
+    obeyed too (the last call counts). Results do not depend on the number. A build without OpenMP has one
+    thread.
 
     Parameters
     ----------
@@ -40,23 +41,22 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """OpenMP threads that the next call from the calling Python thread may use."""
+    """Returns the number of OpenMP threads that the next call from the calling Python thread may use."""
     return machine.get_num_threads()
 
 
 def keep_memory(n_bytes: int) -> None:
-    """Let at most `n_bytes` of the memory of past results wait for new ones.
+    """Lets at most `n_bytes` of the memory of deleted results be kept for new ones.
 
-    On Linux the memory of results and scratch arrays from 4 MB on is not handed back when they are gone:
-    the next array of about that size has it, without the system's clearing of every page. While it waits
-    it is marked as free, so that the system takes it when memory is short; until then it counts as this
-    process's.
-    HFOREST_RECYCLE sets the start value in megabytes (unset: 512).
+    On Linux the memory of results and scratch arrays of 4 MB and more is not returned to the system when they
+    are deleted: the next array of about that size reuses it, and the system need not clear its pages again.
+    Kept memory is marked as free, so that the system takes it when memory is short; until then it counts as
+    this process's. The environment variable HFOREST_RECYCLE sets the initial value in megabytes (unset: 512).
 
     Parameters
     ----------
     n_bytes : int
-        0 hands back what waits and keeps nothing from now on.
+        0 returns what is kept to the system, and nothing is kept from now on.
 
     Raises
     ------
@@ -69,11 +69,11 @@ def keep_memory(n_bytes: int) -> None:
     >>> hforest.keep_memory(0)
     >>> hforest.keep_memory(512 << 20)
     """
-    recycle.keep_most(check.integer("n_bytes", n_bytes, 0, 1 << 60))
+    recycle.set_limit(check.integer("n_bytes", n_bytes, 0, 1 << 60))
 
 
 def _cupy() -> dict[str, str]:
-    # Found by its metadata: importing CuPy costs a second and a CUDA context.
+    # Found by its metadata first: importing CuPy costs a second and a CUDA context.
     for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
         try:
             version = importlib.metadata.version(name)
@@ -90,7 +90,7 @@ def _cupy() -> dict[str, str]:
 
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print, or return, how this hforest was built and what it runs on.
+    """Prints, or returns, how this hforest was built and what it runs on.
 
     Parameters
     ----------
@@ -101,13 +101,13 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     -------
     dict or None
         version, python, numpy, compiler, openmp (specification's date, 0 without), threads,
-        cpu_features (vector extensions the processor offers), simd (the path in force: the best, or
-        what the variable HFOREST_SIMD names), cupy (version and device).
+        cpu_features (vector extensions of the processor), simd (the vector path in use: the best one, or the
+        one that the environment variable HFOREST_SIMD names), cupy (version and device).
 
     Raises
     ------
     ValueError
-        If `mode` is another word.
+        If `mode` is anything else.
 
     Examples
     --------

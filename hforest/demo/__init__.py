@@ -1,15 +1,17 @@
-"""The main job: paper 1's network with a hinge forest inside, trained on real data by plain functions.
+"""The main job: paper 1's network with a hinge forest inside, trained on real data.
 
-`network` is the network (p1 Fig. 2b, 2c), `files` its data sets and checkpoints; `python -m hforest` runs
-both. `select` finds the columns that matter before it. Nothing here is privileged: it calls the rooms'
-doors as any user's training loop would.
+`start`, `step`, `train`, `predict` and `error_rate` are the network (p1 Fig. 2b, 2c), `load_data` and
+`save_checkpoint` its data sets and model files, `select_features` finds the columns that matter before it.
+`python -m hforest` runs them. They call the other subpackages' public functions only, as a user's training
+loop would.
 """
 
-from .files import Data, load_checkpoint, load_data, load_digits, save_checkpoint
+from .files import Checkpoint, Data, load_checkpoint, load_data, load_digits, save_checkpoint
 from .network import Config, error_rate, predict, start, step, train
 from .select import select_features, split_gains
 
 __all__ = [
+    "Checkpoint",
     "Config",
     "Data",
     "error_rate",

@@ -11,36 +11,57 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import check, supervised
+from ..core.aliases import FloatArray, IntArray
 from ..core.dispatch import to_numpy
 from .network import WINDOW, Config, State, start
 
-FORMAT = 1
+FORMAT = 2
+"""Number of the checkpoint's format: 2 renamed the settings and added the classes."""
 
 
 class Data(NamedTuple):
-    """A classification task: float32 rows, int32 labels 0 to n_classes - 1."""
+    """A classification task with labels of any kind."""
 
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+    x_train: FloatArray
+    """(n_samples, n_inputs) float32."""
+    y_train: IntArray
+    """(n_samples,) int32: places of the labels in `classes`."""
+    x_test: FloatArray
+    """As x_train."""
+    y_test: IntArray
+    """As y_train."""
+    classes: np.ndarray
+    """(n_classes,) the labels as they were given, ascending."""
 
     @property
     def n_classes(self) -> int:
-        """One more than the highest label."""
-        return 1 + int(max(self.y_train.max(), self.y_test.max()))
+        """Number of classes."""
+        return len(self.classes)
 
     @property
     def fingerprint(self) -> int:
-        """A checksum of the arrays, by which a checkpoint knows its data again."""
+        """A checksum of samples and labels: a checkpoint stores it to recognise its data."""
         value = 0
-        for a in self:
+        for a in self[:4]:
             value = zlib.crc32(np.ascontiguousarray(a).data, value)
         return value
 
 
+class Checkpoint(NamedTuple):
+    """What a model file holds."""
+
+    config: Config
+    state: State
+    """NumPy arrays, and `step`, an int."""
+    fingerprint: int
+    """`Data.fingerprint` of the data that the run learns from."""
+    classes: np.ndarray
+    """(n_classes,) `Data.classes` of that data."""
+
+
 def load_digits() -> Data:
-    """The handwritten digits that ship with the package: 3823 to learn from, 1797 to test on.
+    """Returns the handwritten digits that ship with the package: 3823 training and 1797 test samples.
 
     Optical Recognition of Handwritten Digits (E. Alpaydin and C. Kaynak, UCI Machine Learning
     Repository, 1998, CC BY 4.0), the official split: 8x8 counts of 0 to 16, ten classes.
@@ -70,42 +91,87 @@ def _read(path: Path, what: str) -> dict[str, np.ndarray]:
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path}: expected {what}, got an unreadable file ({error}); "
-            "it is damaged, cut short or of another kind: restore it or start anew"
+            "it is damaged, truncated or of another kind: restore it or start anew"
         ) from None
 
 
-def _part(path: Path, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if x.ndim < 2 or y.ndim != 1 or len(x) != len(y) or not len(x):
+def _samples(path: Path, name: str, x: np.ndarray) -> np.ndarray:
+    if x.ndim < 2 or not len(x):
         raise ValueError(
-            f"{path}: expected x of shape (n_samples, ...) and y of shape (n_samples,), "
-            f"got {x.shape} and {y.shape}; store them so"
+            f"{path}, {name}: expected shape (n_samples, ...) with a sample at least, got {x.shape}; store a "
+            "row for each sample"
         )
-    if x.dtype.kind not in "uif" or y.dtype.kind not in "ui":
-        raise TypeError(f"{path}: expected numbers in x and integers in y, got {x.dtype} and {y.dtype}")
-    if y.min() < 0 or y.max() >= 2**31 - 1:
-        raise ValueError(f"{path}: expected labels of 0 and up, got {y.min()} to {y.max()}; renumber them")
-    return x.reshape(len(x), -1).astype(np.float32), y.astype(np.int32)
+    return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), np.dtype(np.float32))
 
 
-def load_data(path: str | os.PathLike[str], n_train: int | None = None) -> Data:
-    """Read a classification task from an .npz file.
+def _labels(path: Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
+    if y.shape != (n,):
+        raise ValueError(
+            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store a label for each "
+            "sample"
+        )
+    if y.dtype.kind not in "biufSU":
+        raise TypeError(
+            f"{path}, {name}: expected labels that are integers, bools, whole numbers or text, got "
+            f"{y.dtype}; "
+            "convert them"
+        )
+    if y.dtype.kind == "f":
+        wrong = ~(np.isfinite(y) & (y == np.trunc(y)))
+        if wrong.any():
+            raise ValueError(
+                f"{path}, {name}: expected labels that are whole numbers, got {y[wrong][0]!s}; hforest "
+                "trains classifiers: store classes, not targets of a regression"
+            )
+    return y
+
+
+def _encoded(
+    path: Path, y_train: np.ndarray, y_test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # Labels as places in the array of all classes, and that array.
+    same_kind = y_train.dtype.kind == y_test.dtype.kind
+    if not same_kind and np.result_type(y_train, y_test).kind not in "iu":
+        raise TypeError(
+            f"{path}: expected labels of one kind in y_train and y_test, got {y_train.dtype} and "
+            f"{y_test.dtype}; "
+            "convert one of them"
+        )
+    classes, places = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
+    places = places.reshape(-1).astype(np.int32)
+    learned, tested = np.split(places, [len(y_train)])
+    occurs = np.bincount(learned, minlength=len(classes)) > 0
+    if not occurs.all():
+        absent = classes[~occurs]
+        named = ", ".join(repr(label.item()) for label in absent[:5]) + (", ..." if len(absent) > 5 else "")
+        raise ValueError(
+            f"{path}: expected test labels that occur in training, got {named} in y_test alone; drop those "
+            "samples, or split the data anew"
+        )
+    return learned, tested, classes
+
+
+def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Data:
+    """Returns the classification task that an .npz file holds.
 
     Parameters
     ----------
     path : path
-        An archive with x_train, y_train, x_test, y_test, or with x and y.
+        An archive with x_train, y_train, x_test, y_test, or with x and y. Samples are real numbers of any
+        dtype and layout. Labels are integers, bools, whole numbers of a float dtype, or text.
     n_train : int, optional
-        With x and y: that many first rows to learn from, the others to test on.
+        With x and y: the number of first rows to train on; the others are the test set.
 
     Returns
     -------
     Data
-        x as float32, flattened to (n_samples, n_inputs); y as int32.
+        x as float32, flattened to (n_samples, n_inputs); y as int32 places in `classes`.
 
     Raises
     ------
     FileNotFoundError, TypeError, ValueError
-        No such file; not numbers; missing arrays, wrong shapes, a damaged file.
+        No such file; arrays of another kind; missing arrays, wrong shapes, samples that float32 cannot hold,
+        test labels that never occur in training, a damaged file.
 
     Examples
     --------
@@ -113,40 +179,53 @@ def load_data(path: str | os.PathLike[str], n_train: int | None = None) -> Data:
     >>> from hforest.demo import load_data
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "task.npz")
-    ...     np.savez(path, x=np.eye(4), y=np.arange(4))
-    ...     load_data(path, n_train=3).x_test
+    ...     np.savez(path, x=np.eye(4), y=np.array(["bee", "ant", "bee", "ant"]))
+    ...     data = load_data(path, n_train=3)
+    >>> data.x_test
     array([[0., 0., 0., 1.]], dtype=float32)
+    >>> data.y_train, data.classes
+    (array([1, 0, 1], dtype=int32), array(['ant', 'bee'], dtype='<U3'))
     """
     path = Path(path)
     arrays = _read(path, "an .npz archive of a data set")
-    split = ("x_train", "y_train", "x_test", "y_test")
-    if all(name in arrays for name in split):
+    names = ("x_train", "y_train", "x_test", "y_test")
+    if all(name in arrays for name in names):
         if n_train is not None:
-            raise ValueError(f"{path}: expected no n_train, got {n_train}; the file has a split of its own")
-        x_train, y_train = _part(path, arrays["x_train"], arrays["y_train"])
-        x_test, y_test = _part(path, arrays["x_test"], arrays["y_test"])
+            raise ValueError(
+                f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it "
+                "out (--train)"
+            )
+        x_train, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+        y_train = _labels(path, "y_train", arrays["y_train"], len(x_train))
+        y_test = _labels(path, "y_test", arrays["y_test"], len(x_test))
         if x_train.shape[1] != x_test.shape[1]:
             raise ValueError(
-                f"{path}: expected as many columns in x_test as in x_train, "
-                f"got {x_test.shape[1]} and {x_train.shape[1]}"
+                f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
+                f"{x_train.shape[1]}; store the same columns"
             )
-        return Data(x_train, y_train, x_test, y_test)
-    if not ("x" in arrays and "y" in arrays):
+    elif "x" in arrays and "y" in arrays:
+        x = _samples(path, "x", arrays["x"])
+        y = _labels(path, "y", arrays["y"], len(x))
+        if n_train is not None:
+            check.integer("n_train", n_train, 0)
+        if n_train is None or not 0 < n_train < len(x):
+            raise ValueError(
+                f"{path}: expected 0 < n_train < {len(x)} for a file with x and y, got {n_train}; pass the "
+                "number of rows to train on (--train N)"
+            )
+        x_train, x_test = x[:n_train], x[n_train:]
+        y_train, y_test = y[:n_train], y[n_train:]
+    else:
         raise ValueError(
             f"{path}: expected arrays x_train, y_train, x_test, y_test, or x and y, "
             f"got {', '.join(sorted(arrays)) or 'none'}; rename them"
         )
-    x, y = _part(path, arrays["x"], arrays["y"])
-    if n_train is None or not 0 < n_train < len(x):
-        raise ValueError(
-            f"{path}: expected 0 < n_train < {len(x)} for a file without a split, got {n_train}; "
-            "say how many first rows to train on (--train N)"
-        )
-    return Data(x[:n_train], y[:n_train], x[n_train:], y[n_train:])
+    y_train, y_test, classes = _encoded(path, y_train, y_test)
+    return Data(x_train, y_train, x_test, y_test, classes)
 
 
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
-    """Write a run's whole state, replacing the file only when the new one is complete.
+    """Writes a run's whole state, and replaces an older file only when the new one is complete.
 
     Parameters
     ----------
@@ -154,28 +233,29 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
         The .npz file.
     config : Config
     state : dict
-        As `train` hands it to its callback at a look at the test set.
+        As `train` gives it to `checkpoint`, or leaves it.
     data : Data
-        Its checksum is stored, so that a run is not resumed on other data.
+        Its checksum is stored, so that a run is not resumed on other data, and its classes, so that
+        predictions can be mapped back to labels.
 
     Raises
     ------
     OSError
-        The file cannot be written; an older one at that place is still whole.
+        The file cannot be written; an older file at that path is unchanged.
     """
     path = Path(path)
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     temporary = path.with_name(path.name + ".tmp")
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
     with open(temporary, "wb") as file:
-        np.savez(file, head=np.array(json.dumps(head)), **arrays)
+        np.savez(file, head=np.array(json.dumps(head)), classes=data.classes, **arrays)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Config, State, int]:
-    """Read what `save_checkpoint` wrote, and check that it can be run.
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Returns what `save_checkpoint` wrote, checked so that it can be run.
 
     Parameters
     ----------
@@ -183,49 +263,53 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Config, State, int]:
 
     Returns
     -------
-    config : Config
-    state : dict
-        NumPy arrays.
-    fingerprint : int
-        Checksum of the data that the run learns from.
+    Checkpoint
+        config, state, fingerprint, classes.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        No such file; a damaged file, or one that is no checkpoint.
+        No such file; a damaged file, one that is no checkpoint, or one of another version.
     """
     path = Path(path)
     arrays = _read(path, "a checkpoint written by hforest")
     try:
         head = json.loads(str(arrays.pop("head")))
-        if head["format"] != FORMAT:
-            raise ValueError(f"format {head['format']}, this version reads {FORMAT}")
-        config = Config(**head["config"])
-        state: State = {**arrays, "step": int(arrays["step"])}
-        _check_state(config, state)
-        return config, state, int(head["data"])
+        written = head["format"]
+        if written == FORMAT:
+            config = Config(**head["config"])
+            classes = arrays.pop("classes")
+            state: State = {**arrays, "step": int(arrays["step"])}
+            _check_state(config, state, classes)
+            return Checkpoint(config, state, int(head["data"]), classes)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ValueError(
             f"{path}: expected a checkpoint written by hforest, got a file with {error}; "
             "restore it or start anew without --resume"
         ) from None
+    raise ValueError(
+        f"{path}: expected a checkpoint written by hforest in format {FORMAT}, got format {written}; start "
+        "anew without --resume, or resume with the version of hforest that wrote it"
+    )
 
 
-def _check_state(config: Config, state: State) -> None:
-    # The same arrays, dtypes and shapes as a new run's, and indices that stay inside them.
+def _check_state(config: Config, state: State, classes: np.ndarray) -> None:
+    # The same arrays, dtypes and shapes as a new run's, and indices in their range.
     kernel = state["kernel"]
-    if kernel.ndim != (3 if config.kernels else 2) or state["weights"].ndim != 3:
+    if kernel.ndim != (3 if config.n_kernels else 2) or state["weights"].ndim != 3:
         raise ValueError(f"kernel of shape {kernel.shape} and weights of shape {state['weights'].shape}")
-    # A fresh state of the same sizes would cost the memory of a second model: compare shapes of a
-    # small one instead, whose large axes are then put in.
+    if classes.shape != state["weights"].shape[2:]:
+        raise ValueError(f"classes of shape {classes.shape} and weights of shape {state['weights'].shape}")
+    # A new state of the same sizes would take the memory of a second model. A small one has the same names
+    # and dtypes, and its shapes but for the large axes.
     small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, state["weights"].shape[2])
-    # The number of inputs is not in the file: images are known by the features that their windows make.
-    n_features = state["mean"].size if config.kernels else config.features
-    inputs = (WINDOW, WINDOW) if config.kernels else (kernel.shape[0],)
+    # The file does not hold the number of inputs: that of images follows from the features of their windows.
+    n_features = state["mean"].size if config.n_kernels else config.n_features
+    inputs = (WINDOW, WINDOW) if config.n_kernels else (kernel.shape[0],)
     sizes: dict[str, tuple[int, ...]] = {
-        "kernel": (config.kernels, *inputs) if config.kernels else (*inputs, config.features),
-        "thresholds": (config.trees, 2**config.depth - 1 if config.kind == "tree" else config.depth),
-        "weights": (config.trees, 2**config.depth, state["weights"].shape[2]),
+        "kernel": (config.n_kernels, *inputs) if config.n_kernels else (*inputs, config.n_features),
+        "thresholds": (config.n_trees, 2**config.depth - 1 if config.kind == "tree" else config.depth),
+        "weights": (config.n_trees, 2**config.depth, state["weights"].shape[2]),
         "mean": (n_features,),
         "var": (n_features,),
     }

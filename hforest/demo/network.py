@@ -1,8 +1,8 @@
 """p1 Fig. 2b, 2c: inner products or convolutions -> normalise -> hinge forest -> sum over trees -> softmax.
 
-The whole state of a run is one dict of arrays (`start` makes it, `step` moves it in place), so that a
-run can be written to a file and taken up again with the same bits. Batches follow from the seed and
-the step alone.
+The whole state of a run is one dict of arrays (`start` makes it, `step` changes it in place), so that a run
+can be written to a file and resumed with the same bits. Batches depend on the seed and the number of the step
+alone.
 """
 
 import math
@@ -14,41 +14,70 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import hinge, layers, optim
-from ..core import check
-from ..core.dispatch import Array, array_module
+from ..core import check, supervised
+from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray, Progress
+from ..core.dispatch import array_module
+from ..core.progress import reporting
 
 Kind = Literal["tree", "fern"]
-State = dict[str, Any]
-Callback = Callable[[int, State, dict[str, float]], None]
+State = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a run does; two runs with equal configs and data give the same bits on one machine."""
+    """What a run does; two runs with equal configs and data give the same bits on one machine.
+
+    Parameters
+    ----------
+    kind : "tree" or "fern"
+        The forest's members.
+    n_trees : int
+        Trees or ferns.
+    depth : int
+        Decisions on a path, 1 to 30.
+    n_features : int
+        Learned inner products between the data and the forest (p1 Fig. 2b).
+    n_kernels : int
+        Learned 5x5 convolutions with stride 3 of square images (p1 Fig. 2c) instead of inner products; 0:
+        inner products.
+    optimizer : "adam" or "adagrad"
+    lr : float
+        Learning rate, above 0.
+    batch_size : int
+        Samples of a mini-batch.
+    steps : int
+        Mini-batches of the whole run.
+    eval_every : int
+        Steps from one evaluation on the test set to the next; weights are brought up to date then.
+    seed : int
+        Of parameters and batches, at least 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A setting of another type; outside its range.
+    """
 
     kind: Kind = "tree"
-    trees: int = 100
+    n_trees: int = 100
     depth: int = 10
-    features: int = 100
-    """Inner products between the data and the forest."""
-    kernels: int = 0
-    """Convolutions in their place, 5x5 with stride 3 on square images (p1 Fig. 2c); 0: inner products."""
+    n_features: int = 100
+    n_kernels: int = 0
     optimizer: Literal["adam", "adagrad"] = "adam"
     lr: float = 0.005
-    batch: int = 53
+    batch_size: int = 53
     steps: int = 40_000
     eval_every: int = 500
-    """Steps between two looks at the test set; weights are brought up to date then."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         check.choice("kind", self.kind, ("tree", "fern"))
         check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
-        check.integer("trees", self.trees, 1)
+        check.integer("n_trees", self.n_trees, 1)
         check.integer("depth", self.depth, 1, check.MAX_DEPTH)
-        for name in ("features", "batch", "steps", "eval_every"):
+        for name in ("n_features", "batch_size", "steps", "eval_every"):
             check.integer(name, getattr(self, name), 1)
-        check.integer("kernels", self.kernels, 0)
+        check.integer("n_kernels", self.n_kernels, 0)
         check.integer("seed", self.seed, 0)
         check.number("lr", self.lr, 0.0, open_low=True)
 
@@ -56,17 +85,17 @@ class Config:
 PARAMETERS = ("kernel", "thresholds", "weights")
 WINDOW, STRIDE = 5, 3
 CHUNK = 2000
-"""Samples that are evaluated at a time."""
+"""Samples that `predict` evaluates at a time."""
 
 
 def _first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
-    """Shape of the first layer's kernel, and the number of features that it makes.
+    """The shape of the first layer's kernel, and the number of features that the layer makes.
 
     Parameters
     ----------
     config : Config
     n_inputs : int
-        Columns of the data; with `config.kernels` the pixels of a square image.
+        Columns of the data; with `config.n_kernels` the pixels of a square image.
 
     Returns
     -------
@@ -78,15 +107,15 @@ def _first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     ValueError
         Kernels, and columns that are no square image of at least 5x5.
     """
-    if not config.kernels:
-        return (n_inputs, config.features), config.features
+    if not config.n_kernels:
+        return (n_inputs, config.n_features), config.n_features
     side = math.isqrt(n_inputs)
     if side * side != n_inputs or side < WINDOW:
         raise ValueError(
-            f"kernels: expected square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
-            "use inner-product features (kernels 0)"
+            f"n_kernels: expected 0 or square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
+            "pass n_kernels=0 to learn inner products"
         )
-    return (config.kernels, WINDOW, WINDOW), config.kernels * ((side - WINDOW) // STRIDE + 1) ** 2
+    return (config.n_kernels, WINDOW, WINDOW), config.n_kernels * ((side - WINDOW) // STRIDE + 1) ** 2
 
 
 def _images(x: Array) -> Array:
@@ -96,22 +125,22 @@ def _images(x: Array) -> Array:
 
 def _inner(config: Config, kernel: Array, x: Array) -> Array:
     # The features of a batch before normalisation.
-    if config.kernels:
+    if config.n_kernels:
         return layers.conv2d(_images(x), kernel, STRIDE).reshape(len(x), -1)
     return x @ kernel
 
 
 def _kernel_gradient(config: Config, kernel: Array, x: Array, grad_inner: Array) -> Array:
-    if not config.kernels:
+    if not config.n_kernels:
         return x.T @ grad_inner
     images = _images(x)
     out = (images.shape[1] - WINDOW) // STRIDE + 1
-    grad = grad_inner.reshape(len(x), config.kernels, out, out)
+    grad = grad_inner.reshape(len(x), config.n_kernels, out, out)
     return layers.conv2d_backward(grad, images, kernel, STRIDE)[1]
 
 
-def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32) -> State:
-    """State before the first step.
+def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.float32) -> State:
+    """Returns the state before the first step.
 
     Parameters
     ----------
@@ -123,29 +152,31 @@ def start(config: Config, n_inputs: int, n_classes: int, dtype: Any = np.float32
     Returns
     -------
     dict
-        kernel (n_inputs, features) or (kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
-        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step 0.
+        kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
+        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step, the int 0.
 
     Raises
     ------
     TypeError, ValueError
-        A size that is not an integer or too small.
+        A size that is not an integer, or below 1; another dtype; `n_kernels` and columns that are no square
+        image of at least 5x5.
 
     Examples
     --------
     >>> from hforest.demo import Config, start
-    >>> state = start(Config(trees=2, depth=3, features=4), n_inputs=5, n_classes=3)
+    >>> state = start(Config(n_trees=2, depth=3, n_features=4), n_inputs=5, n_classes=3)
     >>> state["kernel"].shape, state["weights"].shape
     ((5, 4), (2, 8, 3))
     """
     check.integer("n_inputs", n_inputs, 1)
     check.integer("n_classes", n_classes, 1)
+    dtype = check.float_dtype(dtype)
     rng = np.random.default_rng([config.seed, 0])
     init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
     shape, n_features = _first_layer(config, n_inputs)
     state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
     state["thresholds"], state["features"], state["weights"] = init(
-        config.trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
+        config.n_trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
     )
     state["mean"] = np.zeros(n_features, dtype)
     state["var"] = np.ones(n_features, dtype)
@@ -164,7 +195,8 @@ def _adam_state(state: State) -> hinge.AdamState:
 
 
 def _forward(config: Config, state: State, z: Array) -> tuple[Array, Any]:
-    # Class scores of a batch and its route; with Adam, what the batch reads is brought up to date.
+    # Class scores of a batch, and its route; with Adam, weights that the batch reads are brought up to date
+    # first.
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     if config.optimizer == "adam":
         forward = hinge.tree_adam_forward if config.kind == "tree" else hinge.fern_adam_forward
@@ -174,7 +206,7 @@ def _forward(config: Config, state: State, z: Array) -> tuple[Array, Any]:
 
 
 def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Array:
-    # Moves the forest; the gradient by its input.
+    # Updates the forest's parameters in place; returns the gradient by its input.
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     n_features = len(state["mean"])
     if config.optimizer == "adam":
@@ -194,16 +226,42 @@ def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Arr
     return grad_z
 
 
-def step(config: Config, state: State, x: Array, y: Array) -> float:
-    """One step of stochastic gradient descent (p1 Alg. 2), in place.
+def _samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 0) -> FloatArray:
+    # At least `least` rows in the dtype of the state, on its device, with the columns that the first layer
+    # takes.
+    kernel = state["kernel"]
+    x = supervised.matrix(name, x, kernel.dtype)
+    check.same_device(state=kernel, **{name: x})
+    n = x.shape[1]
+    fits = _first_layer(config, n)[1] == len(state["mean"]) if config.n_kernels else n == len(kernel)
+    if not fits:
+        wanted = "the images" if config.n_kernels else f"the {len(kernel)} columns"
+        raise ValueError(
+            f"{name}: expected {wanted} that the state was made for, got {n} columns; pass such data"
+        )
+    if len(x) < least:
+        raise ValueError(f"{name}: expected at least {least} sample, got {len(x)}; pass some samples")
+    return x
+
+
+def _labels(state: State, name: str, y: ArrayLike, x: FloatArray) -> IntArray:
+    labels, _ = supervised.labels(name, y, len(x), state["weights"].shape[-1])
+    check.same_device(x=x, **{name: labels})
+    return labels
+
+
+def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
+    """Makes one step of stochastic gradient descent (p1 Alg. 2) in place and returns the loss before it.
 
     Parameters
     ----------
     config : Config
     state : dict
         From `start`; changed.
-    x : (n_samples, n_inputs) array
-    y : (n_samples,) array of int32
+    x : (n_samples, n_inputs) array of real numbers
+        A mini-batch; converted to the dtype of the state.
+    y : (n_samples,) array of integers or bools
+        Labels 0 to n_classes - 1; classes may be absent.
 
     Returns
     -------
@@ -213,24 +271,30 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
     Raises
     ------
     TypeError, ValueError, IndexError
-        As the doors it calls.
+        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state.
 
     Notes
     -----
-    Only leaf weights that the batch touches are read, moved and brought up to date: the cost of a
-    step does not grow with their number.
+    Only leaf weights that the batch reaches are read, updated and brought up to date: the cost of a step does
+    not grow with the number of leaves.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hforest.demo import Config, start, step
-    >>> config = Config(trees=5, depth=3, features=4)
+    >>> config = Config(n_trees=5, depth=3, n_features=4)
     >>> state = start(config, n_inputs=2, n_classes=2)
-    >>> x = np.array([[0, 1], [1, 0]], np.float32); y = np.array([0, 1], np.int32)
+    >>> x, y = np.array([[0, 1], [1, 0]]), np.array([0, 1])
     >>> losses = [step(config, state, x, y) for _ in range(300)]
     >>> losses[-1] < losses[0]
     True
     """
+    x = _samples(config, state, "x", x, 1)
+    return _step(config, state, x, _labels(state, "y", y, x))
+
+
+def _step(config: Config, state: State, x: FloatArray, y: IntArray) -> float:
+    # `step` on arrays that are checked and converted.
     inner = _inner(config, state["kernel"], x)
     z = layers.normalize(inner, state["mean"], state["var"])
     scores, route = _forward(config, state, z)
@@ -249,37 +313,47 @@ def step(config: Config, state: State, x: Array, y: Array) -> float:
     return loss
 
 
-def predict(config: Config, state: State, x: Array) -> Array:
-    """Class scores of a batch of any size; the highest is the predicted class.
+def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
+    """Returns class scores; the class with the highest score is the predicted one.
 
     Parameters
     ----------
     config : Config
     state : dict
-        Brought up to date first (leaf weights that no recent batch touched lag behind).
-    x : (n_samples, n_inputs) array
+        Changed: leaf weights that no recent batch has read are brought up to date first.
+    x : (n_samples, n_inputs) array of real numbers
+        Converted to the dtype of the state.
 
     Returns
     -------
     scores : (n_samples, n_classes) array
+        Logits, in the dtype of the state. ``data.classes[scores.argmax(axis=1)]`` are the predicted labels as
+        they stand in the data (`Data`, `Checkpoint`).
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As the doors it calls.
+    TypeError, ValueError
+        x of another kind or shape; numbers that are not finite.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hforest.demo import Config, predict, start
-    >>> config = Config(trees=5, depth=3, features=4)
-    >>> predict(config, start(config, 2, 3), np.zeros((7, 2), np.float32)).shape
+    >>> config = Config(n_trees=5, depth=3, n_features=4)
+    >>> scores = predict(config, start(config, n_inputs=2, n_classes=3), np.zeros((7, 2)))
+    >>> scores.shape
     (7, 3)
+    >>> classes = np.array(["ant", "bee", "cat"])
+    >>> classes[scores.argmax(axis=1)].shape
+    (7,)
     """
+    return _predict(config, state, _samples(config, state, "x", x))
+
+
+def _predict(config: Config, state: State, x: FloatArray) -> FloatArray:
+    # `predict` on rows that are checked and converted.
     if config.optimizer == "adam":
-        hinge.adam_catch_up(
-            state["thresholds"], state["weights"], _adam_state(state), state["step"], config.lr
-        )
+        hinge.adam_sync(state["thresholds"], state["weights"], _adam_state(state), state["step"], config.lr)
     forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
@@ -290,14 +364,15 @@ def predict(config: Config, state: State, x: Array) -> Array:
     return scores
 
 
-def error_rate(config: Config, state: State, x: Array, y: Array) -> float:
-    """Share of samples whose highest score is not their label, 0 to 1.
+def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
+    """Returns the share of samples, 0 to 1, whose highest score is not that of their label.
 
     Parameters
     ----------
     config, state, x
         As for `predict`.
-    y : (n_samples,) array of int32
+    y : (n_samples,) array of integers or bools
+        Labels 0 to n_classes - 1.
 
     Returns
     -------
@@ -306,9 +381,14 @@ def error_rate(config: Config, state: State, x: Array, y: Array) -> float:
     Raises
     ------
     TypeError, ValueError, IndexError
-        As the doors it calls.
+        As `predict`; labels that are not those of the state; no sample.
     """
-    return float((predict(config, state, x).argmax(axis=1) != y).mean())
+    x = _samples(config, state, "x", x, 1)
+    return _error_rate(config, state, x, _labels(state, "y", y, x))
+
+
+def _error_rate(config: Config, state: State, x: FloatArray, y: IntArray) -> float:
+    return float((_predict(config, state, x).argmax(axis=1) != y).mean())
 
 
 @lru_cache(maxsize=2)
@@ -317,65 +397,89 @@ def _shuffle(seed: int, n: int, epoch: int) -> np.ndarray:
 
 
 def _batch(config: Config, n: int, i: int) -> np.ndarray:
-    # Step i's samples: a fresh shuffle every epoch, keyed by the epoch's number; the few samples that
-    # do not fill a batch sit out.
-    size = min(config.batch, n)
+    # Samples of step i. Every epoch has a shuffle of its own, keyed by the epoch's number; the samples that
+    # do not fill a batch are left out of that epoch.
+    size = min(config.batch_size, n)
     epoch, part = divmod(i, n // size)
     return _shuffle(config.seed, n, epoch)[part * size : (part + 1) * size]
+
+
+HISTORY = ("step", "loss", "error")
 
 
 def train(
     config: Config,
     state: State,
-    x_train: Array,
-    y_train: Array,
-    x_test: Array,
-    y_test: Array,
-    callback: Callback | None = None,
+    x_train: ArrayLike,
+    y_train: ArrayLike,
+    x_test: ArrayLike,
+    y_test: ArrayLike,
+    *,
+    checkpoint: Callable[[State], object] | None = None,
+    progress: Progress = None,
 ) -> dict[str, np.ndarray]:
-    """Run `step` from where the state stands to `config.steps`, looking at the test set on the way.
+    """Makes the steps from `state["step"]` to `config.steps` and returns the history of evaluations.
 
     Parameters
     ----------
     config : Config
     state : dict
-        From `start` or a checkpoint; changed, and consistent after every callback.
-    x_train, y_train, x_test, y_test : arrays
-        Data on one device, labels int32.
-    callback : callable, optional
-        `callback(step, state, report)` after every step; `report` is empty but for every
-        `eval_every`-th step and the last, when it holds loss (mean of the batches since the last
-        report) and error (of the test set).
+        From `start` or `load_checkpoint`; changed.
+    x_train, x_test : (n_samples, n_inputs) arrays of real numbers
+        Converted to the dtype of the state; on one device with it.
+    y_train, y_test : (n_samples,) arrays of integers or bools
+        Labels 0 to n_classes - 1.
+    checkpoint : callable, optional
+        Called as checkpoint(state) after every evaluation on the test set (every `eval_every`-th step and the
+        last one). All weights are up to date then, and the history so far is in the state (history_step,
+        history_loss, history_error).
+    progress : callable or bool, optional
+        Called as progress(done, total) after every step; False ends the training and returns the history so
+        far, and `train` goes on from that state to the same bits. True shows a bar.
 
     Returns
     -------
     dict
-        Arrays step, loss, error: one element a look, those of a resumed run's earlier part included.
+        Arrays step, loss (mean softmax loss of the batches since the previous evaluation) and error (share of
+        wrong classes of the test set): one element for each evaluation, those of a resumed run's earlier part
+        included.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As the doors it calls.
+        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state;
+        a `checkpoint` or `progress` that is no function.
 
     Notes
     -----
-    There is no validation set: the least test error over these looks is what p1 reports in its second
-    set of experiments.
+    There is no validation set: the least test error over the evaluations is what p1 reports in its second set
+    of experiments.
     """
-    history: dict[str, list[float]] = {
-        name: list(state.get(f"history_{name}", ())) for name in ("step", "loss", "error")
-    }
-    xp, losses = array_module(x_train), []
-    for i in range(state["step"], config.steps):
-        picked = xp.asarray(_batch(config, len(x_train), i))
-        losses.append(step(config, state, x_train[picked], y_train[picked]))
-        report: dict[str, float] = {}
-        if (i + 1) % config.eval_every == 0 or i + 1 == config.steps:
-            report = {"loss": float(np.mean(losses)), "error": error_rate(config, state, x_test, y_test)}
-            losses = []
-            for name, value in (("step", i + 1), *report.items()):
-                history[name].append(value)
-                state[f"history_{name}"] = np.array(history[name])
-        if callback is not None:
-            callback(i + 1, state, report)
+    check.function("checkpoint", checkpoint)
+    x_train = _samples(config, state, "x_train", x_train, 1)
+    y_train = _labels(state, "y_train", y_train, x_train)
+    x_test = _samples(config, state, "x_test", x_test, 1)
+    y_test = _labels(state, "y_test", y_test, x_test)
+    history: dict[str, list[float]] = {name: list(state.get(f"history_{name}", ())) for name in HISTORY}
+    # Losses of the batches since the last evaluation, if the run was stopped between two.
+    losses: list[float] = list(state.pop("history_pending", ()))
+    xp = array_module(x_train)
+    try:
+        with reporting(progress, config.steps, "step") as report:
+            for i in range(state["step"], config.steps):
+                picked = xp.asarray(_batch(config, len(x_train), i))
+                losses.append(_step(config, state, x_train[picked], y_train[picked]))
+                if (i + 1) % config.eval_every == 0 or i + 1 == config.steps:
+                    error = _error_rate(config, state, x_test, y_test)
+                    for name, value in zip(HISTORY, (i + 1, float(np.mean(losses)), error), strict=True):
+                        history[name].append(value)
+                        state[f"history_{name}"] = np.array(history[name])
+                    losses = []
+                    if checkpoint is not None:
+                        checkpoint(state)
+                if not report(i + 1):
+                    break
+    finally:
+        if losses:
+            state["history_pending"] = np.array(losses)
     return {name: np.array(values) for name, values in history.items()}

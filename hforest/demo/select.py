@@ -1,28 +1,29 @@
 """Which columns of the data matter: greedy hinge trees, grown again and again on the better half."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from .. import hinge
-from ..core import check
-from ..core.dispatch import Array, to_numpy
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.dispatch import to_numpy
+from ..core.progress import reporting
 
 
 def split_gains(
-    x: Array, y: Array, thresholds: Array, features: Array, n_classes: int | None = None
+    x: ArrayLike, y: ArrayLike, thresholds: FloatArray, features: IntArray, *, n_classes: int | None = None
 ) -> np.ndarray:
-    """How much the vertices that look at a column decrease the Gini impurity, summed over all trees.
+    """Returns how much the vertices that compare a column decrease the Gini impurity, summed over all trees.
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of float32 or float64
-    y : (n_samples,) array of int32
+    x : (n_samples, n_features) array of real numbers
+        Converted to the dtype of the thresholds.
+    y : (n_samples,) array of integers or bools
         Labels 0 to n_classes - 1.
-    thresholds, features : (n_trees, 2**depth - 1) arrays, dtype of x and int32
+    thresholds, features : (n_trees, 2**depth - 1) arrays of float32 or float64, and of int32
         As `hinge.tree_traverse` takes them.
     n_classes : int, optional
-        max(y) + 1 if left out.
+        If given, classes may be absent; else each label from 0 to the largest occurs.
 
     Returns
     -------
@@ -32,79 +33,84 @@ def split_gains(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hinge.tree_traverse`; labels of another dtype or shape, or below 0 or too large.
+        As `hinge.tree_traverse`; labels of another kind or shape, negative, too large, or with gaps.
 
     Notes
     -----
-    L. Breiman, *Classification and Regression Trees*, 1984, on trees of any origin. Cost: a traversal, and
-    n_classes numbers for each vertex.
+    The mean decrease of impurity of L. Breiman, J. Friedman, R. Olshen and C. Stone, *Classification and
+    Regression Trees*, 1984, for trees of any origin. Cost: a traversal, and n_classes numbers for each
+    vertex.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hforest.demo import split_gains
-    >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]); y = np.array([0, 0, 1, 1], np.int32)
+    >>> x, y = np.array([[0, 1], [1, 0], [2, 1], [3, 0]]), np.array([0, 0, 1, 1])
     >>> split_gains(x, y, np.array([[1.5]]), np.array([[0]], dtype=np.int32))
     array([2., 0.])
     """
+    check.same_device(thresholds=thresholds, features=features)
+    x = supervised.matrix("x", x, check.floating("thresholds", thresholds))
+    labels, n_classes = supervised.labels("y", y, len(x), n_classes)
     leaf, _, _ = hinge.tree_traverse(x, thresholds, features)
-    sizes: check.Sizes = {"n_samples": leaf.shape[0]}
-    check.array("y", y, check.INT32, ("n_samples",), sizes)
-    labels = to_numpy(y).astype(np.int64)
-    if n_classes is None:
-        n_classes = max(int(labels.max(initial=0)), 0) + 1
-    n_classes = check.integer("n_classes", n_classes, 1)
-    check.indices("y", y, n_classes, "n_classes")
-    leaf, tests = to_numpy(leaf), to_numpy(features)
+    return _gains(leaf, labels, features, x.shape[1], n_classes)
+
+
+def _gains(
+    leaf: IntArray, labels: IntArray, features: IntArray, n_features: int, n_classes: int
+) -> np.ndarray:
+    # Of traversed samples. leaf (n_samples, n_trees), labels (n_samples,), features (n_trees, n_vertices).
+    leaf, labels, features = to_numpy(leaf), to_numpy(labels), to_numpy(features)
     n_trees, n_leaves = leaf.shape[1], features.shape[1] + 1
-    gains = np.zeros(x.shape[1])
+    gains = np.zeros(n_features)
     for m in range(n_trees):
         at = leaf[:, m].astype(np.int64) * n_classes + labels
         counts = np.bincount(at, minlength=n_leaves * n_classes).reshape(n_leaves, n_classes)
-        below = _purity(counts)
+        children = _score(counts)
         while len(counts) > 1:
             counts = counts[0::2] + counts[1::2]
-            here = _purity(counts)
+            parents = _score(counts)
             level = slice(len(counts) - 1, 2 * len(counts) - 1)
-            np.add.at(gains, tests[m, level], below[0::2] + below[1::2] - here)
-            below = here
+            np.add.at(gains, features[m, level], children[0::2] + children[1::2] - parents)
+            children = parents
     return gains
 
 
-def _purity(counts: np.ndarray) -> np.ndarray:
-    # n (1 - Gini) of each vertex: sum_k n_k**2 / n.
+def _score(counts: np.ndarray) -> np.ndarray:
+    # n (1 - Gini) of each vertex with class counts n_k: sum_k n_k**2 / n.
     return (counts.astype(np.float64) ** 2).sum(axis=1) / np.maximum(counts.sum(axis=1), 1)
 
 
 def select_features(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     n_selected: int,
     *,
     n_trees: int = 30,
     depth: int = 6,
-    rng: int | np.random.Generator | None = None,
-    callback: Callable[[int], None] | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
 ) -> np.ndarray:
-    """Columns that matter for a classification, also where no column does so alone.
+    """Returns the columns that matter for a classification, also where no column does so alone.
 
-    Greedy hinge trees are grown on the columns that are left, each vertex trying a third of them; the half
-    with the smaller gains goes; and so on until `n_selected` are left.
+    Greedy hinge trees are grown on the remaining columns, a third of which are sampled at each vertex; the
+    half of the columns with the smaller gains is dropped; and so on until `n_selected` remain.
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Training samples.
-    y : (n_samples,) array of int32
-        Labels 0 to n_classes - 1.
+    x : (n_samples, n_features) array of real numbers
+        Training samples. float64 and integers of 32 and more bits are computed in float64, others in float32.
+    y : (n_samples,) array of integers or bools
+        Labels 0 to n_classes - 1, each occurring.
     n_selected : int
         Columns to keep, 1 to n_features.
     n_trees, depth : int
         Of the greedy trees of each round.
+    progress : callable or bool, optional
+        Called as progress(done, total) after every round; False ends the search and returns the columns that
+        remain then, more than `n_selected`. True shows a bar.
     rng : None, int or numpy.random.Generator
         The seed.
-    callback : callable, optional
-        `callback(n_left)` after each round; an exception raised there ends the search.
 
     Returns
     -------
@@ -114,37 +120,52 @@ def select_features(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hinge.tree_greedy_init`; n_selected out of its range.
+        Arrays of another kind or shape; numbers that are not finite; labels that are negative or with gaps;
+        n_selected, n_trees or depth outside its range; a `progress` that is no function.
 
     Notes
     -----
     Recursive elimination (I. Guyon et al., *Gene selection for cancer classification using support vector
     machines*, 2002) with the gains of trees in place of a linear machine's weights. p1 §7 leaves sparse
-    learnable features to future work: a network of inner products drowns where most columns are noise.
-    Cost: that of `hinge.tree_greedy_init`, the first round more than all others together.
+    learnable features to future work; the network of inner products fails where most columns are noise. Cost:
+    that of `hinge.tree_greedy_init`; the first round costs more than all others together.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hforest.demo import select_features
     >>> x = np.random.default_rng(0).normal(size=(1000, 12))
-    >>> y = ((x[:, 3] > 0) ^ (x[:, 7] > 0)).astype(np.int32)  # neither says anything alone
+    >>> y = (x[:, 3] > 0) ^ (x[:, 7] > 0)  # depends on neither column alone
     >>> select_features(x, y, 2, rng=0)
     array([3, 7])
     """
-    check.floating("x", x)
-    check.array("x", x, np.dtype(x.dtype), ("n_samples", "n_features"), {})
+    check.progress(progress)
+    x = supervised.samples("x", x)
+    labels, n_classes = supervised.labels("y", y, len(x))
     n_selected = check.integer("n_selected", n_selected, 1, x.shape[1])
+    n_trees = check.integer("n_trees", n_trees, 1)
+    depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
     rng = check.generator(rng)
-    left = np.arange(x.shape[1])
-    while len(left) > n_selected:
-        part = x[:, left].copy()
-        thresholds, features, _ = hinge.tree_greedy_init(
-            part, y, n_trees, depth, n_candidates=max(1, len(left) // 3), rng=rng
-        )
-        gains = split_gains(part, y, thresholds, features)
-        n_left = max(n_selected, len(left) // 2)
-        left = np.sort(left[np.argsort(-gains, kind="stable")[:n_left]])
-        if callback is not None:
-            callback(len(left))
-    return left
+    columns = np.arange(x.shape[1])
+    sizes = _sizes(x.shape[1], n_selected)
+    with reporting(progress, len(sizes), "round") as report:
+        for i, size in enumerate(sizes):
+            part = x[:, columns].copy()
+            thresholds, features, _ = hinge.tree_greedy_init(
+                part, labels, n_trees, depth, max_features=max(1, len(columns) // 3), rng=rng
+            )
+            leaf, _, _ = hinge.tree_traverse(part, thresholds, features)
+            gains = _gains(leaf, labels, features, len(columns), n_classes)
+            columns = np.sort(columns[np.argsort(-gains, kind="stable")[:size]])
+            if not report(i + 1):
+                break
+    return columns
+
+
+def _sizes(n: int, n_selected: int) -> list[int]:
+    # Columns that remain after each round.
+    sizes = []
+    while n > n_selected:
+        n = max(n_selected, n // 2)
+        sizes.append(n)
+    return sizes

@@ -26,7 +26,7 @@ static int64_t hf_block_room(const hf_task *t, int level) {
     return wanted[level] * size > HF_BLOCK_BYTES ? HF_BLOCK_BYTES / size / 64 * 64 : wanted[level];
 }
 
-static int hf_make_blocks(const hf_task *t, hf_room *r) {
+static int hf_make_blocks(const hf_task *t, hf_workspace *r) {
     for (int level = 0; level < HF_BLOCKS; ++level) {
         hf_block *b = &r->block[level];
         b->room = hf_block_room(t, level);
@@ -91,7 +91,7 @@ HF_FILL_BLOCK(hf_fill_block_bytes, uint8_t, hf_turn_bytes, 16)
 HF_FILL_BLOCK(hf_fill_block_floats, float, hf_turn_floats, 4)
 #undef HF_FILL_BLOCK
 
-static void hf_fill_block(const hf_task *t, const hf_room *r, const hf_open *node, hf_block *b) {
+static void hf_fill_block(const hf_task *t, const hf_workspace *r, const hf_pending *node, hf_block *b) {
     const uint32_t *sample = r->sample + node->first;
     const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
     b->first = node->first, b->last = node->last;
@@ -101,7 +101,7 @@ static void hf_fill_block(const hf_task *t, const hf_room *r, const hf_open *nod
 }
 
 /* Where the columns of a node's samples are. */
-static void hf_find_columns(const hf_task *t, hf_room *r, const hf_open *node) {
+static void hf_find_columns(const hf_task *t, hf_workspace *r, const hf_pending *node) {
     const int64_t n = node->last - node->first;
     hf_columns *c = &r->columns;
     const uint32_t *sample = r->sample + node->first;

@@ -369,7 +369,7 @@ HF_AVX512_CODE static int64_t hf_collect(
 
 /* The best cut of the buckets in which a cut may be better than `best`: their values are sorted and swept. */
 HF_AVX512_CODE static void hf_sweep_buckets(
-    const hf_task *t, hf_room *r, const void *value, int64_t n, const hf_bins *bins, const hf_buckets *b,
+    const hf_task *t, hf_workspace *r, const void *value, int64_t n, const hf_bins *bins, const hf_buckets *b,
     const __mmask16 *alive, hf_cut *best
 ) {
     const uint32_t *before = (const uint32_t *)bins->count;
@@ -430,14 +430,14 @@ HF_AVX512_CODE static void hf_judge_buckets(const hf_bins *bins, const hf_bucket
     }
 }
 
-static int hf_is_bucketed(const hf_task *t, const hf_room *r, int64_t n, double weight) {
+static int hf_is_bucketed(const hf_task *t, const hf_workspace *r, int64_t n, double weight) {
     return t->path == HF_PATH_AVX512 && r->kind == HF_INT64_KEYS && (t->single || t->whole) && t->min_leaf == 1 &&
            n > HF_MOST_SORTED && weight < HF_BINNED_WEIGHT;
 }
 
 /* Numbers the classes of a node; 0 if they are too many. */
 HF_AVX512_CODE static int hf_start_buckets(
-    const hf_task *t, hf_room *r, const hf_open *node, double weight, hf_bins *bins
+    const hf_task *t, hf_workspace *r, const hf_pending *node, double weight, hf_bins *bins
 ) {
     uint32_t *number = r->count_left;
     const uint32_t *payload = r->payload + node->first;
@@ -456,7 +456,7 @@ HF_AVX512_CODE static int hf_start_buckets(
 
 /* Takes the best cut of the values in r->projected where it is better than `best`; 0 if no buckets part them. */
 HF_AVX512_CODE static int hf_cut_buckets(
-    const hf_task *t, hf_room *r, const hf_open *node, hf_bins *bins, hf_cut *best
+    const hf_task *t, hf_workspace *r, const hf_pending *node, hf_bins *bins, hf_cut *best
 ) {
     const void *value = r->projected;
     const double score = best->score;

@@ -7,13 +7,13 @@
 #include "pairs.h"
 
 /* Code of key i of a node. */
-HF_INLINE uint32_t hf_code_of_key(const hf_room *r, int64_t i) {
+HF_INLINE uint32_t hf_code_of_key(const hf_workspace *r, int64_t i) {
     return r->kind == HF_INT32_KEYS ? ((const uint32_t *)r->key)[i] >> 16 : (uint32_t)(((const uint64_t *)r->key)[i] >> 32);
 }
 
 /* The cut of a completely random tree: uniform between the least and the greatest value of the n keys. */
 static void hf_cut_at_random(
-    const hf_task *t, const hf_room *r, int64_t n, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest,
+    const hf_task *t, const hf_workspace *r, int64_t n, uint64_t key, int64_t column, uint32_t lowest, uint32_t highest,
     hf_cut *best
 ) {
     const double *low = t->low + hf_table(t, column), *high = t->high + hf_table(t, column);
@@ -46,7 +46,7 @@ static void hf_cut_at_random(
 
 /* The best cut of a node: candidates are drawn without replacement, n_drawn of them, and on until one of them is not
    constant. Of equal scores the first drawn wins, in it the lowest cut. */
-static hf_cut hf_best_cut(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
+static hf_cut hf_best_cut(const hf_task *t, hf_workspace *r, const hf_pending *node, uint64_t key, double weight) {
     const int64_t n = node->last - node->first;
     hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
     int64_t n_drawn = 0;

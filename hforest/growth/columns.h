@@ -171,7 +171,7 @@ static int hf_is_in_order(const hf_task *t, const hf_columns *c, int64_t n, int6
 
 /* Sums of one candidate for samples of a node by columns in order. */
 static void hf_add_columns(
-    hf_room *r, int bytes, int64_t n, const uint32_t *index, const float *factor, int64_t count, void *value
+    hf_workspace *r, int bytes, int64_t n, const uint32_t *index, const float *factor, int64_t count, void *value
 ) {
     hf_columns *c = &r->columns;
     const int64_t first = c->place[0], n_places = c->place[n - 1] - first + 1;
@@ -187,7 +187,7 @@ static void hf_add_columns(
 
 /* Values of one candidate for samples of a node; 0 where vectors do not reach. */
 static int hf_project_by_vectors(
-    const hf_task *t, hf_room *r, const uint32_t *sample, int64_t n, const uint32_t *index, const float *factor,
+    const hf_task *t, hf_workspace *r, const uint32_t *sample, int64_t n, const uint32_t *index, const float *factor,
     int64_t count, int64_t looked_up, void *value
 ) {
     const int64_t n_features = t->atoms->n_features;

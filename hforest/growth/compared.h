@@ -33,13 +33,13 @@ typedef struct {
     int32_t all;                                             /* weight of the node */
 } hf_compared;
 
-static int hf_is_compared(const hf_task *t, const hf_room *r, int64_t n, double weight) {
+static int hf_is_compared(const hf_task *t, const hf_workspace *r, int64_t n, double weight) {
     return t->path == HF_PATH_AVX512 && r->kind == HF_INT64_KEYS && (t->single || t->whole) && t->min_leaf == 1 &&
            n <= HF_MOST_COMPARED && weight < HF_BINNED_WEIGHT;
 }
 
 /* Puts samples of a class together. */
-static void hf_start_compared(hf_room *r, const hf_open *node, double weight, hf_compared *c) {
+static void hf_start_compared(hf_workspace *r, const hf_pending *node, double weight, hf_compared *c) {
     const uint32_t *payload = r->payload + node->first;
     int first[HF_MOST_COMPARED], known[HF_MOST_COMPARED], n_known[HF_MOST_COMPARED];
     uint32_t *number = r->count_left;
@@ -113,7 +113,7 @@ HF_AVX512_CODE HF_INLINE float hf_compare(int whole, int room, hf_compared *c) {
 
 /* Takes the best cut of n_atoms candidates where it is better than `best`, and its values; the candidate, or -1. */
 HF_AVX512_CODE static int hf_judge_compared(
-    const hf_task *t, hf_room *r, hf_compared *c, int n_atoms, hf_cut *best
+    const hf_task *t, hf_workspace *r, hf_compared *c, int n_atoms, hf_cut *best
 ) {
     const int room = c->room;
     float limit = t->whole ? (room == 4   ? hf_compare(1, 4, c)

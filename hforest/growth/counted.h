@@ -176,13 +176,13 @@ HF_AVX512_CODE static void hf_judge_codes(hf_counts *counts, const uint32_t *col
     while (weight[counts->place[best->high] + found] == weight[cut]) ++best->high;
 }
 
-static int hf_is_counted(const hf_task *t, const hf_room *r, double weight) {
+static int hf_is_counted(const hf_task *t, const hf_workspace *r, double weight) {
     return hf_has_bytes(t, r) && weight < HF_BINNED_WEIGHT;
 }
 
 /* As hf_best_of_few. */
 HF_AVX512_CODE static int hf_best_of_counted(
-    const hf_task *t, hf_room *r, const hf_open *node, int64_t n_drawn, double weight, hf_cut *best
+    const hf_task *t, hf_workspace *r, const hf_pending *node, int64_t n_drawn, double weight, hf_cut *best
 ) {
     hf_counts counts __attribute__((aligned(64)));
     uint32_t number[256];

@@ -1,62 +1,64 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.atoms import Atoms
+from ..core.aliases import FloatArray, IntArray
+from ..core.projections import Distribution
 
-def draw_bags(seed: int, first: int, counts: NDArray) -> None: ...
-def encode(x: NDArray, codes: NDArray, low: NDArray, high: NDArray, n_codes: NDArray) -> None: ...
-def joined(trees: list[Any], n_outputs: int, real: np.dtype, projected: bool) -> tuple[NDArray, ...]: ...
-def rows_of(codes: NDArray) -> NDArray | None: ...
+def bootstrap_counts(seed: int, first: int, counts: IntArray) -> None: ...
+def encode(x: FloatArray, bins: IntArray, low: FloatArray, high: FloatArray, n_bins: IntArray) -> None: ...
+def joined(
+    trees: list[Any], n_outputs: int, dtype: np.dtype, projected: bool
+) -> tuple[FloatArray | IntArray, ...]: ...
+def rows_of(bins: IntArray) -> IntArray | None: ...
 def grow(
-    codes: NDArray,
-    rows: NDArray | None,
-    low: NDArray,
-    high: NDArray,
-    base: NDArray | None,
-    offset: NDArray | None,
-    real: np.dtype,
-    labels: NDArray | None,
-    targets: NDArray | None,
+    bins: IntArray,
+    rows: IntArray | None,
+    low: FloatArray,
+    high: FloatArray,
+    base: IntArray | None,
+    offset: IntArray | None,
+    dtype: np.dtype,
+    labels: IntArray | None,
+    targets: FloatArray | None,
     n_outputs: int,
-    weight: NDArray,
+    sample_weight: FloatArray,
     criterion: int,
-    n_drawn: int,
+    max_features: int,
     max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float,
     completely_random: bool,
     seed: int,
     first: int,
     n_trees: int,
-    bags: NDArray | None,
+    counts: IntArray | None,
     trees: list[Any],
 ) -> None: ...
-def whole_numbers(x: NDArray, small: NDArray) -> int: ...
-def corner_table(x: NDArray, atoms: Atoms, table: NDArray) -> None: ...
-def columns_of(x: NDArray, whole: bool, small: NDArray | None) -> NDArray | None: ...
+def whole_numbers(x: FloatArray, small: IntArray) -> int: ...
+def corner_table(x: FloatArray, distribution: Distribution, table: IntArray) -> None: ...
+def columns_of(x: FloatArray, whole: bool, small: IntArray | None) -> FloatArray | IntArray | None: ...
 def grow_projected(
-    x: NDArray,
+    x: FloatArray,
     whole: bool,
-    small: NDArray | None,
-    columns: NDArray | None,
-    table: NDArray | None,
-    labels: NDArray | None,
-    targets: NDArray | None,
+    small: IntArray | None,
+    columns: FloatArray | IntArray | None,
+    table: IntArray | None,
+    labels: IntArray | None,
+    targets: FloatArray | None,
     n_outputs: int,
-    weight: NDArray,
+    sample_weight: FloatArray,
     criterion: int,
-    atoms: Atoms,
-    n_drawn: int,
+    distribution: Distribution,
+    n_projections: int,
     max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float,
     seed: int,
     first: int,
     n_trees: int,
-    bags: NDArray | None,
+    counts: IntArray | None,
     trees: list[Any],
 ) -> None: ...

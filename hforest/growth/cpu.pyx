@@ -1,4 +1,4 @@
-"""Grows trees on the CPU. A thread owns a tree, or a column to encode."""
+"""CPU backend of growth. A thread owns a tree, or a block of columns to encode."""
 
 import numpy as np
 
@@ -115,8 +115,8 @@ ctypedef fused real:
     double
 
 
-def draw_bags(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
-    """counts[m] = how often tree first + m draws each sample, n times with replacement."""
+def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
+    """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
     cdef int64_t m
     if counts.size == 0:
         return
@@ -129,17 +129,17 @@ cdef enum:
 
 
 cdef int _encode_columns(
-    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] codes, double[:, ::1] low,
-    double[:, ::1] high, int64_t[::1] n_codes,
+    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
+    double[:, ::1] high, int64_t[::1] n_bins,
 ) noexcept nogil:
     cdef Py_ssize_t n = x.shape[0], i, f
-    cdef char* room = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
-    cdef double* value = <double*> room
-    cdef uint64_t* key = <uint64_t*> (room + 8 * n)
-    cdef uint64_t* key2 = <uint64_t*> (room + 16 * n)
-    cdef uint32_t* index = <uint32_t*> (room + 24 * n)
-    cdef real* column = <real*> (room + 32 * n)
-    if room == NULL:
+    cdef char* workspace = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
+    cdef double* value = <double*> workspace
+    cdef uint64_t* key = <uint64_t*> (workspace + 8 * n)
+    cdef uint64_t* key2 = <uint64_t*> (workspace + 16 * n)
+    cdef uint32_t* index = <uint32_t*> (workspace + 24 * n)
+    cdef real* column = <real*> (workspace + 32 * n)
+    if workspace == NULL:
         return 0
     for i in range(n):
         for f in range(first, last):
@@ -147,45 +147,49 @@ cdef int _encode_columns(
     for f in range(first, last):
         for i in range(n):
             value[i] = column[(f - first) * n + i]
-        n_codes[f] = hf_encode_bytes(value, n, low.shape[1], &codes[f, 0], &low[f, 0], &high[f, 0])
-        if n_codes[f]:
+        n_bins[f] = hf_encode_bytes(value, n, low.shape[1], &bins[f, 0], &low[f, 0], &high[f, 0])
+        if n_bins[f]:
             continue
         for i in range(n):
             key[i] = hf_ordered(value[i])
             index[i] = <uint32_t> i
-        n_codes[f] = hf_encode(
-            value, n, low.shape[1], key, index, key2, index + n, &codes[f, 0], &low[f, 0], &high[f, 0]
+        n_bins[f] = hf_encode(
+            value, n, low.shape[1], key, index, key2, index + n, &bins[f, 0], &low[f, 0], &high[f, 0]
         )
-    free(room)
+    free(workspace)
     return 1
 
 
 cdef int _encode(
-    const real[:, ::1] x, uint32_t[:, ::1] codes, double[:, ::1] low, double[:, ::1] high,
-    int64_t[::1] n_codes,
+    const real[:, ::1] x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high,
+    int64_t[::1] n_bins,
 ) noexcept nogil:
     cdef Py_ssize_t block
     cdef int failed = 0
     for block in prange((x.shape[1] + COLUMNS - 1) // COLUMNS, schedule="dynamic"):
         failed += not _encode_columns(
-            x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), codes, low, high, n_codes
+            x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), bins, low, high, n_bins
         )
     return failed
 
 
-def encode(x, codes, low, high, n_codes):
-    """Ranks of the values of each column, or bins where they are more than a row of `low` holds."""
+def encode(x, bins, low, high, n_bins):
+    """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
+
+    x (n, n_columns): IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64 and n_bins
+    (n_columns,) int64: OUT.
+    """
     cdef int failed
     if x.dtype.itemsize == 4:
-        failed = _encode[float](x, codes, low, high, n_codes)
+        failed = _encode[float](x, bins, low, high, n_bins)
     else:
-        failed = _encode[double](x, codes, low, high, n_codes)
+        failed = _encode[double](x, bins, low, high, n_bins)
     if failed:
         raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
 
 
 cdef class _Grown:
-    """A tree as it grew; `joined` writes it in order."""
+    """A tree in the order of its growth; `joined` writes it breadth-first."""
 
     cdef hf_tree tree
 
@@ -197,13 +201,13 @@ cdef void* _at(cnp.ndarray array, int64_t number):
     return <void*> (<char*> cnp.PyArray_DATA(array) + number * cnp.PyArray_ITEMSIZE(array))
 
 
-def joined(trees, int64_t n_outputs, real, bint projected):
-    """Trees that grew here, one after another: see `trees.joined`."""
+def joined(trees, int64_t n_outputs, dtype, bint projected):
+    """Returns the arrays of trees that `grow` or `grow_projected` appended: see `trees.joined`."""
     cdef int64_t m, n_trees = len(trees)
     cdef hf_arrays part
     cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
     cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
-    cdef int single = real.itemsize == 4, failed = 0
+    cdef int single = dtype.itemsize == 4, failed = 0
     cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
     cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64)
     try:
@@ -215,21 +219,21 @@ def joined(trees, int64_t n_outputs, real, bint projected):
             leaves[m + 1] = leaves[m] + tree[m].n_leaves
             entries[m + 1] = entries[m] + tree[m].n_entries
         feature, left = (recycle.empty(nodes[n_trees], np.int32) for _ in range(2))
-        threshold, gain = (recycle.empty(nodes[n_trees], real) for _ in range(2))
-        value = recycle.empty((leaves[n_trees], n_outputs), real)
-        start = index = weight = None
+        threshold, gain = (recycle.empty(nodes[n_trees], dtype) for _ in range(2))
+        value = recycle.empty((leaves[n_trees], n_outputs), dtype)
+        indptr = indices = data = None
         if projected:
-            start = recycle.empty(nodes[n_trees] + 1, np.int64)
-            index, weight = recycle.empty(entries[n_trees], np.int32), recycle.empty(entries[n_trees], real)
-            start[nodes[n_trees]] = entries[n_trees]
+            indptr = recycle.empty(nodes[n_trees] + 1, np.int64)
+            indices, data = recycle.empty(entries[n_trees], np.int32), recycle.empty(entries[n_trees], dtype)
+            indptr[nodes[n_trees]] = entries[n_trees]
         for m in range(n_trees):
             part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
             part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
             part.value = _at(value, leaves[m] * n_outputs)
             part.start, part.first_entry, part.index, part.weight = NULL, entries[m], NULL, NULL
             if projected:
-                part.start = <int64_t*> _at(start, nodes[m])
-                part.index, part.weight = <int32_t*> _at(index, entries[m]), _at(weight, entries[m])
+                part.start = <int64_t*> _at(indptr, nodes[m])
+                part.index, part.weight = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
             parts[m] = part
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
             failed += not hf_order_tree(tree[m], n_outputs, single, parts[m])
@@ -239,44 +243,45 @@ def joined(trees, int64_t n_outputs, real, bint projected):
         free(parts)
         free(tree)
     arrays = np.asarray(nodes), feature, threshold, left, value, gain
-    return (*arrays, start, index, weight) if projected else arrays
+    return (*arrays, indptr, indices, data) if projected else arrays
 
 
 cdef hf_task _task(
-    const double[::1] weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf,
-    min_decrease, seed, bint single,
+    const double[::1] sample_weight, labels, targets, n_outputs, criterion, n_candidates, max_depth,
+    min_samples_split, min_samples_leaf, min_impurity_decrease, seed, bint single,
 ):
     cdef hf_task t
     t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
     t.base, t.offset, t.rows, t.columns, t.path = NULL, NULL, NULL, NULL, simd_path()
     t.whole, t.narrow = 0, 0
     t.width, t.n_columns, t.n_codes = 4, 0, 0
-    t.n = weight.shape[0]
+    t.n = sample_weight.shape[0]
     t.single = single
     t.labels, t.targets = NULL, NULL
     if labels is not None:
         t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
     else:
         t.targets = <const double*> cnp.PyArray_DATA(targets)
-    t.n_outputs, t.weight, t.criterion = n_outputs, &weight[0], criterion
-    t.n_drawn, t.max_depth, t.min_split, t.min_leaf = n_drawn, max_depth, min_split, min_leaf
-    t.min_decrease, t.completely_random, t.in_floats, t.seed = min_decrease, 0, 0, seed
+    t.n_outputs, t.weight, t.criterion = n_outputs, &sample_weight[0], criterion
+    t.n_drawn, t.max_depth, t.min_split = n_candidates, max_depth, min_samples_split
+    t.min_leaf, t.min_decrease = min_samples_leaf, min_impurity_decrease
+    t.completely_random, t.in_floats, t.seed = 0, 0, seed
     return t
 
 
-cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees):
+cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, counts, trees):
     cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
-    cdef const int32_t* bag = NULL
-    cdef int64_t m, bag_size = 0
+    cdef const int32_t* count = NULL
+    cdef int64_t m, counts_size = 0
     cdef int failed = 0
     cdef _Grown one
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
-    if bags is not None:
-        bag, bag_size = <const int32_t*> cnp.PyArray_DATA(bags), t.n
+    if counts is not None:
+        count, counts_size = <const int32_t*> cnp.PyArray_DATA(counts), t.n
     try:
         for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_grow(t, first + m, bag + m * bag_size, &grown[m])
+            failed += not hf_grow(t, first + m, count + m * counts_size, &grown[m])
         if failed:
             raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
         for m in range(n_trees):
@@ -290,24 +295,24 @@ cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, bags, trees)
         free(grown)
 
 
-def rows_of(codes):
-    """The codes once more, samples first, for nodes of few samples; None where they would not be used."""
-    if simd_path() != HF_PATH_AVX512 or codes.itemsize > 2:
+def rows_of(bins):
+    """Returns a copy of the bins, samples first, for nodes of few samples; None where none would read it."""
+    if simd_path() != HF_PATH_AVX512 or bins.itemsize > 2:
         return None
-    return np.ascontiguousarray(codes.T)
+    return np.ascontiguousarray(bins.T)
 
 
 def grow(
-    codes, rows, const double[:, ::1] low, const double[:, ::1] high, base, offset, real, labels, targets,
-    n_outputs, weight, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
-    bint completely_random, seed, first, n_trees, bags, trees,
+    bins, rows, const double[:, ::1] low, const double[:, ::1] high, base, offset, dtype, labels, targets,
+    n_outputs, sample_weight, criterion, max_features, max_depth, min_samples_split, min_samples_leaf,
+    min_impurity_decrease, bint completely_random, seed, first, n_trees, counts, trees,
 ):
-    """Appends trees first, ..., first + n_trees - 1 to `trees`."""
+    """Appends trees first, ..., first + n_trees - 1 to `trees` (OUT); `joined` makes arrays of them."""
     cdef hf_task t = _task(
-        weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
-        seed, real.itemsize == 4,
+        sample_weight, labels, targets, n_outputs, criterion, max_features, max_depth, min_samples_split,
+        min_samples_leaf, min_impurity_decrease, seed, dtype.itemsize == 4,
     )
-    t.codes, t.width, t.n_columns = cnp.PyArray_DATA(codes), codes.itemsize, codes.shape[0]
+    t.codes, t.width, t.n_columns = cnp.PyArray_DATA(bins), bins.itemsize, bins.shape[0]
     t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     if rows is not None:
         t.rows = cnp.PyArray_DATA(rows)
@@ -315,18 +320,21 @@ def grow(
         t.base, t.offset = <const int64_t*> cnp.PyArray_DATA(base), <const int64_t*> cnp.PyArray_DATA(offset)
         t.n_columns = offset.shape[0]
     t.completely_random = completely_random
-    _grow(&t, first, n_trees, bags, trees)
+    _grow(&t, first, n_trees, counts, trees)
 
 
 # ------------------------------------------------------------------------------------- projections
 
-cdef hf_atoms _atoms(atoms):
+cdef hf_atoms _atoms(distribution):
+    """hforest.core.projections.Distribution as the headers know it."""
     cdef hf_atoms a
     cdef int i
-    a.kind, a.n_features, a.rate, a.none = atoms.kind, atoms.n_features, atoms.rate, atoms.none
-    a.channels, a.cyclic, a.most = atoms.channels, atoms.cyclic, atoms.most
+    a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
+    a.rate, a.none = distribution.density, distribution.zero_probability
+    a.cyclic, a.most = distribution.cyclic, distribution.max_entries
     for i in range(HF_ATOM_AXES):
-        a.shape[i], a.low[i], a.high[i] = atoms.shape[i], atoms.low[i], atoms.high[i]
+        a.shape[i] = distribution.shape[i]
+        a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]
     hf_fill_up_to(&a)
     return a
 
@@ -345,7 +353,9 @@ cdef int _whole_rows(const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] f
 
 
 def whole_numbers(x, small):
-    """2 if x is whole numbers 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    """Returns 2 if x is whole numbers 0 to 255, written to `small` (OUT); 1 if x is whole numbers whose sums
+    float32 holds exactly; else 0.
+    """
     found = np.empty(len(x), np.int32)
     if x.dtype.itemsize == 4:
         return _whole_rows[float](x, small, found)
@@ -353,11 +363,11 @@ def whole_numbers(x, small):
 
 
 def columns_of(x, whole, small):
-    """x, or `small` where there is one, features first; None where it would not be used."""
+    """Returns a copy of x, or of `small` where it is given, features first; None where none would read it."""
     if simd_path() != HF_PATH_AVX512 or (small is None and (whole or x.dtype.itemsize == 8)):
         return None
     source = x if small is None else small
-    # A vector reads up to 64 numbers behind each.
+    # A vector reads up to 64 numbers after the last.
     columns = np.empty(source.size + 64, source.dtype)
     columns[:source.size].reshape(source.shape[1], source.shape[0])[...] = source.T
     return columns
@@ -381,9 +391,11 @@ cdef void _fill_table(const real[:, ::1] x, const hf_atoms* a, corner[:, ::1] ta
             hf_fill_table_f64_32(a, &x[n, 0], &table[n, 0])
 
 
-def corner_table(x, atoms, table):
-    """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
-    cdef hf_atoms a = _atoms(atoms)
+def corner_table(x, distribution, table):
+    """Writes to `table` (OUT) the sums over all corners of planes of each sample (of whole numbers; modulo
+    the table's range).
+    """
+    cdef hf_atoms a = _atoms(distribution)
     cdef bint single = x.dtype.itemsize == 4, narrow = table.itemsize == 2
     if single and narrow:
         _fill_table[float, uint16_t](x, &a, table)
@@ -396,15 +408,16 @@ def corner_table(x, atoms, table):
 
 
 def grow_projected(
-    x, whole, small, columns, table, labels, targets, n_outputs, weight, criterion, atoms, n_drawn, max_depth,
-    min_split, min_leaf, min_decrease, seed, first, n_trees, bags, trees,
+    x, whole, small, columns, table, labels, targets, n_outputs, sample_weight, criterion, distribution,
+    n_projections, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, seed, first,
+    n_trees, counts, trees,
 ):
-    """The same on random projections."""
+    """Appends trees on random projections, as `grow`."""
     cdef hf_task t = _task(
-        weight, labels, targets, n_outputs, criterion, n_drawn, max_depth, min_split, min_leaf, min_decrease,
-        seed, x.dtype.itemsize == 4,
+        sample_weight, labels, targets, n_outputs, criterion, n_projections, max_depth, min_samples_split,
+        min_samples_leaf, min_impurity_decrease, seed, x.dtype.itemsize == 4,
     )
-    cdef hf_atoms a = _atoms(atoms)
+    cdef hf_atoms a = _atoms(distribution)
     t.atoms, t.x = &a, cnp.PyArray_DATA(x)
     t.whole = whole
     if small is not None:
@@ -413,4 +426,4 @@ def grow_projected(
         t.columns = cnp.PyArray_DATA(columns)
     if table is not None:
         t.table, t.narrow = cnp.PyArray_DATA(table), table.itemsize == 2
-    _grow(&t, first, n_trees, bags, trees)
+    _grow(&t, first, n_trees, counts, trees)

@@ -41,10 +41,10 @@ static int hf_add_node(hf_tree *tree) {
 }
 
 /* Puts a node off until its turn. */
-static int hf_put(hf_room *r, hf_tree *tree, hf_open node) {
+static int hf_put(hf_workspace *r, hf_tree *tree, hf_pending node) {
     if (r->n_open == r->open_room) {
         const int64_t room = r->open_room ? 2 * r->open_room : 256;
-        if (!hf_widen((void **)&r->open, room, sizeof(hf_open))) return 0;
+        if (!hf_widen((void **)&r->open, room, sizeof(hf_pending))) return 0;
         r->open_room = room;
     }
     r->open[r->n_open++] = node;
@@ -52,16 +52,16 @@ static int hf_put(hf_room *r, hf_tree *tree, hf_open node) {
 }
 
 /* Bits of a weight in a payload. */
-HF_INLINE int hf_weight_bits(const hf_room *r) { return r->kind == HF_INT32_KEYS ? 8 : 16; }
+HF_INLINE int hf_weight_bits(const hf_workspace *r) { return r->kind == HF_INT32_KEYS ? 8 : 16; }
 
 /* The class of sample i of the tree. */
-HF_INLINE int32_t hf_label_of(const hf_room *r, int64_t i) {
+HF_INLINE int32_t hf_label_of(const hf_workspace *r, int64_t i) {
     if (r->kind == HF_FLOATS) return r->label[i];
     return (int32_t)(r->payload[i] >> hf_weight_bits(r));
 }
 
 /* Whether all samples of a node are of one class, or have the same targets. */
-static int hf_is_pure(const hf_task *t, const hf_room *r, const hf_open *node) {
+static int hf_is_pure(const hf_task *t, const hf_workspace *r, const hf_pending *node) {
     if (t->labels) {
         const int32_t first = hf_label_of(r, node->first);
         for (int64_t i = node->first + 1; i < node->last; ++i)
@@ -78,7 +78,7 @@ static int hf_is_pure(const hf_task *t, const hf_room *r, const hf_open *node) {
 }
 
 /* Sums of a node in r->total (or r->count); its weight. */
-static double hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node) {
+static double hf_sum_up(const hf_task *t, hf_workspace *r, const hf_pending *node) {
     const int64_t n = node->last - node->first;
     if (r->kind != HF_FLOATS) {
         const uint32_t *p = r->payload + node->first;
@@ -117,7 +117,7 @@ static double hf_sum_up(const hf_task *t, hf_room *r, const hf_open *node) {
     return sum;
 }
 
-static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v, double weight) {
+static int hf_write_leaf(const hf_task *t, hf_workspace *r, hf_tree *tree, int64_t v, double weight) {
     if (tree->n_rows == tree->row_room) {
         const int64_t room = tree->row_room ? 2 * tree->row_room : 128;
         if (!hf_widen(&tree->value, room, t->n_outputs * (t->single ? 4 : 8))) return 0;
@@ -135,7 +135,7 @@ static int hf_write_leaf(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v,
 }
 
 /* Moves samples with a code of at most `cut` to the front of the node, in order; how many they are. */
-static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
+static int64_t hf_partition(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_cut found) {
     const int64_t column = found.column;
     const uint32_t cut = found.low;
 #if HF_X86
@@ -167,7 +167,7 @@ static int64_t hf_partition(const hf_task *t, hf_room *r, const hf_open *node, h
 }
 
 /* Gain of a completely random cut, from the sums of its left side. */
-static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int64_t middle, double weight) {
+static double hf_score_of(const hf_task *t, hf_workspace *r, const hf_pending *node, int64_t middle, double weight) {
     double left_weight = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) r->left[k] = 0;
     for (int64_t i = node->first; i < middle; ++i) {
@@ -184,8 +184,8 @@ static double hf_score_of(const hf_task *t, hf_room *r, const hf_open *node, int
     if (!(right_weight > 0 && left_weight > 0)) return -INFINITY;
     for (int64_t k = 0; k < t->n_outputs; ++k)
         r->right[k] = (r->kind == HF_FLOATS ? r->total[k] : r->count[k]) - r->left[k];
-    return hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
-           hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+    return hf_node_score(t->criterion, r->left, t->n_outputs, left_weight) +
+           hf_node_score(t->criterion, r->right, t->n_outputs, right_weight);
 }
 
 /* What a sample weighs in a tree. */
@@ -195,7 +195,7 @@ HF_INLINE double hf_weight_of(const hf_task *t, const int32_t *bag, int64_t i) {
 
 /* Fills the room with the samples that weigh something; 0 if memory is out. Which do cannot be foreseen: nothing
    branches on it. */
-static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
+static int hf_start_tree(const hf_task *t, hf_workspace *r, const int32_t *bag) {
     int64_t n = 0;
     double largest = 0, sum = 0;
     int whole = 1;
@@ -258,7 +258,7 @@ static int hf_start_tree(const hf_task *t, hf_room *r, const int32_t *bag) {
 }
 
 static int hf_split_or_leave(
-    const hf_task *t, hf_room *r, hf_tree *tree, hf_open node, double root_weight, double *weight_of_root
+    const hf_task *t, hf_workspace *r, hf_tree *tree, hf_pending node, double root_weight, double *weight_of_root
 ) {
     const int64_t v = node.at;
     const int64_t n = node.last - node.first;
@@ -279,10 +279,10 @@ static int hf_split_or_leave(
     if (cut.column < 0) return hf_write_leaf(t, r, tree, v, weight);
     double base;
     if (r->kind == HF_FLOATS) {
-        base = hf_purity(t->criterion, r->total, t->n_outputs, weight);
+        base = hf_node_score(t->criterion, r->total, t->n_outputs, weight);
     } else {
         for (int64_t k = 0; k < t->n_outputs; ++k) r->right[k] = r->count[k];
-        base = hf_purity(t->criterion, r->right, t->n_outputs, weight);
+        base = hf_node_score(t->criterion, r->right, t->n_outputs, weight);
     }
     if (!t->completely_random && (cut.score - base) / root_weight < t->min_decrease)
         return hf_write_leaf(t, r, tree, v, weight);
@@ -302,8 +302,8 @@ static int hf_split_or_leave(
     tree->threshold[v] = cut.threshold;
     tree->gain[v] = cut.score > base ? cut.score - base : 0.0;
     tree->left[v] = (int32_t)tree->n_nodes;
-    const hf_open left = {node.first, middle, key, node.depth + 1, 0, tree->n_nodes};
-    const hf_open right = {middle, node.last, key, node.depth + 1, 1, tree->n_nodes + 1};
+    const hf_pending left = {node.first, middle, key, node.depth + 1, 0, tree->n_nodes};
+    const hf_pending right = {middle, node.last, key, node.depth + 1, 1, tree->n_nodes + 1};
     /* The left one is put last, and taken first. */
     return hf_put(r, tree, right) && hf_put(r, tree, left);
 }
@@ -365,21 +365,21 @@ static int hf_order_tree(const hf_tree *tree, int64_t n_outputs, int single, hf_
 
 /* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out. */
 static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree *tree) {
-    hf_room r;
+    hf_workspace r;
     memset(&r, 0, sizeof r);
     memset(tree, 0, sizeof *tree);
     int fine = hf_start_tree(t, &r, bag);
     if (fine && r.n == 0) { /* only samples without weight were drawn: the tree takes all */
-        hf_free_room(&r);
+        hf_free_workspace(&r);
         memset(&r, 0, sizeof r);
         fine = hf_start_tree(t, &r, NULL);
     }
-    const hf_open root = {0, r.n, hf_tree_key(t->seed, number), 0, 0, 0};
+    const hf_pending root = {0, r.n, hf_tree_key(t->seed, number), 0, 0, 0};
     double root_weight = 0;
     fine = fine && hf_put(&r, tree, root);
     /* Depth-first: what a subtree looks at, if small, stays in cache. */
     while (fine && r.n_open) fine = hf_split_or_leave(t, &r, tree, r.open[--r.n_open], root_weight, &root_weight);
-    hf_free_room(&r);
+    hf_free_workspace(&r);
     if (!fine) hf_free_tree(tree);
     return fine;
 }

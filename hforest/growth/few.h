@@ -150,14 +150,14 @@ HF_AVX512_CODE static void hf_judge_lanes(hf_few *few, hf_cut *best) {
     }
 }
 
-static int hf_is_few(const hf_task *t, const hf_room *r, int64_t n, double weight) {
+static int hf_is_few(const hf_task *t, const hf_workspace *r, int64_t n, double weight) {
     return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && !t->completely_random && (t->rows || t->offset) &&
            !hf_has_bytes(t, r) && n <= HF_MOST_FEW && weight < HF_FEW_WEIGHT;
 }
 
 /* As hf_best_cut, which draws on where no candidate varies; 0 if the node is not for this. */
 HF_AVX512_CODE static int hf_best_of_few(
-    const hf_task *t, hf_room *r, const hf_open *node, int64_t n_drawn, double weight, hf_cut *best
+    const hf_task *t, hf_workspace *r, const hf_pending *node, int64_t n_drawn, double weight, hf_cut *best
 ) {
     hf_few few __attribute__((aligned(64)));
     uint32_t number[256];

@@ -4,13 +4,13 @@
 #include "task.h"
 
 /* a log2 a, looked up where a is whole. */
-HF_INLINE double hf_entropy_term(const hf_room *r, double a) {
+HF_INLINE double hf_entropy_term(const hf_workspace *r, double a) {
     return r->term ? r->term[(int64_t)a] : hf_xlogx(a);
 }
 
 /* The best cut by entropy: a sample changes one term of either side, and the sums run over the terms kept. */
 static void hf_sweep_entropy(
-    const hf_task *t, const hf_room *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
+    const hf_task *t, const hf_workspace *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
 ) {
     double left_weight = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) {
@@ -42,7 +42,7 @@ static void hf_sweep_entropy(
 
 /* The best cut in float64, O(n_outputs) a cut. Payloads are positions in the tree. */
 static void hf_sweep_floats(
-    const hf_task *t, const hf_room *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
+    const hf_task *t, const hf_workspace *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
 ) {
     if (t->labels && t->criterion == HF_ENTROPY) {
         hf_sweep_entropy(t, r, key, n, total_weight, best);
@@ -58,8 +58,8 @@ static void hf_sweep_floats(
         const double right_weight = total_weight - left_weight;
         if (low == high || i + 1 < t->min_leaf || n - i - 1 < t->min_leaf || !(right_weight > 0)) continue;
         for (int64_t k = 0; k < t->n_outputs; ++k) r->right[k] = r->total[k] - r->left[k];
-        const double score = hf_purity(t->criterion, r->left, t->n_outputs, left_weight) +
-                             hf_purity(t->criterion, r->right, t->n_outputs, right_weight);
+        const double score = hf_node_score(t->criterion, r->left, t->n_outputs, left_weight) +
+                             hf_node_score(t->criterion, r->right, t->n_outputs, right_weight);
         if (score > best->score) {
             best->score = score;
             best->low = low;

@@ -1,9 +1,15 @@
-// Trees level by level. The nodes of a level lie one after another, each with its samples in ascending order; a
-// pair is a node and one of its candidates. A pair's samples are keyed by code or value and sorted by the array
-// module; then one thread sweeps a pair's cuts and one thread picks a node's. All sums run in float64 in the order
-// of reference.py. What a node draws depends on its key alone, so these are the trees of the other twins.
+// Trees grow level by level. The arrays of a level hold its nodes in order, each with its samples in ascending order.
+// A pair is a node and one of its candidates:
+//
+//     sample, sample_weight    | node 0      | node 1 | node 2 ...     first[v]: where the samples of node v begin
+//     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a node, once for each candidate (slot)
+//
+// The samples of a pair have keys (bin or value), which the array module sorts; then a thread scans the thresholds of
+// a pair, and a thread picks the split of a node. All sums run in float64 in the order of reference.py. What a node
+// samples depends on its key alone, so these are the trees of the other backends.
+// Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
 
-constexpr size BAG = 1, CHILDREN = 2, CANDIDATES = 3, CUT = 4, ATOM = 5, ENTRY = 6;
+constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, PROJECTION = 5, ENTRY = 6;
 constexpr int AXIS = 0, SPARSE = 1, PATCH = 2;
 constexpr int AXES = 3;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
@@ -15,19 +21,20 @@ extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsign
     if (m < n_trees) key[m] = draw_key(philox((word64)seed, (word64)(first + m), 0), 0);
 }
 
-// A thread draws four samples of a tree; counts begin at 0.
-extern "C" __global__ void draw_bags(
+// Adds to counts (n_trees, n), which begin at 0, how often a tree draws a sample. A thread draws four samples.
+extern "C" __global__ void bootstrap_counts(
     const unsigned long long *__restrict__ key, size n_trees, size n, int *__restrict__ counts
 ) {
     const size i = thread_number(), n_draws = (n + 3) / 4;
     if (i >= n_trees * n_draws) return;
     const size tree = i / n_draws, at = i % n_draws;
-    const Draw draw = philox(key[tree], (word64)at, BAG);
+    const Draw draw = philox(key[tree], (word64)at, BOOTSTRAP);
     for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + below(draw.word[j], n)], 1);
 }
 
 extern "C" __global__ void child_keys(
-    const unsigned long long *__restrict__ key, const size *__restrict__ parent, size n, unsigned long long *__restrict__ child
+    const unsigned long long *__restrict__ key, const size *__restrict__ parent, size n,
+    unsigned long long *__restrict__ child
 ) {
     const size i = thread_number();
     if (i >= n) return;
@@ -36,7 +43,7 @@ extern "C" __global__ void child_keys(
     child[2 * i + 1] = draw_key(draw, 1);
 }
 
-// Adds what a sample of weight w weighs to sums; targets count from the node's mean.
+// Adds to sums (OUT) what a sample of weight w adds: w at its class, or w times its distance from the node's mean.
 __device__ static inline void add(
     const int *labels, const double *targets, const double *mean, size n_outputs, size sample, double w, double *sums
 ) {
@@ -45,7 +52,8 @@ __device__ static inline void add(
         for (size k = 0; k < n_outputs; ++k) sums[k] += w * (targets[sample * n_outputs + k] - mean[k]);
 }
 
-// Sums of the nodes: a thread owns one of a node's sums. total counts targets from their mean; `pure` begins at 1.
+// Writes the sums of the nodes: weights by class, or weighted distances from the mean. A thread owns one sum. `pure`
+// begins at 1 and becomes 0 where samples of a node differ.
 extern "C" __global__ void sum_up(
     const int *__restrict__ sample, const double *__restrict__ sample_weight, const int *__restrict__ labels,
     const double *__restrict__ targets, size fit_targets, size n_outputs, const size *__restrict__ first,
@@ -81,7 +89,7 @@ extern "C" __global__ void sum_up(
     atomicAnd(&pure[node], same);
 }
 
-// Shares of the classes, or the mean target, of the nodes that are leaves.
+// Writes the values of the leaves: shares of the classes, or the mean target. A thread owns one number.
 extern "C" __global__ void leaf_values(
     const size *__restrict__ node, size n_leaves, size n_outputs, size fit_targets,
     const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
@@ -95,7 +103,7 @@ extern "C" __global__ void leaf_values(
 
 // ---------------------------------------------------------------------------------------------- candidates
 
-// The last of n starts, in ascending order, that is at most i.
+// Returns the index of the last of n starts, in ascending order, that is at most i.
 __device__ static inline size segment(const size *start, size n, size i) {
     size low = 0, high = n;
     while (high - low > 1) {
@@ -106,42 +114,43 @@ __device__ static inline size segment(const size *start, size n, size i) {
     return low;
 }
 
-// Codes are read by their width in bytes. Columns lie one after another, or (windows) anywhere in one row.
-__device__ static inline unsigned code_at(
-    const unsigned char *codes, size width, const size *base, const size *offset, size windows, size n, size column,
+// Returns the bin of a sample; bins have `width` bytes. Columns follow each other, or (windows) overlap in one row.
+__device__ static inline unsigned bin_at(
+    const unsigned char *bins, size width, const size *base, const size *offset, size windows, size n, size column,
     size sample
 ) {
     const size at = windows ? base[sample] + offset[column] : column * n + sample;
-    if (width == 1) return codes[at];
-    if (width == 2) return ((const unsigned short *)codes)[at];
-    return ((const unsigned *)codes)[at];
+    if (width == 1) return bins[at];
+    if (width == 2) return ((const unsigned short *)bins)[at];
+    return ((const unsigned *)bins)[at];
 }
 
-// Columns that a node looks at: -1 for none. Without replacement, by a Fisher-Yates shuffle whose swaps are looked
-// up backwards in `swap` (n_nodes, n_columns) instead of being made. Where none of the first n_drawn varies, the
-// first behind them that does is the only one; completely random trees look at the first that varies alone.
+// Writes the columns that a node samples to `column` (n_nodes, slots); -1 stands for none. Without replacement, by a
+// Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes, n_columns) instead of
+// being made. If none of the first n_sampled columns varies in the node, the next that varies is the only one;
+// completely random trees take the first that varies alone.
 extern "C" __global__ void draw_columns(
-    const unsigned char *__restrict__ codes, size width, const size *__restrict__ base,
+    const unsigned char *__restrict__ bins, size width, const size *__restrict__ base,
     const size *__restrict__ offset, size windows, size n, size n_columns, const int *__restrict__ sample,
-    const size *__restrict__ first, const unsigned long long *__restrict__ key, const size *__restrict__ node, size n_nodes,
-    size n_drawn, size completely_random, int *__restrict__ swap, int *__restrict__ column
+    const size *__restrict__ first, const unsigned long long *__restrict__ key, const size *__restrict__ node,
+    size n_nodes, size n_sampled, size completely_random, int *__restrict__ swap, int *__restrict__ column
 ) {
     const size a = thread_number();
     if (a >= n_nodes) return;
-    const size v = node[a], slots = completely_random ? 1 : n_drawn;
+    const size v = node[a], slots = completely_random ? 1 : n_sampled;
     int *swaps = swap + a * n_columns, *mine = column + a * slots;
     for (size c = 0; c < slots; ++c) mine[c] = -1;
     bool varies = false;
     Draw draw = {{0, 0, 0, 0}};
-    for (size i = 0; i < n_columns && (i < n_drawn || !varies); ++i) {
+    for (size i = 0; i < n_columns && (i < n_sampled || !varies); ++i) {
         if (i % 4 == 0) draw = philox(key[v], (word64)(i / 4), CANDIDATES);
         size place = i + below(draw.word[i % 4], n_columns - i);
         swaps[i] = (int)place;
         for (size j = i; j-- > 0;)
             if (swaps[j] == place) place = j;
-        const unsigned least = code_at(codes, width, base, offset, windows, n, place, sample[first[v]]);
+        const unsigned least = bin_at(bins, width, base, offset, windows, n, place, sample[first[v]]);
         size j = first[v] + 1;
-        while (j < first[v + 1] && code_at(codes, width, base, offset, windows, n, place, sample[j]) == least) ++j;
+        while (j < first[v + 1] && bin_at(bins, width, base, offset, windows, n, place, sample[j]) == least) ++j;
         if (j == first[v + 1]) continue;
         varies = true;
         mine[i < slots ? i : 0] = (int)place;
@@ -149,9 +158,9 @@ extern "C" __global__ void draw_columns(
     }
 }
 
-// Keys of the samples of all pairs of some nodes: pair, then code. begin[a] samples lie before those of node a.
-extern "C" __global__ void code_keys(
-    const unsigned char *__restrict__ codes, size width, const size *__restrict__ base,
+// Writes the keys of the samples of all pairs of some nodes: pair, then bin. begin[a] samples precede those of node a.
+extern "C" __global__ void bin_keys(
+    const unsigned char *__restrict__ bins, size width, const size *__restrict__ base,
     const size *__restrict__ offset, size windows, size n, const int *__restrict__ sample,
     const size *__restrict__ first, const size *__restrict__ node, const size *__restrict__ begin, size n_nodes,
     size slots, const int *__restrict__ column, size n_keys, unsigned long long *__restrict__ key
@@ -161,15 +170,16 @@ extern "C" __global__ void code_keys(
     const size a = segment(begin, n_nodes, e / slots), count = begin[a + 1] - begin[a];
     const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
     const size s = sample[first[node[a]] + in_node % count];
-    const unsigned code =
-        column[pair] < 0 ? 0 : code_at(codes, width, base, offset, windows, n, column[pair], s);
-    key[e] = (word64)pair << 32 | code;
+    const unsigned bin =
+        column[pair] < 0 ? 0 : bin_at(bins, width, base, offset, windows, n, column[pair], s);
+    key[e] = (word64)pair << 32 | bin;
 }
 
-// What hforest/core/atoms.h calls hf_atoms, as numbers: kind, features, channels, cyclic, most, then shape, least
-// and greatest size along the axes.
-__device__ static inline size patch_entries(const size *atoms, word64 key, int *index, float *weight) {
-    const size channels = atoms[2], cyclic = atoms[3], *shape = atoms + 5, *low = shape + AXES, *high = low + AXES;
+// Writes the entries of a patch and returns their number. `distribution` is hforest.core.projections.Distribution as
+// numbers: kind, n_features, channels, cyclic, max_entries, then shape, patch_min and patch_max by axis.
+__device__ static inline size patch_entries(const size *distribution, word64 key, int *index, float *weight) {
+    const size channels = distribution[2], cyclic = distribution[3];
+    const size *shape = distribution + 5, *low = shape + AXES, *high = low + AXES;
     const Draw sizes = philox(key, 0, ENTRY), corners = philox(key, 1, ENTRY);
     size extent[AXES], corner[AXES], at[AXES], n = 0;
     for (int i = 0; i < AXES; ++i) {
@@ -190,15 +200,15 @@ __device__ static inline size patch_entries(const size *atoms, word64 key, int *
 }
 
 __device__ static inline size sparse_entries(
-    const size *atoms, double rate, double none, word64 key, int *index, float *weight
+    const size *distribution, double density, double zero_probability, word64 key, int *index, float *weight
 ) {
-    const size n_features = atoms[1], most = atoms[4];
+    const size n_features = distribution[1], max_entries = distribution[4];
     // How many: Poisson, by inversion.
     const double u = unit(philox(key, 0, ENTRY));
     size count = 0;
-    for (double p = none, sum = p; u >= sum && count < most; sum += p) {
+    for (double p = zero_probability, sum = p; u >= sum && count < max_entries; sum += p) {
         ++count;
-        p = p * (rate / (double)count);
+        p = p * (density / (double)count);
     }
     count = count < 1 ? 1 : count;
     // Which: Floyd's sampling without replacement.
@@ -217,35 +227,36 @@ __device__ static inline size sparse_entries(
     return count;
 }
 
-// Entries of the projection of each pair, at most `most` of them.
-extern "C" __global__ void draw_atoms(
-    const size *__restrict__ atoms, double rate, double none, const unsigned long long *__restrict__ key,
-    const size *__restrict__ node, size n_nodes, size slots, size most, int *__restrict__ index,
+// Writes the entries of the projection of each pair, at most `max_entries` of them. A thread owns a pair.
+extern "C" __global__ void draw_projections(
+    const size *__restrict__ distribution, double density, double zero_probability,
+    const unsigned long long *__restrict__ key,
+    const size *__restrict__ node, size n_nodes, size slots, size max_entries, int *__restrict__ index,
     float *__restrict__ weight, size *__restrict__ n_entries
 ) {
     const size pair = thread_number();
     if (pair >= n_nodes * slots) return;
-    const word64 own = draw_key(philox(key[node[pair / slots]], (word64)(pair % slots), ATOM), 0);
-    int *at = index + pair * most;
-    float *w = weight + pair * most;
-    if (atoms[0] == PATCH) {
-        n_entries[pair] = patch_entries(atoms, own, at, w);
-    } else if (atoms[0] == SPARSE) {
-        n_entries[pair] = sparse_entries(atoms, rate, none, own, at, w);
+    const word64 own = draw_key(philox(key[node[pair / slots]], (word64)(pair % slots), PROJECTION), 0);
+    int *at = index + pair * max_entries;
+    float *w = weight + pair * max_entries;
+    if (distribution[0] == PATCH) {
+        n_entries[pair] = patch_entries(distribution, own, at, w);
+    } else if (distribution[0] == SPARSE) {
+        n_entries[pair] = sparse_entries(distribution, density, zero_probability, own, at, w);
     } else {
         const Draw draw = philox(own, 0, ENTRY);
-        at[0] = (int)below(draw.word[0], atoms[1]);
+        at[0] = (int)below(draw.word[0], distribution[1]);
         w[0] = 1;
         n_entries[pair] = 1;
-        if (atoms[0] == AXIS) return;
-        const size second = below(draw.word[1], atoms[1] - 1);
+        if (distribution[0] == AXIS) return;
+        const size second = below(draw.word[1], distribution[1] - 1);
         at[1] = (int)(second + (second >= at[0]));
         w[1] = -1;
         n_entries[pair] = 2;
     }
 }
 
-// Numbers as keys of the same order, and back; -0 is the 0 that it equals.
+// Returns a number as a key of the same order; -0 has the key of 0. `unordered` is the inverse.
 __device__ static inline word64 ordered(float a) {
     unsigned bits;
     a += 0.0f;
@@ -259,7 +270,7 @@ __device__ static inline word64 ordered(double a) {
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 __device__ static inline double unordered(word64 key, float) {
-    const unsigned code = (unsigned)key, bits = code >> 31 ? code & ~(1u << 31) : ~code;
+    const unsigned word = (unsigned)key, bits = word >> 31 ? word & ~(1u << 31) : ~word;
     float a;
     memcpy(&a, &bits, sizeof a);
     return a;
@@ -271,11 +282,11 @@ __device__ static inline double unordered(word64 key, double) {
     return a;
 }
 
-// As code_keys, of projections: summed in float64 in the order of the entries and rounded once. float64 leaves no
-// room for the pair, which goes to `pair_of` instead.
+// As bin_keys, of projections: values are summed in float64 in the order of the entries and rounded once. A key of
+// float64 has no bits left for the pair, which goes to `pair_of` instead.
 extern "C" __global__ void value_keys(
     const real *__restrict__ x, size n_features, const int *__restrict__ sample, const size *__restrict__ first,
-    const size *__restrict__ node, const size *__restrict__ begin, size n_nodes, size slots, size most,
+    const size *__restrict__ node, const size *__restrict__ begin, size n_nodes, size slots, size max_entries,
     const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
     size n_keys, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
 ) {
@@ -285,21 +296,23 @@ extern "C" __global__ void value_keys(
     const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
     const real *row = x + sample[first[node[a]] + in_node % count] * n_features;
     double sum = 0;
-    for (size j = pair * most; j < pair * most + n_entries[pair]; ++j) sum += (double)weight[j] * (double)row[index[j]];
+    for (size j = pair * max_entries; j < pair * max_entries + n_entries[pair]; ++j)
+        sum += (double)weight[j] * (double)row[index[j]];
     key[e] = ordered((real)sum);
     if (sizeof(real) == 4) key[e] |= (word64)pair << 32;
     else pair_of[e] = (unsigned)pair;
 }
 
-// ---------------------------------------------------------------------------------------------------- cuts
+// -------------------------------------------------------------------------------------------------- splits
 
-// The best cut of each pair, between neighbours of different key: its score, and how many samples lie left
-// (0: there is none). order[e] is where the e-th key of all stands; `left` (pairs, n_outputs) is scratch.
-extern "C" __global__ void sweep(
+// Writes the best split of each pair, between neighbours of different key: its score, and how many samples are on its
+// left (0: there is no split). order[e] is the place of the e-th key in ascending order; `left` (pairs, n_outputs) is
+// workspace.
+extern "C" __global__ void scan_splits(
     const unsigned long long *__restrict__ key, const size *__restrict__ order, const int *__restrict__ sample,
     const double *__restrict__ sample_weight, const int *__restrict__ labels, const double *__restrict__ targets,
     size fit_targets, size n_outputs, const size *__restrict__ first, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size slots, size criterion, size min_leaf,
+    const size *__restrict__ begin, size n_nodes, size slots, size criterion, size min_samples_leaf,
     const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
     double *__restrict__ left, double *__restrict__ score, size *__restrict__ n_left
 ) {
@@ -317,12 +330,12 @@ extern "C" __global__ void sweep(
         const size at = first[v] + order[start + i] - start;
         add(labels, targets, centre, n_outputs, sample[at], sample_weight[at], sums);
         left_weight += sample_weight[at];
-        if (i + 1 < min_leaf || n - i - 1 < min_leaf) continue;
+        if (i + 1 < min_samples_leaf || n - i - 1 < min_samples_leaf) continue;
         if (key[order[start + i]] == key[order[start + i + 1]]) continue;
         const double rest = weight[v] - left_weight;
         if (!(rest > 0)) continue;
-        const double here = purity(criterion, sums, nullptr, n_outputs, left_weight) +
-                            purity(criterion, sums, all, n_outputs, rest);
+        const double here = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
+                            node_score(criterion, sums, all, n_outputs, rest);
         if (!found || here > best) {
             best = here;
             found = i + 1;
@@ -337,15 +350,17 @@ __device__ static inline double between(double low, double high) {
     return t >= low && t < high ? (double)t : low;
 }
 
-// The best pair of each node: of equals the first. A node without one, or whose gain is too small, has -1 samples
-// on its left. cut[a] is the greatest key on the left; tables are those of codes, or empty for projections.
-extern "C" __global__ void pick(
+// Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
+// -1 samples on its left. split_key[a] is the greatest key on the left; low and high are the tables of bins, or empty
+// for projections.
+extern "C" __global__ void pick_splits(
     const unsigned long long *__restrict__ key, const size *__restrict__ order, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size slots, size n_outputs, size criterion, double min_decrease,
-    const int *__restrict__ tree, const double *__restrict__ root_weight, const double *__restrict__ total,
-    const double *__restrict__ weight, const double *__restrict__ score, const size *__restrict__ pair_left,
-    const int *__restrict__ column, const double *__restrict__ low, const double *__restrict__ high, size n_codes,
-    size windows, size *__restrict__ chosen, unsigned long long *__restrict__ cut, size *__restrict__ n_left,
+    const size *__restrict__ begin, size n_nodes, size slots, size n_outputs, size criterion,
+    double min_impurity_decrease, const int *__restrict__ tree, const double *__restrict__ root_weight,
+    const double *__restrict__ total, const double *__restrict__ weight, const double *__restrict__ score,
+    const size *__restrict__ pair_left,
+    const int *__restrict__ column, const double *__restrict__ low, const double *__restrict__ high, size n_bins,
+    size windows, size *__restrict__ chosen, unsigned long long *__restrict__ split_key, size *__restrict__ n_left,
     double *__restrict__ threshold, double *__restrict__ gain
 ) {
     const size a = thread_number();
@@ -357,32 +372,34 @@ extern "C" __global__ void pick(
     chosen[a] = best;
     n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = score[best] - purity(criterion, total + v * n_outputs, nullptr, n_outputs, weight[v]);
-    if (decrease / root_weight[tree[v]] < min_decrease) return;
+    const double decrease = score[best] - node_score(criterion, total + v * n_outputs, nullptr, n_outputs, weight[v]);
+    if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
     const size last = begin[a] * slots + best % slots * n + pair_left[best] - 1;
-    cut[a] = key[order[last]];
+    split_key[a] = key[order[last]];
     const word64 above = key[order[last + 1]];
     n_left[a] = pair_left[best];
     gain[v] = decrease > 0 ? decrease : 0.0;
-    if (n_codes == 0) {
-        threshold[v] = between(unordered(cut[a], real()), unordered(above, real()));
+    if (n_bins == 0) {
+        threshold[v] = between(unordered(split_key[a], real()), unordered(above, real()));
     } else {
-        const size row = windows ? 0 : column[best] * n_codes;
-        threshold[v] = between(high[row + (unsigned)cut[a]], low[row + (unsigned)above]);
+        const size row = windows ? 0 : column[best] * n_bins;
+        threshold[v] = between(high[row + (unsigned)split_key[a]], low[row + (unsigned)above]);
     }
 }
 
-// The cut of a completely random tree, uniform between the least and the greatest value; as pick otherwise. `left`
-// (nodes, n_outputs) is scratch.
-extern "C" __global__ void random_cut(
-    const unsigned long long *__restrict__ key, const int *__restrict__ sample, const double *__restrict__ sample_weight,
+// Writes the split of a node of a completely random tree, uniform between the least and the greatest value; otherwise
+// as pick_splits. `left` (nodes, n_outputs) is workspace.
+extern "C" __global__ void random_split(
+    const unsigned long long *__restrict__ key, const int *__restrict__ sample,
+    const double *__restrict__ sample_weight,
     const int *__restrict__ labels, const double *__restrict__ targets, size fit_targets, size n_outputs,
     const size *__restrict__ first, const unsigned long long *__restrict__ node_key, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size criterion, size min_leaf, double min_decrease,
+    const size *__restrict__ begin, size n_nodes, size criterion, size min_samples_leaf, double min_impurity_decrease,
     const int *__restrict__ tree, const double *__restrict__ root_weight, const double *__restrict__ total,
     const double *__restrict__ mean, const double *__restrict__ weight, const int *__restrict__ column,
-    const double *__restrict__ low, const double *__restrict__ high, size n_codes, size windows,
-    double *__restrict__ left, size *__restrict__ chosen, unsigned long long *__restrict__ cut, size *__restrict__ n_left,
+    const double *__restrict__ low, const double *__restrict__ high, size n_bins, size windows,
+    double *__restrict__ left, size *__restrict__ chosen, unsigned long long *__restrict__ split_key,
+    size *__restrict__ n_left,
     double *__restrict__ threshold, double *__restrict__ gain
 ) {
     const size a = thread_number();
@@ -394,21 +411,21 @@ extern "C" __global__ void random_cut(
     const word64 *keys = key + begin[a];
     unsigned lowest = (unsigned)keys[0], highest = lowest;
     for (size i = 1; i < n; ++i) {
-        const unsigned code = (unsigned)keys[i];
-        lowest = code < lowest ? code : lowest;
-        highest = code > highest ? code : highest;
+        const unsigned bin = (unsigned)keys[i];
+        lowest = bin < lowest ? bin : lowest;
+        highest = bin > highest ? bin : highest;
     }
-    const size row = windows ? 0 : column[a] * n_codes;
+    const size row = windows ? 0 : column[a] * n_bins;
     const double from = high[row + lowest], to = low[row + highest];
-    double at = from + unit(philox(node_key[v], 0, CUT)) * (to - from);
+    double at = from + unit(philox(node_key[v], 0, THRESHOLD)) * (to - from);
     if (!(at <= LARGEST_DOUBLE)) at = from / 2 + to / 2;
     at = (double)(real)at;
     if (!(at >= from && at < to)) at = from;
-    // The last code on the left: its values are at most the cut.
-    unsigned code = lowest, above = highest;
-    while (above - code > 1) {
-        const unsigned middle = code + (above - code) / 2;
-        if (high[row + middle] <= at) code = middle;
+    // The last bin on the left: its values are at most the threshold.
+    unsigned bin = lowest, above = highest;
+    while (above - bin > 1) {
+        const unsigned middle = bin + (above - bin) / 2;
+        if (high[row + middle] <= at) bin = middle;
         else above = middle;
     }
     const double *all = total + v * n_outputs, *centre = fit_targets ? mean + v * n_outputs : nullptr;
@@ -416,19 +433,19 @@ extern "C" __global__ void random_cut(
     size count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
-        if ((unsigned)keys[i] > code) continue;
+        if ((unsigned)keys[i] > bin) continue;
         const size place = first[v] + i;
         add(labels, targets, centre, n_outputs, sample[place], sample_weight[place], sums);
         left_weight += sample_weight[place];
         ++count;
     }
     const double rest = weight[v] - left_weight;
-    if (count < min_leaf || n - count < min_leaf || !(rest > 0)) return;
-    const double decrease = purity(criterion, sums, nullptr, n_outputs, left_weight) +
-                            purity(criterion, sums, all, n_outputs, rest) -
-                            purity(criterion, all, nullptr, n_outputs, weight[v]);
-    if (decrease / root_weight[tree[v]] < min_decrease) return;
-    cut[a] = (word64)a << 32 | code;
+    if (count < min_samples_leaf || n - count < min_samples_leaf || !(rest > 0)) return;
+    const double decrease = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
+                            node_score(criterion, sums, all, n_outputs, rest) -
+                            node_score(criterion, all, nullptr, n_outputs, weight[v]);
+    if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
+    split_key[a] = (word64)a << 32 | bin;
     n_left[a] = count;
     gain[v] = decrease > 0 ? decrease : 0.0;
     threshold[v] = at;
@@ -436,21 +453,22 @@ extern "C" __global__ void random_cut(
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Whether each sample of some nodes goes right. A thread is a sample.
+// Writes whether each sample of some nodes goes right. A thread owns a sample.
 extern "C" __global__ void sides(
     const unsigned long long *__restrict__ key, const size *__restrict__ first, const size *__restrict__ node,
     const size *__restrict__ begin, size n_nodes, size slots, const size *__restrict__ chosen,
-    const unsigned long long *__restrict__ cut, const size *__restrict__ n_left, size n_samples, size *__restrict__ right
+    const unsigned long long *__restrict__ split_key, const size *__restrict__ n_left, size n_samples,
+    size *__restrict__ right
 ) {
     const size i = thread_number();
     if (i >= n_samples) return;
     const size a = segment(begin, n_nodes, i), in_node = i - begin[a], count = begin[a + 1] - begin[a];
     if (n_left[a] < 0) return;
-    right[first[node[a]] + in_node] = key[begin[a] * slots + chosen[a] % slots * count + in_node] > cut[a];
+    right[first[node[a]] + in_node] = key[begin[a] * slots + chosen[a] % slots * count + in_node] > split_key[a];
 }
 
-// Samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left child
-// of node v begins, or -1.
+// Writes samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left
+// child of node v begins, or -1. A thread owns a sample.
 extern "C" __global__ void move_samples(
     const int *__restrict__ sample, const double *__restrict__ sample_weight, const size *__restrict__ first,
     size n_nodes, const size *__restrict__ right, const size *__restrict__ before, const size *__restrict__ child,
@@ -467,7 +485,7 @@ extern "C" __global__ void move_samples(
     weight_after[to] = sample_weight[i];
 }
 
-// Runs of entries from one place to another. A thread is a run.
+// Copies runs of entries from one place to another. A thread owns a run.
 extern "C" __global__ void move_entries(
     const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ from,
     const size *__restrict__ to, const size *__restrict__ count, size n, int *__restrict__ index_after,
@@ -481,9 +499,10 @@ extern "C" __global__ void move_entries(
     }
 }
 
-// What nodes split on: a feature, where the projection is one, or -2. n_kept: entries to be kept.
+// Writes the feature of each node: that of its projection if it has one entry of weight 1, else -2. n_kept: entries
+// to be kept.
 extern "C" __global__ void name_projections(
-    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, size most,
+    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, size max_entries,
     const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
     const size *__restrict__ node, int *__restrict__ feature, size *__restrict__ n_kept
 ) {
@@ -492,8 +511,8 @@ extern "C" __global__ void name_projections(
     n_kept[a] = 0;
     if (n_left[a] < 0) return;
     const size pair = chosen[a];
-    const bool one = n_entries[pair] == 1 && weight[pair * most] == 1;
-    feature[node[a]] = one ? index[pair * most] : -2;
+    const bool one = n_entries[pair] == 1 && weight[pair * max_entries] == 1;
+    feature[node[a]] = one ? index[pair * max_entries] : -2;
     n_kept[a] = one ? 0 : n_entries[pair];
 }
 

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.atoms import Atoms
-from ..core.dispatch import Array, array_module, to_numpy
+from ..core.aliases import Array
+from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch_each
+from ..core.projections import Distribution
 from .trees import joined as join_arrays
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 KEYS = 1 << 24
-"""Keys, sums or entries of candidates held at a time, unless one node has more: bounds the scratch."""
+"""Keys, sums or entries of candidates held at a time, unless one node has more: bounds the workspace."""
 
 
 def _signed(seed: int) -> int:
@@ -27,24 +28,25 @@ def _signed(seed: int) -> int:
 
 def _tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
     key = xp.empty(n_trees, np.uint64)
-    launch_each(ROOM, "tree_keys", np.dtype(np.float64), n_trees, (_signed(seed), first, n_trees, key))
+    launch_each(PACKAGE, "tree_keys", np.dtype(np.float64), n_trees, (_signed(seed), first, n_trees, key))
     return key
 
 
-def draw_bags(seed: int, first: int, counts: Array) -> None:
-    """counts[m] = how often tree first + m draws each sample, n times with replacement."""
+def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
+    """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
     n_trees, n = counts.shape
     counts.fill(0)
     key = _tree_keys(array_module(counts), seed, first, n_trees)
     launch_each(
-        ROOM, "draw_bags", np.dtype(np.float64), n_trees * (-(-n // 4)), (key, n_trees, n, counts)
+        PACKAGE, "bootstrap_counts", np.dtype(np.float64), n_trees * (-(-n // 4)), (key, n_trees, n, counts)
     )  # fmt: skip
 
 
-def encode(x: Array, codes: Array, low: Array, high: Array, n_codes: Array) -> None:
-    """Ranks of the values of each column, or bins where they are more than a row of `low` holds."""
+def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> None:
+    """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low`
+    holds."""
     xp = array_module(x)
-    n, most = len(x), low.shape[1]
+    n, max_bins = len(x), low.shape[1]
     for f in range(x.shape[1]):
         column = x[:, f].astype(np.float64) + 0.0
         order = xp.argsort(column, kind="stable")
@@ -53,18 +55,18 @@ def encode(x: Array, codes: Array, low: Array, high: Array, n_codes: Array) -> N
         new[1:] = value[1:] != value[:-1]
         rank = xp.cumsum(new) - 1
         start = xp.flatnonzero(new)
-        if len(start) > most:
+        if len(start) > max_bins:
             stop = xp.concatenate([start[1:], xp.full(1, n, start.dtype)])
-            # Where the middle of a value's samples lies, then numbered without gaps.
-            wanted = (start + stop) * most // (2 * n)
+            # The bin where the middle of a value's samples lies; then bins are numbered without gaps.
+            wanted = (start + stop) * max_bins // (2 * n)
             jump = xp.zeros(len(start), np.int64)
             jump[1:] = wanted[1:] > wanted[:-1]
             rank = xp.cumsum(jump)[rank]
             new[1:] = rank[1:] != rank[:-1]
             start = xp.flatnonzero(new)
         used = len(start)
-        codes[f, order] = rank.astype(codes.dtype)
-        n_codes[f] = used
+        bins[f, order] = rank.astype(bins.dtype)
+        n_bins[f] = used
         low[f, :used] = value[start]
         high[f, : used - 1] = value[start[1:] - 1]
         high[f, used - 1] = value[-1]
@@ -90,7 +92,7 @@ class _Task(NamedTuple):
         return self.labels, self.targets, self.fit_targets, self.n_outputs
 
     def launch(self, name: str, n: int, *args: Any) -> None:
-        launch_each(ROOM, name, self.real, n, args)
+        launch_each(PACKAGE, name, self.real, n, args)
 
 
 def _task(
@@ -135,9 +137,9 @@ class _Part(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Candidates that are columns of codes."""
+    """Candidates that are columns of bins."""
 
-    codes: Array
+    bins: Array
     low: Array
     high: Array
     width: int
@@ -146,7 +148,7 @@ class _Columns(NamedTuple):
     windows: int
     n: int
     n_columns: int
-    n_drawn: int
+    n_sampled: int
     completely_random: bool
 
     @property
@@ -154,33 +156,33 @@ class _Columns(NamedTuple):
         return False
 
     def slots(self) -> int:
-        return 1 if self.completely_random else self.n_drawn
+        return 1 if self.completely_random else self.n_sampled
 
-    def room(self) -> int:
+    def workspace_size(self) -> int:
         return self.n_columns
 
     def split(self, task: _Task, level: _Level, part: _Part, n_left: Array) -> tuple[Array, Array]:
-        """Splits nodes, and gives the entries of their projections: none."""
+        """Splits nodes and returns the entries of their projections: none."""
         xp, n_nodes, slots = task.xp, part.n_nodes, self.slots()
         column = xp.empty((n_nodes, slots), np.int32)
-        places = (self.codes, self.width, self.base, self.offset, self.windows, self.n)
+        places = (self.bins, self.width, self.base, self.offset, self.windows, self.n)
         swap = xp.empty((n_nodes, self.n_columns), np.int32)
         task.launch(
             "draw_columns", n_nodes, *places, self.n_columns, level.sample, level.first, level.key,
-            part.node, n_nodes, self.n_drawn, int(self.completely_random), swap, column,
+            part.node, n_nodes, self.n_sampled, int(self.completely_random), swap, column,
         )  # fmt: skip
         n_keys = part.n_samples * slots
         key = xp.empty(n_keys, np.uint64)
         task.launch(
-            "code_keys", n_keys, *places, level.sample, level.first, part.node, part.begin, n_nodes, slots,
+            "bin_keys", n_keys, *places, level.sample, level.first, part.node, part.begin, n_nodes, slots,
             column, n_keys, key,
         )  # fmt: skip
         tables = (column, self.low, self.high, self.low.shape[1], self.windows)
         if self.completely_random:
-            chosen = _cut_at_random(task, level, part, key, tables, n_left)
+            chosen = _random_split(task, level, part, key, tables, n_left)
         else:
             order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
-            chosen = _cut(task, level, part, key, order, slots, tables, n_left)
+            chosen = _best_split(task, level, part, key, order, slots, tables, n_left)
         task.launch("name_columns", n_nodes, chosen, n_left, n_nodes, column, part.node, level.feature)
         return xp.empty(0, np.int32), xp.empty(0, np.float32)
 
@@ -189,57 +191,68 @@ class _Projections(NamedTuple):
     """Candidates that are projections of x."""
 
     x: Array
-    atoms: Atoms
+    distribution: Distribution
     numbers: Array
-    n_drawn: int
+    n_sampled: int
 
     @property
     def projected(self) -> bool:
         return True
 
     def slots(self) -> int:
-        return self.n_drawn
+        return self.n_sampled
 
-    def room(self) -> int:
-        return self.n_drawn * self.atoms.most
+    def workspace_size(self) -> int:
+        return self.n_sampled * self.distribution.max_entries
 
     def split(
         self, task: _Task, level: _Level, part: _Part, n_left: Array, n_kept: Array
     ) -> tuple[Array, Array]:
-        """Splits nodes, and gives the entries of their projections, node by node."""
-        xp, n_nodes, slots, most = task.xp, part.n_nodes, self.n_drawn, self.atoms.most
-        index = xp.empty((n_nodes * slots, most), np.int32)
-        factor = xp.empty((n_nodes * slots, most), np.float32)
+        """Splits nodes and returns the entries of their projections, node by node."""
+        xp, n_nodes, slots, max_entries = task.xp, part.n_nodes, self.n_sampled, self.distribution.max_entries
+        index = xp.empty((n_nodes * slots, max_entries), np.int32)
+        factor = xp.empty((n_nodes * slots, max_entries), np.float32)
         n_entries = xp.empty(n_nodes * slots, np.int64)
         task.launch(
-            "draw_atoms", n_nodes * slots, self.numbers, self.atoms.rate, self.atoms.none, level.key,
-            part.node, n_nodes, slots, most, index, factor, n_entries,
+            "draw_projections", n_nodes * slots, self.numbers, self.distribution.density,
+            self.distribution.zero_probability, level.key, part.node, n_nodes, slots, max_entries, index,
+            factor, n_entries,
         )  # fmt: skip
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8
         key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
         task.launch(
             "value_keys", n_keys, self.x, self.x.shape[1], level.sample, level.first, part.node, part.begin,
-            n_nodes, slots, most, index, factor, n_entries, n_keys, key, pair,
+            n_nodes, slots, max_entries, index, factor, n_entries, n_keys, key, pair,
         )  # fmt: skip
         order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
         if double:
             order = order[xp.argsort(pair[order], kind="stable")]
         none = xp.empty(0)
-        chosen = _cut(task, level, part, key, order, slots, (xp.empty(0, np.int32), none, none, 0, 0), n_left)
+        chosen = _best_split(
+            task, level, part, key, order, slots, (xp.empty(0, np.int32), none, none, 0, 0), n_left
+        )
         task.launch(
-            "name_projections", n_nodes, chosen, n_left, n_nodes, most, index, factor, n_entries, part.node,
-            level.feature, n_kept,
+            "name_projections", n_nodes, chosen, n_left, n_nodes, max_entries, index, factor, n_entries,
+            part.node, level.feature, n_kept,
         )  # fmt: skip
         stop = xp.cumsum(n_kept)
         size = int(stop[-1])
         kept = xp.empty(size, np.int32), xp.empty(size, np.float32)
         task.launch(
-            "move_entries", n_nodes, index, factor, chosen * most, stop - n_kept, n_kept, n_nodes, *kept
+            "move_entries",
+            n_nodes,
+            index,
+            factor,
+            chosen * max_entries,
+            stop - n_kept,
+            n_kept,
+            n_nodes,
+            *kept,
         )
         return kept
 
 
-def _cut(
+def _best_split(
     task: _Task,
     level: _Level,
     part: _Part,
@@ -249,57 +262,55 @@ def _cut(
     tables: tuple[Any, ...],
     n_left: Array,
 ) -> Array:
-    """The best cut of each node: its pair. Samples know their sides."""
+    """Returns the best split of each node, as its pair; writes the side of each sample."""
     xp, n_nodes = task.xp, part.n_nodes
     n_pairs = n_nodes * slots
-    left, score, pair_left = (
-        xp.empty((n_pairs, task.n_outputs)),
-        xp.empty(n_pairs),
-        xp.empty(n_pairs, np.int64),
-    )
+    left, score = xp.empty((n_pairs, task.n_outputs)), xp.empty(n_pairs)
+    pair_left = xp.empty(n_pairs, np.int64)
     task.launch(
-        "sweep", n_pairs, key, order, level.sample, level.sample_weight, *task.learned, level.first,
+        "scan_splits", n_pairs, key, order, level.sample, level.sample_weight, *task.learned, level.first,
         part.node, part.begin, n_nodes, slots, task.criterion, task.min_leaf, level.total, level.mean,
         level.weight, left, score, pair_left,
     )  # fmt: skip
-    chosen, cut = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
+    chosen, split_key = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
     task.launch(
-        "pick", n_nodes, key, order, part.node, part.begin, n_nodes, slots, task.n_outputs, task.criterion,
-        task.min_decrease, level.tree, level.root_weight, level.total, level.weight, score, pair_left,
-        *tables, chosen, cut, n_left, level.threshold, level.gain,
+        "pick_splits", n_nodes, key, order, part.node, part.begin, n_nodes, slots, task.n_outputs,
+        task.criterion, task.min_decrease, level.tree, level.root_weight, level.total, level.weight, score,
+        pair_left, *tables, chosen, split_key, n_left, level.threshold, level.gain,
     )  # fmt: skip
-    _take_sides(task, level, part, key, slots, chosen, cut, n_left)
+    _take_sides(task, level, part, key, slots, chosen, split_key, n_left)
     return chosen
 
 
-def _cut_at_random(
+def _random_split(
     task: _Task, level: _Level, part: _Part, key: Array, tables: tuple[Any, ...], n_left: Array
 ) -> Array:
-    """The same of completely random trees."""
+    """As `_best_split`, of completely random trees."""
     xp, n_nodes = task.xp, part.n_nodes
     left = xp.empty((n_nodes, task.n_outputs))
-    chosen, cut = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
+    chosen, split_key = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
     task.launch(
-        "random_cut", n_nodes, key, level.sample, level.sample_weight, *task.learned, level.first, level.key,
-        part.node, part.begin, n_nodes, task.criterion, task.min_leaf, task.min_decrease, level.tree,
-        level.root_weight, level.total, level.mean, level.weight, *tables, left, chosen, cut, n_left,
-        level.threshold, level.gain,
+        "random_split", n_nodes, key, level.sample, level.sample_weight, *task.learned, level.first,
+        level.key, part.node, part.begin, n_nodes, task.criterion, task.min_leaf, task.min_decrease,
+        level.tree, level.root_weight, level.total, level.mean, level.weight, *tables, left, chosen,
+        split_key, n_left, level.threshold, level.gain,
     )  # fmt: skip
-    _take_sides(task, level, part, key, 1, chosen, cut, n_left)
+    _take_sides(task, level, part, key, 1, chosen, split_key, n_left)
     return chosen
 
 
 def _take_sides(
-    task: _Task, level: _Level, part: _Part, key: Array, slots: int, chosen: Array, cut: Array, n_left: Array
-) -> None:
+    task: _Task, level: _Level, part: _Part, key: Array, slots: int, chosen: Array, split_key: Array,
+    n_left: Array,
+) -> None:  # fmt: skip
     task.launch(
-        "sides", part.n_samples, key, level.first, part.node, part.begin, part.n_nodes, slots, chosen, cut,
-        n_left, part.n_samples, level.right,
+        "sides", part.n_samples, key, level.first, part.node, part.begin, part.n_nodes, slots, chosen,
+        split_key, n_left, part.n_samples, level.right,
     )  # fmt: skip
 
 
 def _parts(sizes: np.ndarray, per_sample: int, per_node: int) -> list[tuple[int, int]]:
-    """Runs of nodes whose scratch is at most KEYS, or that are one node."""
+    """Runs of nodes whose workspace is at max_entries KEYS, or that are one node."""
     cost = np.cumsum(np.maximum(sizes * per_sample, per_node))
     parts, first, spent = [], 0, 0
     while first < len(sizes):
@@ -330,11 +341,11 @@ def _grow(
     seed: int,
     first: int,
     n_trees: int,
-    bags: Array | None,
+    counts: Array | None,
     trees: list[tuple[Array, ...]],
 ) -> None:
     xp = task.xp
-    weights = xp.broadcast_to(weight, (n_trees, len(weight))) if bags is None else weight * bags
+    weights = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0
@@ -362,8 +373,8 @@ def _grow(
             level.total, level.mean, node_weight, pure,
         )  # fmt: skip
         least = max(2, task.min_split, 2 * task.min_leaf)
-        opened = np.flatnonzero((to_numpy(pure) == 0) & (sizes >= least) & (len(levels) < task.max_depth))
-        n_left, grown = _split_level(task, candidates, level, opened, sizes, tree)
+        pending = np.flatnonzero((to_numpy(pure) == 0) & (sizes >= least) & (len(levels) < task.max_depth))
+        n_left, grown = _split_level(task, candidates, level, pending, sizes, tree)
         levels.append(grown)
         sample, sample_weight, key, sizes, tree = _next_level(task, level, n_left, sizes, tree)
     _collect(task, candidates.projected, levels, n_trees, trees)
@@ -373,17 +384,17 @@ def _split_level(
     task: _Task,
     candidates: Any,
     level: _Level,
-    opened: np.ndarray,
+    pending: np.ndarray,
     sizes: np.ndarray,
     tree: np.ndarray,
 ) -> tuple[np.ndarray, _Grown]:
-    """Splits the nodes that are open; how many samples go left (-1 in leaves), on the host."""
+    """Splits the pending nodes; returns how many samples go left (-1 in leaves), on the host."""
     xp, slots = task.xp, candidates.slots()
-    room = max(candidates.room(), slots * task.n_outputs)
+    size = max(candidates.workspace_size(), slots * task.n_outputs)
     n_left_of, n_kept_of = np.full(len(sizes), -1), np.zeros(len(sizes), np.int64)
     kept = [(xp.empty(0, np.int32), xp.empty(0, np.float32))]
-    for a, b in _parts(sizes[opened], slots, room):
-        node, of_part = opened[a:b], sizes[opened[a:b]]
+    for a, b in _parts(sizes[pending], slots, size):
+        node, of_part = pending[a:b], sizes[pending[a:b]]
         begin = np.concatenate([[0], np.cumsum(of_part)]).astype(np.int64)
         part = _Part(xp.asarray(node.astype(np.int64)), xp.asarray(begin), b - a, int(begin[-1]))
         n_left = xp.empty(b - a, np.int64)
@@ -457,63 +468,63 @@ def _collect(
     for m in range(n_trees):
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
         grown: tuple[Array, ...] = (
-            feature[nodes],
-            threshold[nodes],
-            left[nodes],
-            gain[nodes],
-            value[rows].ravel(),
-        )
+            feature[nodes], threshold[nodes], left[nodes], gain[nodes], value[rows].ravel()
+        )  # fmt: skip
         if projected:
             entries = slice(entry[nodes.start], entry[nodes.stop])
             grown += xp.asarray(entry[nodes] - entry[nodes.start]), index[entries], factor[entries]
         trees.append(grown)
 
 
-def rows_of(codes: Array) -> None:
-    """None: a thread looks at one sample of a column."""
+def rows_of(bins: Array) -> None:
+    """None: a thread reads one sample of a column."""
 
 
 def grow(
-    codes: Array,
+    bins: Array,
     rows: None,
     low: Array,
     high: Array,
     base: Array | None,
     offset: Array | None,
-    real: np.dtype,
+    dtype: np.dtype,
     labels: Array | None,
     targets: Array | None,
     n_outputs: int,
-    weight: Array,
+    sample_weight: Array,
     criterion: int,
-    n_drawn: int,
+    max_features: int,
     max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float,
     completely_random: bool,
     seed: int,
     first: int,
     n_trees: int,
-    bags: Array | None,
+    counts: Array | None,
     trees: list[tuple[Array, ...]],
 ) -> None:
     """Appends (feature, threshold, left, gain, value) of trees first, ..., first + n_trees - 1 to `trees`."""
-    xp = array_module(weight)
+    xp = array_module(sample_weight)
     task = _task(
-        xp, real, labels, targets, n_outputs, criterion, max_depth, min_split, min_leaf, min_decrease
+        xp, dtype, labels, targets, n_outputs, criterion, max_depth, min_samples_split, min_samples_leaf,
+        min_impurity_decrease,
     )  # fmt: skip
-    none, width = xp.empty(0, np.int64), codes.dtype.itemsize
+    none, width = xp.empty(0, np.int64), bins.dtype.itemsize
     columns = _Columns(
-        codes.view(np.uint8), low, high, width, none if base is None else base,
-        none if offset is None else offset, int(base is not None), len(weight),
-        len(codes) if offset is None else len(offset), n_drawn, completely_random,
+        bins.view(np.uint8), low, high, width, none if base is None else base,
+        none if offset is None else offset, int(base is not None), len(sample_weight),
+        len(bins) if offset is None else len(offset), max_features, completely_random,
     )  # fmt: skip
-    _grow(task, columns, weight, seed, first, n_trees, bags, trees)
+    _grow(task, columns, sample_weight, seed, first, n_trees, counts, trees)
 
 
 def whole_numbers(x: Array, small: Array) -> int:
-    """2 if x is whole numbers 0 to 255, now in `small`; 1 if whole numbers; 0 if not, or sums not exact."""
+    """Returns 2 if x is whole numbers 0 to 255, written to `small` (OUT); 1 if x is whole numbers whose sums
+    float32
+    holds exactly; else 0.
+    """
     xp = array_module(x)
     sums = abs(x).sum(axis=1, dtype=np.float64)
     exact = bool((x == xp.trunc(x)).all()) and bool((sums <= 2**24).all())
@@ -527,13 +538,15 @@ def columns_of(x: Array, whole: bool, small: Array | None) -> None:
     """None: here every thread adds up numbers of x."""
 
 
-def corner_table(x: Array, atoms: Atoms, table: Array) -> None:
-    """Sums over all corners of the planes of each sample, of whole numbers, modulo the table's range."""
+def corner_table(x: Array, distribution: Distribution, table: Array) -> None:
+    """Writes to `table` (OUT) the sums over all corners of the planes of each sample: of whole numbers,
+    modulo the
+    table's range.
+    """
     xp = array_module(x)
-    planes = xp.moveaxis(x.reshape(len(x), *atoms.shape, atoms.channels), 4, 1).astype(np.int64)
-    sums = xp.zeros(
-        (len(x), atoms.channels, *(size + (axis > 0) for axis, size in enumerate(atoms.shape))), np.int64
-    )
+    planes = xp.moveaxis(x.reshape(len(x), *distribution.shape, distribution.channels), 4, 1).astype(np.int64)
+    sizes = (size + (axis > 0) for axis, size in enumerate(distribution.shape))
+    sums = xp.zeros((len(x), distribution.channels, *sizes), np.int64)
     sums[:, :, :, 1:, 1:] = planes.cumsum(axis=3).cumsum(axis=4)
     table[...] = sums.reshape(len(x), -1).astype(table.dtype)
 
@@ -547,38 +560,39 @@ def grow_projected(
     labels: Array | None,
     targets: Array | None,
     n_outputs: int,
-    weight: Array,
+    sample_weight: Array,
     criterion: int,
-    atoms: Atoms,
-    n_drawn: int,
+    distribution: Distribution,
+    n_projections: int,
     max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float,
     seed: int,
     first: int,
     n_trees: int,
-    bags: Array | None,
+    counts: Array | None,
     trees: list[tuple[Array, ...]],
 ) -> None:
-    """The same on random projections, with (start, index, weight) of the nodes' projections behind.
+    """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end.
 
     `whole`, `small`, `columns` and `table` are shortcuts of the CPU; here every thread adds up numbers of x.
     """
     xp = array_module(x)
     task = _task(
-        xp, x.dtype, labels, targets, n_outputs, criterion, max_depth, min_split, min_leaf, min_decrease
+        xp, x.dtype, labels, targets, n_outputs, criterion, max_depth, min_samples_split, min_samples_leaf,
+        min_impurity_decrease,
     )  # fmt: skip
+    d = distribution
     numbers = (
-        atoms.kind, atoms.n_features, atoms.channels, atoms.cyclic, atoms.most, *atoms.shape, *atoms.low,
-        *atoms.high,
+        d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, *d.shape, *d.patch_min, *d.patch_max
     )  # fmt: skip
-    projections = _Projections(x, atoms, xp.asarray(np.array(numbers, np.int64)), n_drawn)
-    _grow(task, projections, weight, seed, first, n_trees, bags, trees)
+    projections = _Projections(x, distribution, xp.asarray(np.array(numbers, np.int64)), n_projections)
+    _grow(task, projections, sample_weight, seed, first, n_trees, counts, trees)
 
 
 def joined(
-    trees: list[tuple[Array, ...]], n_outputs: int, real: np.dtype, projected: bool
+    trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[Array, ...]:
-    """Trees one after another: see `trees.joined`."""
-    return join_arrays(trees, n_outputs, real, projected)
+    """Returns the arrays of trees: see `trees.joined`."""
+    return join_arrays(trees, n_outputs, dtype, projected)

@@ -36,7 +36,7 @@ typedef struct {
 
 /* Samples by class. */
 HF_AVX512_CODE static void hf_start_pairs(
-    const hf_room *r, const uint32_t *payload, int64_t n, double weight, hf_pairs *pairs
+    const hf_workspace *r, const uint32_t *payload, int64_t n, double weight, hf_pairs *pairs
 ) {
     uint8_t label[HF_MOST_PAIRED] __attribute__((aligned(64)));
     pairs->n = n, pairs->n_present = 0, pairs->weight = (uint32_t)weight, pairs->square = 0;
@@ -200,7 +200,7 @@ HF_AVX512_CODE HF_INLINE void hf_judge_pairs(
 
 /* Draws candidates and takes the best cut of them, `per` candidates to a vector. */
 HF_AVX512_CODE HF_INLINE void hf_try_pairs(
-    int per, int wide, const hf_task *t, hf_room *r, const uint32_t *sample, uint64_t key, hf_pairs *pairs,
+    int per, int wide, const hf_task *t, hf_workspace *r, const uint32_t *sample, uint64_t key, hf_pairs *pairs,
     int64_t *n_drawn, hf_draw *draw, hf_cut *best
 ) {
     const int64_t size = (pairs->n * per + 63) / 64 * 64;
@@ -255,13 +255,13 @@ HF_AVX512_CODE static uint32_t hf_next_code(const hf_pairs *pairs, int per, uint
     return (uint32_t)_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_min_epu8(quarter, _mm_srli_epi16(quarter, 8)))) & 0xff;
 }
 
-static int hf_is_paired(const hf_task *t, const hf_room *r, int64_t n, double weight) {
+static int hf_is_paired(const hf_task *t, const hf_workspace *r, int64_t n, double weight) {
     return n <= HF_MOST_PAIRED && (n <= HF_FEWER || n <= t->n_codes / 2) && hf_has_bytes(t, r) && weight < HF_PAIRED_WEIGHT;
 }
 
 /* As hf_best_cut, which draws on where none of n_drawn candidates varies. */
 HF_AVX512_CODE static void hf_best_of_pairs(
-    const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight, int64_t *n_drawn, hf_draw *draw,
+    const hf_task *t, hf_workspace *r, const hf_pending *node, uint64_t key, double weight, int64_t *n_drawn, hf_draw *draw,
     hf_cut *best
 ) {
     hf_pairs pairs __attribute__((aligned(64)));

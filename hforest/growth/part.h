@@ -21,7 +21,7 @@ HF_INLINE uint32_t hf_codes_above(
 }
 
 HF_AVX512_CODE HF_INLINE int64_t hf_part_16(
-    int by, const hf_task *t, hf_room *r, const hf_open *node, hf_cut found
+    int by, const hf_task *t, hf_workspace *r, const hf_pending *node, hf_cut found
 ) {
     uint32_t *sample = r->sample, *payload = r->payload, *sample2 = r->sample2, *payload2 = r->payload2;
     const int64_t width = by == HF_BY_BYTES ? 1 : 2;
@@ -68,13 +68,13 @@ HF_AVX512_CODE HF_INLINE int64_t hf_part_16(
     return left;
 }
 
-static int hf_is_parted_by_vectors(const hf_task *t, const hf_room *r) {
+static int hf_is_parted_by_vectors(const hf_task *t, const hf_workspace *r) {
     if (t->path != HF_PATH_AVX512) return 0;
     return r->kind == HF_INT32_KEYS || (r->kind == HF_INT64_KEYS && t->atoms && (t->whole || t->single));
 }
 
 /* As hf_partition; room for 16 more lies behind sample2 and payload2. */
-HF_AVX512_CODE static int64_t hf_part_by_vectors(const hf_task *t, hf_room *r, const hf_open *node, hf_cut found) {
+HF_AVX512_CODE static int64_t hf_part_by_vectors(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_cut found) {
     if (t->atoms) return t->whole ? hf_part_16(HF_BY_WHOLE, t, r, node, found) : hf_part_16(HF_BY_SINGLE, t, r, node, found);
     return t->width == 1 ? hf_part_16(HF_BY_BYTES, t, r, node, found) : hf_part_16(HF_BY_SHORTS, t, r, node, found);
 }

@@ -13,7 +13,7 @@ enum {
     HF_ADDED = 6        /* entries up to which adding them up is cheaper than four look-ups in a larger table */
 };
 
-static int hf_make_room(const hf_task *t, hf_room *r, int64_t room) {
+static int hf_make_room(const hf_task *t, hf_workspace *r, int64_t room) {
     const int64_t most = t->atoms->most, size = t->single || t->whole ? 4 : 8;
     /* A vector writes up to 16 numbers behind the last. */
     r->projected = malloc((room + 16) * size), r->best_projected = malloc((room + 16) * size);
@@ -126,7 +126,7 @@ HF_PROJECT_TABLE(uint32_t, int32_t, hf_project_table_32)
 
 /* Values of an atom for a node's samples. Entries are written only where they are added up: of most candidates nobody asks for
    them again. */
-static void hf_project_atom(const hf_task *t, hf_room *r, const hf_open *node, hf_atom atom, void *value) {
+static void hf_project_atom(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_atom atom, void *value) {
     const uint32_t *sample = r->sample + node->first;
     const int64_t n = node->last - node->first, n_features = t->atoms->n_features;
     int64_t count;
@@ -164,7 +164,7 @@ static void hf_project_atom(const hf_task *t, hf_room *r, const hf_open *node, h
 
 /* Keys of the values in r->projected, in order, codes being the values' bits or (float64) ranks; NULL where all are
    equal. */
-static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_open *node) {
+static const uint64_t *hf_code_values(const hf_task *t, hf_workspace *r, const hf_pending *node) {
     const int64_t n = node->last - node->first;
     const uint32_t *payload = r->payload + node->first;
     uint64_t *key = r->key;
@@ -196,20 +196,20 @@ static const uint64_t *hf_code_values(const hf_task *t, hf_room *r, const hf_ope
 }
 
 /* The value with this code; a rank is looked up among the values in order. */
-static double hf_value_of(const hf_task *t, const hf_room *r, const uint64_t *sorted, uint32_t code) {
+static double hf_value_of(const hf_task *t, const hf_workspace *r, const uint64_t *sorted, uint32_t code) {
     if (t->whole || t->single) return hf_value_at(t, code);
     int64_t i = code; /* equal values share a rank, so no value lies in front of its rank */
     while ((uint32_t)(sorted[i] >> 32) != code) ++i;
     return ((const double *)r->projected)[r->sorted_place[i]];
 }
 
-HF_INLINE int hf_is_above(const hf_task *t, const hf_room *r, int64_t i, double below) {
+HF_INLINE int hf_is_above(const hf_task *t, const hf_workspace *r, int64_t i, double below) {
     if (t->whole) return ((const int32_t *)r->best_projected)[i] > below;
     return (t->single ? ((const float *)r->best_projected)[i] : ((const double *)r->best_projected)[i]) > below;
 }
 
 /* The best cut of the values in r->projected where it is better than the `best` so far. */
-static hf_cut hf_cut_values(const hf_task *t, hf_room *r, const hf_open *node, double weight, const hf_cut *best) {
+static hf_cut hf_cut_values(const hf_task *t, hf_workspace *r, const hf_pending *node, double weight, const hf_cut *best) {
     const int64_t n = node->last - node->first;
     hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
     const uint64_t *sorted = hf_code_values(t, r, node);
@@ -227,7 +227,7 @@ static hf_cut hf_cut_values(const hf_task *t, hf_room *r, const hf_open *node, d
 
 /* The best of the candidates `draws`, n of them, where it is better than `best`; r->best_projected gets its values. */
 static void hf_try_atoms(
-    const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, double weight, void *bins,
+    const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_atom_draws *draws, int n, double weight, void *bins,
     hf_cut *best
 ) {
     for (int i = 0; i < n; ++i) {
@@ -251,7 +251,7 @@ static void hf_try_atoms(
 #if HF_X86
 /* As hf_try_atoms, for all of them at once. */
 HF_AVX512_CODE static void hf_compare_atoms(
-    const hf_task *t, hf_room *r, const hf_open *node, const hf_atom_draws *draws, int n, hf_compared *compared,
+    const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_atom_draws *draws, int n, hf_compared *compared,
     hf_cut *best
 ) {
     int32_t value[HF_MOST_COMPARED + 16]; /* as in hf_make_room */
@@ -273,7 +273,7 @@ HF_AVX512_CODE static void hf_compare_atoms(
 #endif
 
 /* The best of n_drawn projections: of equal scores the first drawn, in it the lowest cut. */
-static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *node, uint64_t key, double weight) {
+static hf_cut hf_best_projection(const hf_task *t, hf_workspace *r, const hf_pending *node, uint64_t key, double weight) {
     hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
     const int64_t n = node->last - node->first;
     hf_atom_draws draws;
@@ -304,7 +304,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_room *r, const hf_open *no
 }
 
 /* Writes the best projection into node v, a feature where it is one; 0 if memory is out. */
-static int hf_keep_projection(const hf_task *t, hf_room *r, hf_tree *tree, int64_t v) {
+static int hf_keep_projection(const hf_task *t, hf_workspace *r, hf_tree *tree, int64_t v) {
     const hf_atom atom = {r->best_atom, NULL, 0};
     const int64_t count = hf_draw_atom(t->atoms, atom, r->index, r->factor);
     if (count == 1 && r->factor[0] == 1) {

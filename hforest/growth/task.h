@@ -109,7 +109,7 @@ typedef struct {
     uint64_t key; /* of the parent, but for the root */
     int32_t depth, side;
     int64_t at; /* its number in a tree that grows depth-first */
-} hf_open; /* a node to be looked at */
+} hf_pending; /* a node to be looked at */
 
 enum { HF_BLOCKS = 3 };
 
@@ -156,9 +156,9 @@ typedef struct {
     uint64_t *order, *order2; /* float64: values as keys, to be ranked */
     uint32_t *place, *place2;
     const uint32_t *sorted_place; /* place or place2 */
-    hf_open *open;
+    hf_pending *open;
     int64_t n_open, open_room;
-} hf_room;
+} hf_workspace;
 
 static void hf_free_tree(hf_tree *tree) {
     free(tree->feature), free(tree->left), free(tree->threshold), free(tree->gain), free(tree->value);
@@ -166,7 +166,7 @@ static void hf_free_tree(hf_tree *tree) {
     memset(tree, 0, sizeof *tree);
 }
 
-static void hf_free_room(hf_room *r) {
+static void hf_free_workspace(hf_workspace *r) {
     free(r->sample), free(r->sample2), free(r->payload), free(r->payload2), free(r->key), free(r->key2);
     free(r->weight), free(r->weight2), free(r->label), free(r->label2), free(r->total), free(r->left);
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
@@ -185,7 +185,7 @@ static int hf_widen(void **a, int64_t room, int64_t size) {
 }
 
 /* Adds what sample i of the tree weighs to sums. */
-HF_INLINE void hf_add(const hf_task *t, const hf_room *r, int64_t i, double *sum) {
+HF_INLINE void hf_add(const hf_task *t, const hf_workspace *r, int64_t i, double *sum) {
     const double w = r->weight[i];
     if (t->labels) {
         sum[r->label[i]] += w;
@@ -225,19 +225,19 @@ HF_INLINE int hf_is_by_rows(const hf_task *t, int64_t n) {
 }
 
 /* Whether vectors look at codes of bytes (pairs.h, counted.h). */
-HF_INLINE int hf_has_bytes(const hf_task *t, const hf_room *r) {
+HF_INLINE int hf_has_bytes(const hf_task *t, const hf_workspace *r) {
     return t->path == HF_PATH_AVX512 && r->kind == HF_INT32_KEYS && t->width == 1 && (t->rows || t->offset) &&
            t->min_leaf == 1 && !t->completely_random;
 }
 
 /* Whether no cut can be better: sides of one class each score their weight. With whole weights no rounding says so
    too early, nor lifts another score above it. */
-HF_INLINE int hf_is_perfect(const hf_room *r, double score, double weight) {
+HF_INLINE int hf_is_perfect(const hf_workspace *r, double score, double weight) {
     return r->kind != HF_FLOATS && score >= weight;
 }
 
 /* Draws the next candidate of a node, without replacement: a step of a Fisher-Yates shuffle of r->column. */
-HF_INLINE uint32_t hf_draw_column(const hf_task *t, hf_room *r, uint64_t key, int64_t n_drawn, hf_draw *draw) {
+HF_INLINE uint32_t hf_draw_column(const hf_task *t, hf_workspace *r, uint64_t key, int64_t n_drawn, hf_draw *draw) {
     if (n_drawn % 4 == 0) *draw = hf_philox(key, (uint64_t)(n_drawn / 4), HF_STREAM_CANDIDATES);
     const int64_t other = n_drawn + hf_below(draw->word[n_drawn % 4], (uint32_t)(t->n_columns - n_drawn));
     const uint32_t column = r->column[other];
@@ -248,7 +248,7 @@ HF_INLINE uint32_t hf_draw_column(const hf_task *t, hf_room *r, uint64_t key, in
 }
 
 /* Puts the columns back, so that what the next node draws does not depend on this one. */
-static void hf_undraw_columns(hf_room *r, int64_t n_drawn) {
+static void hf_undraw_columns(hf_workspace *r, int64_t n_drawn) {
     while (n_drawn-- > 0) {
         const uint32_t other = r->drawn[n_drawn], column = r->column[n_drawn];
         r->column[n_drawn] = r->column[other];

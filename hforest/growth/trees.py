@@ -1,16 +1,50 @@
-"""Trees that are tuples of arrays, one after another."""
+"""What trees learn, and what grown trees are: tuples of arrays."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.dispatch import array_module
+from ..core.supervised import Limits, Target
+
+
+class Trees(NamedTuple):
+    """Grown trees as the arrays of a `hforest.tree.Forest` of features."""
+
+    tree_start: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    value: FloatArray
+    gain: FloatArray
+
+
+class Projected(NamedTuple):
+    """Grown trees on projections, as the arrays of a `hforest.tree.Forest`."""
+
+    trees: Trees
+    indptr: IntArray
+    indices: IntArray
+    data: FloatArray
+
+
+class Learned(NamedTuple):
+    """What trees learn and where they stop, checked."""
+
+    target: Target
+    sample_weight: FloatArray
+    criterion: int
+    limits: Limits
 
 
 def joined(
-    trees: list[tuple[Array, ...]], n_outputs: int, real: np.dtype, projected: bool
+    trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[Array, ...]:
-    """The arrays of `growth.Trees`, and if trees have projections `start`, `index` and `weight` of a Forest.
+    """The arrays of `Trees`, and if trees have projections `indptr`, `indices` and `data` of a Forest.
 
-    A tree is (feature, threshold, left, gain, value), and (start, index, weight) if it has projections.
+    A tree is (feature, threshold, left, gain, value), and (indptr without its end, indices, data) if it has
+    projections.
     """
     xp = array_module(trees[0][0])
     feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))
@@ -18,10 +52,10 @@ def joined(
     arrays = (
         tree_start,
         feature,
-        threshold.astype(real, copy=False),
+        threshold.astype(dtype, copy=False),
         left,
         value.reshape(-1, n_outputs),
-        gain.astype(real, copy=False),
+        gain.astype(dtype, copy=False),
     )
     if not projected:
         return arrays
@@ -31,5 +65,5 @@ def joined(
         *arrays,
         xp.concatenate([*starts, xp.asarray(entries[-1:])]),
         xp.concatenate([tree[6] for tree in trees]),
-        xp.concatenate([tree[7] for tree in trees]).astype(real, copy=False),
+        xp.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
     )

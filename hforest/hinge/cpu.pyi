@@ -1,57 +1,70 @@
-from numpy.typing import NDArray
+from ..core.aliases import FloatArray, IntArray
+from .shared import Route
 
 def tree_traverse(
-    x: NDArray, thresholds: NDArray, features: NDArray, leaf: NDArray, margin: NDArray, vertex: NDArray
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
 ) -> None: ...
 def fern_traverse(
-    x: NDArray, thresholds: NDArray, features: NDArray, leaf: NDArray, margin: NDArray, vertex: NDArray
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
 ) -> None: ...
-def leaf_outputs(leaf: NDArray, margin: NDArray, weights: NDArray, divisor: float, y: NDArray) -> None: ...
+def leaf_outputs(
+    leaf: IntArray, margin: FloatArray, weights: FloatArray, divisor: float, y: FloatArray
+) -> None: ...
 def tree_forward(
-    x: NDArray,
-    thresholds: NDArray,
-    features: NDArray,
-    weights: NDArray,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    y: NDArray,
-    route: tuple[NDArray, NDArray, NDArray] | None = None,
+    y: FloatArray,
+    route: Route | None = None,
 ) -> None: ...
 def fern_forward(
-    x: NDArray,
-    thresholds: NDArray,
-    features: NDArray,
-    weights: NDArray,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    y: NDArray,
-    route: tuple[NDArray, NDArray, NDArray] | None = None,
+    y: FloatArray,
+    route: Route | None = None,
 ) -> None: ...
 def backward(
-    grad_y: NDArray,
-    leaf: NDArray,
-    margin: NDArray,
-    vertex: NDArray,
-    features: NDArray,
-    weights: NDArray,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    grad_x: NDArray,
-    grad_thresholds: NDArray,
-    grad_weights: NDArray,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_weights: FloatArray,
 ) -> None: ...
 def backward_sparse(
-    grad_y: NDArray,
-    leaf: NDArray,
-    margin: NDArray,
-    vertex: NDArray,
-    features: NDArray,
-    weights: NDArray,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    vertex_start: NDArray,
-    vertex_rows: NDArray,
-    leaf_start: NDArray,
-    leaf_rows: NDArray,
-    grad_x: NDArray,
-    grad_thresholds: NDArray,
-    grad_weights: NDArray,
+    vertex_start: IntArray,
+    vertex_rows: IntArray,
+    leaf_start: IntArray,
+    leaf_rows: IntArray,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_weights: FloatArray,
 ) -> None: ...
-def touched(index: NDArray, n_slots: int, start: NDArray, rows: NDArray) -> None: ...
-def leaf_counts(leaf: NDArray, counts: NDArray) -> None: ...
+def touched(index: IntArray, n_slots: int, start: IntArray, rows: IntArray) -> None: ...
+def leaf_counts(leaf: IntArray, counts: IntArray) -> None: ...

@@ -1,8 +1,8 @@
 """Random hinge trees and ferns on the CPU (p1 = Lay et al., Random Hinge Forest).
 
-Parallel loops run over whole owners of output: tiles of (samples, trees) when routing, samples for
-`y` and `grad_x`, trees for the parameters. So no sum is shared between threads, nothing is atomic, and
-the result has the same bits at every number of threads.
+Each output element is computed by one thread: parallel loops run over tiles of (samples, trees) when routing,
+over samples for `y` and `grad_x`, over trees for the parameters. No sum is shared between threads, nothing is
+atomic, and the result has the same bits at every number of threads.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from hforest.hinge.kernels cimport (
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from ..core import recycle
-from ..optim.tables import bias
+from ..optim.exact import bias
 
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
@@ -99,17 +99,17 @@ cdef extern from "sums.h" nogil:
         ptrdiff_t n_leaves, ptrdiff_t n, double divisor, double* y)
 
 cdef enum:
-    COLUMNS = 256         # of a tile that one thread turns over, where several do
+    COLUMNS = 256         # of a tile that one thread transposes, where several do
     SAMPLES = 64          # of a tile of the plain loop: their input rows stay in L1 or L2
     TREES = 16            # of that tile: one cache line of float32 results a sample
     PAIRS = 1 << 17       # (sample, tree) pairs routed before their leaves are summed: L2 holds them
     SMALL = 1 << 14       # (sample, tree) pairs below which a second thread does not pay
-    STRETCH = 1024        # samples whose routes through sixteen trees are turned over: L2 holds them
-    MOST_SUMS = 1 << 13   # of a tree, if sixteen trees' are to stay in L2
+    STRETCH = 1024        # samples whose routes through sixteen trees are transposed together: L2 holds them
+    MAX_SUMS = 1 << 13    # of a tree, if those of sixteen trees are to stay in L2
     BLOCK = 256           # samples of a vector block at most: a tree is read once for each block
-    LANES_BLOCK = 1024    # and where trees are the lanes
-    TILE_BYTES = 1 << 19  # of a tile beyond which a gather is faster than a descent
-    BLOCK_BYTES = 1 << 20  # of a block's input at most, if 64 samples fit: L2 holds it
+    LANES_BLOCK = 1024    # the same where trees are the lanes
+    TILE_BYTES = 1 << 19  # of a tile, above which a gather is faster than single loads
+    BLOCK_BYTES = 1 << 20  # of the input of a block at most, if 64 samples fit: L2 holds it
 
 
 cdef int _threads(Py_ssize_t pairs) noexcept nogil:
@@ -122,17 +122,17 @@ cdef enum Way:
     PLAIN                 # plain.h
     LANES                 # lanes.h: trees in the lanes of a vector
     FERNS                 # ferns.h: samples in the lanes
-    TILES                 # vectors.h: tiles of samples, results turned over by route.h
+    TILES                 # vectors.h: tiles of samples, results transposed by route.h
 
 # How a call is routed. A unit of work is some samples (at most `block`) and `tree_step` trees.
 cdef struct Plan:
     Way way
     int path, depth, fern, threads
-    Py_ssize_t n_samples, n_features, n_trees, n_vertices, itemsize, block, tree_step, room_bytes
+    Py_ssize_t n_samples, n_features, n_trees, n_vertices, itemsize, block, tree_step, workspace_bytes
 
 
-# A thread's room for one unit of TILES: its input feature-major, one tree made ready, results of a group.
-cdef struct Room:
+# Workspace of a thread for one unit of TILES: its input feature-major, one packed tree, results of a group.
+cdef struct Workspace:
     void* tiles
     int32_t* packed
     int32_t* leaf
@@ -144,22 +144,22 @@ cdef Py_ssize_t _align(Py_ssize_t n_bytes) noexcept nogil:
     return (n_bytes + 127) // 128 * 128
 
 
-cdef Room _room(const Plan* plan, unsigned char* start) noexcept nogil:
-    cdef Room room
+cdef Workspace _workspace(const Plan* plan, unsigned char* start) noexcept nogil:
+    cdef Workspace workspace
     cdef Py_ssize_t block = plan.block
-    room.tiles = start
+    workspace.tiles = start
     start += _align(block * plan.n_features * plan.itemsize)
-    room.packed = <int32_t*> start
+    workspace.packed = <int32_t*> start
     start += _align(plan.n_vertices * 4)
-    room.margin = start
+    workspace.margin = start
     start += _align(HF_GROUP * block * plan.itemsize)
-    room.leaf = <int32_t*> start
+    workspace.leaf = <int32_t*> start
     start += _align(HF_GROUP * block * 4)
-    room.vertex = <int32_t*> start
-    return room
+    workspace.vertex = <int32_t*> start
+    return workspace
 
 
-cdef Py_ssize_t _room_bytes(const Plan* plan) noexcept nogil:
+cdef Py_ssize_t _workspace_bytes(const Plan* plan) noexcept nogil:
     if plan.way == FERNS:
         return 128 + _align(plan.block * 8) + plan.block * plan.n_features * 4
     if plan.way == TILES:
@@ -172,20 +172,21 @@ cdef Py_ssize_t _room_bytes(const Plan* plan) noexcept nogil:
 
 cdef Plan _plan(Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t n_trees, Py_ssize_t n_vertices,
                 Py_ssize_t itemsize, int depth, bint fern) noexcept nogil:
-    # The way, and blocks of samples that suit it.
+    # The kernel, and the size of its blocks of samples.
     cdef Plan plan
     cdef Py_ssize_t block = max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize))
     plan.path, plan.depth, plan.fern, plan.threads = simd_path(), depth, fern, _threads(n * n_trees)
     plan.n_samples, plan.n_features, plan.n_trees = n, n_features, n_trees
     plan.n_vertices, plan.itemsize = n_vertices, itemsize
     plan.tree_step = n_trees
-    # A tile's columns are read from L2, if they fit; else trees are the lanes, and a sample's row is in L1.
+    # The columns of a tile are read from L2, if they fit; else trees are the lanes, and the row of a sample
+    # is in L1.
     cdef bint wide = n < HF_TILE or HF_TILE * n_features * itemsize > TILE_BYTES
     if wide and not fern and hf_has_lanes(plan.path, <int> itemsize, depth):
         plan.way, plan.block = LANES, min(block, <Py_ssize_t> LANES_BLOCK)
     elif n < 8 or n_features > 8 * n_trees * depth or n_features > 1 << 20:
-        # Turning the input over costs about as much for each element as a level for each pair; feature
-        # numbers are multiplied by the tile's width in 32 bits.
+        # Transposing an element of the input costs about as much as a level of a pair; feature numbers are
+        # multiplied by the width of the tile in 32 bits.
         plan.way, plan.block = PLAIN, SAMPLES
     elif fern and hf_has_ferns(plan.path, <int> itemsize, depth):
         plan.way, plan.block = FERNS, min(block // 2, <Py_ssize_t> BLOCK)
@@ -202,11 +203,11 @@ cdef void _fit_block(Plan* plan, Py_ssize_t block) noexcept nogil:
     if plan.way == FERNS or plan.way == TILES:
         block = (block + HF_TILE - 1) // HF_TILE * HF_TILE
     plan.block = block
-    plan.room_bytes = _room_bytes(plan)
+    plan.workspace_bytes = _workspace_bytes(plan)
 
 
 cdef void _share_trees(Plan* plan) noexcept nogil:
-    # Blocks of samples are shared out; with few of them, so are groups of trees.
+    # Threads share blocks of samples and, where these are few, groups of trees too.
     cdef Py_ssize_t blocks = (plan.n_samples + plan.block - 1) // plan.block
     if plan.way == PLAIN:
         plan.tree_step = TREES
@@ -234,7 +235,7 @@ cdef void _fill(const Plan* plan, const real* x, Py_ssize_t n, real* tiles) noex
 
 
 cdef void _fill_together(const Plan* plan, const real[:, ::1] x, real* tiles) noexcept nogil:
-    # All samples' tiles; threads share the features of each.
+    # The tiles of all samples; threads share the features of each.
     cdef Py_ssize_t parts = (plan.n_features + COLUMNS - 1) // COLUMNS, unit, s, f
     for unit in prange(
         (plan.n_samples + HF_TILE - 1) // HF_TILE * parts, schedule="static", num_threads=plan.threads
@@ -248,13 +249,14 @@ cdef void _fill_together(const Plan* plan, const real[:, ::1] x, real* tiles) no
 
 
 cdef void _route_tree(
-    const Plan* plan, Py_ssize_t n, const real* thresholds, const int32_t* features, Room room, Py_ssize_t at,
+    const Plan* plan, Py_ssize_t n, const real* thresholds, const int32_t* features, Workspace workspace,
+    Py_ssize_t at,
 ) noexcept nogil:
-    # n samples of a filled block through one tree; results from `at` on.
+    # Routes n samples of a filled block through one tree; results begin at `at`.
     cdef hf_tree tree
     cdef Py_ssize_t s = 0
-    # Packing reads each vertex of the tree: not for few samples in a deep one.
-    cdef int32_t* packed = room.packed if not plan.fern and plan.n_vertices <= 32 * n else NULL
+    # Packing reads each vertex of the tree; it does not pay for few samples in a deep tree.
+    cdef int32_t* packed = workspace.packed if not plan.fern and plan.n_vertices <= 32 * n else NULL
     if real is float:
         hf_prepare_f32(&tree, <int> plan.n_vertices, plan.depth, thresholds, features, packed)
     else:
@@ -262,45 +264,46 @@ cdef void _route_tree(
     while s < n:
         if real is float:
             hf_route_f32(
-                &tree, plan.path, plan.fern, <float*> room.tiles + s * plan.n_features,
-                room.leaf + at + s, <float*> room.margin + at + s, room.vertex + at + s,
+                &tree, plan.path, plan.fern, <float*> workspace.tiles + s * plan.n_features,
+                workspace.leaf + at + s, <float*> workspace.margin + at + s, workspace.vertex + at + s,
             )
         else:
             hf_route_f64(
-                &tree, plan.path, plan.fern, <double*> room.tiles + s * plan.n_features,
-                room.leaf + at + s, <double*> room.margin + at + s, room.vertex + at + s,
+                &tree, plan.path, plan.fern, <double*> workspace.tiles + s * plan.n_features,
+                workspace.leaf + at + s, <double*> workspace.margin + at + s, workspace.vertex + at + s,
             )
         s += HF_TILE
 
 
 cdef void _route_tiles(
     const Plan* plan, const real* x, Py_ssize_t n, const real* thresholds, const int32_t* features,
-    Py_ssize_t first, Py_ssize_t last, Room room, real* tiles, int32_t* leaf, real* margin, int32_t* vertex,
+    Py_ssize_t first, Py_ssize_t last, Workspace workspace, real* tiles, int32_t* leaf, real* margin,
+    int32_t* vertex,
 ) noexcept nogil:
     cdef Py_ssize_t j, at, block = plan.block, step = plan.n_trees
     cdef int count
     if tiles == NULL:
-        _fill(plan, x, n, <real*> room.tiles)
+        _fill(plan, x, n, <real*> workspace.tiles)
     else:
-        room.tiles = tiles
+        workspace.tiles = tiles
     while first < last:
         count = <int> min(<Py_ssize_t> HF_GROUP, last - first)
         for j in range(count):
-            # The next tree, where so many samples follow that most of its lines are read.
+            # The next tree is prefetched where there are enough samples to read most of its lines.
             if not plan.fern and plan.n_vertices <= 8 * n and first + j + 1 < last:
                 at = (first + j + 1) * plan.n_vertices
                 hf_fetch(thresholds + at, plan.n_vertices * plan.itemsize)
                 hf_fetch(features + at, plan.n_vertices * sizeof(int32_t))
             at = (first + j) * plan.n_vertices
-            _route_tree(plan, n, thresholds + at, features + at, room, j * block)
-        hf_store_words(plan.path, room.leaf, block, count, n, leaf + first, step)
-        hf_store_words(plan.path, room.vertex, block, count, n, vertex + first, step)
+            _route_tree(plan, n, thresholds + at, features + at, workspace, j * block)
+        hf_store_words(plan.path, workspace.leaf, block, count, n, leaf + first, step)
+        hf_store_words(plan.path, workspace.vertex, block, count, n, vertex + first, step)
         if real is float:
             hf_store_words(
-                plan.path, <int32_t*> room.margin, block, count, n, <int32_t*> (margin + first), step
+                plan.path, <int32_t*> workspace.margin, block, count, n, <int32_t*> (margin + first), step
             )
         else:
-            hf_store_doubles(<double*> room.margin, block, count, n, margin + first, step)
+            hf_store_doubles(<double*> workspace.margin, block, count, n, margin + first, step)
         first += HF_GROUP
 
 
@@ -329,9 +332,9 @@ cdef void _route_ferns(
     Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, float* tiles, int32_t* leaf, float* margin,
     int32_t* vertex, const float* weights, double divisor, float* y,
 ) noexcept nogil:
-    # Routes unless leaf is NULL; sums of leaves of one output unless weights is. Where routes are stored, a
-    # tile passes through all ferns: groups of results share cache lines of a row. Where they are not, all
-    # tiles pass through a group, whose leaves then are read from L1 or L2.
+    # Writes routes unless leaf is NULL, and sums of leaves of one output unless weights is NULL. Where routes
+    # are written, a tile passes through all ferns, as groups of results share cache lines of a row. Where
+    # they are not, all tiles pass through a group, whose leaves are then read from L1 or L2.
     cdef double* total = <double*> scratch
     cdef Py_ssize_t s = 0, at, m, step = HF_GROUP if leaf == NULL else last - first
     if tiles == NULL:
@@ -361,14 +364,15 @@ cdef void _route(
     Py_ssize_t first, Py_ssize_t last, unsigned char* scratch, real* tiles, int32_t* leaf, real* margin,
     int32_t* vertex,
 ) noexcept nogil:
-    # n samples from x on through trees first to last - 1. The results of a sample are a row of n_trees. Tiles
-    # of them are made where the caller has none (NULL).
+    # Routes n samples, the first at x, through trees first to last - 1. The results of a sample are a row of
+    # n_trees. Tiles are filled here where the caller has none (NULL).
     cdef Py_ssize_t m = first, at
     cdef int count
     scratch += 127 - (<size_t> scratch + 127) % 128
     if plan.way == TILES:
         _route_tiles(
-            plan, x, n, thresholds, features, first, last, _room(plan, scratch), tiles, leaf, margin, vertex
+            plan, x, n, thresholds, features, first, last, _workspace(plan, scratch), tiles, leaf, margin,
+            vertex,
         )
         return
     if plan.way == FERNS:
@@ -432,11 +436,11 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
         x.shape[0], x.shape[1], thresholds.shape[0], thresholds.shape[1], x.dtype.itemsize, depth, fern
     )
     _share_trees(&plan)
-    scratch = np.empty((plan.threads, plan.room_bytes), np.uint8)
+    scratch = np.empty((plan.threads, plan.workspace_bytes), np.uint8)
     shared = None
     if plan.tree_step < plan.n_trees and (plan.way == FERNS or plan.way == TILES):
-        # Threads share a block's trees: its input is turned over once for all of them. A tile is whole, and
-        # starts at a multiple of 128 bytes.
+        # Threads share the trees of a block, whose input is transposed once for all of them. Tiles are whole
+        # and begin at multiples of 128 bytes.
         n_tiles = (plan.n_samples + HF_TILE - 1) // HF_TILE
         shared = recycle.empty(n_tiles * HF_TILE * plan.n_features + 128 // plan.itemsize, x.dtype)
     if plan.itemsize == 4:
@@ -472,7 +476,7 @@ cdef void _sum_block(
     int path, Py_ssize_t n, const int32_t* leaf, const real* margin, const real[:, :, ::1] weights,
     double divisor, double* total, real* y,
 ) noexcept nogil:
-    # n samples' outputs, summed over the trees.
+    # Outputs of n samples, summed over the trees.
     cdef Py_ssize_t n_trees = weights.shape[0], n_leaves = weights.shape[1], s = 0
     cdef Py_ssize_t n_outputs = weights.shape[2]
     while s < n:
@@ -518,7 +522,7 @@ cdef void _sum_outputs(
 
 
 def leaf_outputs(leaf, margin, weights, double divisor, y):
-    """p1 eq 10 for routes already known."""
+    """p1 eq 10 for known routes."""
     if leaf.shape[0] == 0:
         return
     if y.ndim == 3:
@@ -557,7 +561,8 @@ cdef void _forward_blocks(
     const real[:, :, ::1] weights, double divisor, unsigned char[:, ::1] scratch, double[:, ::1] total,
     bint keep, int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex, real[:, ::1] y,
 ) noexcept nogil:
-    # A block's route is read while it is in cache. What is not kept goes to a thread's own rows.
+    # The route of a block is read while it is in cache. Routes that are not returned go to rows of the
+    # thread.
     cdef Py_ssize_t block, first, row
     for block in prange(
         (plan.n_samples + plan.block - 1) // plan.block, schedule="dynamic", num_threads=plan.threads
@@ -582,7 +587,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
     if plan.threads > 1:
         block = min(chunk, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
     if plan.way == FERNS or plan.way == TILES:
-        # Their input is turned over: a copy of a block of it for each thread.
+        # Their input is transposed: each thread has a copy of a block of it.
         block = min(block, plan.block)
     if block > HF_TILE:
         block = block // HF_TILE * HF_TILE
@@ -590,7 +595,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
         _fit_block(&plan, block)
         rows = n if keep else plan.threads * plan.block
         leaf, margin, vertex = route if keep else _empty_route(rows, n_trees, x.dtype)
-        scratch = np.empty((plan.threads, plan.room_bytes), np.uint8)
+        scratch = np.empty((plan.threads, plan.workspace_bytes), np.uint8)
         # A line of partial sums for each thread, padded so that threads do not share cache lines.
         total = np.empty((plan.threads, weights.shape[2] + 8))
         if plan.itemsize == 4:
@@ -604,7 +609,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
                 y,
             )
         return
-    # Trees are kept apart, or threads share a few samples' trees; extra memory stays constant.
+    # Trees are kept apart, or threads share the trees of few samples; extra memory is constant.
     whole = route
     if not keep:
         whole = _empty_route(min(chunk, n), n_trees, x.dtype)
@@ -620,7 +625,7 @@ def _empty_route(Py_ssize_t n, Py_ssize_t n_trees, dtype):
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
     depth = (thresholds.shape[1] + 1).bit_length() - 1
     _forward(x, thresholds, features, depth, False, weights, divisor, y, route)
 
@@ -637,7 +642,7 @@ cdef void _visit_tree(
     const hf_next* next, const real* margin, const real* weights, Py_ssize_t n_outputs, double divisor,
     int path, double* total, real* slope,
 ) noexcept nogil:
-    # Slopes of one tree's samples, and what they add to its leaves' sums.
+    # Slopes of the samples in one tree; their products are added to the sums of its leaves.
     cdef hf_visits visits
     visits.leaf, visits.next, visits.total = leaf, next_leaf, total
     visits.n_samples, visits.n_outputs, visits.step = n_samples, n_outputs, step
@@ -652,7 +657,7 @@ cdef void _load_group(
     const int32_t[:, ::1] leaf, const real[:, ::1] margin, const int32_t[:, ::1] vertex,
     Py_ssize_t start, Py_ssize_t n, Py_ssize_t first, int count, int path, int32_t* words, real* margins,
 ) noexcept nogil:
-    # Routes of some samples and trees, turned over: leaves (HF_GROUP, n), vertices (HF_GROUP, n), margins.
+    # Routes of some samples and trees, transposed: leaves (HF_GROUP, n), vertices (HF_GROUP, n), margins.
     cdef Py_ssize_t n_trees = leaf.shape[1]
     hf_load_words(path, &leaf[start, first], n_trees, count, n, words, n)
     hf_load_words(path, &vertex[start, first], n_trees, count, n, words + HF_GROUP * n, n)
@@ -670,8 +675,8 @@ cdef void _add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, do
 
 
 cdef void _take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil:
-    # What was taken is 0 again, for the next tree. A division costs more than all else here, and divisors are
-    # mostly 1.
+    # Writes the sums of a row and sets them to 0 for the next tree. A division costs more than everything
+    # else here, and most divisors are 1.
     cdef Py_ssize_t k
     if divisor == 1:
         for k in range(n_outputs):
@@ -687,7 +692,7 @@ cdef void _take_all(
     double* total, const int32_t* leaf, Py_ssize_t n_samples, Py_ssize_t n_leaves, Py_ssize_t n_outputs,
     double divisor, unsigned char* seen, real* grad,
 ) noexcept nogil:
-    # Dense sums of a tree. With few samples most leaves have none: only those reached are looked at.
+    # Dense sums of a tree. With few samples most leaves have none: only those reached are read.
     cdef Py_ssize_t width = hf_sum_width(n_outputs), i, at
     if n_leaves <= 2 * n_samples:
         for at in range(n_leaves):
@@ -707,7 +712,7 @@ cdef void _take_some(
     double* total, const int64_t* rows, Py_ssize_t n_rows, Py_ssize_t first, Py_ssize_t n_outputs,
     double divisor, real* grad,
 ) noexcept nogil:
-    # Sums at rows - first.
+    # Writes the sums at rows - first.
     cdef Py_ssize_t width = hf_sum_width(n_outputs), i
     for i in range(n_rows):
         _take_row(total + (rows[i] - first) * width, n_outputs, divisor, grad + i * n_outputs)
@@ -724,7 +729,8 @@ cdef void _group_gradients(
 ) noexcept nogil:
     # Parameter gradients of some trees, and their slopes. Without row lists gradients are dense; grad_y has
     # one tree when the trees share it (aggregated), all of them otherwise. Sums are 0 between trees: with one
-    # stretch a tree is finished at once, and the next has its place; with several, each has its own (sets).
+    # stretch a tree is finished at once, and the next uses the same sums; with several, each tree has its own
+    # (sets).
     cdef Py_ssize_t n_samples = leaf.shape[0], n_leaves = weights.shape[1], n_vertices = features.shape[1]
     cdef Py_ssize_t n_outputs = weights.shape[2], size = n_leaves * hf_sum_width(n_outputs)
     cdef Py_ssize_t own = grad_y.shape[1] > 1, step = grad_y.shape[1] * n_outputs, start = 0, n, j, m, a, b
@@ -785,8 +791,8 @@ cdef void _input_gradients(
     const real[:, ::1] slope, const int32_t[:, ::1] vertex, const int32_t[:, ::1] features,
     real[:, ::1] grad_x, int threads,
 ) noexcept nogil:
-    # Samples are owners; each adds its trees in their order. A tile of samples shares the cache lines of
-    # slope, which lies tree by tree.
+    # A sample is computed by one thread, which adds the trees in their order. A tile of samples shares the
+    # cache lines of slope, whose first axis is trees.
     cdef Py_ssize_t n_samples = slope.shape[1], n_trees = slope.shape[0], tile, n, m, first, last
     for tile in prange((n_samples + TREES - 1) // TREES, schedule="static", num_threads=threads):
         first = tile * TREES
@@ -827,15 +833,15 @@ def _backward(
     cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
     cdef Py_ssize_t n_sums = n_leaves * hf_sum_width(n_outputs) + n_vertices
     cdef int threads = _threads(leaf.size), workers
-    # Whole groups turn over fastest, by far; with few trees smaller ones share the work better.
+    # Whole groups are transposed fastest by far; with few trees, smaller ones share the work better.
     while group > 4 and n_trees < 3 * threads * group and threads > 1:
         group //= 2
-    # Who has no group needs no room for sums.
+    # A thread without a group needs no workspace for sums.
     workers = <int> min(<Py_ssize_t> threads, (n_trees + group - 1) // group)
-    # Where samples are many, routes are turned over a stretch at a time, so that they stay in L2: if sixteen
-    # trees' sums do as well, which wait there for the next stretch.
+    # Where samples are many, routes are transposed a stretch at a time, so that they stay in L2; but only if
+    # the sums of sixteen trees, which are used again by the next stretch, stay in L2 too.
     stretch = max(<Py_ssize_t> STRETCH, n_leaves)
-    if stretch >= n or n_sums > MOST_SUMS:
+    if stretch >= n or n_sums > MAX_SUMS:
         stretch = n
     sets = HF_GROUP if stretch < n else 1
     dtype = margin.dtype
@@ -871,7 +877,7 @@ def backward_sparse(
     grad_y, leaf, margin, vertex, features, weights, divisor,
     vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x, grad_thresholds, grad_weights,
 ):
-    """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
+    """The same gradients at the touched rows only; rows of tree m are at start[m]:start[m + 1]."""
     if leaf.shape[0] == 0:
         return
     _backward(
@@ -883,15 +889,15 @@ def backward_sparse(
 # ------------------------------------------------------------------------------------ touched rows
 
 cdef enum:
-    STRIP = 256           # samples whose indices are turned over at a time
-    BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds sixteen trees'
+    STRIP = 256           # samples whose indices are transposed at a time
+    BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds those of sixteen trees
 
 
 cdef void _mark(
     const int32_t[:, ::1] index, Py_ssize_t first, Py_ssize_t count, int path, uint64_t* seen,
     Py_ssize_t n_words, int32_t* strip,
 ) noexcept nogil:
-    # Sets a bit for each value that a tree's column holds, for `count` trees at once.
+    # Sets a bit for each value in the column of a tree, for `count` trees at once.
     cdef Py_ssize_t n_samples = index.shape[0], s, n, i, j
     cdef int32_t value
     if n_words == 1:
@@ -910,7 +916,7 @@ cdef void _mark(
 cdef int64_t _list_marks(
     const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows
 ) noexcept nogil:
-    # offset + the number of each bit that is set, in ascending order; how many there are.
+    # Writes offset + the number of each set bit, in ascending order; returns the number of them.
     cdef Py_ssize_t word, i = 0
     cdef uint64_t left
     for word in range(n_words):
@@ -926,34 +932,34 @@ cdef void _touched_group(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, int path, unsigned char* scratch,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    # The rows of tree m go to the place that they would have if every tree had as many as it can.
-    cdef Py_ssize_t n_words = (n_slots + 63) // 64, most = rows.shape[0] // index.shape[1], m
+    # The rows of tree m are written at m * capacity.
+    cdef Py_ssize_t n_words = (n_slots + 63) // 64, capacity = rows.shape[0] // index.shape[1], m
     cdef Py_ssize_t n_trees = min(<Py_ssize_t> HF_GROUP, index.shape[1] - first)
     cdef uint64_t* seen = <uint64_t*> scratch
     if 64 < n_slots <= BYTE_SLOTS:
         hf_mark_bytes(&index[0, first], index.shape[1], index.shape[0], <int> n_trees, n_slots, scratch)
         for m in range(n_trees):
             start[first + m + 1] = hf_list_bytes(
-                scratch + m * n_slots, n_slots, (first + m) * n_slots, most, &rows[(first + m) * most]
+                scratch + m * n_slots, n_slots, (first + m) * n_slots, capacity, &rows[(first + m) * capacity]
             )
         return
     _mark(index, first, n_trees, path, seen, n_words, <int32_t*> (seen + HF_GROUP * n_words))
     for m in range(first, first + n_trees):
-        start[m + 1] = _list_marks(seen + (m - first) * n_words, n_words, m * n_slots, &rows[m * most])
+        start[m + 1] = _list_marks(seen + (m - first) * n_words, n_words, m * n_slots, &rows[m * capacity])
 
 
 cdef void _touched(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, int path, unsigned char[:, ::1] scratch,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = index.shape[1], most = rows.shape[0] // n_trees, group, m
+    cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group, m
     for group in prange(
         (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="static", num_threads=<int> scratch.shape[0]
     ):
         _touched_group(index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], start, rows)
     start[0] = 0
     for m in range(n_trees):
-        memmove(&rows[start[m]], &rows[m * most], start[m + 1] * sizeof(int64_t))
+        memmove(&rows[start[m]], &rows[m * capacity], start[m + 1] * sizeof(int64_t))
         start[m + 1] += start[m]
 
 
@@ -962,7 +968,8 @@ def touched(index, n_slots, start, rows):
     if index.shape[0] == 0:
         start[...] = 0
         return
-    # For each thread: a bit for each slot of a group's trees, and a strip of their indices; or a byte.
+    # For each thread: a bit for each slot of the trees of a group, and a strip of their indices; or a byte a
+    # slot.
     n_bytes = HF_GROUP * max((n_slots + 63) // 64 * 8 + STRIP * 4, min(n_slots, BYTE_SLOTS))
     scratch = np.empty((_threads(index.size), n_bytes), np.uint8)
     _touched(index, n_slots, simd_path(), scratch, start, rows)
@@ -1030,8 +1037,8 @@ cdef void _descend_tree(
     real[:, ::1] t_m, real[:, ::1] t_v, int64_t[:, ::1] last, int64_t reach, const hf_adam* a, int path,
     int32_t[:, ::1] leaf, real[:, ::1] margin, int32_t[:, ::1] vertex,
 ) noexcept nogil:
-    # From level EAGER_LEVELS on: a vertex is brought up to date when a sample comes to it. Level by level,
-    # so that what a sample needs next is on its way while the others take their turn.
+    # From level EAGER_LEVELS on: a vertex is brought up to date when a sample reaches it. Level by level, so
+    # that what a sample reads next is prefetched while the others are processed.
     cdef Py_ssize_t n, n_samples = x.shape[0]
     cdef int level, right
     cdef int32_t at, first
@@ -1040,7 +1047,7 @@ cdef void _descend_tree(
         first = <int32_t> ((1u << level) - 1)
         for n in range(n_samples):
             at = first + leaf[n, m]
-            # Without a first moment a vertex stays where it is, however far behind.
+            # Without a first moment a vertex does not move, however many steps it has missed.
             if t_m[m, at] != 0 and last[m, at] < reach:
                 adam_pass(path, &thresholds[m, at], &t_m[m, at], &t_v[m, at], 1, last[m, at], reach, a)
                 last[m, at] = reach
@@ -1161,7 +1168,7 @@ cdef void _step_tree(
         )
         adam_step(path, &weights[m, at, 0], row, &w_m[m, at, 0], &w_v[m, at, 0], n_outputs, a)
         w_last[m, at] = step
-    # A vertex may have come up more than once: its sum is taken, and wiped, the first time.
+    # A vertex may occur more than once: its sum is used, and set to 0, the first time.
     for n in range(n_samples):
         at = vertex[n]
         if at < EAGER:
@@ -1236,7 +1243,7 @@ def adam_backward(
     adam_tables(&a, missed)
     dtype, n_trees, (n_leaves, n_outputs) = margin.dtype, leaf.shape[1], weights.shape[1:]
     if leaf.shape[0] == 0:
-        # Thresholds of the first levels still move: as with a sample whose gradient is zero.
+        # The thresholds of the first levels move all the same, as with a sample whose gradient is zero.
         grad_y, margin, grad_x = (np.zeros((1, k), dtype) for k in (n_outputs, n_trees, grad_x.shape[1]))
         leaf, vertex = np.zeros((2, 1, n_trees), np.int32)
     n = leaf.shape[0]

@@ -1,11 +1,11 @@
 // Random hinge trees and ferns (p1 = Lay et al., Random Hinge Forest). A pair is one sample in one tree,
-// numbered sample * n_trees + tree. Whoever owns an output element computes it: no sum is shared between
+// numbered sample * n_trees + tree. An output element is computed by one block: no sum is shared between
 // blocks and no order depends on the size of a block.
 
 // ------------------------------------------------------------------------------------------- routing
 
 // p1 Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). A thread is a pair:
-// neighbours are trees of one sample, so they read one row of x and write next to each other.
+// neighbours are trees of one sample, so they read one row of x and write neighbouring elements.
 __device__ static inline void route(
     const real *__restrict__ x, const real *__restrict__ thresholds, const int *__restrict__ features,
     size n_samples, size n_features, size n_trees, size n_vertices, size depth, bool fern,
@@ -99,7 +99,7 @@ extern "C" __global__ void leaf_outputs_sum(
 
 // ----------------------------------------------------------------------------------------- gradients
 
-constexpr int DOT = 8;  // independent partial sums of a dot product, added in the order of the CPU twin
+constexpr int DOT = 8;  // independent partial sums of a dot product, added in the order of the CPU backend
 
 // Where a pair's row of grad_y begins: trees share one row when they are aggregated (grad_trees is 1).
 __device__ static inline size grad_row(size pair, size n_trees, size grad_trees, size n_outputs) {

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
 from ..optim import gpu as optimizer
 from ..optim.tables import Tables
-from . import sweep
+from . import dense_adam
 from .shared import Route
 from .training import AdamState
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 22
 """Pairs of a sample and a tree that are routed before their leaves are summed: bounds the scratch."""
@@ -35,20 +36,25 @@ FEW = 256
 def _traverse(
     kernel: str,
     depth: int,
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
 ) -> None:
     (n_samples, n_features), (n_trees, n_vertices) = x.shape, thresholds.shape
     args = (x, thresholds, features, n_samples, n_features, n_trees, n_vertices, depth, leaf, margin, vertex)
-    launch_each(ROOM, kernel, x.dtype, n_samples * n_trees, args)
+    launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees, args)
 
 
 def tree_traverse(
-    x: Array, thresholds: Array, features: Array, leaf: Array, margin: Array, vertex: Array
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
 ) -> None:
     """p1 Alg. 3, HingeTreeTraversal."""
     depth = (thresholds.shape[1] + 1).bit_length() - 1
@@ -56,45 +62,52 @@ def tree_traverse(
 
 
 def fern_traverse(
-    x: Array, thresholds: Array, features: Array, leaf: Array, margin: Array, vertex: Array
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
 ) -> None:
     """p1 Alg. 3 with one decision per level."""
     _traverse("fern_traverse", thresholds.shape[1], x, thresholds, features, leaf, margin, vertex)
 
 
-def leaf_outputs(leaf: Array, margin: Array, weights: Array, divisor: float, y: Array) -> None:
-    """p1 eq 10 for routes already known, for each tree (y of 3 axes) or summed over them and divided."""
+def leaf_outputs(
+    leaf: IntArray, margin: FloatArray, weights: FloatArray, divisor: float, y: FloatArray
+) -> None:
+    """p1 eq 10 for known routes, for each tree (y of 3 axes) or summed over them and divided."""
     n_samples = leaf.shape[0]
     n_trees, n_leaves, n_outputs = weights.shape
     args = (leaf, margin, weights, n_samples, n_trees, n_leaves, n_outputs)
     if y.ndim == 3:
-        launch_each(ROOM, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
+        launch_each(PACKAGE, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
     else:
         n_blocks = -(-n_samples * n_outputs // COLUMNS)
-        launch(ROOM, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
+        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
 
 
 def tree_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    y: Array,
+    y: FloatArray,
     route: Route | None = None,
 ) -> None:
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
     depth = (thresholds.shape[1] + 1).bit_length() - 1
     _forward("tree_traverse", depth, x, thresholds, features, weights, divisor, y, route)
 
 
 def fern_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    y: Array,
+    y: FloatArray,
     route: Route | None = None,
 ) -> None:
     """p1 Alg. 3 for ferns, then eq 10."""
@@ -104,12 +117,12 @@ def fern_forward(
 def _forward(
     kernel: str,
     depth: int,
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    y: Array,
+    y: FloatArray,
     route: Route | None,
 ) -> None:
     if route is not None:
@@ -129,7 +142,7 @@ def _forward(
         leaf_outputs(leaf[:n], margin[:n], weights, divisor, y[part])
 
 
-def _keys(index: Array, n_slots: int) -> Array:
+def _keys(index: IntArray, n_slots: int) -> Array:
     # Row tree * n_slots + index of each pair. Narrow keys take half the passes of a radix sort.
     n_rows = index.shape[1] * n_slots
     dtype = np.int32 if n_rows < 2**31 else np.int64
@@ -137,7 +150,7 @@ def _keys(index: Array, n_slots: int) -> Array:
     return (index + first).ravel()
 
 
-def _segments(index: Array, n_slots: int, rows: Array | None) -> tuple[Array, Array]:
+def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array, Array]:
     # Pairs sorted by row, those of one row by sample, and where each row's pairs begin and end.
     xp = array_module(index)
     keys = _keys(index, n_slots)
@@ -151,18 +164,18 @@ def _segments(index: Array, n_slots: int, rows: Array | None) -> tuple[Array, Ar
 
 
 def _backward(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
     vertex_rows: Array | None,
     leaf_rows: Array | None,
-    grad_x: Array,
-    grad_thresholds: Array,
-    grad_weights: Array,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_weights: FloatArray,
 ) -> None:
     # Row lists of None stand for all rows.
     dtype, n_samples, n_vertices = margin.dtype, leaf.shape[0], features.shape[1]
@@ -171,38 +184,38 @@ def _backward(
     lanes = 1 if n_samples <= FEW else LANES
     slope = array_module(margin).empty(margin.shape, dtype)
     launch_each(
-        ROOM, "backward_slopes", dtype, n_samples * n_trees,
+        PACKAGE, "backward_slopes", dtype, n_samples * n_trees,
         (grad_y, leaf, margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs, divisor, slope),
     )  # fmt: skip
     launch(
-        ROOM, "backward_x", dtype, n_samples,
+        PACKAGE, "backward_x", dtype, n_samples,
         (vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x),
     )  # fmt: skip
     order, start = _segments(vertex, n_vertices, vertex_rows)
     n_rows = grad_thresholds.size
     launch_each(
-        ROOM, "backward_thresholds", dtype, n_rows * lanes,
+        PACKAGE, "backward_thresholds", dtype, n_rows * lanes,
         (slope, order, start, n_rows, lanes, grad_thresholds),
     )  # fmt: skip
     order, start = _segments(leaf, n_leaves, leaf_rows)
     n_rows = grad_weights.size // n_outputs
     launch_each(
-        ROOM, "backward_weights", dtype, n_rows * n_outputs * lanes,
+        PACKAGE, "backward_weights", dtype, n_rows * n_outputs * lanes,
         (grad_y, margin, order, start, n_trees, grad_trees, n_outputs, divisor, n_rows, lanes, grad_weights),
     )  # fmt: skip
 
 
 def backward(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
-    grad_x: Array,
-    grad_thresholds: Array,
-    grad_weights: Array,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_weights: FloatArray,
 ) -> None:
     """Dense gradients, p1 eq 11-12."""
     if leaf.shape[0] == 0:
@@ -216,22 +229,22 @@ def backward(
 
 
 def backward_sparse(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    features: IntArray,
+    weights: FloatArray,
     divisor: float,
     vertex_start: Array,
     vertex_rows: Array,
     leaf_start: Array,
     leaf_rows: Array,
-    grad_x: Array,
-    grad_thresholds: Array,
-    grad_weights: Array,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_weights: FloatArray,
 ) -> None:
-    """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
+    """The same gradients at the touched rows only; rows of tree m are at start[m]:start[m + 1]."""
     if leaf.shape[0] == 0:
         return
     _backward(
@@ -240,7 +253,7 @@ def backward_sparse(
     )  # fmt: skip
 
 
-def touched(index: Array, n_slots: int, start: Array, rows: Array) -> None:
+def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
     """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     n_samples, n_trees = index.shape
     start.fill(0)
@@ -250,26 +263,26 @@ def touched(index: Array, n_slots: int, start: Array, rows: Array) -> None:
     keys = xp.sort(_keys(index, n_slots))
     first = xp.ones(keys.size, np.bool_)  # whether a key is the first of its value
     first[1:] = keys[1:] != keys[:-1]
-    # Every tree has n_samples keys, and they lie together once sorted.
+    # Every tree has n_samples keys, which are neighbours once sorted.
     start[1:] = xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1))
     rank = xp.cumsum(first, dtype=np.int64)
     # The dtype chooses a module; this kernel has no floating-point argument.
     args = (keys.astype(np.int64), rank, keys.size, rows)
-    launch_each(ROOM, "touched_rows", np.dtype(np.float32), keys.size, args)
+    launch_each(PACKAGE, "touched_rows", np.dtype(np.float32), keys.size, args)
 
 
-def leaf_counts(leaf: Array, counts: Array) -> None:
+def leaf_counts(leaf: IntArray, counts: Array) -> None:
     """Samples in each leaf of each tree."""
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
-    launch_each(ROOM, "leaf_counts", np.dtype(np.float32), leaf.size, args)
+    launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
 
 
 def tree_adam_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -278,24 +291,24 @@ def tree_adam_forward(
     eps: float,
     missed: Tables,
     divisor: float,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    y: Array,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    y: FloatArray,
 ) -> None:
     """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_forward(
+    dense_adam.adam_forward(
         tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
         settings, divisor, leaf, margin, vertex, y,
     )  # fmt: skip
 
 
 def fern_adam_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -304,27 +317,27 @@ def fern_adam_forward(
     eps: float,
     missed: Tables,
     divisor: float,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    y: Array,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    y: FloatArray,
 ) -> None:
     """The same for ferns."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_forward(
+    dense_adam.adam_forward(
         fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
         settings, divisor, leaf, margin, vertex, y,
     )  # fmt: skip
 
 
 def adam_backward(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -333,11 +346,11 @@ def adam_backward(
     eps: float,
     missed: Tables,
     divisor: float,
-    grad_x: Array,
+    grad_x: FloatArray,
 ) -> None:
     """p1 eq 11-12, then a step of Adam."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_backward(
+    dense_adam.adam_backward(
         sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
         step, settings, divisor, grad_x,
     )  # fmt: skip

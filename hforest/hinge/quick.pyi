@@ -1,10 +1,15 @@
-from typing import Any
-
-from numpy.typing import NDArray
+from ..core.aliases import FloatArray, IntArray
+from .shared import Aggregate, Route
 
 def traverse(
-    fern: bool, x: Any, thresholds: Any, features: Any, checked: bool
-) -> tuple[NDArray, NDArray, NDArray] | None: ...
+    fern: bool, x: FloatArray, thresholds: FloatArray, features: IntArray, checked: bool
+) -> Route | None: ...
 def forward(
-    fern: bool, x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Any, checked: bool
-) -> NDArray | None: ...
+    fern: bool,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
+    aggregate: Aggregate,
+    checked: bool,
+) -> FloatArray | None: ...

@@ -1,12 +1,16 @@
 """Calls of few pairs of sample and tree, whose cost is the call itself.
 
-A door's Python and a twin's memoryviews take microseconds, as long as hundreds of pairs. Here arrays are
-looked at as they are, and routes lie on the stack. Whatever is not as it should be is left to the door, which
-says what is wrong: then the answer is None. Results have the bits of the twin.
+The Python code of a public function and the memoryviews of a backend take microseconds, as long as hundreds
+of pairs. Here arrays are read through NumPy's C API, and routes are on the stack. Arguments that are not
+right give None: then the public function finds out what is wrong and raises. Results have the bits of the
+backend.
 """
 
 cimport numpy as cnp
 from libc.math cimport fabs
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.type cimport PyType_GenericAlloc
 from libc.stdint cimport int32_t
 
 from hforest.core.machine cimport simd_path, some_nonfinite, some_outside
@@ -14,7 +18,11 @@ from hforest.hinge.kernels cimport (
     HF_WIDTH, hf_has_lanes, hf_route_lanes, hf_route_plain_f32, hf_route_plain_f64, hf_sum_f32, hf_sum_f64,
 )
 
+from .shared import Route
+
 cnp.import_array()
+
+cdef type ROUTE = Route
 
 ctypedef fused real:
     float
@@ -26,7 +34,7 @@ cdef enum:
     OUTPUTS = 256         # of a leaf at most, likewise
     MAX_AXES = 8
     MAX_DEPTH = 30        # core.check's
-    VALUES = 1 << 18      # of x and of thresholds at most: more are looked at by all threads
+    VALUES = 1 << 18      # of x and of thresholds at most: more are checked by all threads
 
 
 cdef struct Call:
@@ -59,7 +67,7 @@ cdef bint _fits(Call* call, cnp.ndarray x, cnp.ndarray thresholds, cnp.ndarray f
         return False
     if call.fern:
         call.depth = <int> call.n_vertices
-        # Eight samples fill the vectors of the twin.
+        # Eight samples fill the vectors of the backend.
         if pairs > FEW and call.n >= 8:
             return False
     else:
@@ -78,7 +86,7 @@ cdef bint _lanes(const Call* call, int kind) noexcept nogil:
 
 
 cdef bint _sound(const Call* call, cnp.ndarray x, cnp.ndarray thresholds, cnp.ndarray features) noexcept:
-    # The checks that read values. Thresholds may be infinite, which the door knows of.
+    # The checks that read values. Infinite thresholds are legal; the public function lets them pass.
     cdef Py_ssize_t n_values = call.n * call.n_features, n_vertices = call.n_trees * call.n_vertices
     cdef int size = cnp.PyArray_ITEMSIZE(x)
     return not (
@@ -152,8 +160,20 @@ cdef void _outputs(
         y += call.n_outputs
 
 
+cdef object _as_route(cnp.ndarray leaf, cnp.ndarray margin, cnp.ndarray vertex):
+    # Route(leaf, margin, vertex) without its Python constructor, which takes a tenth of a call.
+    cdef object route = PyType_GenericAlloc(ROUTE, 3)
+    Py_INCREF(leaf)
+    PyTuple_SET_ITEM(route, 0, leaf)
+    Py_INCREF(margin)
+    PyTuple_SET_ITEM(route, 1, margin)
+    Py_INCREF(vertex)
+    PyTuple_SET_ITEM(route, 2, vertex)
+    return route
+
+
 def traverse(bint fern, x, thresholds, features, bint checked):
-    """(leaf, margin, vertex) of a small call whose arguments are right; else None."""
+    """The Route of a small call whose arguments are right; else None."""
     cdef Call call
     cdef cnp.npy_intp shape[2]
     call.fern = fern
@@ -180,7 +200,7 @@ def traverse(bint fern, x, thresholds, features, bint checked):
             <const int32_t*> cnp.PyArray_DATA(features), <int32_t*> cnp.PyArray_DATA(leaf),
             <double*> cnp.PyArray_DATA(margin), <int32_t*> cnp.PyArray_DATA(vertex),
         )
-    return leaf, margin, vertex
+    return _as_route(leaf, margin, vertex)
 
 
 def forward(bint fern, x, thresholds, features, weights, aggregate, bint checked):

@@ -1,4 +1,4 @@
-"""The law: random hinge trees and ferns in plain loops (p1 = Lay et al., Random Hinge Forest).
+"""Reference implementation: hinge trees and ferns in plain loops (p1 = Lay et al., Random Hinge Forest).
 
 Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come flattened to
 (n_trees, n_leaves, n_outputs). Every sum runs in float64 and is rounded once, except the sum of
@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from ..optim import reference as optimizer
-from . import sweep
+from . import dense_adam
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
@@ -70,7 +70,7 @@ def _forward(traverse, x, thresholds, features, weights, divisor, y, route):
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well where they are wanted."""
+    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
     _forward(tree_traverse, x, thresholds, features, weights, divisor, y, route)
 
 
@@ -105,7 +105,7 @@ def backward_sparse(
     grad_y, leaf, margin, vertex, features, weights, divisor,
     vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x, grad_thresholds, grad_weights,
 ):  # fmt: skip
-    """The same gradients at the touched rows alone; rows of tree m are at start[m]:start[m + 1]."""
+    """The same gradients at the touched rows only; rows of tree m are at start[m]:start[m + 1]."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
     _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight)
     grad_thresholds[...] = by_threshold.reshape(-1)[vertex_rows]
@@ -135,7 +135,7 @@ def tree_adam_forward(
 ):  # fmt: skip
     """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_forward(
+    dense_adam.adam_forward(
         tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
         settings, divisor, leaf, margin, vertex, y,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def fern_adam_forward(
 ):  # fmt: skip
     """The same for ferns."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_forward(
+    dense_adam.adam_forward(
         fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
         settings, divisor, leaf, margin, vertex, y,
     )  # fmt: skip
@@ -159,7 +159,7 @@ def adam_backward(
 ):  # fmt: skip
     """p1 eq 11-12, then a step of Adam."""
     settings = (lr, beta1, beta2, eps, missed)
-    sweep.adam_backward(
+    dense_adam.adam_backward(
         sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
         step, settings, divisor, grad_x,
     )  # fmt: skip

@@ -1,21 +1,39 @@
-"""What the doors of this room have in common: words, checks, results."""
+"""What the public functions of this subpackage share: types, checks, results."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..core import check, dispatch
-from ..core.dispatch import Array
+from ..core.aliases import Array, FloatArray, IntArray
 
 Kind = Literal["tree", "fern"]
 Aggregate = Literal["sum", "mean"] | None
-Route = tuple[Array, Array, Array]
-Sparse = tuple[Array, Array]
 
 VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
 AGGREGATES = (None, "sum", "mean")
-ROOM = __package__
+PACKAGE = __package__
+
+
+class Route(NamedTuple):
+    """Where samples go in each tree; each array is (n_samples, n_trees)."""
+
+    leaf: IntArray
+    """int32, the leaf reached."""
+    margin: FloatArray
+    """Signed margin r* of least magnitude, dtype of x."""
+    vertex: IntArray
+    """int32, the vertex with that margin."""
+
+
+class RowGradient(NamedTuple):
+    """A gradient at some rows of a parameter whose first two axes are one; 0 at the others."""
+
+    rows: IntArray
+    """(n_rows,) int64, ascending, each once."""
+    values: FloatArray
+    """(n_rows, ...), a gradient for each row."""
 
 
 def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
@@ -24,8 +42,8 @@ def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
     return {"2**depth": 2 ** depth(name, a), VERTICES[kind]: a.shape[1]}
 
 
-def check_routing(kind: Kind, x: Array, thresholds: Array, features: Array) -> check.Sizes:
-    """What a traversal reads; the sizes of the call."""
+def check_routing(kind: Kind, x: FloatArray, thresholds: FloatArray, features: IntArray) -> check.Sizes:
+    """Checks what a traversal reads; returns the sizes of the call."""
     dtype = check.floating("x", x)
     sizes = check_depth(kind, "thresholds", thresholds)
     check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
@@ -39,8 +57,8 @@ def check_routing(kind: Kind, x: Array, thresholds: Array, features: Array) -> c
     return sizes
 
 
-def check_weights(weights: Array, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
-    """Leaf weights; their trailing shape."""
+def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
+    """Checks leaf weights; returns their trailing shape."""
     check.array("weights", weights, dtype, ("n_trees", "2**depth", ...), sizes)
     outputs = tuple(weights.shape[2:])
     sizes["n_outputs"] = math.prod(outputs)
@@ -48,8 +66,8 @@ def check_weights(weights: Array, dtype: np.dtype, sizes: check.Sizes) -> tuple[
     return outputs
 
 
-def check_route(leaf: Array, margin: Array, sizes: check.Sizes) -> np.dtype:
-    """Shapes and dtypes of a route; the dtype of its margins."""
+def check_route(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
+    """Checks shapes and dtypes of a route; returns the dtype of its margins."""
     dtype = check.floating("margin", margin)
     check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
     check.array("margin", margin, dtype, ("n_samples", "n_trees"), sizes)
@@ -64,7 +82,7 @@ def results(
     dtypes: tuple[Any, ...],
     inputs: dict[str, Array],
 ) -> tuple[Array, ...]:
-    """New arrays, or the caller's after a check: right dtype and shape, writable, nobody else's memory."""
+    """New arrays, or the caller's after a check: right dtype and shape, writable, without overlap."""
     like = next(iter(inputs.values()))
     if out is None:
         empty = dispatch.empty(like)
@@ -91,5 +109,22 @@ def divisor_of(aggregate: Aggregate, n_trees: int) -> float:
 
 
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
-    """Trailing output axes as one, so that twins see one layout."""
+    """Trailing output axes as one, so that backends see one layout."""
     return a if a.ndim == n_leading + 1 else a.reshape(*a.shape[:n_leading], n_outputs)
+
+
+def outputs_shape(
+    n_samples: int, n_trees: int, outputs: tuple[int, ...], aggregate: Aggregate
+) -> tuple[int, ...]:
+    """Shape of y."""
+    return (n_samples, *outputs) if aggregate else (n_samples, n_trees, *outputs)
+
+
+def touched(backend: Any, index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:
+    """Where the rows of each tree start, and the rows: sorted, each once."""
+    empty = dispatch.empty(index)
+    n_samples, n_trees = index.shape
+    start = empty(n_trees + 1, np.int64)
+    rows = empty(n_trees * min(n_samples, n_slots), np.int64)
+    backend.touched(index, n_slots, start, rows)
+    return start, rows[: int(start[-1])]

@@ -1,9 +1,9 @@
 """Forward and backward of a training step with exact Adam, at the cost of what a batch touches.
 
-The dense way round (`tree_forward`, `tree_backward`, `optim.adam`) moves every weight at every step. Here
-weights that a batch does not reach stay behind, their missed steps are made good when they are next read
-(`optim.adam_catch_up` has the equations), and gradients meet their parameters tree by tree, without an
-array of gradients in between.
+The dense step (`tree_forward`, `tree_backward`, `optim.adam`) moves every weight at every step. Here the
+weights that a batch does not reach are not moved; their missed steps are taken when they are next read
+(`optim.adam_catch_up` has the equations). The gradients of a tree are used as soon as they are known, without
+an array of gradients for the forest.
 """
 
 from typing import Literal, NamedTuple
@@ -12,11 +12,11 @@ import numpy as np
 
 from .. import optim
 from ..core import check, dispatch
-from ..core.dispatch import Array
+from ..core.aliases import FloatArray, IntArray
 from ..optim.settings import check_adam
 from ..optim.tables import tables
 from .shared import (
-    ROOM,
+    PACKAGE,
     VERTICES,
     Kind,
     Route,
@@ -34,28 +34,28 @@ _TOTALS = ("sum", "mean")
 
 EAGER = 2**10 - 1
 """Vertices of the first ten levels. They move at every step: a batch of some fifty samples reaches most of
-them, and sixteen neighbours move for the price of one."""
+them, and a vector instruction moves up to sixteen neighbours."""
 
 
 class AdamState(NamedTuple):
-    """What Adam keeps beside the parameters of a forest; `adam_state` makes it, the doors change it."""
+    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place."""
 
-    thresholds_m: Array
+    thresholds_m: FloatArray
     """First moments, shape and dtype of thresholds."""
-    thresholds_v: Array
+    thresholds_v: FloatArray
     """Second moments."""
-    thresholds_last: Array
+    thresholds_last: IntArray
     """(n_trees, n_vertices) int64: step that each vertex has reached. The first ten levels move at every
-    step; for them `adam_catch_up` alone keeps it."""
-    weights_m: Array
+    step; for them only `adam_sync` writes it."""
+    weights_m: FloatArray
     """First moments, shape and dtype of weights."""
-    weights_v: Array
+    weights_v: FloatArray
     """Second moments."""
-    weights_last: Array
+    weights_last: IntArray
     """(n_trees, n_leaves) int64: step that each leaf has reached."""
 
 
-def adam_state(thresholds: Array, weights: Array) -> AdamState:
+def adam_state(thresholds: FloatArray, weights: FloatArray) -> AdamState:
     """Adam's state before the first step: zeros.
 
     Parameters
@@ -96,9 +96,9 @@ def adam_state(thresholds: Array, weights: Array) -> AdamState:
     )
 
 
-def adam_catch_up(
-    thresholds: Array,
-    weights: Array,
+def adam_sync(
+    thresholds: FloatArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -107,7 +107,9 @@ def adam_catch_up(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """Bring a whole forest to `step` in place: before it is evaluated, saved, or the learning rate changes.
+    """Take the missed steps of a whole forest up to `step`, in place.
+
+    Call it before the forest is evaluated or saved, and before the learning rate changes.
 
     Parameters
     ----------
@@ -127,13 +129,14 @@ def adam_catch_up(
 
     Notes
     -----
-    Cost: a few dense steps of Adam for what lies behind, a look at the others.
+    `optim.adam_catch_up` for every vertex and leaf. Cost: a few dense steps of Adam for those with missed
+    steps, one read of `state.thresholds_last` and `state.weights_last` for the others.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> t = np.zeros((1, 1)); w = np.zeros((1, 2)); state = hforest.hinge.adam_state(t, w)
-    >>> hforest.hinge.adam_catch_up(t, w, state, 3, 0.01)
+    >>> hforest.hinge.adam_sync(t, w, state, 3, 0.01)
     >>> state.weights_last
     array([[3, 3]])
     """
@@ -151,10 +154,10 @@ def adam_catch_up(
         )
 
 
-# ------------------------------------------------------------------------------- checks of the room
+# ------------------------------------------------------------------------------- checks
 
 
-def _check_parameters(thresholds: Array, weights: Array) -> None:
+def _check_parameters(thresholds: FloatArray, weights: FloatArray) -> None:
     check.same_device(thresholds=thresholds, weights=weights)
     dtype = check.floating("thresholds", thresholds)
     sizes: check.Sizes = {}
@@ -163,7 +166,7 @@ def _check_parameters(thresholds: Array, weights: Array) -> None:
     check.at_least_one(sizes, "n_trees", "n_vertices", "n_leaves")
 
 
-def _check_state(thresholds: Array, weights: Array, state: AdamState) -> dict[str, Array]:
+def _check_state(thresholds: FloatArray, weights: FloatArray, state: AdamState) -> dict[str, FloatArray]:
     if not isinstance(state, AdamState):
         raise TypeError(
             f"state: expected an AdamState, got {type(state).__name__}; "
@@ -193,16 +196,16 @@ def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
 
 def _forward(
     kind: Kind,
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
     aggregate: Total,
     numbers: tuple[float, float, float],
-) -> tuple[Array, Route]:
+) -> tuple[FloatArray, Route]:
     check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
     sizes = check_routing(kind, x, thresholds, features)
     outputs = check_weights(weights, x.dtype, sizes)
@@ -220,33 +223,33 @@ def _forward(
         (x.dtype, np.int32, x.dtype, np.int32),
         inputs,
     )
-    getattr(dispatch.twin(ROOM, x), f"{kind}_adam_forward")(
+    getattr(dispatch.backend(PACKAGE, x), f"{kind}_adam_forward")(
         x, thresholds, features, flat(weights, 2, n_outputs), _flat_state(state, n_outputs), step, *settings,
         tables(x, settings[1], settings[2], step), divisor_of(aggregate, n_trees),
         leaf, margin, vertex, flat(y, 1, n_outputs),
     )  # fmt: skip
-    return y, (leaf, margin, vertex)
+    return y, Route(leaf, margin, vertex)
 
 
 def _backward(
     kind: Kind,
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     n_features: int,
     step: int,
     lr: float,
     aggregate: Total,
     numbers: tuple[float, float, float],
-) -> Array:
+) -> FloatArray:
     inputs = {"grad_y": grad_y, "leaf": leaf, "margin": margin, "vertex": vertex, "features": features}
     check.same_device(**inputs, thresholds=thresholds, weights=weights)
-    n_features = check.integer("n_features", n_features, 1, 2**31 - 1)
+    n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
     sizes = check_depth(kind, "features", features)
     dtype = check_route(leaf, margin, sizes)
     check.array("vertex", vertex, check.INT32, ("n_samples", "n_trees"), sizes)
@@ -263,7 +266,7 @@ def _backward(
     check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
     (grad_x,) = results(("grad_x",), None, ((sizes["n_samples"], n_features),), (dtype,), inputs)
-    dispatch.twin(ROOM, leaf).adam_backward(
+    dispatch.backend(PACKAGE, leaf).adam_backward(
         flat(grad_y, 1, n_outputs), leaf, margin, vertex, thresholds, features, flat(weights, 2, n_outputs),
         _flat_state(state, n_outputs), step, *settings, tables(leaf, settings[1], settings[2], step),
         divisor_of(aggregate, sizes["n_trees"]), grad_x,
@@ -272,10 +275,10 @@ def _backward(
 
 
 def tree_adam_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -284,10 +287,10 @@ def tree_adam_forward(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
-) -> tuple[Array, Route]:
-    """Outputs of hinge trees in training: `tree_forward` on parameters that lag behind (p1 eq 10).
+) -> tuple[FloatArray, Route]:
+    """Outputs of hinge trees in training: `tree_forward` on parameters with missed steps (p1 eq 10).
 
-    Whatever the batch reads is brought to step - 1 first, as if every parameter had taken every step.
+    What the batch reads is brought to step - 1 first, as if every parameter had taken every step.
 
     Parameters
     ----------
@@ -302,16 +305,16 @@ def tree_adam_forward(
     step : int
         Number of the step that this call begins: 1, 2, ...
     lr : float
-        Learning rate of the steps before; at least 0. Before a change call `adam_catch_up`.
+        Learning rate of the steps before; at least 0. Before a change call `adam_sync`.
     aggregate : "sum" or "mean"
-        How outputs of trees are put together, in float64 in the order of the trees.
+        How outputs of trees are combined, in float64 in the order of the trees.
     beta1, beta2, eps : float
         As for `optim.adam`, the same in every call.
 
     Returns
     -------
     y : (n_samples, *outputs) array
-    route : tuple of three arrays
+    route : Route
         (leaf, margin, vertex), for `tree_adam_backward`.
 
     Raises
@@ -322,8 +325,8 @@ def tree_adam_forward(
     Notes
     -----
     A departure from dense Adam in rounding only (`optim.adam_rows`). Vertices of the first ten levels move
-    at every step, deeper ones and leaves when a batch gets there: the cost grows with the depth, not with
-    the number of leaves. On a GPU, where sweeping is cheap, everything moves at every step.
+    at every step, deeper ones and leaves when a batch reaches them: the cost grows with the depth, not with
+    the number of leaves. On a GPU, where a dense step is cheap, everything moves at every step.
 
     Examples
     --------
@@ -338,7 +341,7 @@ def tree_adam_forward(
     ...     loss, grad_y = hforest.layers.squared_loss(y, goal)
     ...     grad_x = hinge.tree_adam_backward(grad_y, *route, t, f, w, state, 3, step, 0.01)
     ...     losses.append(loss)
-    >>> hinge.adam_catch_up(t, w, state, 200, 0.01)
+    >>> hinge.adam_sync(t, w, state, 200, 0.01)
     >>> losses[-1] < 0.01 * losses[0]
     True
     """
@@ -347,10 +350,10 @@ def tree_adam_forward(
 
 
 def fern_adam_forward(
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
@@ -359,8 +362,8 @@ def fern_adam_forward(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
-) -> tuple[Array, Route]:
-    """Outputs of hinge ferns in training: `fern_forward` on parameters that lag behind (p1 eq 10).
+) -> tuple[FloatArray, Route]:
+    """Outputs of hinge ferns in training: `fern_forward` on parameters with missed steps (p1 eq 10).
 
     Parameters
     ----------
@@ -376,14 +379,14 @@ def fern_adam_forward(
     lr : float
         Learning rate of the steps before; at least 0.
     aggregate : "sum" or "mean"
-        How outputs of ferns are put together.
+        How outputs of ferns are combined.
     beta1, beta2, eps : float
         As for `optim.adam`, the same in every call.
 
     Returns
     -------
     y : (n_samples, *outputs) array
-    route : tuple of three arrays
+    route : Route
         (leaf, margin, vertex), for `fern_adam_backward`.
 
     Raises
@@ -396,13 +399,13 @@ def fern_adam_forward(
 
 
 def tree_adam_backward(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     n_features: int,
     step: int,
@@ -412,11 +415,10 @@ def tree_adam_backward(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
-) -> Array:
-    """Gradients of hinge trees and a step of Adam in one pass (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+) -> FloatArray:
+    """The gradient by the input of hinge trees, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
 
-    The gradient by the input is returned; those by thresholds and weights go into the parameters of a tree
-    as soon as they are known.
+    One pass computes the gradients of a tree and moves its thresholds and weights.
 
     Parameters
     ----------
@@ -451,8 +453,8 @@ def tree_adam_backward(
     Notes
     -----
     Equal to `tree_backward(..., sparse=True)`, then `optim.adam` on the thresholds and `optim.adam_rows` on
-    the weights. Memory beside the results: a slope for each sample and tree, and per thread a few
-    numbers for each leaf and vertex of one tree.
+    the weights. Extra memory: a slope for each sample and tree, and per thread a few numbers
+    for each leaf and vertex of one tree.
     """
     return _backward(
         "tree", grad_y, leaf, margin, vertex, thresholds, features, weights, state, n_features, step, lr,
@@ -461,13 +463,13 @@ def tree_adam_backward(
 
 
 def fern_adam_backward(
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     n_features: int,
     step: int,
@@ -477,8 +479,8 @@ def fern_adam_backward(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
-) -> Array:
-    """Gradients of hinge ferns and a step of Adam in one pass (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+) -> FloatArray:
+    """The gradient by the input of hinge ferns, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
 """The three simulations of p3 section 4.1, as seeded generators."""
 
-from typing import Any
-
 import numpy as np
 
 from ..core import check
+from ..core.aliases import DType, FloatArray, IntArray, Rng
 
 _LENGTH = 100
 
@@ -13,8 +12,8 @@ def _labels(n: int, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 2, n, dtype=np.int32)
 
 
-def simulate_circle(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Two segments on a circle of 100 points (p3 section 4.1 A).
+def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
+    """Returns samples of two segments on a circle of 100 points (p3 section 4.1 A).
 
     Parameters
     ----------
@@ -35,12 +34,12 @@ def simulate_circle(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tupl
     Raises
     ------
     TypeError, ValueError
-        Not such numbers.
+        An argument is no number, or out of its range.
 
     Notes
     -----
     With the first segment starting at s, the second starts uniformly outside ``[s - 5, s + 5]`` (class 0) or
-    ``[s - 6, s + 4]`` (class 1: the one of six behind the one of four).
+    ``[s - 6, s + 4]`` (class 1, where the one of six comes after the one of four).
 
     Examples
     --------
@@ -49,11 +48,11 @@ def simulate_circle(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tupl
     >>> set(x.sum(axis=1).tolist())
     {10.0}
     """
-    n, rng, dtype = _arguments(n, dtype, rng)
-    y = _labels(n, rng)
-    first = rng.integers(0, _LENGTH, n)
-    # How far behind the first segment's start the second one begins, modulo 100.
-    gap = np.where(y == 0, rng.integers(6, _LENGTH - 5, n), rng.integers(5, _LENGTH - 6, n))
+    n, generator, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, generator)
+    first = generator.integers(0, _LENGTH, n)
+    # The distance from the first segment's start to the second's, modulo 100.
+    gap = np.where(y == 0, generator.integers(6, _LENGTH - 5, n), generator.integers(5, _LENGTH - 6, n))
     x = np.zeros((n, _LENGTH), dtype)
     for start, length in ((first, np.where(y == 0, 5, 4)), (first + gap, np.where(y == 0, 5, 6))):
         for i in range(6):
@@ -62,8 +61,8 @@ def simulate_circle(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tupl
     return x, y
 
 
-def simulate_bars(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Horizontal against vertical bars in 28x28 images (p3 section 4.1 B).
+def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
+    """Returns horizontal against vertical bars in 28x28 images (p3 section 4.1 B).
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def simulate_bars(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[
     Raises
     ------
     TypeError, ValueError
-        Not such numbers.
+        An argument is no number, or out of its range.
 
     Examples
     --------
@@ -93,19 +92,19 @@ def simulate_bars(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[
     >>> bool((x.reshape(5, 28, 28)[y == 0].std(axis=2) == 0).all())
     True
     """
-    n, rng, dtype = _arguments(n, dtype, rng)
-    y = _labels(n, rng)
+    n, generator, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, generator)
     x = np.zeros((n, 28, 28), dtype)
-    for image, label, count in zip(x, y, rng.poisson(10, n), strict=True):
+    for image, label, count in zip(x, y, generator.poisson(10, n), strict=True):
         # Positions with replacement: two bars may fall on one row.
-        image[rng.integers(0, 28, count)] = 1
+        image[generator.integers(0, 28, count)] = 1
         if label:
             image[:] = image.T.copy()
     return x.reshape(n, 28 * 28), y
 
 
-def simulate_impulse(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """White noise against white noise with an impulse response (p3 section 4.1 C).
+def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
+    """Returns white noise against white noise with an impulse response (p3 section 4.1 C).
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def simulate_impulse(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tup
     Raises
     ------
     TypeError, ValueError
-        Not such numbers.
+        An argument is no number, or out of its range.
 
     Examples
     --------
@@ -135,16 +134,12 @@ def simulate_impulse(n: int, *, dtype: Any = np.float32, rng: Any = None) -> tup
     >>> bool(x[y == 1, 20].mean() > 0.8)
     True
     """
-    n, rng, dtype = _arguments(n, dtype, rng)
-    y = _labels(n, rng)
+    n, generator, dtype = _arguments(n, dtype, rng)
+    y = _labels(n, generator)
     j = np.arange(_LENGTH)
     response = np.where(j >= 20, np.exp(-0.1 * (j - 20.0)), 0)
-    return (rng.standard_normal((n, _LENGTH)) + y[:, None] * response).astype(dtype), y
+    return (generator.standard_normal((n, _LENGTH)) + y[:, None] * response).astype(dtype), y
 
 
-def _arguments(n: int, dtype: Any, rng: Any) -> tuple[int, np.random.Generator, np.dtype]:
-    n = check.integer("n", n, 0, 2**31 - 1)
-    dtype = np.dtype(dtype)
-    if dtype not in check.FLOATS:
-        raise TypeError(f"dtype: expected float32 or float64, got {dtype}; pass numpy.float32")
-    return n, check.generator(rng), dtype
+def _arguments(n: int, dtype: DType, rng: Rng) -> tuple[int, np.random.Generator, np.dtype]:
+    return check.integer("n", n, 0, check.MAX_COUNT), check.generator(rng), check.float_dtype(dtype)

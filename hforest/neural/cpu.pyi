@@ -2,7 +2,7 @@ from numpy.typing import NDArray
 
 def route(f: NDArray, index: NDArray | None, mu: NDArray) -> None: ...
 def forward(f: NDArray, index: NDArray | None, leaves: NDArray, p: NDArray) -> None: ...
-def backward(
+def loss_backward(
     f: NDArray,
     index: NDArray | None,
     leaves: NDArray,
@@ -12,7 +12,7 @@ def backward(
     grad_f: NDArray,
     p: NDArray | None,
 ) -> None: ...
-def backward_outputs(
+def backward(
     grad_p: NDArray, f: NDArray, index: NDArray | None, leaves: NDArray, grad_f: NDArray
 ) -> None: ...
 def update_leaves(f: NDArray, index: NDArray | None, y: NDArray, n_iter: int, leaves: NDArray) -> None: ...

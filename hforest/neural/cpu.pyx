@@ -35,15 +35,15 @@ cdef extern from "paths.h" nogil:
         const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, float*)
     void hf_forward_f64(
         const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, double*)
-    void hf_backward_f32(
+    void hf_loss_backward_f32(
         const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
         double*, double*, double*, float*, float*)
-    void hf_backward_f64(
+    void hf_loss_backward_f64(
         const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
         double*, double*, double*, double*, double*)
-    void hf_backward_outputs_f32(
+    void hf_backward_f32(
         const hf_forest*, int path, const float*, ptrdiff_t first, int count, unsigned char*, float*)
-    void hf_backward_outputs_f64(
+    void hf_backward_f64(
         const hf_forest*, int path, const double*, ptrdiff_t first, int count, unsigned char*, double*)
     void hf_expect_f32(
         const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
@@ -55,21 +55,21 @@ cdef extern from "paths.h" nogil:
 cdef enum:
     LINE = 64             # bytes of a tile's row
     SMALL = 1 << 12       # decisions below which a second thread does not pay
-    SUMS = 1 << 24        # float64 sums that the leaf update holds at a time: 128 MiB
+    SUMS = 1 << 24        # float64 sums that the leaf update holds at a time (128 MiB)
     PAIRS = 64            # pairs of a tree and a class that keep many threads busy
-    MEMORY = 1 << 28      # bytes of mu that the leaf update remembers between iterations, if they suffice
+    MEMORY = 1 << 28      # bytes of mu that the leaf update may keep between iterations
 
 
 cdef Py_ssize_t _threads(Py_ssize_t decisions, Py_ssize_t units):
     return max(<Py_ssize_t> 1, min(<Py_ssize_t> omp_get_max_threads() if decisions > SMALL else 1, units))
 
 
-cdef object _rooms(Py_ssize_t threads, Py_ssize_t n_bytes):
+cdef object _workspaces(Py_ssize_t threads, Py_ssize_t n_bytes):
     return np.empty((threads, n_bytes + LINE), np.uint8)
 
 
-cdef inline unsigned char* _aligned(unsigned char* room) noexcept nogil:
-    return room + (LINE - <size_t> room % LINE) % LINE
+cdef inline unsigned char* _aligned(unsigned char* workspace) noexcept nogil:
+    return workspace + (LINE - <size_t> workspace % LINE) % LINE
 
 
 cdef hf_forest _forest(
@@ -100,18 +100,18 @@ cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
     cdef hf_forest a = _forest[real](f, index, None, n_trees, v, 0)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row * n_trees
-    cdef unsigned char[:, ::1] rooms = _rooms(_threads(decisions, n_tiles), (3 * v + 2) * LINE)
+    cdef unsigned char[:, ::1] workspaces = _workspaces(_threads(decisions, n_tiles), (3 * v + 2) * LINE)
     cdef int path = simd_path()
-    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> workspaces.shape[0], nogil=True):
         if real is float:
             hf_route_f32(
                 &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
-                _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
+                _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
             )
         else:
             hf_route_f64(
                 &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
-                _aligned(&rooms[threadid(), 0]), &mu[0, 0, 0],
+                _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
             )
 
 
@@ -133,20 +133,20 @@ cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:,
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row
     cdef Py_ssize_t sums = (3 * v + 2) * LINE
-    cdef unsigned char[:, ::1] rooms = _rooms(
+    cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(decisions, n_tiles), sums + row * leaves.shape[2] * 8
     )
     cdef int path = simd_path()
-    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> workspaces.shape[0], nogil=True):
         if real is float:
             hf_forward_f32(
-                &a, path, part * row, <int> min(row, n - part * row), _aligned(&rooms[threadid(), 0]),
-                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &p[0, 0],
+                &a, path, part * row, <int> min(row, n - part * row), _aligned(&workspaces[threadid(), 0]),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
             )
         else:
             hf_forward_f64(
-                &a, path, part * row, <int> min(row, n - part * row), _aligned(&rooms[threadid(), 0]),
-                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &p[0, 0],
+                &a, path, part * row, <int> min(row, n - part * row), _aligned(&workspaces[threadid(), 0]),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
             )
 
 
@@ -162,7 +162,7 @@ def forward(f, index, leaves, p):
 
 # --------------------------------------------------------------------------------------- gradients
 
-cdef _backward(
+cdef _loss_backward(
     const real[:, ::1] f, index, const real[:, :, ::1] leaves, const int32_t[::1] y, bint forest,
     double[::1] loss, real[:, ::1] grad_f, p,
 ):
@@ -177,67 +177,69 @@ cdef _backward(
     if p is not None:
         outputs = p
         to = &outputs[0, 0]
-    cdef unsigned char[:, ::1] rooms = _rooms(
+    cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(decisions, n_tiles), sums + (row * leaves.shape[2] * 8 if to else 0)
     )
     cdef int path = simd_path()
-    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> workspaces.shape[0], nogil=True):
         if real is float:
-            hf_backward_f32(
+            hf_loss_backward_f32(
                 &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
-                _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
-                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
+                _aligned(&workspaces[threadid(), 0]),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + tiles),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
         else:
-            hf_backward_f64(
+            hf_loss_backward_f64(
                 &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
-                _aligned(&rooms[threadid(), 0]), <double*> (_aligned(&rooms[threadid(), 0]) + tiles),
-                <double*> (_aligned(&rooms[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
+                _aligned(&workspaces[threadid(), 0]),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + tiles),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
             )
 
 
-def backward(f, index, leaves, y, forest, loss, grad_f, p):
+def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
     """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as of `forward`."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
-        _backward[float](f, index, leaves, y, forest, loss, grad_f, p)
+        _loss_backward[float](f, index, leaves, y, forest, loss, grad_f, p)
     else:
-        _backward[double](f, index, leaves, y, forest, loss, grad_f, p)
+        _loss_backward[double](f, index, leaves, y, forest, loss, grad_f, p)
 
 
-cdef _backward_outputs(
+cdef _backward(
     const real[:, ::1] grad_p, const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] grad_f
 ):
     cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2])
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row
-    cdef unsigned char[:, ::1] rooms = _rooms(
+    cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(decisions, n_tiles), (4 * v + 2 + leaves.shape[2]) * LINE
     )
     cdef int path = simd_path()
-    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True):
+    for part in prange(n_tiles, schedule="dynamic", num_threads=<int> workspaces.shape[0], nogil=True):
         if real is float:
-            hf_backward_outputs_f32(
+            hf_backward_f32(
                 &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
-                _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
+                _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
             )
         else:
-            hf_backward_outputs_f64(
+            hf_backward_f64(
                 &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
-                _aligned(&rooms[threadid(), 0]), &grad_f[0, 0],
+                _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
             )
 
 
-def backward_outputs(grad_p, f, index, leaves, grad_f):
-    """The gradient by f of any loss whose gradient by `forward`'s result is grad_p."""
+def backward(grad_p, f, index, leaves, grad_f):
+    """Gradient by f of any loss whose gradient by the result of `forward` is grad_p."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
-        _backward_outputs[float](grad_p, f, index, leaves, grad_f)
+        _backward[float](grad_p, f, index, leaves, grad_f)
     else:
-        _backward_outputs[double](grad_p, f, index, leaves, grad_f)
+        _backward[double](grad_p, f, index, leaves, grad_f)
 
 
 # ------------------------------------------------------------------------------------------ leaves
@@ -272,12 +274,12 @@ cdef _update_leaves(
     cdef Py_ssize_t batch = min(n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)))
     cdef Py_ssize_t bytes_each = tiles * n_leaves * LINE, least = 4 * omp_get_max_threads()
     batch = min(batch, max(least, <Py_ssize_t> PAIRS) // n_classes + 1)
-    cdef bint remembers = n_iter > 1 and bytes_each <= MEMORY
-    if remembers:
+    cdef bint keeps_mu = n_iter > 1 and bytes_each <= MEMORY
+    if keeps_mu:
         batch = min(batch, MEMORY // bytes_each)
-    cdef unsigned char[::1] memory = np.empty((batch * bytes_each if remembers else 0) + LINE, np.uint8)
-    cdef unsigned char* mu = _aligned(&memory[0]) if remembers else NULL
-    cdef unsigned char[:, ::1] rooms = _rooms(
+    cdef unsigned char[::1] memory = np.empty((batch * bytes_each if keeps_mu else 0) + LINE, np.uint8)
+    cdef unsigned char* mu = _aligned(&memory[0]) if keeps_mu else NULL
+    cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(f.shape[0] * batch * n_leaves, batch * n_classes),
         ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE,
     )
@@ -288,21 +290,21 @@ cdef _update_leaves(
         for step in range(n_iter):
             once = step == 0
             for part in prange(
-                here * n_classes, schedule="dynamic", num_threads=<int> rooms.shape[0], nogil=True
+                here * n_classes, schedule="dynamic", num_threads=<int> workspaces.shape[0], nogil=True
             ):
                 k = part % n_classes
                 m = part // n_classes
                 if real is float:
                     hf_expect_f32(
                         &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
-                        _aligned(&rooms[threadid(), 0]),
+                        _aligned(&workspaces[threadid(), 0]),
                         mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
                         &total[m, k, 0],
                     )
                 else:
                     hf_expect_f64(
                         &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
-                        _aligned(&rooms[threadid(), 0]),
+                        _aligned(&workspaces[threadid(), 0]),
                         mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
                         &total[m, k, 0],
                     )

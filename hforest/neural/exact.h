@@ -1,5 +1,5 @@
-/* One sample and one tree in logarithms: exact where products of decisions leave the range of REAL, and as
-   slow as that sounds. Included once for each dtype by paths.h, which defines REAL and X(name). */
+/* One sample and one tree in logarithms: exact where products of decisions leave the range of REAL, and
+   slow. Included once for each dtype by paths.h, which defines REAL and X(name). */
 
 /* log sigmoid(f). */
 static double X(log_decision)(double f) { return f < 0 ? f - log1p(exp(f)) : -log1p(exp(-f)); }

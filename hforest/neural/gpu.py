@@ -3,7 +3,7 @@
 Samples go in chunks, so that scratch does not grow with them; a level of the trees is a launch. Work goes
 to the caller's stream, and nothing here waits for the device. Likelihoods run in float64 logarithms
 throughout: a second path for the rare sample whose products leave float32 would make the threads of a
-warp part ways.
+warp diverge.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array
+from ..core.dispatch import array_module
 from ..core.launch import launch_each
 
-_ROOM = Path(__file__).parent
+_PACKAGE = Path(__file__).parent
 
 NUMBERS = 1 << 25
 """Numbers over vertices and leaves of all trees that a chunk of samples holds at a time."""
@@ -43,7 +44,7 @@ class _Chunk:
             width = 1 << (self.depth - 1 - level if upwards else level)
             inputs, result = args[:-1], args[-1]
             launch_each(
-                _ROOM, kernel, self.dtype, self.n_pairs * width,
+                _PACKAGE, kernel, self.dtype, self.n_pairs * width,
                 (*self.forest, width, *inputs, self.n_pairs, result),
             )  # fmt: skip
 
@@ -65,7 +66,7 @@ def route(f: Array, index: Array | None, mu: Array) -> None:
     _, n_trees, n_leaves = mu.shape
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
         args = (_mu(chunk), n_leaves - 1, chunk.n_pairs, mu[chunk.part])
-        launch_each(_ROOM, "leaf_rows", f.dtype, chunk.n_pairs * n_leaves, args)
+        launch_each(_PACKAGE, "leaf_rows", f.dtype, chunk.n_pairs * n_leaves, args)
 
 
 def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
@@ -73,14 +74,14 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
     n_trees, n_leaves, n_classes = leaves.shape
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
         args = (_mu(chunk), leaves, n_trees, n_leaves - 1, n_classes, chunk.n_samples, p[chunk.part])
-        launch_each(_ROOM, "outputs", f.dtype, chunk.n_samples * n_classes, args)
+        launch_each(_PACKAGE, "outputs", f.dtype, chunk.n_samples * n_classes, args)
 
 
 def _shares(chunk: _Chunk, leaves: Array, y: Array, logs: Array) -> Array:
     # Fills `logs` and returns A for every vertex and leaf.
     n_trees, n_leaves, n_classes = leaves.shape
     args = (leaves, y[chunk.part], n_trees, n_leaves - 1, n_classes, chunk.n_pairs, logs)
-    launch_each(_ROOM, "leaf_logs", chunk.dtype, chunk.n_pairs * n_leaves, args)
+    launch_each(_PACKAGE, "leaf_logs", chunk.dtype, chunk.n_pairs * n_leaves, args)
     chunk.levels("ascend_logs", logs, upwards=True)
     shares = chunk.empty(np.float64)
     chunk.levels("descend_shares", logs, shares)
@@ -101,13 +102,13 @@ def _gradient(
     n_numbers = chunk.n_pairs * chunk.n_vertices
     target = grad_f[chunk.part]
     grad = target if users is None else chunk.xp.empty(n_numbers, chunk.dtype)
-    launch_each(_ROOM, kernel, chunk.dtype, n_numbers, (*chunk.forest, first, second, chunk.n_pairs, grad))
+    launch_each(_PACKAGE, kernel, chunk.dtype, n_numbers, (*chunk.forest, first, second, chunk.n_pairs, grad))
     if users is not None:
         args = (grad, *users, n_numbers // chunk.n_samples, grad_f.shape[1], chunk.n_samples, target)
-        launch_each(_ROOM, "gather_functions", chunk.dtype, target.size, args)
+        launch_each(_PACKAGE, "gather_functions", chunk.dtype, target.size, args)
 
 
-def backward(
+def loss_backward(
     f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array,
     p: Array | None,
 ) -> None:  # fmt: skip
@@ -122,18 +123,18 @@ def backward(
         weight = chunk.xp.empty(chunk.n_pairs, np.float64)
         n = chunk.n_samples
         args = (logs, n_trees, n_leaves - 1, int(forest), n, f.shape[0], loss[chunk.part], weight)
-        launch_each(_ROOM, "losses", f.dtype, n, args)
+        launch_each(_PACKAGE, "losses", f.dtype, n, args)
         _gradient(chunk, "gradient_by_labels", shares, weight, users, grad_f)
 
 
-def backward_outputs(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
+def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
     """The gradient by f of any loss whose gradient by `forward`'s result is grad_p."""
     n_trees, n_leaves, n_classes = leaves.shape
     users = None if index is None else _users(index, f.shape[1])
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
         value = chunk.empty(np.float64)
         args = (grad_p[chunk.part], leaves, n_trees, n_leaves - 1, n_classes, chunk.n_pairs, value)
-        launch_each(_ROOM, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
+        launch_each(_PACKAGE, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
         chunk.levels("ascend", value, upwards=True)
         _gradient(chunk, "gradient_by_outputs", value, _mu(chunk), users, grad_f)
 
@@ -148,6 +149,6 @@ def update_leaves(f: Array, index: Array | None, y: Array, n_iter: int, leaves: 
             shares = _shares(chunk, leaves, y, chunk.empty(np.float64))
             order, start = _users(y[chunk.part], n_classes)
             args = (shares, order, start, n_trees, n_leaves - 1, n_classes, total)
-            launch_each(_ROOM, "expect", f.dtype, total.size, args)
+            launch_each(_PACKAGE, "expect", f.dtype, total.size, args)
         rows = n_trees * n_leaves
-        launch_each(_ROOM, "normalise", f.dtype, rows, (total, rows, n_classes, leaves))
+        launch_each(_PACKAGE, "normalise", f.dtype, rows, (total, rows, n_classes, leaves))

@@ -19,7 +19,7 @@
 #define HF_PREFETCH_TO_WRITE(address) ((void)(address))
 #endif
 
-/* What every piece of work reads. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
+/* IN: the forest and its decision functions. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
    functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes). */
 typedef struct {
     const void *f;
@@ -32,7 +32,7 @@ typedef struct {
 #define HF_LEAST_MASS 0x1p-40
 
 enum {
-    AHEAD = 64,   /* numbers by which rows of f are asked for before their turn */
+    AHEAD = 64,   /* numbers by which rows of f are prefetched ahead */
     CLASSES = 13, /* sums of a leaf block that fit the sixteen registers of AVX2 */
     LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum goes into float64 */
 };
@@ -85,7 +85,7 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #include "tile.h"
 
 #if HF_X86
-/* A row of up to 32 numbers lies in four registers, from which eight labels pick. */
+/* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
 HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const int32_t *labels) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), y = _mm256_loadu_si256((const __m256i *)labels);
     __m256 picked = _mm256_setzero_ps();
@@ -103,7 +103,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 #define LANES 8
 #include "tile.h"
 
-/* The same from two registers by sixteen labels. */
+/* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
     const __m512i y = _mm512_loadu_si512(labels);
     if (n <= 16) return _mm512_permutexvar_ps(y, _mm512_maskz_loadu_ps((__mmask16)((1 << n) - 1), row));

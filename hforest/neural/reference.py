@@ -1,4 +1,4 @@
-"""The law: neural decision forests in plain loops (p4 = Zhang, Notes on Deep Neural Decision Forests, §2).
+"""Reference implementation of neural decision forests in plain loops (p4, §2).
 
 Same functions, parameters and output arrays as `cpu` and `gpu`. Decision functions come flattened to
 (n_samples, n_functions); `index` (n_trees, n_vertices) names the function of each vertex, and where it is
@@ -82,7 +82,7 @@ def forward(f, index, leaves, p):
         p[n] = total / n_trees
 
 
-def backward(f, index, leaves, y, forest, loss, grad_f, p):
+def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
     """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples; p as of `forward`."""
     if p is not None:
         forward(f, index, leaves, p)
@@ -110,7 +110,7 @@ def backward(f, index, leaves, y, forest, loss, grad_f, p):
         grad_f[n] = grad / n_samples
 
 
-def backward_outputs(grad_p, f, index, leaves, grad_f):
+def backward(grad_p, f, index, leaves, grad_f):
     """Chain rule through p: dp/df_v = mu_v d_v (1 - d_v) (value of left - value of right) / n_trees."""
     n_trees, n_leaves, _ = leaves.shape
     for n in range(f.shape[0]):

@@ -75,7 +75,7 @@ CODE HF_INLINE void T(decide)(T(vec) f, T(vec) e, T(vec) *d, T(vec) *c) {
     *c = T(as_real)(T(as_bits)(small) ^ change);
 }
 
-/* a[i] lane j <-> a[j] lane i: each round lays the halves of the array into one another. */
+/* Transposes LANES vectors: a[i] lane j <-> a[j] lane i. Each round interleaves the two halves of the array. */
 #if LANES > 1
 #if defined(__clang__)
 #define HF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -97,7 +97,7 @@ CODE HF_INLINE void T(decide)(T(vec) f, T(vec) e, T(vec) *d, T(vec) *c) {
 #endif
 #endif
 
-CODE HF_INLINE void T(turn)(T(vec) *a) {
+CODE HF_INLINE void T(transpose)(T(vec) *a) {
 #if LANES > 1
     T(vec) b[LANES];
     int i, round;
@@ -119,9 +119,9 @@ CODE HF_INLINE void T(turn)(T(vec) *a) {
 #undef HF_LOW
 #undef HF_HIGH
 
-/* Decision functions of n vertices for each of ROW samples, by `index` if there is one, into n rows f of the
-   tile, and exp(-|f|) into rows e. Divisions wait for these: as one loop, the chain of operations of a row is
-   longer than what a processor looks ahead. */
+/* Writes the decision functions of n vertices of ROW samples (by `index` if it is not NULL) to n rows f of the tile
+   and exp(-|f|) to rows e. Prefetches `later`, if it is not NULL, for writing. The divisions, which depend on exp, have
+   a loop of their own (`descend`): the chain of operations of a row would be longer than the reorder buffer. */
 CODE static void T(fill)(
     const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *f, REAL *e, REAL *const *later) {
     T(vec) a[LANES];
@@ -142,7 +142,7 @@ CODE static void T(fill)(
                 if (later) HF_PREFETCH_TO_WRITE(later[u * LANES + j] + v);
                 a[j] = T(load)(samples[u * LANES + j] + v);
             }
-            T(turn)(a);
+            T(transpose)(a);
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j) T(store)(f + (v + j) * ROW + u * LANES, a[j]);
         }
@@ -150,8 +150,8 @@ CODE static void T(fill)(
     }
 }
 
-/* The other way for the first `count` samples, multiplied by `scale` of each sample if there is one; by `index`
-   numbers are added to what is there. */
+/* Writes the n rows of `tile` back to the rows of the first `count` samples, multiplied by `scale` of each sample if it
+   is not NULL. With `index` the numbers are added to those in place. */
 CODE static void T(spread)(
     const REAL *tile, const int32_t *index, ptrdiff_t n, int count, const REAL *scale, REAL *const *samples) {
     T(vec) a[LANES];
@@ -176,7 +176,7 @@ CODE static void T(spread)(
 #pragma GCC unroll 16
                 for (j = 0; j < LANES; ++j) a[j] *= T(load)(scale + u * LANES);
             }
-            T(turn)(a);
+            T(transpose)(a);
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j)
                 if (u * LANES + j < count) T(store)(samples[u * LANES + j] + v, a[j]);
@@ -184,8 +184,8 @@ CODE static void T(spread)(
     }
 }
 
-/* mu of every vertex and leaf, in heap order, from what `fill` left; e may lie where the last n_vertices rows of
-   mu will. To keep the decisions, d takes the place of f and c that of e. */
+/* Writes mu of every vertex and leaf, in heap order, from the f and e that `fill` wrote; e may be the last n_vertices
+   rows of mu. With `keep`, d = sigmoid(f) replaces f and c = 1 - d replaces e. */
 CODE HF_INLINE void T(descend)(ptrdiff_t n_vertices, REAL *f, REAL *e, REAL *mu, const int keep) {
     T(vec) d, c, m;
     ptrdiff_t i;
@@ -212,8 +212,8 @@ CODE static HF_APART void T(reach_and_keep)(ptrdiff_t n_vertices, REAL *d, REAL 
     T(descend)(n_vertices, d, c, mu, 1);
 }
 
-/* Vertex i of lanes u on: w is the sum of the children's, each times what is given, and d w_right - c w_left takes
-   the place of d. */
+/* Vertex i, LANES samples from u: w[i] = the sum of the children's w, each times `left` or `right`; d w_right - c w_left
+   replaces d. */
 CODE HF_INLINE void T(join)(ptrdiff_t i, int u, REAL *d, const REAL *c, REAL *w, T(vec) left, T(vec) right) {
     left *= T(load)(w + (2 * i + 1) * ROW + u);
     right *= T(load)(w + (2 * i + 2) * ROW + u);
@@ -221,13 +221,13 @@ CODE HF_INLINE void T(join)(ptrdiff_t i, int u, REAL *d, const REAL *c, REAL *w,
     T(store)(w + i * ROW + u, left + right);
 }
 
-/* From the leaves' rows of w up. */
+/* Calls `join` for every vertex, from the leaves' rows of w upwards. */
 CODE static HF_APART void T(ascend)(ptrdiff_t n_vertices, REAL *d, const REAL *c, REAL *w) {
     for (ptrdiff_t i = n_vertices - 1; i >= 0; --i)
         for (int u = 0; u < ROW; u += LANES) T(join)(i, u, d, c, w, T(all)(1), T(all)(1));
 }
 
-/* `ascend` from w[l] leaves[l, label] of each sample. */
+/* As `ascend`, after each leaf's row of w was multiplied by leaves[l, label] of each sample. */
 CODE static HF_APART void T(ascend_labels)(
     ptrdiff_t n_vertices, const REAL *leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *d, const REAL *c,
     REAL *w) {
@@ -266,7 +266,7 @@ CODE static void T(leaf_products)(
 /* Adds the lanes of a vector to float64 sums. */
 CODE HF_INLINE void T(add_lanes)(T(vec) a, double *total) {
 #if LANES > 1 && !defined(__clang__)
-    /* Left to itself, GCC takes the vector apart number by number. */
+    /* Written as a loop, GCC converts number by number. */
     typedef double wide __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
     *(wide *)total += __builtin_convertvector(a, wide);
 #else
@@ -315,8 +315,8 @@ CODE static void T(outputs)(
     }
 }
 
-/* total[l] += column[l] * sum over samples of mu[l] * weight, for a multiple of LANES leaves or few: sixteen
-   or eight numbers added pairwise in one order on every path. */
+/* total[l] += column[l] * sum over samples of mu[l] * weight. The ROW numbers of a leaf are added pairwise, in one order
+   on every path. */
 CODE static void T(posteriors)(
     const REAL *mu, const REAL *weight, const REAL *column, ptrdiff_t n_leaves, double *total) {
     T(vec) a[LANES], sum[ROW];
@@ -329,7 +329,7 @@ CODE static void T(posteriors)(
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j)
                 a[j] = j < n ? T(load)(mu + (l + j) * ROW + u * LANES) * T(load)(weight + u * LANES) : T(all)(0);
-            T(turn)(a);
+            T(transpose)(a);
 #pragma GCC unroll 16
             for (j = 0; j < LANES; ++j) sum[u * LANES + j] = a[j];
         }
@@ -352,7 +352,7 @@ CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_
     for (block = 0; block < n_leaves; block += LEAVES) {
         last = block + LEAVES < n_leaves ? block + LEAVES : n_leaves;
         for (u = 0; u < ROW; u += LANES) {
-            /* Two sums, as an addition waits for the one before it; leaves come in pairs. */
+            /* Two sums, so that additions do not depend on the one before; n_leaves is even. */
             even = odd = T(all)(0);
             for (l = block; l < last; l += 2) {
                 even += T(load)(mu + l * ROW + u) * T(all)(column[l]);
@@ -369,8 +369,8 @@ CODE static void T(multiply)(REAL *a, ptrdiff_t n, REAL factor) {
 
 /* -------------------------------------------------------------------------------------------- tiles */
 
-/* Where the decision functions of tree m begin, for ROW samples from `first` on; lanes beyond `count`
-   read the first sample again. `order` renames samples. */
+/* rows[s] = address of the decision functions of tree m for sample first + s (for order[first + s], if `order` is not
+   NULL); lanes beyond `count` read the first sample again. */
 CODE static void T(samples)(
     const hf_forest *a, const int32_t *order, ptrdiff_t first, int count, ptrdiff_t m, const REAL **rows) {
     for (int s = 0; s < ROW; ++s) {
@@ -379,15 +379,16 @@ CODE static void T(samples)(
     }
 }
 
+/* As `samples`, for the rows of grad_f. */
 CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, int count, ptrdiff_t m, REAL **rows) {
     for (int s = 0; s < ROW; ++s)
         rows[s] = grad_f + (first + (s < count ? s : 0)) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
 }
 
 CODE static HF_APART void T(route_tile)(
-    const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *room, REAL *mu_out) {
+    const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, REAL *mu_out) {
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
-    REAL *tile = (REAL *)room, *mu = tile + v * ROW, *to[ROW];
+    REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, *to[ROW];
     const REAL *rows[ROW];
     T(samples)(a, NULL, first, count, m, rows);
     T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
@@ -404,9 +405,9 @@ CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t fir
 }
 
 CODE static HF_APART void T(forward_tile)(
-    const hf_forest *a, ptrdiff_t first, int count, unsigned char *room, double *total, REAL *p) {
+    const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, REAL *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
-    REAL *tile = (REAL *)room, *mu = tile + v * ROW;
+    REAL *tile = (REAL *)workspace, *mu = tile + v * ROW;
     const REAL *rows[ROW];
     memset(total, 0, ROW * n_classes * sizeof *total);
     for (ptrdiff_t m = 0; m < a->n_trees; ++m) {
@@ -418,15 +419,15 @@ CODE static HF_APART void T(forward_tile)(
     T(means)(a, total, first, count, p);
 }
 
-/* Fast part of the gradient by labels. likelihood[m, s] = P of tree m; gradients of a tree whose P is too
-   small for plain products are 0 if the trees' losses are apart, and else anything. If p is asked for, what
-   `forward_tile` gives goes there, with `total` as room for its sums. */
+/* Fast part of the gradient by labels. likelihood[m, s] = P of tree m. Where P of a tree is too small for plain
+   products, its gradient is 0 if each tree has a loss of its own, and undefined otherwise. If p is not NULL it takes
+   what `forward_tile` gives, with `total` as workspace for the sums. */
 CODE static HF_APART void T(labels_tile)(
-    const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *room,
+    const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
     double *likelihood, double *total, REAL *grad_f, REAL *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
-    REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
+    REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
     const REAL *rows[ROW];
     int32_t labels[ROW];
     int s;
@@ -453,9 +454,9 @@ CODE static HF_APART void T(labels_tile)(
 
 /* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
 CODE static HF_APART void T(outputs_tile)(
-    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *room, REAL *grad_f) {
+    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *workspace, REAL *grad_f) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
-    REAL *d = (REAL *)room, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
+    REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
     REAL scale[ROW];
     const REAL *rows[ROW];
     ptrdiff_t m, k;
@@ -463,7 +464,7 @@ CODE static HF_APART void T(outputs_tile)(
     if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
     for (k = 0; k < n_classes; ++k)
         for (s = 0; s < ROW; ++s) grad[k * ROW + s] = grad_p[(first + (s < count ? s : 0)) * n_classes + k];
-    /* w grows with f where it lies to the left: the sign of `ascend` is the other one. */
+    /* The output grows with f on the left side: the opposite of the sign in `ascend`. */
     for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
     for (m = 0; m < a->n_trees; ++m) {
         const int32_t *index = a->index ? a->index + m * v : NULL;
@@ -482,10 +483,10 @@ CODE static HF_APART void T(outputs_tile)(
    nothing. Where there is `memory`, mu of the leaves is put there the first time and taken from there
    afterwards. */
 CODE static HF_APART void T(expect_tile)(
-    const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const REAL *column, unsigned char *room,
+    const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const REAL *column, unsigned char *workspace,
     REAL *memory, int first_time, double *p, double *total) {
     const ptrdiff_t v = a->n_vertices;
-    REAL *tile = (REAL *)room, *mu = tile + v * ROW, weight[ROW];
+    REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, weight[ROW];
     const REAL *rows[ROW], *leaf = memory ? memory : mu + v * ROW;
     if (!memory || first_time) {
         T(samples)(a, order, 0, count, m, rows);

@@ -1,4 +1,5 @@
-/* What cpu.pyx calls, for one dtype: the vector path in force, then what needs logarithms. */
+/* The functions that cpu.pyx calls, for one dtype: each runs the tile on the active vector path, then redoes in
+   logarithms the samples that need it. */
 
 #if HF_X86
 #define HF_ON(path, name, ...)                                                   \
@@ -10,28 +11,28 @@
 #endif
 
 static void X(route)(
-    const hf_forest *a, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *room, REAL *mu) {
+    const hf_forest *a, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, REAL *mu) {
     const unsigned before = hf_flush();
-    HF_ON(path, route_tile, a, first, count, m, room, mu);
+    HF_ON(path, route_tile, a, first, count, m, workspace, mu);
     hf_unflush(before);
 }
 
 static void X(forward)(
-    const hf_forest *a, int path, ptrdiff_t first, int count, unsigned char *room, double *total, REAL *p) {
+    const hf_forest *a, int path, ptrdiff_t first, int count, unsigned char *workspace, double *total, REAL *p) {
     const unsigned before = hf_flush();
-    HF_ON(path, forward_tile, a, first, count, room, total, p);
+    HF_ON(path, forward_tile, a, first, count, workspace, total, p);
     hf_unflush(before);
 }
 
-static void X(backward_outputs)(
-    const hf_forest *a, int path, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *room,
+static void X(backward)(
+    const hf_forest *a, int path, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *workspace,
     REAL *grad_f) {
     const unsigned before = hf_flush();
-    HF_ON(path, outputs_tile, a, grad_p, first, count, room, grad_f);
+    HF_ON(path, outputs_tile, a, grad_p, first, count, workspace, grad_f);
     hf_unflush(before);
 }
 
-/* Tree m in logarithms for sample n of label y: log P, with room for 4 (n_vertices + 1) numbers. */
+/* Tree m in logarithms for sample n of label y: returns log P. logs: OUT, 4 (n_vertices + 1) numbers. */
 static double X(exact)(const hf_forest *a, ptrdiff_t n, ptrdiff_t m, int32_t y, double *logs) {
     const ptrdiff_t v = a->n_vertices;
     return X(log_likelihood)(
@@ -49,7 +50,7 @@ static void X(exact_gradient)(
 }
 
 /* Sample n's loss, and its gradient where plain products do not give it. likelihood: P of tree m at
-   [m * ROW]. Returns what the row of grad_f remains to be multiplied by. */
+   [m * ROW]. Returns the factor by which the row of grad_f is still to be multiplied. */
 static double X(finish)(
     const hf_forest *a, int forest, ptrdiff_t n, int32_t y, double *likelihood, double *logs,
     double *loss, REAL *grad_f) {
@@ -94,15 +95,15 @@ static double X(finish)(
     return 1;
 }
 
-static void X(backward)(
-    const hf_forest *a, int path, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *room,
+static void X(loss_backward)(
+    const hf_forest *a, int path, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
     double *likelihood, double *total, double *loss, REAL *grad_f, REAL *p) {
     unsigned before = hf_flush();
-    HF_ON(path, labels_tile, a, y, forest, first, count, room, likelihood, total, grad_f, p);
+    HF_ON(path, labels_tile, a, y, forest, first, count, workspace, likelihood, total, grad_f, p);
     hf_unflush(before);
     for (int s = 0; s < count; ++s) {
         const double factor = X(finish)(
-            a, forest, first + s, y[first + s], likelihood + s, (double *)room, loss + first + s, grad_f);
+            a, forest, first + s, y[first + s], likelihood + s, (double *)workspace, loss + first + s, grad_f);
         if (factor != 1) {
             before = hf_flush();
             HF_ON(path, multiply, grad_f + (first + s) * a->n_functions, a->n_functions, (REAL)factor);
@@ -111,15 +112,15 @@ static void X(backward)(
     }
 }
 
-/* total[l] = sum over the samples of one class of the posterior of leaf l of tree m. `memory`, if there is
-   any, holds mu of the leaves for every tile of samples. */
+/* total[l] = sum over the samples of one class of the posterior of leaf l of tree m. `memory`, if it is not NULL,
+   holds mu of the leaves for every tile of samples. */
 static void X(expect)(
     const hf_forest *a, int path, const int32_t *order, ptrdiff_t n, ptrdiff_t m, int32_t y,
-    unsigned char *room, unsigned char *memory, int first_time, double *total) {
+    unsigned char *workspace, unsigned char *memory, int first_time, double *total) {
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
     const REAL *leaves = (const REAL *)a->leaves + m * n_leaves * a->n_classes + y;
-    REAL *column = (REAL *)room;
-    double *logs = (double *)(room + ((n_leaves + ROW - 1) / ROW) * 64), p[ROW];
+    REAL *column = (REAL *)workspace;
+    double *logs = (double *)(workspace + ((n_leaves + ROW - 1) / ROW) * 64), p[ROW];
     ptrdiff_t t, l;
     for (l = 0; l < n_leaves; ++l) {
         column[l] = leaves[l * a->n_classes];

@@ -1,16 +1,16 @@
 """Optimisers: AdaGrad without epsilon and Adam, dense, and by touched rows with the same result.
 
-A parameter is an array of any shape, its optimiser's state a few arrays beside it; every function
+A parameter is an array of any shape; the state of its optimiser is a few arrays of that shape. Every function
 changes them in place and returns None. The row functions take gradients at some rows of the first axis
-only, as the sparse gradients of `hforest.hinge` give them (there the parameter is viewed with trees and
-leaves as one axis: `weights.reshape(n_trees * n_leaves, *outputs)`), and cost nothing for the others.
+only, as the sparse gradients of `hforest.hinge` are (there the parameter is viewed with trees and leaves as
+one axis: `weights.reshape(n_trees * n_leaves, *outputs)`). The other rows cost nothing.
 
-AdaGrad leaves a number without gradient alone, so its row form has the same bits as the dense one. Adam
-moves such a number on, by its first moment. `adam_rows` makes good for the steps that a row missed when
-the row is next touched; `adam_catch_up` does so without a gradient, before rows are read::
+AdaGrad does not move a number without gradient, so its row form has the same bits as the dense one. Adam
+moves such a number by its first moment. `adam_rows` takes the steps that a row has missed when the row next
+has a gradient; `adam_catch_up` takes them without a gradient, before rows are read::
 
     rows = hinge.leaf_rows(leaf, n_leaves)
-    optim.adam_catch_up(weights, m, v, last, step - 1, lr, rows=rows)   # read as if every step had run
+    optim.adam_catch_up(weights, m, v, last, step - 1, lr, rows=rows)   # as if every step had been taken
     ...forward, backward...
     optim.adam_rows(weights, rows, grad, m, v, last, step, lr)
     ...after the last step...
@@ -25,19 +25,19 @@ import math
 import numpy as np
 
 from ..core import check, dispatch
-from ..core.dispatch import Array
+from ..core.aliases import Array, FloatArray, IntArray
 from .settings import check_adam
 from .tables import tables
 
 __all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
 
-_ROOM = __name__
+_PACKAGE = __name__
 
 
-# ------------------------------------------------------------------------------- checks of the room
+# ------------------------------------------------------------------------------- checks
 
 
-def _check_dense(param: Array, grad: Array, state: dict[str, Array]) -> None:
+def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -> None:
     check.same_device(param=param, grad=grad, **state)
     dtype = check.floating("param", param)
     shape = tuple(param.shape)
@@ -47,8 +47,8 @@ def _check_dense(param: Array, grad: Array, state: dict[str, Array]) -> None:
     _check_outputs({"param": param, **state}, {"grad": grad})
 
 
-def _check_rows(param: Array, rows: Array, grad: Array | None, state: dict[str, Array]) -> None:
-    # The axes of `param` behind the first are fixed by its shape, the number of rows is bound by name.
+def _check_rows(param: FloatArray, rows: IntArray, grad: FloatArray | None, state: dict[str, Array]) -> None:
+    # The axes of `param` after the first are fixed by its shape, the number of rows is bound by name.
     inputs = {"rows": rows} if grad is None else {"rows": rows, "grad": grad}
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
@@ -73,8 +73,8 @@ def _check_outputs(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
     check.no_overlap(outputs, inputs)
 
 
-def _check_last(last: Array, rows: Array, reached: int, what: str) -> None:
-    # A row cannot go back in time.
+def _check_last(last: IntArray, rows: IntArray, reached: int, what: str) -> None:
+    # A row cannot return to an earlier step.
     if not check.values_checked() or rows.size == 0:
         return
     at = last[rows]
@@ -92,15 +92,15 @@ def _flat(*arrays: Array) -> list[Array]:
 
 
 def _by_rows(*arrays: Array) -> list[Array]:
-    # Trailing axes as one, so that twins see one layout.
+    # Trailing axes as one, so that backends see one layout.
     return [a.reshape(a.shape[0], math.prod(a.shape[1:])) for a in arrays]
 
 
 # ---------------------------------------------------------------------------------------- AdaGrad
 
 
-def adagrad(param: Array, grad: Array, state: Array, lr: float) -> None:
-    """One step of AdaGrad without epsilon, in place.
+def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
+    """Take one step of AdaGrad without epsilon, in place.
 
     Parameters
     ----------
@@ -134,11 +134,11 @@ def adagrad(param: Array, grad: Array, state: Array, lr: float) -> None:
     """
     _check_dense(param, grad, {"state": state})
     lr = check.number("lr", lr, 0.0)
-    dispatch.twin(_ROOM, param).adagrad(*_flat(param, grad, state), lr)
+    dispatch.backend(_PACKAGE, param).adagrad(*_flat(param, grad, state), lr)
 
 
-def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float) -> None:
-    """One step of AdaGrad at some rows, in place; bit for bit the dense step with zeros elsewhere.
+def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
+    """Take one step of AdaGrad at some rows, in place; the same bits as the dense step with zeros elsewhere.
 
     Parameters
     ----------
@@ -176,17 +176,17 @@ def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float
     _check_rows(param, rows, grad, {"state": state})
     lr = check.number("lr", lr, 0.0)
     flat, flat_grad, flat_state = _by_rows(param, grad, state)
-    dispatch.twin(_ROOM, param).adagrad_rows(flat, rows, flat_grad, flat_state, lr)
+    dispatch.backend(_PACKAGE, param).adagrad_rows(flat, rows, flat_grad, flat_state, lr)
 
 
 # ------------------------------------------------------------------------------------------- Adam
 
 
 def adam(
-    param: Array,
-    grad: Array,
-    m: Array,
-    v: Array,
+    param: FloatArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
     step: int,
     lr: float,
     *,
@@ -194,7 +194,7 @@ def adam(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """One step of Adam, in place.
+    """Take one step of Adam, in place.
 
     Parameters
     ----------
@@ -239,16 +239,16 @@ def adam(
     """
     _check_dense(param, grad, {"m": m, "v": v})
     step, numbers = check_adam(step, lr, beta1, beta2, eps)
-    dispatch.twin(_ROOM, param).adam(*_flat(param, grad, m, v), step, *numbers)
+    dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, *numbers)
 
 
 def adam_rows(
-    param: Array,
-    rows: Array,
-    grad: Array,
-    m: Array,
-    v: Array,
-    last: Array,
+    param: FloatArray,
+    rows: IntArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     *,
@@ -256,7 +256,7 @@ def adam_rows(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """One step of Adam at some rows, in place, after the steps that these rows have missed.
+    """Take one step of Adam at some rows, in place, after the steps that these rows have missed.
 
     The given rows are brought to step - 1 as `adam_catch_up` does, then take the step with their
     gradient. The result is that of `adam` with zero gradients elsewhere, to rounding.
@@ -276,7 +276,7 @@ def adam_rows(
     step : int
         Number of this step: 1, 2, ...
     lr : float
-        Learning rate, in the unit of param. At least 0. It counts for missed steps too: before a
+        Learning rate, in the unit of param. At least 0. It is also that of the missed steps: before a
         change of rate call `adam_catch_up` with the old one for all rows.
     beta1, beta2, eps : float
         As for `adam`, the same in every call.
@@ -306,23 +306,25 @@ def adam_rows(
     _check_last(last, rows, step - 1, "step - 1")
     flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
-    dispatch.twin(_ROOM, param).adam_rows(flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed)
+    dispatch.backend(_PACKAGE, param).adam_rows(
+        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed
+    )
 
 
 def adam_catch_up(
-    param: Array,
-    m: Array,
-    v: Array,
-    last: Array,
+    param: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     *,
-    rows: Array | None = None,
+    rows: IntArray | None = None,
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """Bring rows to `step` in place, as the dense Adam with zero gradients would have, to rounding.
+    """Take the missed steps of rows up to `step`, in place: the dense Adam with zero gradients, to rounding.
 
     Parameters
     ----------
@@ -356,10 +358,10 @@ def adam_catch_up(
 
     (Kingma & Ba 2015, Alg. 1, with g = 0). The sum to infinity is m times a function of the step and of
     sqrt(v) / eps, which a table of polynomials gives to rounding; the motion is the difference of two
-    such sums (`hforest/optim/tables.py`). Moments decay by powers. Only rows that stayed behind before
-    about step 100 take those steps one by one, as do all when beta1**2 is not well below beta2. Cost for
+    such sums (`hforest/optim/tables.py`). Moments decay by powers. Only steps missed before about step 100
+    are taken one by one, and all steps when beta1**2 is not well below beta2. Cost for
     a row, at any number of missed steps: a few dense steps. The tables take 112 bytes a step, up to
-    5 MB for the default betas.
+    5 MB for the default betas; they have the same bits on every machine.
 
     Examples
     --------
@@ -378,7 +380,7 @@ def adam_catch_up(
     step, numbers = check_adam(step, lr, beta1, beta2, eps, first=0)
     _check_last(last, rows, step, "step")
     if step == 0:
-        return  # before the first step there is nothing to make good for
+        return  # before the first step none is missed
     flat, flat_m, flat_v = _by_rows(param, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
-    dispatch.twin(_ROOM, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, missed)
+    dispatch.backend(_PACKAGE, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, missed)

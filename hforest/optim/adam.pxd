@@ -1,4 +1,4 @@
-"""adam.h for Cython: this room's twin, and rooms that update parameters while they compute gradients."""
+"""adam.h for Cython: for this backend, and for those that update parameters while they compute gradients."""
 
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t

@@ -1,14 +1,15 @@
-from numpy.typing import NDArray
-
+from ..core.aliases import FloatArray, IntArray
 from .tables import Tables
 
-def adagrad(param: NDArray, grad: NDArray, state: NDArray, lr: float) -> None: ...
-def adagrad_rows(param: NDArray, rows: NDArray, grad: NDArray, state: NDArray, lr: float) -> None: ...
+def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None: ...
+def adagrad_rows(
+    param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float
+) -> None: ...
 def adam(
-    param: NDArray,
-    grad: NDArray,
-    m: NDArray,
-    v: NDArray,
+    param: FloatArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
     step: int,
     lr: float,
     beta1: float,
@@ -16,12 +17,12 @@ def adam(
     eps: float,
 ) -> None: ...
 def adam_rows(
-    param: NDArray,
-    rows: NDArray,
-    grad: NDArray,
-    m: NDArray,
-    v: NDArray,
-    last: NDArray,
+    param: FloatArray,
+    rows: IntArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     beta1: float,
@@ -30,11 +31,11 @@ def adam_rows(
     missed: Tables,
 ) -> None: ...
 def adam_catch_up(
-    param: NDArray,
-    rows: NDArray,
-    m: NDArray,
-    v: NDArray,
-    last: NDArray,
+    param: FloatArray,
+    rows: IntArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     beta1: float,

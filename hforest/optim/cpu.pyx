@@ -1,11 +1,11 @@
 """AdaGrad and Adam on the CPU, dense and by rows.
 
-Parallel loops run over blocks of elements or over rows; an element has one owner, so the bits do not
-depend on the number of threads. AdaGrad computes in float64, Adam (adam.h) in the dtype.
+Parallel loops run over blocks of elements or over rows; an element is computed by one thread, so the bits do
+not depend on the number of threads. AdaGrad computes in float64, Adam (adam.h) in the dtype.
 
 Moments decay geometrically, so those of rows without gradients pass through the subnormal numbers, on
-which a processor is a hundred times slower and where 0.9 times the least of them is itself again. They
-are therefore set to 0 below the smallest normal number; with eps >> 1e-19 no parameter can tell.
+which a processor is a hundred times slower and where 0.9 times the least of them rounds to itself. They
+are therefore set to 0 below the smallest normal number; with eps >> 1e-19 no parameter changes by it.
 """
 
 from cython.parallel cimport prange
@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t
 from hforest.core.machine cimport simd_path
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
-from .tables import bias
+from .exact import bias
 
 cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
@@ -31,10 +31,10 @@ ctypedef fused real:
 
 cdef enum:
     BLOCK = 1 << 13       # elements of one parallel step of a dense optimiser
-    PART = 64             # elements taken together: their float64 copies stay in L1
+    PART = 64             # elements processed together: their float64 copies stay in L1
     SMALL = 1 << 14       # elements below which a second thread does not pay
     ROWS = 32             # rows of one parallel step; their gaps, and so their costs, differ
-    AHEAD = 8             # rows ahead that are fetched
+    AHEAD = 8             # rows ahead that are prefetched
 
 
 cdef int _threads(Py_ssize_t elements) noexcept nogil:
@@ -138,7 +138,7 @@ cdef inline void _fetch(
     const int64_t[::1] rows, Py_ssize_t i, real[:, ::1] param, real[:, ::1] m, real[:, ::1] v,
     const int64_t[::1] last,
 ) noexcept nogil:
-    # Rows lie far apart; their lines are asked for while earlier rows are worked on.
+    # Rows are far apart in memory; their lines are prefetched while earlier rows are processed.
     cdef int64_t row
     if i < rows.shape[0]:
         row = rows[i]
@@ -152,7 +152,7 @@ cdef void _adam_rows(
     real[:, ::1] param, const int64_t[::1] rows, const real[:, ::1] grad, real[:, ::1] m, real[:, ::1] v,
     int64_t[::1] last, int64_t step, const hf_adam* a, int path,
 ) noexcept nogil:
-    # Without gradients (grad is None) rows only catch up, with `step`; else with the step before it.
+    # Without gradients (grad is None) rows only take missed steps, up to `step`; else up to the step before.
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
     cdef int64_t row, reach = step if grad is None else step - 1
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):

@@ -1,5 +1,5 @@
 // AdaGrad (float64 inside) and Adam (in the dtype), dense and by rows: one thread an element, the operations
-// and their order those of the CPU twin, so that the bits are the same.
+// and their order those of the CPU backend, so that the bits are the same.
 
 // Columns of the tail table: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), the centre, the coefficients.
 #define CENTRE 2
@@ -53,7 +53,7 @@ extern "C" __global__ void adam(
     if (i < n) adam_one(param + i, grad[i], m + i, v + i, rate, scale, beta1, beta2, eps);
 }
 
-// What tables.py says of missed steps, and the numbers of the optimiser.
+// The tables of missed steps (tables.py) and the settings of the optimiser.
 struct Missed {
     double lr, beta1, beta2, eps;
     const double* powers;
@@ -148,7 +148,7 @@ extern "C" __global__ void adam_catch_up(
     pass_over(param + at, m + at, v + at, last[row], step, missed);
 }
 
-// Apart from the kernels above: there every element of a row still reads where the row was.
+// A kernel of its own: in the kernels above every element of a row reads the step that the row had reached.
 extern "C" __global__ void reach(const size* rows, size* last, size step, size n) {
     size i = thread_number();
     if (i < n) last[rows[i]] = step;

@@ -3,22 +3,23 @@
 import math
 from pathlib import Path
 
-from ..core.dispatch import Array
+from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import launch_each
-from .tables import Tables, bias
+from .exact import bias
+from .tables import Tables
 
-_ROOM = Path(__file__).parent
+_PACKAGE = Path(__file__).parent
 
 
-def adagrad(param: Array, grad: Array, state: Array, lr: float) -> None:
+def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
     """h = sqrt(h**2 + g**2), then a step of lr g / h."""
-    launch_each(_ROOM, "adagrad", param.dtype, param.size, (param, grad, state, lr, param.size))
+    launch_each(_PACKAGE, "adagrad", param.dtype, param.size, (param, grad, state, lr, param.size))
 
 
-def adagrad_rows(param: Array, rows: Array, grad: Array, state: Array, lr: float) -> None:
+def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
     """The same at the given rows."""
     args = (param, rows, grad, state, lr, grad.size, param.shape[1])
-    launch_each(_ROOM, "adagrad_rows", param.dtype, grad.size, args)
+    launch_each(_PACKAGE, "adagrad_rows", param.dtype, grad.size, args)
 
 
 def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
@@ -31,10 +32,10 @@ def _missed(tables: Tables) -> tuple[Array | int, ...]:
 
 
 def adam(
-    param: Array,
-    grad: Array,
-    m: Array,
-    v: Array,
+    param: FloatArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
     step: int,
     lr: float,
     beta1: float,
@@ -44,16 +45,16 @@ def adam(
     """Kingma & Ba 2015, Alg. 1."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
     args = (param, grad, m, v, rate, scale, beta1, beta2, eps, param.size)
-    launch_each(_ROOM, "adam", param.dtype, param.size, args)
+    launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
 
 def adam_rows(
-    param: Array,
-    rows: Array,
-    grad: Array,
-    m: Array,
-    v: Array,
-    last: Array,
+    param: FloatArray,
+    rows: IntArray,
+    grad: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     beta1: float,
@@ -68,16 +69,16 @@ def adam_rows(
         *_missed(missed),
         *(grad.size, param.shape[1]),
     )
-    launch_each(_ROOM, "adam_rows", param.dtype, grad.size, args)
-    launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
+    launch_each(_PACKAGE, "adam_rows", param.dtype, grad.size, args)
+    launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
 
 
 def adam_catch_up(
-    param: Array,
-    rows: Array,
-    m: Array,
-    v: Array,
-    last: Array,
+    param: FloatArray,
+    rows: IntArray,
+    m: FloatArray,
+    v: FloatArray,
+    last: IntArray,
     step: int,
     lr: float,
     beta1: float,
@@ -92,5 +93,5 @@ def adam_catch_up(
         *_missed(missed),
         *(n, param.shape[1]),
     )
-    launch_each(_ROOM, "adam_catch_up", param.dtype, n, args)
-    launch_each(_ROOM, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
+    launch_each(_PACKAGE, "adam_catch_up", param.dtype, n, args)
+    launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

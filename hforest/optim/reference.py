@@ -1,8 +1,8 @@
-"""The law: AdaGrad and Adam equation by equation, in float64, every stored number rounded once.
+"""Reference implementation: AdaGrad and Adam by their equations, in float64; stored numbers are rounded once.
 
-Same functions, parameters and arrays as `cpu` and `gpu`. Parameters come flat, or as (n_rows, n_values)
-where rows count. A missed step is taken, with a gradient of zero: the tables by which the other twins
-pass over missed steps (`missed`) are not looked at.
+Same functions, parameters and arrays as `cpu` and `gpu`. Parameters are flat, or (n_rows, n_values) in the
+row functions. Missed steps are taken one by one with a gradient of zero; the tables with which the other
+backends replace them (`missed`) are not used.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""What the motion of a row without gradients comes to: tables by step for the row-sparse Adam.
+"""Tables by step of the motion of a row without gradients, for the row-sparse Adam.
 
-After step s, a number with moments m and v that sees no gradient again moves by -lr R_s(m, v) in all,
+After step s, a number with moments m and v that has no further gradient moves by -lr R_s(m, v) in all,
 
     R_s(m, v) = sum over k >= 1 of [m b1^k / (1 - b1^(s+k))] / [sqrt(v b2^k / (1 - b2^(s+k))) + eps],
 
@@ -20,6 +20,10 @@ follows from sums of n,
     z' = r z / (1 + z (r - 1)),   r = A_(s+n) b2^(n/2) / A_s,
 
 for all s at once; about a dozen doublings reach the end. All of this in float64.
+
+The tables have the same bits on every machine. Libraries of mathematics differ in the last bits of exp, log,
+pow and cos, by their version and by the processor (NumPy's on AVX-512, glibc's with FMA). Here powers are
+products of integers (`exact.py`), cosines are constants, and the rest is +, -, *, / and sqrt.
 """
 
 import math
@@ -30,24 +34,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.chebyshev import cheb2poly
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array
+from ..core.dispatch import array_module
+from .exact import biases, exact_power, first_below, rounded, squares
 
 DEGREE = 10
 """Of the polynomials."""
 
 NEVER = 2**62
-"""A step that no training reaches."""
+"""A step that no training reaches: the polynomials are never used."""
 
 _NODES = DEGREE + 1
 _TOLERANCE = 2.0**-47  # of the last coefficient against the first; the next, which is left out, is a sixth
 _SINGLE = 2.0**-27  # of the coefficients that a float32 sum cannot tell from 0, against the first
-_DECAYS = 1024  # gaps whose decays are looked up
+_DECAYS = 1024  # numbers of missed steps whose decays are in a table
 _ROUNDING = 2.0**-60  # of 1: powers below it are left out
-_MOST_DOUBLINGS = 17  # of a sum; with more (beta1 > 0.9996) missed steps are taken one by one
+_MAX_DOUBLINGS = 17  # of a sum; with more (beta1 > 0.9996) missed steps are taken one by one
+# cos(j pi / 22) for j = 0 to 11, the angles of _NODES nodes.
+_COSINES = (
+    1.0, 0.9898214418809327, 0.9594929736144974, 0.9096319953545183, 0.8412535328311812, 0.7557495743542583,
+    0.6548607339452851, 0.5406408174555976, 0.41541501300188644, 0.28173255684142967, 0.14231483827328514,
+    0.0,
+)  # fmt: skip
 
 
 class Tables(NamedTuple):
-    """What the twins need besides the arrays of the caller.
+    """The tables that the backends read beside the arrays of the caller.
 
     powers : (2, 63) float64, beta1 and beta2 to the powers 1, 2, 4, 8, ...
     decay : (3, 1024) float64, beta1, beta2 and sqrt(beta2) to the powers 0, 1, 2, ...; the bits that the
@@ -65,24 +77,21 @@ class Tables(NamedTuple):
     closed: int
 
 
-def bias(beta: float, step: int) -> float:
-    """1 - beta**step, without the loss of digits that a small difference from 1 brings."""
-    return -math.expm1(step * math.log(beta)) if beta > 0 else 1.0
-
-
-def _bias(beta: float, steps: np.ndarray) -> np.ndarray:
-    return -np.expm1(steps * math.log(beta)) if beta > 0 else np.where(steps > 0, 1.0, 0.0)
+def _cosine(j: int) -> float:
+    """cos(j pi / (2 _NODES))."""
+    j %= 4 * _NODES
+    j = min(j, 4 * _NODES - j)
+    return _COSINES[j] if j <= _NODES else -_COSINES[2 * _NODES - j]
 
 
 def _coefficients(values: np.ndarray) -> np.ndarray:
-    # Chebyshev coefficients from values at the nodes. They vary little: what they have in common is set
-    # aside, so that it is not rounded. Plain sums, so that each column has the same bits however many
-    # columns there are.
-    angles = (np.arange(_NODES) + 0.5) * (np.pi / _NODES)
+    # Chebyshev coefficients from values at the nodes. The values vary little: the first is subtracted before
+    # the sums and added after, which rounds less. Plain sums, so that the bits of a column do not depend on
+    # the number of columns.
     result = np.zeros_like(values)
     for i in range(_NODES):
         for k in range(1, _NODES):
-            result[i] += (values[k] - values[0]) * (math.cos(i * angles[k]) * (1 if i == 0 else 2) / _NODES)
+            result[i] += (values[k] - values[0]) * (_cosine(i * (2 * k + 1)) * (1 if i == 0 else 2) / _NODES)
     result[0] += values[0]
     return result
 
@@ -96,25 +105,27 @@ def _clenshaw(coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[np.ndarray, np.ndarray]:
     # Rows 0 to n_steps - 1 of the table, and whether the polynomial of each is exact.
-    z = (np.cos((np.arange(_NODES)[:, None] + 0.5) * (np.pi / _NODES)) + 1) / 2
-    steps = np.arange(n_steps + 2**n_doublings - 1, dtype=np.float64)
-    middle = 1 / (1 - beta1)  # the mean of k under the weights beta1**k
-    centre = np.sqrt(beta2**middle / _bias(beta2, steps + middle))
-    first = np.sqrt(beta2 / _bias(beta2, steps + 1))
-    sums = beta1 / _bias(beta1, steps + 1) / (1 + z * (first / centre - 1))
+    z = (np.array([[_cosine(2 * i + 1)] for i in range(_NODES)]) + 1) / 2
+    # About the mean of k under the weights beta1**k.
+    middle = round(min(1 / (1 - beta1), 1 << _MAX_DOUBLINGS))
+    n = n_steps + 2**n_doublings - 1
+    bias1, bias2 = biases(beta1, n + 1), biases(beta2, n + middle)
+    centre = np.sqrt(rounded(exact_power(beta2, middle)) / bias2[middle:])
+    first = np.sqrt(beta2 / bias2[1 : n + 1])
+    sums = beta1 / bias1[1:] / (1 + z * (first / centre - 1))
     for i in range(n_doublings):
         n = 2**i
-        ratio = centre[n:] * beta2 ** (n / 2) / centre[:-n]
+        ratio = centre[n:] * math.sqrt(rounded(exact_power(beta2, n))) / centre[:-n]
         spread = 1 + z * (ratio - 1)
         later = _clenshaw(_coefficients(sums[:, n:])[:, None], 2 * (ratio * z / spread) - 1)
-        sums = sums[:, :-n] + beta1**n * later / spread
+        sums = sums[:, :-n] + rounded(exact_power(beta1, n)) * later / spread
         centre = centre[:-n]
     chebyshev = _coefficients(sums)
     size = np.abs(chebyshev)
     exact = np.maximum(size[-1], size[-2] / 8) <= _TOLERANCE * size[0]
     table = np.zeros((n_steps, 3 + _NODES))
-    table[1:, 0] = 1 / _bias(beta1, steps[1:n_steps])  # no step has the number 0
-    table[1:, 1] = 1 / np.sqrt(_bias(beta2, steps[1:n_steps]))
+    table[1:, 0] = 1 / bias1[1:n_steps]  # no step has the number 0
+    table[1:, 1] = 1 / np.sqrt(bias2[1:n_steps])
     table[:, 2] = centre
     for degree in range(_NODES):
         for power, weight in enumerate(cheb2poly([0] * degree + [1])):
@@ -133,24 +144,22 @@ def _decay(powers: np.ndarray) -> np.ndarray:
 
 def _visible(tail: np.ndarray) -> np.ndarray:
     size = np.abs(tail[:, 3:])
-    rest = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all behind it
+    rest = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all after it
     return 2 + np.maximum(1, (rest > _SINGLE * size[:, :1]).sum(axis=1))
 
 
 @lru_cache(maxsize=8)
 def _build(beta1: float, beta2: float, n_steps: int, last: bool) -> Tables:
-    n_terms = math.log(_ROUNDING) / math.log(beta1) if beta1 > 0 else 1.0
-    n_doublings = math.ceil(math.log2(max(1.0, n_terms)))
-    long = n_doublings > _MOST_DOUBLINGS
-    # Betas for which a sum diverges (beta1**2 > beta2) or is no polynomial are found out by their
-    # coefficients, whatever came of them.
+    n_doublings = (first_below(beta1, _ROUNDING) - 1).bit_length()
+    long = n_doublings > _MAX_DOUBLINGS
+    # Betas for which a sum diverges (beta1**2 > beta2) or is no polynomial have large last coefficients.
     with np.errstate(all="ignore"):
         tail, exact = _tail(beta1, beta2, n_steps, 0 if long else n_doublings)
     inexact = np.flatnonzero(~exact)
     closed = int(inexact[-1]) + 1 if len(inexact) else 0
     if long or (last and closed == n_steps):
         closed = NEVER
-    powers = np.array([[beta ** (2**i) for i in range(63)] for beta in (beta1, beta2)])
+    powers = np.array([[rounded(a) for a in squares(beta, 63)] for beta in (beta1, beta2)])
     return Tables(powers, _decay(powers), tail, _visible(tail), closed)
 
 
@@ -170,10 +179,9 @@ def tables(like: Array, beta1: float, beta2: float, step: int) -> Tables:
     """The tables of two betas for steps up to `step`, on the device of `like`, kept for later calls.
 
     Cost: when `step` passes a power of two, about 10 microseconds a step and 112 bytes; nothing after
-    the step (41 567 for beta2 = 0.999) at which both biases are 1.
+    the step (41 569 for beta2 = 0.999) at which both biases are 1.
     """
-    slowest = max(beta1, beta2)
-    enough = math.ceil(math.log(_ROUNDING) / math.log(slowest)) if slowest > 0 else 1
+    enough = first_below(max(beta1, beta2), _ROUNDING)
     n_steps = max(256, 1 << step.bit_length())
     last = n_steps > enough
     xp = array_module(like)

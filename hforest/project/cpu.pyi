@@ -1,6 +1,13 @@
-from numpy.typing import NDArray
+from ..core.aliases import FloatArray, IntArray
 
-def project(x: NDArray, start: NDArray, index: NDArray, weight: NDArray, values: NDArray) -> None: ...
+def project(
+    x: FloatArray, indptr: IntArray, indices: IntArray, data: FloatArray, values: FloatArray
+) -> None: ...
 def project_some(
-    x: NDArray, samples: NDArray, start: NDArray, index: NDArray, weight: NDArray, values: NDArray
+    x: FloatArray,
+    samples: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    values: FloatArray,
 ) -> None: ...

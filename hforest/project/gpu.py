@@ -2,23 +2,30 @@
 
 from pathlib import Path
 
-from ..core.dispatch import Array
+from ..core.aliases import FloatArray, IntArray
 from ..core.launch import launch_each
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 
-def project(x: Array, start: Array, index: Array, weight: Array, values: Array) -> None:
-    """values[p, s] = sum over the entries j of projection p, in their order, of weight[j] x[s, index[j]]."""
+def project(x: FloatArray, indptr: IntArray, indices: IntArray, data: FloatArray, values: FloatArray) -> None:
+    """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
     launch_each(
-        ROOM, "project", x.dtype, values.size,
-        (x, start, index, weight, x.shape[1], values.shape[1], values.shape[0], values),
+        PACKAGE, "project", x.dtype, values.size,
+        (x, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),
     )  # fmt: skip
 
 
-def project_some(x: Array, samples: Array, start: Array, index: Array, weight: Array, values: Array) -> None:
+def project_some(
+    x: FloatArray,
+    samples: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    values: FloatArray,
+) -> None:
     """The same for some rows of x."""
     launch_each(
-        ROOM, "project_some", x.dtype, values.size,
-        (x, samples, start, index, weight, x.shape[1], values.shape[1], values.shape[0], values),
+        PACKAGE, "project_some", x.dtype, values.size,
+        (x, samples, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),
     )  # fmt: skip

@@ -11,7 +11,7 @@ cdef extern from "score.h" nogil:
     int HF_GINI, HF_ENTROPY, HF_SQUARED
     double hf_xlogx(double a)
 
-cdef extern from "sweep.h" nogil:
+cdef extern from "scan.h" nogil:
     int hf_best_of(
         const double* value, const int32_t* y, const double* outputs, const double* weight, int64_t n,
         int64_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, int single, double* threshold,
@@ -49,7 +49,7 @@ cdef void _impurity(const real[:, ::1] counts, int criterion, real[::1] out) noe
 
 
 def impurity(counts, int criterion, out):
-    """H of every row; 0 where a row is empty."""
+    """Writes H of every row; 0 if a row is empty."""
     if counts.dtype.itemsize == 4:
         _impurity[float](counts, criterion, out)
     else:
@@ -115,7 +115,7 @@ cdef int _splits_of(
                 values8, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold8, gain
             )
     if failed:
-        raise MemoryError(f"best_split: no memory to order {values.shape[1]} values")
+        raise MemoryError(f"values: no memory to sort {values.shape[1]} of them; pass fewer samples")
     return 0
 
 
@@ -123,7 +123,7 @@ def class_splits(
     values, const int32_t[::1] y, const double[::1] weights, Py_ssize_t n_classes, int criterion,
     int64_t min_leaf, int64_t max_bins, threshold, gain,
 ):
-    """Best threshold and gain of every candidate, classes."""
+    """Writes the best threshold and gain of every candidate, for classes."""
     _splits_of(values, &y[0], NULL, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
 
 

@@ -1,7 +1,8 @@
-// Impurities and best splits. A candidate's ordered samples are cut into `lanes` runs, one a thread: sums of
-// each run, then every thread sweeps its own from the sums of those before it. The number of lanes is fixed, so
-// no bit depends on the size of a block.
+// Impurities and best splits. A candidate's sorted samples are divided into `lanes` runs, one for each thread: a
+// thread sums its run, then scans it from the sums of the runs before it. The number of lanes is fixed, so no bit
+// depends on the size of a block.
 
+// counts (n_rows, n_classes), IN; out (n_rows,), OUT.
 extern "C" __global__ void impurity(
     const real *__restrict__ counts, size n_rows, size n_classes, size criterion, real *__restrict__ out
 ) {
@@ -27,7 +28,7 @@ extern "C" __global__ void impurity(
     out[i] = (real)((criterion == GINI ? 1.0 : 0.0) - total);
 }
 
-// What sample `at` adds to the sums; classes where n_outputs is 0.
+// Adds sample `at` to the sums; classes if n_outputs is 0.
 __device__ static inline void add(
     const int *y, const double *outputs, size n_outputs, size at, double w, double *sums
 ) {
@@ -35,8 +36,8 @@ __device__ static inline void add(
     for (size k = 0; k < n_outputs; ++k) sums[k] += w * outputs[at * n_outputs + k];
 }
 
-// Sums over runs of samples in their own order (`order` of the first candidate counts for all when it is
-// shorter). A thread is a lane of a candidate; sums are (candidates, lanes, n_sums + 1), the weight last.
+// sums (n_candidates, lanes, n_sums + 1), OUT: sums over runs of samples in the order of the values, the weight last.
+// A thread is a lane of a candidate.
 extern "C" __global__ void lane_sums(
     const size *__restrict__ order, const int *__restrict__ y, const double *__restrict__ outputs,
     const double *__restrict__ weights, size n_candidates, size n, size n_outputs, size n_sums, size lanes,
@@ -54,7 +55,8 @@ extern "C" __global__ void lane_sums(
     }
 }
 
-// Sums of a lane -> sums of the lanes before it, and of all behind the last. A thread is a sum of a candidate.
+// sums, IN and OUT: the sums of a lane become those of the lanes before it; totals (n_candidates, n_sums), OUT: of
+// all lanes. A thread is a sum of a candidate.
 extern "C" __global__ void lane_starts(
     double *__restrict__ sums, size n_candidates, size n_sums, size lanes, double *__restrict__ totals
 ) {
@@ -70,10 +72,10 @@ extern "C" __global__ void lane_starts(
     totals[i] = total;
 }
 
-// Whether a cut may part the samples at places j and j + 1: their values differ, and where a candidate has more
-// than max_bins (0: any number) different values, so do their bins. A value's bin is where the middle of its
-// samples lies.
-__device__ static inline bool apart(
+// Whether a threshold may separate the samples at places j and j + 1: their values differ, and if a candidate has
+// more than max_bins (0: any number) different values, so do their bins. A value is in the bin where the middle of
+// its samples lies.
+__device__ static inline bool separable(
     const real *value, const size *at, size n, size j, size max_bins, size n_distinct
 ) {
     const real low = value[at[j]], high = value[at[j + 1]];
@@ -94,7 +96,9 @@ __device__ static inline bool apart(
     return (first + j + 1) * max_bins / (2 * n) != (j + 1 + stop) * max_bins / (2 * n);
 }
 
-extern "C" __global__ void sweep(
+// best and best_at (n_candidates, lanes), OUT: the best score in a lane and its place in the order; -1: none. sums,
+// IN and OUT: those of the lanes before. A thread is a lane of a candidate.
+extern "C" __global__ void scan(
     const real *__restrict__ values, const size *__restrict__ order, const int *__restrict__ y,
     const double *__restrict__ outputs, const double *__restrict__ weights, const double *__restrict__ totals,
     size n_candidates, size n, size n_outputs, size n_sums, size criterion, size min_leaf,
@@ -114,11 +118,11 @@ extern "C" __global__ void sweep(
         add(y, outputs, n_outputs, at[j], weights[at[j]], left);
         left[n_sums] += weights[at[j]];
         if (j + 1 < min_leaf || n - j - 1 < min_leaf) continue;
-        if (!apart(value, at, n, j, max_bins, n_distinct[i / lanes])) continue;
+        if (!separable(value, at, n, j, max_bins, n_distinct[i / lanes])) continue;
         const double rest = total[n_sums] - left[n_sums];
         if (!(rest > 0)) continue;
-        const double score = purity(criterion, left, nullptr, n_sums, left[n_sums]) +
-                             purity(criterion, left, total, n_sums, rest);
+        const double score = node_score(criterion, left, nullptr, n_sums, left[n_sums]) +
+                             node_score(criterion, left, total, n_sums, rest);
         if (found < 0 || score > score_best) {
             score_best = score;
             found = j;
@@ -128,8 +132,8 @@ extern "C" __global__ void sweep(
     best_at[i] = found;
 }
 
-// The best of a candidate's lanes: the first of equals has the lowest threshold. Candidates without any stay
-// as they are.
+// threshold and gain (n_candidates,), OUT: the best of a candidate's lanes; of equal scores the first, which has the
+// lowest threshold. Candidates without a split are not written.
 extern "C" __global__ void pick(
     const real *__restrict__ values, const size *__restrict__ order, const double *__restrict__ totals,
     const double *__restrict__ best, const size *__restrict__ best_at, size n_candidates, size n, size n_sums,
@@ -146,5 +150,5 @@ extern "C" __global__ void pick(
     const real t = (real)(low / 2 + high / 2);
     threshold[c] = t >= low && t < high ? t : (real)low;
     const double *total = totals + c * (n_sums + 1);
-    gain[c] = best[c * lanes + lane] - purity(criterion, total, nullptr, n_sums, total[n_sums]);
+    gain[c] = best[c * lanes + lane] - node_score(criterion, total, nullptr, n_sums, total[n_sums]);
 }

@@ -1,24 +1,25 @@
-"""Impurities and best splits on a GPU; the kernels are in gpu.cu, the order comes from the array module."""
+"""Impurities and best splits on a GPU; the kernels are in gpu.cu, the array module sorts."""
 
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array
+from ..core.dispatch import array_module
 from ..core.launch import launch_each
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 LANES = 64
-"""Runs that a candidate's samples are cut into; sums depend on this number and on shapes alone."""
+"""Runs into which a candidate's samples are divided; sums depend on this number and on shapes alone."""
 
 SQUARED = 2
 
 
 def impurity(counts: Array, criterion: int, out: Array) -> None:
-    """H of every row; 0 where a row is empty."""
-    launch_each(ROOM, "impurity", counts.dtype, len(counts), (counts, *counts.shape, criterion, out))
+    """Writes H of every row; 0 if a row is empty."""
+    launch_each(PACKAGE, "impurity", counts.dtype, len(counts), (counts, *counts.shape, criterion, out))
 
 
 def _splits(
@@ -49,21 +50,21 @@ def _splits(
     threshold.fill(np.nan)
     gain.fill(-np.inf)
     launch_each(
-        ROOM, "lane_sums", values.dtype, best.size,
+        PACKAGE, "lane_sums", values.dtype, best.size,
         (*samples, n_candidates, n, n_outputs, n_sums, LANES, sums),
     )  # fmt: skip
     launch_each(
-        ROOM, "lane_starts", values.dtype, totals.size, (sums, n_candidates, n_sums + 1, LANES, totals)
+        PACKAGE, "lane_starts", values.dtype, totals.size, (sums, n_candidates, n_sums + 1, LANES, totals)
     )
     launch_each(
-        ROOM, "sweep", values.dtype, best.size,
+        PACKAGE, "scan", values.dtype, best.size,
         (
             values, *samples, totals, n_candidates, n, n_outputs, n_sums, criterion, min_leaf, max_bins,
             n_distinct, LANES, sums, best, best_at,
         ),
     )  # fmt: skip
     launch_each(
-        ROOM, "pick", values.dtype, n_candidates,
+        PACKAGE, "pick", values.dtype, n_candidates,
         (values, order, totals, best, best_at, n_candidates, n, n_sums, criterion, LANES, threshold, gain),
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ def class_splits(
     threshold: Array,
     gain: Array,
 ) -> None:
-    """Best threshold and gain of every candidate, classes."""
+    """Writes the best threshold and gain of every candidate, for classes."""
     xp = array_module(values)
     outputs = xp.empty((0, 0))
     _splits(xp, values, y, outputs, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)

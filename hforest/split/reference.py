@@ -1,4 +1,4 @@
-"""The law: impurities, and the best threshold of every candidate by a sweep over the ordered values.
+"""Reference implementation: impurities, and the best threshold of every candidate by a scan of sorted values.
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Criteria are numbers: 0 Gini, 1 entropy in bits,
 2 squared error.
@@ -12,7 +12,7 @@ GINI, ENTROPY, SQUARED = 0, 1, 2
 
 
 def _log2(a):
-    # Exact steps and a fixed series, as the twins have it: C libraries and CUDA differ in the last bit.
+    # Exact steps and a fixed series, as the backends have it: C libraries and CUDA differ in the last bit.
     m, e = math.frexp(a)
     if m < 0.70710678118654752:
         m, e = 2 * m, e - 1
@@ -29,7 +29,7 @@ def _xlogx(a):
 
 
 def impurity(counts, criterion, out):
-    """H of every row; 0 where a row is empty."""
+    """Writes H of every row; 0 if a row is empty."""
     for i, row in enumerate(counts):
         if criterion == SQUARED:
             # Weight, sum and sum of squares: the mean square minus the squared mean.
@@ -51,8 +51,8 @@ def impurity(counts, criterion, out):
         out[i] = 1.0 - total if criterion == GINI else 0.0 - total
 
 
-def _purity(criterion, sums, weight):
-    # -W H of a branch, but for terms that all splits of a node share (SPEC: lower sum_b W_b H(b) is better).
+def _node_score(criterion, sums, weight):
+    # -W H of a branch, but for terms that all splits of a node share: the lower sum_b W_b H(b) the better.
     total = 0.0
     if criterion == ENTROPY:
         for c in sums:
@@ -70,7 +70,7 @@ def _between(low, high, real):
 
 
 def _bins(value, max_bins):
-    """A number for each sample, equal where no cut may part them: of its value, or of its bin."""
+    """A number for each sample, equal where no threshold separates them: that of its value or of its bin."""
     distinct, at, counts = np.unique(value, return_inverse=True, return_counts=True)
     if not max_bins or len(distinct) <= max_bins:
         return at
@@ -80,14 +80,14 @@ def _bins(value, max_bins):
 
 
 def _best(value, rows, weights, criterion, min_leaf, max_bins):
-    # The sweep of p5 step 2: successive samples of different value; rows[i] is what sample i adds.
+    # The scan of p5 step 2: successive samples of different value; rows[i] is what sample i adds to the sums.
     number = _bins(value, max_bins)
     order = np.argsort(value, kind="stable")
     total, total_weight = [0.0] * len(rows[0]), 0.0
     for row, w in zip(rows, weights, strict=True):
         total = [a + w * b for a, b in zip(total, row, strict=True)]
         total_weight += w
-    base = _purity(criterion, total, total_weight)
+    base = _node_score(criterion, total, total_weight)
     left, left_weight = [0.0] * len(total), 0.0
     best, threshold = -math.inf, math.nan
     for i in range(len(order) - 1):
@@ -100,14 +100,14 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
         if not right_weight > 0:
             continue
         right = [a - b for a, b in zip(total, left, strict=True)]
-        score = _purity(criterion, left, left_weight) + _purity(criterion, right, right_weight)
+        score = _node_score(criterion, left, left_weight) + _node_score(criterion, right, right_weight)
         if score > best:  # on equal scores the lowest threshold stays
             best, threshold = score, _between(value[at], value[after], value.dtype.type)
     return threshold, best - base
 
 
 def class_splits(values, y, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain):
-    """Best threshold and gain of every candidate, classes."""
+    """Writes the best threshold and gain of every candidate, for classes."""
     rows = [[float(k == label) for k in range(n_classes)] for label in y]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):

@@ -1,14 +1,14 @@
 /* The first levels of a tree by columns, for one element type and one kind of vectors. walk.h sets
 
-   WORD, CROWN      the keys, and a tree's first levels
+   WORD, TOP_LEVELS the keys, and a tree's top levels
    BYTES            of a vector
    CODE             which instructions the compiler may take
    NAME             of the function
    KEEP(m,x,t,left) m without `left` where x is above t
 
-   Many samples meet few nodes there. Each node is compared with its column of all samples, none of which has to
-   fetch a node or a feature of its own; a node that sends a sample right takes the exits on its left from it, and
-   the first that remains is where it goes on. */
+   There are many samples and few nodes. Each node is compared with its column of all samples, so that no sample loads
+   a node or a feature of its own. An exit is an edge to the nodes below; a node that sends a sample right removes the
+   exits on its left, and the first that remains is the one the sample takes. */
 
 #define LANES ((int)(BYTES / sizeof(WORD)))
 #define VECTORS (HF_DOWN / LANES)
@@ -23,23 +23,23 @@ typedef WORD KEYS __attribute__((vector_size(BYTES)));
 #define LEFT(i) (((1u << HALF(i)) - 1) << 2 * HALF(i) * ((i) + 1 - (1 << LEVEL(i))))
 
 CODE static void NAME(
-    const CROWN *crown, const WORD *columns, int64_t group_words, int n_groups, uint32_t *at
+    const TOP_LEVELS *top, const WORD *columns, int64_t group_words, int n_groups, uint32_t *at
 ) {
     for (int g = 0; g < n_groups; ++g, columns += group_words, at += HF_DOWN) {
         KEYS exits[VECTORS];
         for (int u = 0; u < VECTORS; ++u) exits[u] = (KEYS){0} + 0xffff;
         _Pragma("GCC unroll 15") for (int i = 0; i < HF_TOP; ++i) {
-            const KEYS *x = (const KEYS *)((const char *)columns + (size_t)crown->column[i] * 8);
-            const KEYS threshold = (KEYS){0} + crown->key[i];
+            const KEYS *x = (const KEYS *)((const char *)columns + (size_t)top->column[i] * 8);
+            const KEYS threshold = (KEYS){0} + top->key[i];
             _Pragma("GCC unroll 8") for (int u = 0; u < VECTORS; ++u)
                 exits[u] = KEEP(exits[u], x[u], threshold, (KEYS){0} + LEFT(i));
         }
 #if BYTES == 64
-        hf_first_exits(hf_exits(sizeof(WORD), (__m512i)exits[0], (__m512i)exits[VECTORS - 1]), crown->exit, at);
+        hf_first_exits(hf_exits(sizeof(WORD), (__m512i)exits[0], (__m512i)exits[VECTORS - 1]), top->exit, at);
 #else
         WORD left[HF_DOWN] __attribute__((aligned(BYTES)));
         for (int u = 0; u < VECTORS; ++u) *(KEYS *)(left + u * LANES) = exits[u];
-        for (int u = 0; u < HF_DOWN; ++u) at[u] = crown->exit[__builtin_ctz((uint32_t)left[u])];
+        for (int u = 0; u < HF_DOWN; ++u) at[u] = top->exit[__builtin_ctz((uint32_t)left[u])];
 #endif
     }
 }

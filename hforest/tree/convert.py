@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check
+from .forest import Forest
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -28,7 +29,7 @@ def _rounded_down(threshold: np.ndarray) -> np.ndarray:
     return np.where(t > threshold, np.nextafter(t, np.float32(-np.inf)), t)
 
 
-def from_sklearn(model: Any) -> Any:
+def from_sklearn(model: object) -> Forest:
     """A fitted forest or tree of scikit-learn as a Forest.
 
     Parameters
@@ -67,8 +68,6 @@ def from_sklearn(model: Any) -> Any:
     >>> hforest.tree.predict(forest, np.array([[0.25]], np.float32))
     array([[1., 0.]], dtype=float32)
     """
-    from . import Forest
-
     estimators = getattr(model, "estimators_", [model])
     trees: Any = [getattr(estimator, "tree_", None) for estimator in np.ravel(np.asarray(estimators, object))]
     if not trees or any(tree is None for tree in trees):
@@ -108,8 +107,8 @@ def from_sklearn(model: Any) -> Any:
     return Forest(
         n_features=np.array(trees[0].n_features, check.INT64),
         tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        start=np.zeros(0, np.int64),
-        index=np.zeros(0, np.int32),
-        weight=np.zeros(0, _FLOAT32),
+        indptr=np.zeros(0, np.int64),
+        indices=np.zeros(0, np.int32),
+        data=np.zeros(0, _FLOAT32),
         **arrays,
     )

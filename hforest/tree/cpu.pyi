@@ -1,14 +1,14 @@
 from numpy.typing import NDArray
 
-def leaves(
+def apply(
     x: NDArray,
     tree_start: NDArray,
     feature: NDArray,
     threshold: NDArray,
     left: NDArray,
-    start: NDArray,
-    index: NDArray,
-    weight: NDArray,
+    indptr: NDArray,
+    indices: NDArray,
+    data: NDArray,
     leaf: NDArray,
 ) -> None: ...
 def predict(
@@ -17,9 +17,9 @@ def predict(
     feature: NDArray,
     threshold: NDArray,
     left: NDArray,
-    start: NDArray,
-    index: NDArray,
-    weight: NDArray,
+    indptr: NDArray,
+    indices: NDArray,
+    data: NDArray,
     value: NDArray,
     vote: bool,
     y: NDArray,
@@ -29,8 +29,8 @@ def faults(
     feature: NDArray,
     threshold: NDArray,
     left: NDArray,
-    start: NDArray,
-    index: NDArray,
+    indptr: NDArray,
+    indices: NDArray,
     n_features: int,
     found: NDArray,
 ) -> None: ...

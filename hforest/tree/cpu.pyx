@@ -1,4 +1,4 @@
-"""Walks down forests on the CPU. A thread owns a block of samples and adds trees up in their order."""
+"""Forests applied on the CPU. A thread owns a block of samples and adds trees up in their order."""
 
 from cython.parallel cimport prange
 from libc.math cimport isnan
@@ -21,49 +21,49 @@ cdef extern from "walk.h" nogil:
         const int32_t* feature
         const float* threshold
         const int32_t* left
-        const int64_t* start
-        const int32_t* index
-        const float* weight
+        const int64_t* indptr
+        const int32_t* indices
+        const float* data
     ctypedef struct hf_forest_f64:
         const int64_t* tree_start
         const int32_t* feature
         const double* threshold
         const int32_t* left
-        const int64_t* start
-        const int32_t* index
-        const double* weight
+        const int64_t* indptr
+        const int32_t* indices
+        const double* data
     ctypedef struct hf_node_f32:
         pass
     ctypedef struct hf_node_f64:
         pass
-    ctypedef struct hf_crown_f32:
+    ctypedef struct hf_top_f32:
         pass
     ctypedef struct hf_columns_f32:
         pass
     ctypedef struct hf_columns_f64:
         pass
-    ctypedef struct hf_crown_f64:
+    ctypedef struct hf_top_f64:
         pass
     int HF_BY_COLUMNS
     int hf_way_f32(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
     void hf_pack_f32(int way, const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*)
     void hf_pack_keys_f32(
-        const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*, hf_crown_f32*, int32_t* depth
+        const hf_forest_f32*, int64_t n_features, int64_t tree, hf_node_f32*, hf_top_f32*, int32_t* depth
     )
     void hf_make_columns_f32(const float* x, int64_t n_features, int64_t n, hf_columns_f32*)
     int hf_way_f64(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes)
     void hf_pack_f64(int way, const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*)
     void hf_pack_keys_f64(
-        const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*, hf_crown_f64*, int32_t* depth
+        const hf_forest_f64*, int64_t n_features, int64_t tree, hf_node_f64*, hf_top_f64*, int32_t* depth
     )
     void hf_make_columns_f64(const double* x, int64_t n_features, int64_t n, hf_columns_f64*)
     void hf_leaves_f32(
-        int path, int way, const hf_forest_f32*, const hf_node_f32*, const hf_crown_f32*, const float* x,
+        int path, int way, const hf_forest_f32*, const hf_node_f32*, const hf_top_f32*, const float* x,
         const hf_columns_f32*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
         int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
     void hf_leaves_f64(
-        int path, int way, const hf_forest_f64*, const hf_node_f64*, const hf_crown_f64*, const double* x,
+        int path, int way, const hf_forest_f64*, const hf_node_f64*, const hf_top_f64*, const double* x,
         const hf_columns_f64*, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t* scratch,
         int32_t* leaf, int64_t row_stride, int64_t tree_stride,
     )
@@ -89,21 +89,21 @@ ctypedef fused real:
     double
 
 cdef enum:
-    LEAST = 128           # samples of a block, at least
-    MOST = 2048           # and at most: the more, the longer a tree stays in L1
-    ROWS = 1 << 18        # bytes of their rows, which stay in L2 beside a tree
-    GROUP = 16            # samples that go down a tree side by side: HF_DOWN of walk.h
+    MIN_BLOCK = 128       # samples of a block, at least
+    MAX_BLOCK = 2048      # and at most: the more, the longer a tree is used from L1
+    ROWS = 1 << 18        # bytes of their rows, which stay in L2 with a tree
+    GROUP = 16            # samples walked in a tree at once: HF_DOWN of walk.h
     LINE = 64             # bytes of a cache line
     TREES = 8             # trees walked before their leaf values are added: HF_WALKS of walk.h
     SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
-    STEPS = 32            # steps of a walk that packing a node must at most stand against
+    STEPS = 32            # nodes for each walk up to which packing them pays
 
 
 cdef struct Batch:
     # What a call works on, whatever the dtype.
     const void* forest
     const void* nodes
-    const void* crowns
+    const void* tops
     const void* x
     const void* value
     int64_t n_trees
@@ -127,14 +127,14 @@ cdef void _walk(
     if wide:
         hf_leaves_f64(
             b.path, b.way, <const hf_forest_f64*> b.forest, <const hf_node_f64*> b.nodes,
-            <const hf_crown_f64*> b.crowns, <const double*> b.x + first * b.n_features,
+            <const hf_top_f64*> b.tops, <const double*> b.x + first * b.n_features,
             <const hf_columns_f64*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
             tree_stride,
         )
     else:
         hf_leaves_f32(
             b.path, b.way, <const hf_forest_f32*> b.forest, <const hf_node_f32*> b.nodes,
-            <const hf_crown_f32*> b.crowns, <const float*> b.x + first * b.n_features,
+            <const hf_top_f32*> b.tops, <const float*> b.x + first * b.n_features,
             <const hf_columns_f32*> columns, b.n_features, n, tree, last, scratch, leaf, row_stride,
             tree_stride,
         )
@@ -169,16 +169,16 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
     cdef int64_t whole = (n + GROUP - 1) // GROUP * GROUP
     cdef int64_t n_bytes = whole * max(b.n_features, <int64_t> 1) * (8 if wide else 4)
     n_bytes += sizeof(hf_columns_f64) if wide else sizeof(hf_columns_f32)
-    cdef char* room
+    cdef char* workspace
     cdef char* columns = NULL
     cdef double* total
     cdef int32_t* reached
     if b.nodes == NULL or b.way != HF_BY_COLUMNS:
         n_bytes = 0
-    room = <char*> malloc(LINE + n_bytes + n_sums * sizeof(double) + TREES * whole * sizeof(int32_t))
-    if room == NULL:
+    workspace = <char*> malloc(LINE + n_bytes + n_sums * sizeof(double) + TREES * whole * sizeof(int32_t))
+    if workspace == NULL:
         return 0
-    columns = room + (-<uintptr_t> room) % LINE
+    columns = workspace + (-<uintptr_t> workspace) % LINE
     total = <double*> (columns + n_bytes)
     reached = <int32_t*> (columns + n_bytes + n_sums * sizeof(double))
     if n_bytes and wide:
@@ -191,11 +191,11 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
         )
     if y == NULL:
         _walk(b, wide, columns, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)
-        free(room)
+        free(workspace)
         return 1
     memset(total, 0, n_sums * sizeof(double))
     while tree < b.n_trees:
-        # One tree where leaves are classes, which stay in cache with it; else several, whose rows are
+        # One tree if leaves are classes, which stay in cache with it; else several, whose rows are
         # added at once.
         last = tree + 1
         if b.has_classes == NULL or not b.has_classes[tree]:
@@ -210,22 +210,22 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
     else:
         for i in range(n_sums):
             (<float*> y)[first * b.n_outputs + i] = <float> (total[i] / b.n_trees)
-    free(room)
+    free(workspace)
     return 1
 
 
-cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes, void* crowns) noexcept nogil:
-    # Depths of nodes stand where their classes come later.
+cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes, void* tops) noexcept nogil:
+    # The depths of nodes are kept in the array of their classes, which are written later.
     cdef int32_t* depth = b.class_of + b.tree_start[tree]
     if b.way == HF_BY_COLUMNS and wide:
         hf_pack_keys_f64(
             <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes,
-            <hf_crown_f64*> crowns + tree, depth,
+            <hf_top_f64*> tops + tree, depth,
         )
     elif b.way == HF_BY_COLUMNS:
         hf_pack_keys_f32(
             <const hf_forest_f32*> b.forest, b.n_features, tree, <hf_node_f32*> nodes,
-            <hf_crown_f32*> crowns + tree, depth,
+            <hf_top_f32*> tops + tree, depth,
         )
     elif wide:
         hf_pack_f64(b.way, <const hf_forest_f64*> b.forest, b.n_features, tree, <hf_node_f64*> nodes)
@@ -246,25 +246,26 @@ cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes, void* crowns)
 cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint oblique) noexcept nogil:
     cdef int64_t n_blocks, block, tree, row = b.n_features * (8 if wide else 4)
     cdef int64_t node = sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)
-    cdef int64_t crown = sizeof(hf_crown_f64) if wide else sizeof(hf_crown_f32)
+    cdef int64_t top = sizeof(hf_top_f64) if wide else sizeof(hf_top_f32)
     cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else omp_get_max_threads()
     cdef int failed = 0
     cdef char* nodes = NULL
-    cdef char* crowns
+    cdef char* tops
     if not oblique and b.n_samples * b.n_trees * STEPS >= n_nodes:
-        nodes = <char*> malloc(b.n_trees * (crown + 1) + n_nodes * (node + sizeof(int32_t)))
+        nodes = <char*> malloc(b.n_trees * (top + 1) + n_nodes * (node + sizeof(int32_t)))
         if nodes == NULL:
             return 0
-        crowns = nodes + n_nodes * node
-        b.crowns = crowns
-        b.class_of = <int32_t*> (crowns + b.n_trees * crown)
+        tops = nodes + n_nodes * node
+        b.tops = tops
+        b.class_of = <int32_t*> (tops + b.n_trees * top)
         if y != NULL:
             b.has_classes = <char*> (b.class_of + n_nodes)
         for tree in prange(b.n_trees, schedule="dynamic", num_threads=threads):
-            _prepare(b, wide, tree, nodes, crowns)
+            _prepare(b, wide, tree, nodes, tops)
     b.nodes = nodes
     # Blocks as large as caches and a fair share of the threads allow.
-    b.block = max(LEAST, min(MOST, min(ROWS // max(row, 1), b.n_samples // (4 * threads)))) // GROUP * GROUP
+    b.block = min(MAX_BLOCK, min(ROWS // max(row, 1), b.n_samples // (4 * threads)))
+    b.block = max(MIN_BLOCK, b.block) // GROUP * GROUP
     n_blocks = (b.n_samples + b.block - 1) // b.block
     if n_blocks == 1:
         # Without the cost of a parallel region.
@@ -278,14 +279,14 @@ cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint
 
 cdef int _call(
     cnp.ndarray x, cnp.ndarray tree_start, cnp.ndarray feature, cnp.ndarray threshold, cnp.ndarray left,
-    cnp.ndarray start, cnp.ndarray index, cnp.ndarray weight, cnp.ndarray leaf, cnp.ndarray value, bint vote,
+    cnp.ndarray indptr, cnp.ndarray indices, cnp.ndarray data, cnp.ndarray leaf, cnp.ndarray value, bint vote,
     cnp.ndarray y,
 ) except -1:
     # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
     cdef hf_forest_f32 narrow
     cdef hf_forest_f64 doubles
     cdef Batch b
-    cdef bint wide = cnp.PyArray_ITEMSIZE(x) == 8, oblique = cnp.PyArray_DIM(start, 0) > 0
+    cdef bint wide = cnp.PyArray_ITEMSIZE(x) == 8, oblique = cnp.PyArray_DIM(indptr, 0) > 0
     cdef int64_t n_nodes = cnp.PyArray_DIM(feature, 0)
     cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
     cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
@@ -303,17 +304,17 @@ cdef int _call(
     else:
         b.way = hf_way_f32(b.path, simd_gathers(), b.n_features, b.n_trees, n_nodes)
     b.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
-    b.crowns, b.class_of, b.has_classes = NULL, NULL, NULL
+    b.tops, b.class_of, b.has_classes = NULL, NULL, NULL
     # Both hold the same pointers; the dtype says which is read.
     doubles.tree_start = narrow.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
     doubles.feature = narrow.feature = <const int32_t*> cnp.PyArray_DATA(feature)
     doubles.left = narrow.left = <const int32_t*> cnp.PyArray_DATA(left)
-    doubles.start = narrow.start = <const int64_t*> cnp.PyArray_DATA(start) if oblique else NULL
-    doubles.index = narrow.index = <const int32_t*> cnp.PyArray_DATA(index)
+    doubles.indptr = narrow.indptr = <const int64_t*> cnp.PyArray_DATA(indptr) if oblique else NULL
+    doubles.indices = narrow.indices = <const int32_t*> cnp.PyArray_DATA(indices)
     narrow.threshold = <const float*> cnp.PyArray_DATA(threshold)
     doubles.threshold = <const double*> cnp.PyArray_DATA(threshold)
-    narrow.weight = <const float*> cnp.PyArray_DATA(weight)
-    doubles.weight = <const double*> cnp.PyArray_DATA(weight)
+    narrow.data = <const float*> cnp.PyArray_DATA(data)
+    doubles.data = <const double*> cnp.PyArray_DATA(data)
     b.forest = <const void*> &doubles if wide else <const void*> &narrow
     with nogil:
         done = _run(&b, wide, leaves_to, y_to, n_nodes, oblique)
@@ -322,33 +323,33 @@ cdef int _call(
     return 0
 
 
-def leaves(x, tree_start, feature, threshold, left, start, index, weight, leaf):
-    """Number in its tree of the leaf that each sample reaches in each tree."""
-    _call(x, tree_start, feature, threshold, left, start, index, weight, leaf, None, False, None)
+def apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf):
+    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
+    _call(x, tree_start, feature, threshold, left, indptr, indices, data, leaf, None, False, None)
 
 
-def predict(x, tree_start, feature, threshold, left, start, index, weight, value, vote, y):
-    """Mean over trees of the leaf values, or the share of trees whose leaf has its largest value there."""
-    _call(x, tree_start, feature, threshold, left, start, index, weight, None, value, vote, y)
+def predict(x, tree_start, feature, threshold, left, indptr, indices, data, value, vote, y):
+    """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
+    _call(x, tree_start, feature, threshold, left, indptr, indices, data, None, value, vote, y)
 
 
 cdef int _fault(
     int64_t at, int64_t v, int64_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
-    const int32_t[::1] left, const int64_t[::1] start, const int32_t[::1] index, int64_t n_features,
+    const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
 ) noexcept nogil:
     cdef int64_t f = feature[at], to = left[at], j
     if f == -1:
         return 0 if 0 <= to < (n_nodes + 1) // 2 else 1
-    # Children lie behind their parent: no cycles.
+    # Children come after their parent: no cycles.
     if not v < to < n_nodes - 1:
         return 2
     if isnan(threshold[at]):
         return 3
-    if f == -2 and start.shape[0]:
-        if not 0 <= start[at] <= start[at + 1] <= index.shape[0]:
+    if f == -2 and indptr.shape[0]:
+        if not 0 <= indptr[at] <= indptr[at + 1] <= indices.shape[0]:
             return 5
-        for j in range(start[at], start[at + 1]):
-            if not 0 <= index[j] < n_features:
+        for j in range(indptr[at], indptr[at + 1]):
+            if not 0 <= indices[j] < n_features:
                 return 6
         return 0
     return 0 if 0 <= f < n_features else 4
@@ -356,7 +357,7 @@ cdef int _fault(
 
 cdef void _faults(
     const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
-    const int32_t[::1] left, const int64_t[::1] start, const int32_t[::1] index, int64_t n_features,
+    const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
     int64_t[::1] found,
 ) noexcept nogil:
     cdef int64_t tree, root, at
@@ -367,7 +368,8 @@ cdef void _faults(
         root = tree_start[tree]
         for at in range(root, tree_start[tree + 1]):
             kind = _fault(
-                at, at - root, tree_start[tree + 1] - root, feature, threshold, left, start, index, n_features
+                at, at - root, tree_start[tree + 1] - root, feature, threshold, left, indptr, indices,
+                n_features,
             )
             if kind:
                 found[0] = at
@@ -375,9 +377,9 @@ cdef void _faults(
                 return
 
 
-def faults(tree_start, feature, threshold, left, start, index, n_features, found):
-    """found[0] = the first node with which a walk could leave its tree or x, or -1; found[1] = how."""
+def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
+    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
     if threshold.dtype.itemsize == 4:
-        _faults[float](tree_start, feature, threshold, left, start, index, n_features, found)
+        _faults[float](tree_start, feature, threshold, left, indptr, indices, n_features, found)
     else:
-        _faults[double](tree_start, feature, threshold, left, start, index, n_features, found)
+        _faults[double](tree_start, feature, threshold, left, indptr, indices, n_features, found)

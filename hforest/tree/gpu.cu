@@ -1,20 +1,21 @@
-// Walks down forests. A thread is a pair of a sample and a tree; an output is summed by one thread over trees
-// in their order.
+// Forests applied to samples. A thread is a pair of a sample and a tree; an output is summed by one thread over
+// trees in their order.
 
-// What a split compares: a feature, or a projection, summed in float64 in its order.
+// Returns the number that a split compares: a feature, or a projection, summed in float64 in its order.
 __device__ static inline real candidate(
-    const real *row, int feature, const size *start, const int *index, const real *weight, size at
+    const real *row, int feature, const size *indptr, const int *indices, const real *data, size at
 ) {
     if (feature >= 0) return row[feature];
     double sum = 0;
-    for (size j = start[at]; j < start[at + 1]; ++j) sum += (double)weight[j] * (double)row[index[j]];
+    for (size j = indptr[at]; j < indptr[at + 1]; ++j) sum += (double)data[j] * (double)row[indices[j]];
     return (real)sum;
 }
 
-extern "C" __global__ void leaves(
+// x (n_samples, n_features), IN; leaf (n_samples, n_trees), OUT: node numbers within their trees.
+extern "C" __global__ void apply(
     const real *__restrict__ x, const size *__restrict__ tree_start, const int *__restrict__ feature,
-    const real *__restrict__ threshold, const int *__restrict__ left, const size *__restrict__ start,
-    const int *__restrict__ index, const real *__restrict__ weight, size n_samples, size n_features, size n_trees,
+    const real *__restrict__ threshold, const int *__restrict__ left, const size *__restrict__ indptr,
+    const int *__restrict__ indices, const real *__restrict__ data, size n_samples, size n_features, size n_trees,
     int *__restrict__ leaf
 ) {
     const size pair = thread_number();
@@ -23,10 +24,11 @@ extern "C" __global__ void leaves(
     const size root = tree_start[pair % n_trees];
     int v = 0;
     for (int f = feature[root]; f != -1; f = feature[root + v])
-        v = left[root + v] + (candidate(row, f, start, index, weight, root + v) > threshold[root + v]);
+        v = left[root + v] + (candidate(row, f, indptr, indices, data, root + v) > threshold[root + v]);
     leaf[pair] = v;
 }
 
+// leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.
 extern "C" __global__ void leaf_means(
     const int *__restrict__ leaf, const size *__restrict__ tree_start, const int *__restrict__ left,
     const real *__restrict__ value, size n_samples, size n_trees, size n_outputs, size vote, real *__restrict__ y
@@ -52,10 +54,10 @@ extern "C" __global__ void leaf_means(
     y[i] = (real)(total / (double)n_trees);
 }
 
-// found[0] = the first node with a fault, then found[1] = its kind: see reference.py. A thread is a node.
+// Returns the fault of node `at`, or 0: see reference.py.
 __device__ static inline int fault(
-    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *start,
-    const int *index, size n_trees, size n_index, size has_projections, size n_features, size at
+    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
+    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, size at
 ) {
     size low = 0, high = n_trees;
     while (high - low > 1) {
@@ -69,23 +71,24 @@ __device__ static inline int fault(
     if (!(v < to && to < n_nodes - 1)) return 2;
     if (threshold[at] != threshold[at]) return 3;
     if (f == -2 && has_projections) {
-        if (!(start[at] >= 0 && start[at] <= start[at + 1] && start[at + 1] <= n_index)) return 5;
-        for (size j = start[at]; j < start[at + 1]; ++j)
-            if (index[j] < 0 || index[j] >= n_features) return 6;
+        if (!(indptr[at] >= 0 && indptr[at] <= indptr[at + 1] && indptr[at + 1] <= n_entries)) return 5;
+        for (size j = indptr[at]; j < indptr[at + 1]; ++j)
+            if (indices[j] < 0 || indices[j] >= n_features) return 6;
         return 0;
     }
     return f >= 0 && f < n_features ? 0 : 4;
 }
 
+// lowest (1,), OUT: the first node with a fault and the kind of the fault. A thread is a node.
 extern "C" __global__ void first_fault(
-    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *start,
-    const int *index, size n_trees, size n_index, size has_projections, size n_features, size n_nodes,
+    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
+    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, size n_nodes,
     unsigned long long *lowest
 ) {
     const size at = thread_number();
     if (at >= n_nodes) return;
     const int kind = fault(
-        tree_start, feature, threshold, left, start, index, n_trees, n_index, has_projections, n_features, at
+        tree_start, feature, threshold, left, indptr, indices, n_trees, n_entries, has_projections, n_features, at
     );
     // Node and kind in one number: the least has the first node.
     if (kind) atomicMin(lowest, (unsigned long long)at * 8 + kind);

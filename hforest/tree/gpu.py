@@ -1,33 +1,34 @@
-"""Walks down forests on a GPU; the kernels are in gpu.cu."""
+"""Forests applied on a GPU; the kernels are in gpu.cu."""
 
 from pathlib import Path
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import Array
+from ..core.dispatch import array_module
 from ..core.launch import launch_each
 
-ROOM = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 24
 """Pairs of a sample and a tree that are walked before their leaves are summed: bounds the scratch."""
 
 
-def leaves(
+def apply(
     x: Array,
     tree_start: Array,
     feature: Array,
     threshold: Array,
     left: Array,
-    start: Array,
-    index: Array,
-    weight: Array,
+    indptr: Array,
+    indices: Array,
+    data: Array,
     leaf: Array,
 ) -> None:
-    """Number in its tree of the leaf that each sample reaches in each tree."""
+    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
     launch_each(
-        ROOM, "leaves", x.dtype, leaf.size,
-        (x, tree_start, feature, threshold, left, start, index, weight, *x.shape, leaf.shape[1], leaf),
+        PACKAGE, "apply", x.dtype, leaf.size,
+        (x, tree_start, feature, threshold, left, indptr, indices, data, *x.shape, leaf.shape[1], leaf),
     )  # fmt: skip
 
 
@@ -37,25 +38,25 @@ def predict(
     feature: Array,
     threshold: Array,
     left: Array,
-    start: Array,
-    index: Array,
-    weight: Array,
+    indptr: Array,
+    indices: Array,
+    data: Array,
     value: Array,
     vote: bool,
     y: Array,
 ) -> None:
-    """Mean over trees of the leaf values, or the share of trees whose leaf has its largest value there."""
+    """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_samples, n_trees = x.shape[0], tree_start.size - 1
     chunk = min(max(1, PAIRS // n_trees), n_samples)
     leaf = array_module(x).empty((chunk, n_trees), np.int32)
     for first in range(0, n_samples, chunk or 1):
         n = min(chunk, n_samples - first)
-        leaves(
-            x[first : first + n], tree_start, feature, threshold, left, start, index, weight, leaf[:n]
+        apply(
+            x[first : first + n], tree_start, feature, threshold, left, indptr, indices, data, leaf[:n]
         )  # fmt: skip
         part = y[first : first + n]
         launch_each(
-            ROOM, "leaf_means", x.dtype, part.size,
+            PACKAGE, "leaf_means", x.dtype, part.size,
             (leaf, tree_start, left, value, n, n_trees, value.shape[1], int(vote), part),
         )  # fmt: skip
 
@@ -65,18 +66,18 @@ def faults(
     feature: Array,
     threshold: Array,
     left: Array,
-    start: Array,
-    index: Array,
+    indptr: Array,
+    indices: Array,
     n_features: int,
     found: Array,
 ) -> None:
-    """found[0] = the first node with which a walk could leave its tree or x, or -1; found[1] = how."""
+    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
     xp = array_module(feature)
     lowest = xp.full(1, 2**64 - 1, np.uint64)
-    sizes = (tree_start.size - 1, index.size, int(start.size > 0), n_features, feature.size)
+    sizes = (tree_start.size - 1, indices.size, int(indptr.size > 0), n_features, feature.size)
     launch_each(
-        ROOM, "first_fault", threshold.dtype, feature.size,
-        (tree_start, feature, threshold, left, start, index, *sizes, lowest),
+        PACKAGE, "first_fault", threshold.dtype, feature.size,
+        (tree_start, feature, threshold, left, indptr, indices, *sizes, lowest),
     )  # fmt: skip
     none = lowest == np.uint64(2**64 - 1)
     found[:1] = xp.where(none, -1, (lowest // np.uint64(8)).astype(np.int64))

@@ -1,9 +1,9 @@
-"""The law: down a tree, node by node.
+"""Reference implementation: forests applied to samples, node by node.
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Node v of tree m is at tree_start[m] + v. A leaf has
 feature -1, and `left` is its row among the tree's leaf values. A split has a feature, or feature -2 and the
-projection start[v]:start[v + 1] of (index, weight); what it compares goes left where `<= threshold`, to
-node `left`, else to node `left + 1`.
+projection indptr[v]:indptr[v + 1] of (indices, data). A value `<= threshold` goes to node `left`, another to
+node `left + 1`.
 """
 
 import itertools
@@ -12,33 +12,33 @@ import math
 import numpy as np
 
 
-def _candidate(row, at, feature, start, index, weight):
+def _candidate(row, at, feature, indptr, indices, data):
     # p3 section 2.3: a split compares a projection of the sample; a unit vector (a feature) costs no sum.
     if feature[at] >= 0:
         return row[feature[at]]
     total = 0.0
-    for j in range(start[at], start[at + 1]):
-        total += float(weight[j]) * float(row[index[j]])
+    for j in range(indptr[at], indptr[at + 1]):
+        total += float(data[j]) * float(row[indices[j]])
     return row.dtype.type(total)
 
 
-def leaves(x, tree_start, feature, threshold, left, start, index, weight, leaf):
-    """Number in its tree of the leaf that each sample reaches in each tree."""
+def apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf):
+    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
     for i, row in enumerate(x):
         for m, root in enumerate(tree_start[:-1]):
             v = 0
             while feature[root + v] != -1:
                 at = root + v
-                right = _candidate(row, at, feature, start, index, weight) > threshold[at]
+                right = _candidate(row, at, feature, indptr, indices, data) > threshold[at]
                 v = int(left[at]) + int(right)
             leaf[i, m] = v
 
 
-def predict(x, tree_start, feature, threshold, left, start, index, weight, value, vote, y):
-    """Mean over trees of the leaf values, or the share of trees whose leaf has its largest value there."""
+def predict(x, tree_start, feature, threshold, left, indptr, indices, data, value, vote, y):
+    """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_trees = len(tree_start) - 1
     leaf = np.empty((len(x), n_trees), np.int32)
-    leaves(x, tree_start, feature, threshold, left, start, index, weight, leaf)
+    apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf)
     for i in range(len(x)):
         total = np.zeros(value.shape[1])
         for m, root in enumerate(tree_start[:-1]):
@@ -48,31 +48,31 @@ def predict(x, tree_start, feature, threshold, left, start, index, weight, value
         y[i] = total / n_trees
 
 
-def faults(tree_start, feature, threshold, left, start, index, n_features, found):
-    """found[0] = the first node with which a walk could leave its tree or x, or -1; found[1] = how."""
+def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
+    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
     found[0], found[1] = -1, 0
     for root, stop in itertools.pairwise(tree_start):
         n_nodes = int(stop - root)
         for v in range(n_nodes):
             at = int(root + v)
-            found[1] = _fault(at, v, n_nodes, feature, threshold, left, start, index, n_features)
+            found[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
             if found[1]:
                 found[0] = at
                 return
 
 
-def _fault(at, v, n_nodes, feature, threshold, left, start, index, n_features):
+def _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features):
     f, to = int(feature[at]), int(left[at])
     if f == -1:
         return 0 if 0 <= to < (n_nodes + 1) // 2 else 1
-    # Children lie behind their parent: no cycles.
+    # Children come after their parent: no cycles.
     if not v < to < n_nodes - 1:
         return 2
     if math.isnan(threshold[at]):
         return 3
-    if f == -2 and len(start):
-        first, last = int(start[at]), int(start[at + 1])
-        if not 0 <= first <= last <= len(index):
+    if f == -2 and len(indptr):
+        first, last = int(indptr[at]), int(indptr[at + 1])
+        if not 0 <= first <= last <= len(indices):
             return 5
-        return 0 if all(0 <= i < n_features for i in index[first:last]) else 6
+        return 0 if all(0 <= i < n_features for i in indices[first:last]) else 6
     return 0 if 0 <= f < n_features else 4

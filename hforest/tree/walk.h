@@ -1,7 +1,7 @@
-/* Walks down trees of a forest, for float32 and float64.
+/* Applies forests to samples, for float32 and float64.
 
-   Several walks are taken at once: one alone waits for a chain of loads. Where many samples meet a tree, its
-   nodes are first packed, leaves as nodes that lead to themselves, so that a step has no branch. */
+   Several walks run interleaved: a single one waits for a chain of loads. For many samples the nodes of a tree are
+   first packed; the children of a packed leaf are the leaf itself, so that a step has no branch. */
 #ifndef HFOREST_TREE_WALK_H
 #define HFOREST_TREE_WALK_H
 #include <math.h>
@@ -11,23 +11,23 @@
 #include "simd.h"
 
 enum {
-    HF_WALKS = 8,    /* trees that one sample goes down at once: enough to hide the latency of a load from L2 */
-    HF_DOWN = 16,    /* samples that go down one packed tree at once, and of a group of columns */
-    HF_PART = 128,   /* samples that gathers take down a tree together: their rows stay near */
-    HF_LISTED = 512, /* samples of columns that are listed together where some go on down a tree */
+    HF_WALKS = 8,    /* trees that one sample is walked in at once: enough to hide the latency of a load from L2 */
+    HF_DOWN = 16,    /* samples walked in one packed tree at once, and samples of a group of columns */
+    HF_PART = 128,   /* samples walked by gathers together: their rows stay in L1 */
+    HF_LISTED = 512, /* samples of columns whose unfinished walks are listed together */
     HF_FEW = 16,     /* samples from which columns and gathers pay */
-    HF_FLIGHT = 4,   /* vectors that go down together: one alone waits for its loads */
-    HF_LEVELS = 4,   /* levels between two looks at who has arrived; that many hold 15 nodes */
+    HF_FLIGHT = 4,   /* vectors of walks that run interleaved: a single one waits for its loads */
+    HF_LEVELS = 4,   /* levels between two tests for finished walks; these levels have 15 nodes */
     HF_TOP = (1 << HF_LEVELS) - 1,
     HF_WIDEST = 1 << 22, /* features of columns: places among HF_LISTED samples of them fit in 32 bits */
-    HF_READS = 8     /* features of which columns may be made for a level that a sample goes down by them */
+    HF_READS = 8     /* features transposed for each level walked, at most; with more, rows are read as they are */
 };
 
-/* How samples meet a tree: by rows of x as given; by gathers of AVX-512, where the processor is quick at them; or
-   by columns: the features of HF_DOWN samples side by side, as unsigned integers in the order of the numbers. */
+/* How features are read: in rows of x as given; by gathers of AVX-512, on processors with fast ones; or in columns:
+   the features of HF_DOWN samples next to each other, as unsigned integers in the order of the numbers. */
 enum { HF_BY_ROWS, HF_BY_GATHERS, HF_BY_COLUMNS };
 
-/* A packed node: leaves lead to themselves, nothing being above infinity. */
+/* A packed node. A leaf has the threshold infinity, which no number exceeds, and itself as left child. */
 typedef struct {
     float threshold;
     int32_t feature;
@@ -55,7 +55,7 @@ typedef struct {
     uint16_t column, next;
 } hf_small_key_node;
 
-/* Columns of a block of samples, and where in them the first HF_LISTED samples have their lanes. */
+/* Columns of a block of samples, and the places in them of the lanes of the first HF_LISTED samples. */
 typedef struct {
     uint32_t place[HF_LISTED];
     uint32_t x[];
@@ -66,20 +66,20 @@ typedef struct {
     uint64_t x[];
 } hf_columns_f64;
 
-/* A tree's first levels as a complete tree, and the nodes that lie below them. Below a leaf above them, keys that
-   nothing is above lead to it. */
+/* The top HF_LEVELS levels of a tree as a complete tree, and the nodes below them. A leaf above them is extended
+   downwards by keys that no number exceeds. */
 typedef struct {
     uint32_t key[HF_TOP], column[HF_TOP];
     uint32_t exit[HF_TOP + 1];
     int32_t depth;
-} hf_crown_f32;
+} hf_top_f32;
 
 typedef struct {
     uint64_t key[HF_TOP];
     uint32_t column[HF_TOP];
     uint32_t exit[HF_TOP + 1];
     int32_t depth;
-} hf_crown_f64;
+} hf_top_f64;
 
 /* The same in 8 bytes, for trees that fit: feature in the low half of `to`, next in the high one. */
 typedef struct {
@@ -94,13 +94,13 @@ static int hf_is_small(int64_t n_nodes, int64_t n_features) {
 }
 
 #if HF_X86
-/* Sixteen nodes that as many walks have come to. */
+/* The nodes of sixteen walks. */
 typedef struct {
     __m512i feature, next;
     __m512 threshold;
 } hf_nodes;
 
-/* The nodes of a tree's first levels, in registers; `to` as in hf_small_node. */
+/* The nodes of a tree's top levels, in registers; `to` as in hf_small_node. */
 typedef struct {
     __m512i to;
     __m512 threshold;
@@ -153,7 +153,7 @@ HF_AVX512_CODE static int hf_load_top(const hf_small_node *node, int64_t n_nodes
     return !(_mm512_cmpgt_epi32_mask(next, _mm512_set1_epi32(14)) & 0x7f);
 }
 
-/* Takes n walks down HF_LEVELS levels; those at a leaf by then are over, the others move up. How many these are. */
+/* Advances n walks by HF_LEVELS levels; finished ones are removed. Returns the number of the others. */
 HF_AVX512_CODE HF_INLINE int hf_descend(
     int form, const void *node, const hf_top *top, const float *x, int64_t n_features, int n, int32_t *at,
     int32_t *sample, int32_t *leaf
@@ -200,7 +200,7 @@ HF_AVX512_CODE HF_INLINE void hf_walk_form(
         int32_t at[HF_PART + 16 * HF_FLIGHT], sample[HF_PART + 16 * HF_FLIGHT];
         int n = n_samples - i < HF_PART ? (int)(n_samples - i) : HF_PART;
         for (int g = 0; g < n + 16 * (HF_FLIGHT - 1); g += 16) {
-            /* Lanes behind the last sample repeat it. */
+            /* Lanes after the last sample repeat it. */
             const __m512i number = _mm512_add_epi32(lane, _mm512_set1_epi32(g));
             _mm512_storeu_si512(at + g, _mm512_setzero_si512());
             _mm512_storeu_si512(sample + g, _mm512_min_epi32(number, _mm512_set1_epi32(n - 1)));
@@ -280,7 +280,7 @@ HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_row
 }
 #endif
 
-/* Whether gathers can take samples down a tree: they read a feature even in a leaf, by indices of 32 bits. */
+/* Whether walks can use gathers: these read a feature even in a leaf, by indices of 32 bits. */
 static int hf_vector_f32(int path, int64_t n_features) {
     return HF_X86 && path == HF_PATH_AVX512 && n_features > 0 && n_features <= (1ll << 31) / HF_PART;
 }

@@ -1,18 +1,18 @@
 /* Included by walk.h once a dtype, with `real`, the integer `word` of its size and HF(name) set. */
 
-/* The nodes of one forest. `start`, `index` and `weight` are its projections, NULL without any. */
+/* The nodes of one forest. `indptr`, `indices` and `data` are its projections, NULL without any. */
 typedef struct {
     const int64_t *tree_start;
     const int32_t *feature;
     const real *threshold;
     const int32_t *left;
-    const int64_t *start;
-    const int32_t *index;
-    const real *weight;
+    const int64_t *indptr;
+    const int32_t *indices;
+    const real *data;
 } HF(hf_forest);
 
-/* How samples are to meet the trees. Columns are made once and read in every tree; without quick gathers they are the
-   better way where trees are many or deep beside the features. */
+/* Returns how features are read. Columns are made once and read in every tree; without fast gathers they are faster
+   if trees are many or deep compared with the number of features. */
 static int HF(hf_way)(int path, int gathers, int64_t n_features, int64_t n_trees, int64_t n_nodes) {
     const int vector = HF(hf_vector)(path, n_features);
     int levels = 0;
@@ -55,9 +55,9 @@ HF_INLINE word HF(hf_key)(real number) {
     return bits ^ ((word)-(bits >> (8 * sizeof(word) - 1)) | (word)1 << (8 * sizeof(word) - 1));
 }
 
-/* Packs a tree for columns into its part of `node`; depth has room for its nodes. */
+/* Packs a tree for columns into its part of `node`; depth has space for its nodes. */
 static void HF(hf_pack_keys)(
-    const HF(hf_forest) *f, int64_t n_features, int64_t tree, HF(hf_node) *node, HF(hf_crown) *crown, int32_t *depth
+    const HF(hf_forest) *f, int64_t n_features, int64_t tree, HF(hf_node) *node, HF(hf_top) *top, int32_t *depth
 ) {
     const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
     const int small = HF(hf_is_small_by_columns)(n_nodes, n_features);
@@ -71,7 +71,7 @@ static void HF(hf_pack_keys)(
         const int32_t leaf = f->feature[root + v] >> 31, below = (f->left[root + v] & ~leaf) | ((int32_t)v & leaf);
         const real threshold = f->threshold[root + v];
         const HF(hf_key_node) at = {
-            /* Nothing is above NaN either. */
+            /* No number exceeds NaN either. */
             HF(hf_key)(threshold) | (word)(int64_t)leaf | (word)-(threshold != threshold),
             (uint32_t)(f->feature[root + v] & ~leaf) * (HF_DOWN * sizeof(real) / 8), (uint32_t)below
         };
@@ -82,26 +82,26 @@ static void HF(hf_pack_keys)(
             more[v] = at;
         }
         deepest = depth[v] > deepest ? depth[v] : deepest;
-        /* The longest way: nothing forbids two parents a child. A leaf's own depth is done with. */
+        /* The longest path: a node may have two parents. The depth of a leaf is not read again. */
         const int32_t here = depth[below] > depth[v] ? depth[below] : depth[v] + 1;
         const int32_t beside = depth[below + 1 + leaf] > depth[v] ? depth[below + 1 + leaf] : depth[v] + 1;
         depth[below] = here;
         depth[below + 1 + leaf] = beside;
     }
-    crown->depth = deepest;
+    top->depth = deepest;
     for (int i = 0; i < HF_TOP; ++i) {
         const uint32_t v = place[i];
         const uint32_t next = small ? less[v].next : more[v].next;
-        crown->key[i] = small ? less[v].key : more[v].key;
-        crown->column[i] = small ? less[v].column : more[v].column;
+        top->key[i] = small ? less[v].key : more[v].key;
+        top->column[i] = small ? less[v].column : more[v].column;
         place[2 * i + 1] = next;
         place[2 * i + 2] = next + (next != v);
     }
-    memcpy(crown->exit, place + HF_TOP, sizeof(crown->exit));
+    memcpy(top->exit, place + HF_TOP, sizeof(top->exit));
 }
 
-/* Columns of n samples: the features of HF_DOWN of them side by side, in whole groups; the last sample fills up. NaN
-   is above nothing, and so goes left. */
+/* Writes the columns of n samples: the features of HF_DOWN of them next to each other, in whole groups, of which the
+   last is filled up with the last sample. NaN exceeds nothing, and so goes left. */
 static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF(hf_columns) *columns) {
     enum { SOME = 256 };
     for (int s = 0; s < HF_LISTED && s < n + HF_DOWN; ++s)
@@ -110,7 +110,7 @@ static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF
         const real *row = x + (i < n ? i : n - 1) * n_features;
         word *to = columns->x + i / HF_DOWN * HF_DOWN * n_features + i % HF_DOWN;
         for (int64_t j = 0; j < n_features; j += SOME) {
-            /* Keys by themselves, as compilers make vectors of them. */
+            /* Keys in a loop of their own, which compilers vectorise. */
             word key[SOME];
             const int n_keys = n_features - j < SOME ? (int)(n_features - j) : SOME;
             for (int k = 0; k < n_keys; ++k) key[k] = HF(hf_key)(row[j + k]) & (word)-(row[j + k] == row[j + k]);
@@ -121,7 +121,7 @@ static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF
 
 #if HF_VECTORS
 #define WORD word
-#define CROWN HF(hf_crown)
+#define TOP_LEVELS HF(hf_top)
 
 #define BYTES 16
 #define CODE
@@ -144,27 +144,27 @@ static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF
 #endif
 
 #undef WORD
-#undef CROWN
+#undef TOP_LEVELS
 #endif
 
-/* Nodes at which samples of n_groups groups go on alone. How many levels lie above these. */
+/* Writes the nodes that samples of n_groups groups reach by whole vectors. Returns the number of levels above them. */
 static int HF(hf_enter)(
-    int path, const HF(hf_crown) *crown, const word *columns, int64_t group_words, int n_groups, uint32_t *at
+    int path, const HF(hf_top) *top, const word *columns, int64_t group_words, int n_groups, uint32_t *at
 ) {
 #if HF_X86
     if (path == HF_PATH_AVX512) {
-        HF(hf_enter_avx512)(crown, columns, group_words, n_groups, at);
+        HF(hf_enter_avx512)(top, columns, group_words, n_groups, at);
         return HF_LEVELS;
     }
     if (path == HF_PATH_AVX2) {
-        HF(hf_enter_avx2)(crown, columns, group_words, n_groups, at);
+        HF(hf_enter_avx2)(top, columns, group_words, n_groups, at);
         return HF_LEVELS;
     }
 #endif
 #if HF_VECTORS
     /* SSE2 has no comparison of 64 bits. */
     if (path == HF_PATH_VECTOR && (sizeof(real) == 4 || !HF_X86)) {
-        HF(hf_enter_vector)(crown, columns, group_words, n_groups, at);
+        HF(hf_enter_vector)(top, columns, group_words, n_groups, at);
         return HF_LEVELS;
     }
 #endif
@@ -176,8 +176,8 @@ HF_INLINE int HF(hf_inside)(int small, const void *node, uint32_t v) {
     return (small ? ((const hf_small_key_node *)node)[v].next : ((const HF(hf_key_node) *)node)[v].next) != v;
 }
 
-/* Takes HF_DOWN samples down, side by side, as each waits for its loads. They are of one group, from lane 0 on, or
-   each has its lane in row. */
+/* Advances the walks of HF_DOWN samples, interleaved, as each waits for its loads. They are of one group, from lane 0
+   on, or each has its lane in row. */
 HF_INLINE void HF(hf_descend)(
     int small, const void *node, int levels, const word *group, const word *const *row, uint32_t *at
 ) {
@@ -197,7 +197,7 @@ HF_INLINE void HF(hf_descend)(
     _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) at[u] = v[u];
 }
 
-/* Functions of their own, lest other values take the registers that the nodes need. */
+/* Separate functions, so that other values do not take the registers that the nodes need. */
 HF_APART static void HF(hf_descend_small)(const void *node, int levels, const word *group, uint32_t *at) {
     HF(hf_descend)(1, node, levels, group, NULL, at);
 }
@@ -211,9 +211,9 @@ HF_APART static void HF(hf_descend_rows_large)(const void *node, const word *con
     HF(hf_descend)(0, node, HF_LEVELS, NULL, row, at);
 }
 
-/* Takes n samples of columns to their leaves from the nodes that they are at. Those that are not there yet are listed,
-   a node below the number of its sample, and go on together. */
-static void HF(hf_arrive)(
+/* Finishes the walks of n samples of columns from the nodes in `at`. Unfinished ones are listed, a node below the
+   number of its sample, and advanced together. */
+static void HF(hf_finish)(
     int small, const void *node, const word *x, const uint32_t *place, int n, uint32_t *at
 ) {
     uint64_t list[HF_LISTED + HF_DOWN];
@@ -224,7 +224,7 @@ static void HF(hf_arrive)(
     }
     while (listed > 0) {
         int still = 0;
-        /* Lanes behind the last sample repeat it. */
+        /* Lanes after the last sample repeat it. */
         for (int u = 0; u < HF_DOWN; ++u) list[listed + u] = list[listed - 1];
         for (int i = 0; i < listed; i += HF_DOWN) {
             const word *row[HF_DOWN];
@@ -248,29 +248,29 @@ static void HF(hf_arrive)(
 
 /* Leaves that the samples of whole groups reach. */
 static void HF(hf_walk_columns)(
-    int path, const HF(hf_crown) *crown, const HF(hf_node) *node, int64_t n_nodes, const HF(hf_columns) *columns,
+    int path, const HF(hf_top) *top, const HF(hf_node) *node, int64_t n_nodes, const HF(hf_columns) *columns,
     int64_t n_features, int64_t n, int32_t *leaf
 ) {
     const int small = HF(hf_is_small_by_columns)(n_nodes, n_features);
     const int64_t group_words = n_features * HF_DOWN;
-    /* Few samples go deeper than three levels below those of a tree that is as flat as its nodes allow. */
+    /* Few walks end more than three levels below the depth of a balanced tree of as many nodes. */
     int often = 2;
     while (n_nodes >> (often - 2)) ++often;
     for (int64_t done = 0; done < n; done += HF_LISTED) {
         const int n_groups = (int)((n - done < HF_LISTED ? n - done : HF_LISTED) + HF_DOWN - 1) / HF_DOWN;
         const word *part = columns->x + done / HF_DOWN * group_words;
         uint32_t *at = (uint32_t *)leaf + done;
-        const int above = HF(hf_enter)(path, crown, part, group_words, n_groups, at);
-        const int first = (crown->depth < often + 2 ? crown->depth : often) - above;
+        const int above = HF(hf_enter)(path, top, part, group_words, n_groups, at);
+        const int first = (top->depth < often + 2 ? top->depth : often) - above;
         for (int g = 0; g < n_groups; ++g) {
             if (small) HF(hf_descend_small)(node, first, part + g * group_words, at + g * HF_DOWN);
             else HF(hf_descend_large)(node, first, part + g * group_words, at + g * HF_DOWN);
         }
-        if (above + first < crown->depth) HF(hf_arrive)(small, node, part, columns->place, n_groups * HF_DOWN, at);
+        if (above + first < top->depth) HF(hf_finish)(small, node, part, columns->place, n_groups * HF_DOWN, at);
     }
 }
 
-/* Leaves that n samples reach in one packed tree. NaN goes left, and so never out of the tree. */
+/* Leaves that n samples reach in one packed tree. NaN goes left, and so stays in the tree. */
 static void HF(hf_walk_packed)(const HF(hf_node) *node, const real *x, int64_t n_features, int64_t n, int32_t *leaf) {
     int64_t i = 0;
     for (; i + HF_DOWN <= n; i += HF_DOWN) {
@@ -306,7 +306,7 @@ static void HF(hf_walk_trees)(const HF(hf_forest) *f, int64_t first, int n, cons
     const int32_t *feature[HF_WALKS], *left[HF_WALKS];
     const real *threshold[HF_WALKS];
     for (int g = 0; g < HF_WALKS; ++g) {
-        /* Walks to spare repeat the last tree. */
+        /* Spare walks repeat the last tree. */
         const int64_t root = f->tree_start[first + (g < n ? g : n - 1)];
         feature[g] = f->feature + root;
         left[g] = f->left + root;
@@ -329,7 +329,7 @@ static void HF(hf_walk_trees)(const HF(hf_forest) *f, int64_t first, int n, cons
 HF_INLINE real HF(hf_candidate)(const HF(hf_forest) *f, int64_t v, const real *row) {
     if (f->feature[v] >= 0) return row[f->feature[v]];
     double sum = 0;
-    for (int64_t j = f->start[v]; j < f->start[v + 1]; ++j) sum += (double)f->weight[j] * (double)row[f->index[j]];
+    for (int64_t j = f->indptr[v]; j < f->indptr[v + 1]; ++j) sum += (double)f->data[j] * (double)row[f->indices[j]];
     return (real)sum;
 }
 
@@ -341,10 +341,10 @@ static int32_t HF(hf_walk_oblique)(const HF(hf_forest) *f, int64_t tree, const r
 }
 
 /* Leaves of n samples in trees [first, last): leaf[i * row_stride + (tree - first) * tree_stride]. `node` is
-   NULL where trees were not packed, `columns` where samples meet them otherwise. `scratch`, or where that is NULL
-   a tree's part of `leaf`, holds n numbers rounded up to whole groups of HF_DOWN. */
+   NULL if trees were not packed, `columns` if features are not read in columns. `scratch`, or if that is NULL a
+   tree's part of `leaf`, holds n numbers rounded up to whole groups of HF_DOWN. */
 static void HF(hf_leaves)(
-    int path, int way, const HF(hf_forest) *f, const HF(hf_node) *node, const HF(hf_crown) *crown, const real *x,
+    int path, int way, const HF(hf_forest) *f, const HF(hf_node) *node, const HF(hf_top) *top, const real *x,
     const HF(hf_columns) *columns, int64_t n_features, int64_t n, int64_t first, int64_t last, int32_t *scratch, int32_t *leaf,
     int64_t row_stride, int64_t tree_stride
 ) {
@@ -355,7 +355,7 @@ static void HF(hf_leaves)(
             const int64_t root = f->tree_start[tree], n_nodes = f->tree_start[tree + 1] - root;
             int32_t *to = leaf + (tree - first) * tree_stride, *reached = scratch ? scratch : to;
             if (way == HF_BY_COLUMNS)
-                HF(hf_walk_columns)(path, crown + tree, node + root, n_nodes, columns, n_features, n, reached);
+                HF(hf_walk_columns)(path, top + tree, node + root, n_nodes, columns, n_features, n, reached);
             else if (way == HF_BY_GATHERS)
                 HF(hf_walk_vector)(node + root, n_nodes, x, n_features, n, reached);
             else
@@ -366,7 +366,7 @@ static void HF(hf_leaves)(
     for (int64_t i = done; i < n; ++i) {
         const real *row = x + i * n_features;
         int32_t *to = leaf + i * row_stride;
-        if (f->start) {
+        if (f->indptr) {
             for (int64_t tree = first; tree < last; ++tree)
                 to[(tree - first) * tree_stride] = HF(hf_walk_oblique)(f, tree, row);
             continue;
@@ -380,8 +380,8 @@ static void HF(hf_leaves)(
     }
 }
 
-/* Writes for each leaf of a tree the class that alone it holds, or votes for; whether every leaf has one. Trees grown
-   to purity do: then a sample counts classes instead of adding rows of shares, with the same sums. */
+/* Writes for each leaf of a tree its only class, or the one it votes for. Returns whether every leaf has one, as in
+   trees grown to purity: then classes are counted instead of adding rows of shares, with the same sums. */
 static int HF(hf_class_leaves)(
     int path, const HF(hf_forest) *f, const real *value, int64_t n_outputs, int vote, int64_t tree, int32_t *class_of
 ) {

@@ -1,4 +1,4 @@
-"""What a room hands to `host.exercise`: calls of its doors, and how close the twins must come."""
+"""A case of `host.exercise`: a call of a subpackage's functions, and how far the CUDA backend's results may differ."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Case:
-    """`call` returns named arrays; it is made once in the reference and once in the CUDA twin."""
+    """`call` returns named arrays; it runs once in the reference implementation and once in the CUDA backend."""
 
     name: str
     call: Callable[[], dict[str, np.ndarray]]
     near: Mapping[str, float] = field(default_factory=dict)
-    """Error allowed to some arrays, in roundings of their largest number; the others agree bit for bit."""
+    """Error allowed to some arrays, in roundings of their largest number; the others must have equal bits."""
 
     def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
-        """What is wrong with `got`, in words."""
+        """Returns how `got` differs from `expected`: a line for each array with too large a difference."""
         problems = [] if got.keys() == expected.keys() else [f"{sorted(got)} for {sorted(expected)}"]
         for name in got.keys() & expected.keys():
             a, b = got[name], expected[name]
@@ -25,7 +25,7 @@ class Case:
             elif name not in self.near:
                 if a.tobytes() != b.tobytes():
                     n = int((a != b).sum())
-                    problems.append(f"{name}: {n} of {a.size} numbers differ, and all bits should agree")
+                    problems.append(f"{name}: {n} of {a.size} numbers differ, expected equal bits")
             elif a.size:
                 error = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
                 unit = np.finfo(b.dtype).eps * np.abs(b).max()

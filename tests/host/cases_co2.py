@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hforest import co2
+from hforest.co2 import StumpSettings
 
 from .case import Case
 
@@ -17,18 +18,20 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     rng = np.random.default_rng(n)
     x = rng.normal(size=shape).astype(dtype)
     y = rng.normal(size=(n, 3)).astype(dtype) if squared else rng.integers(0, 3, n, np.int32)
-    weights = rng.integers(0, 3, n).astype(dtype) + (n == 1)
+    weight = rng.integers(0, 3, n).astype(dtype) + (n == 1)
     w, theta = rng.normal(size=n_features).astype(dtype), rng.normal(size=(2, 3)).astype(dtype)
     loss = "squared" if squared else "log"
     history: list[float] = []
+    learned = {"task": "regression"} if squared else {"n_classes": 3}
+    stump = StumpSettings(tau=1, batch_size=7, convex_rounds=1, min_steps=1)
     fitted = co2.fit_stump(
-        x, y, w, None if squared else 3, eta=0.1, tau=1, batch=7, max_rounds=2, convex_rounds=1, min_steps=1,
-        weights=weights, history=history, rng=0,
-    )  # fmt: skip
+        x, y, w, lr=0.1, max_rounds=2, stump=stump, sample_weight=weight, history=history, rng=0, **learned
+    )
+    bound = {"loss": loss, "sample_weight": weight}
     return {
-        "value": np.array(co2.surrogate(w, *theta, x, y, loss=loss, weights=weights)),
-        **dict(zip(("by_w", "by_0", "by_1"), co2.surrogate_grad(w, *theta, x, y, loss=loss), strict=True)),
-        **dict(zip(("w", "theta0", "theta1"), fitted, strict=True)),
+        "value": np.array(co2.surrogate(x, y, w, *theta, **bound)),
+        **dict(zip(("by_w", "by_0", "by_1"), co2.surrogate_grad(x, y, w, *theta, **bound), strict=True)),
+        **fitted._asdict(),
         "history": np.array(history),
     }
 
@@ -39,13 +42,14 @@ def _forest(squared: bool, dtype: type) -> dict[str, np.ndarray]:
     y = rng.normal(size=(14, 2)).astype(dtype) if squared else rng.integers(0, 3, 14, np.int32)
     task = "regression" if squared else "classification"
     forest = co2.grow(
-        x, y, 1, task=task, eta=0.1, tau=1, max_rounds=1, min_steps=1, max_depth=2, min_samples_oblique=9, rng=0
+        x, y, 1, lr=0.1, max_rounds=1, stump=StumpSettings(tau=1, min_steps=1), min_samples_oblique=9,
+        max_depth=2, task=task, rng=0,
     )  # fmt: skip
     return forest._asdict()
 
 
 def cases(dtype: type) -> Iterator[Case]:
-    """All bits agree: the law fixes every order of summation."""
+    """All bits agree: the reference implementation fixes every order of summation."""
     for shape in SHAPES:
         for squared in (False, True):
             yield Case(

@@ -1,11 +1,11 @@
-"""Cases of `hforest.growth`: every criterion, weights and bags, small leaves, constant columns, every projection."""
+"""Cases of `hforest.growth`: every criterion, weights and bootstraps, small leaves, constant columns, every projection."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from hforest import growth
+from hforest import growth, project
 
 from .case import Case
 
@@ -18,63 +18,61 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "least gain": {"min_impurity_decrease": 0.02, "min_samples_split": 5},
     "a leaf alone": {"max_depth": 0},
 }
-ATOMS = {
-    "axis": growth.axis_atoms(12),
-    "sparse": growth.sparse_atoms(12, 3.0),
-    "probes": growth.probe_atoms(12),
-    "image": growth.patch_atoms(12, (2, 6), 1, (2, 4), False, False),
-    "channels": growth.patch_atoms(12, (2, 3, 2), 1, (1, 3), True, True),
+DISTRIBUTIONS = {
+    "axis": project.axis_distribution(12),
+    "sparse": project.sparse_distribution(12, 3.0),
+    "probe": project.probe_distribution(12),
+    "image": project.patch_distribution((2, 6), patch_max=(2, 4)),
+    "channels": project.patch_distribution((2, 3, 2), patch_max=(1, 3), channels=True, cyclic=True),
 }
 
 
 def _learned(n: int, criterion: str) -> dict[str, Any]:
     rng = np.random.default_rng(n)
     if criterion == "squared_error":
-        return {"y": rng.normal(size=(n, 2)), "n_classes": None, "criterion": criterion}
+        return {"y": rng.normal(size=(n, 2)), "task": "regression"}
     return {"y": rng.integers(0, 3, n, np.int32), "n_classes": 3, "criterion": criterion}
 
 
-def _codes(name: str, n: int, weighted: bool, dtype: type) -> dict[str, np.ndarray]:
+def _bins(name: str, n: int, weighted: bool, dtype: type) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(n)
     x = (rng.integers(-9, 10, (n, 5)) / 4).astype(dtype)
-    x[:, :2] = 1  # a node whose candidates are all constant draws on
+    x[:, :2] = 1  # a node whose candidates are all constant samples on
     settings = dict(SETTINGS[name])
     learned = _learned(n, settings.pop("criterion", "gini"))
-    weights = rng.random(n) + 0.1 if weighted else np.ones(n)
-    codes = growth.encode(x, max_codes=7 if weighted else None)
-    trees = growth.grow(codes, weights=weights, n_trees=2, n_drawn=2, rng=1, **learned, **settings)
-    return {"codes": codes.codes, "low": codes.low, "high": codes.high, **trees._asdict()}
+    weight = rng.random(n) + 0.1 if weighted else None
+    bins = growth.encode(x, max_bins=7 if weighted else None)
+    trees = growth.grow(bins, n_trees=2, sample_weight=weight, max_features=2, rng=1, **learned, **settings)
+    return {"bins": bins.bins, "low": bins.low, "high": bins.high, **trees._asdict()}
 
 
 def _windows(dtype: type) -> dict[str, np.ndarray]:
     x = np.random.default_rng(0).integers(0, 9, (6, 12)).astype(dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
-    codes = growth.encode(growth.Windows(x, base, np.array([0, 1, 5, 8])))
-    return growth.grow(
-        codes, weights=np.ones(24), n_trees=2, n_drawn=2, rng=1, **_learned(24, "gini")
-    )._asdict()
+    bins = growth.encode(growth.Windows(x, base, np.array([0, 1, 5, 8])))
+    return growth.grow(bins, n_trees=2, max_features=2, rng=1, **_learned(24, "gini"))._asdict()
 
 
 def _projections(kind: str, whole: bool, criterion: str, dtype: type) -> dict[str, np.ndarray]:
-    x = np.random.default_rng(2).integers(-3, 200, (20, 12)).astype(dtype) / (1 if whole else 7)
+    x = np.random.default_rng(2).integers(-3, 200, (20, 12)).astype(dtype) / dtype(1 if whole else 7)
     grown = growth.grow_projected(
-        x, weights=np.ones(20), n_trees=2, atoms=ATOMS[kind], n_drawn=3, rng=1, **_learned(20, criterion)
+        x, n_trees=2, distribution=DISTRIBUTIONS[kind], n_projections=3, rng=1, **_learned(20, criterion)
     )
-    return {**grown.trees._asdict(), **{name: getattr(grown, name) for name in ("start", "index", "weight")}}
+    return {**grown.trees._asdict(), **{name: getattr(grown, name) for name in ("indptr", "indices", "data")}}
 
 
 def cases(dtype: type) -> Iterator[Case]:
-    """All bits agree: every sum runs in the order of the law."""
-    yield Case("bags", lambda: {"bags": growth.draw_bags(11, 3, rng=0)})
+    """All bits agree: every sum runs in the order of the reference implementation."""
+    yield Case("bootstrap", lambda: {"counts": growth.bootstrap_counts(11, 3, rng=0)})
     for n, weightings in ((1, (False,)), (25, (False, True))):
         for name in SETTINGS if n > 1 else ("gini",):
             for weighted in weightings:
                 yield Case(
                     f"{name} n={n} {'weighted' if weighted else 'equal'}",
-                    lambda s=name, n=n, w=weighted: _codes(s, n, w, dtype),
+                    lambda s=name, n=n, w=weighted: _bins(s, n, w, dtype),
                 )
     yield Case("windows", lambda: _windows(dtype))
-    for kind in ATOMS:
+    for kind in DISTRIBUTIONS:
         for whole, criterion in ((True, "gini"), (False, "squared_error")):
             yield Case(
                 f"projections {kind} {criterion} {'whole' if whole else 'fractions'}",

@@ -1,4 +1,4 @@
-"""Cases of `hforest.hinge`: every door with kernels, on small shapes that leave no kernel's corner out."""
+"""Cases of `hforest.hinge`: every function with kernels, on small shapes that leave no kernel's corner out."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +50,7 @@ def _arrays(shape: tuple, dtype: type, exact: bool) -> dict[str, Any]:
     }
 
 
-def _doors(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarray]:
+def _public(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarray]:
     traverse, forward, backward = (
         getattr(hinge, f"{kind}_{verb}") for verb in ("traverse", "forward", "backward")
     )
@@ -95,4 +95,4 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{kind} n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs} "
                 f"{'exact' if exact else 'rounded'} {aggregate}"
             )
-            yield Case(name, lambda k=kind, a=arrays, g=aggregate: _doors(k, a, g), near)
+            yield Case(name, lambda k=kind, a=arrays, g=aggregate: _public(k, a, g), near)

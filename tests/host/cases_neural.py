@@ -1,4 +1,4 @@
-"""Cases of `hforest.neural`: every door, with own and shared decision functions, in one chunk and in several."""
+"""Cases of `hforest.neural`: every function, with own and shared decision functions, in one chunk and in several."""
 
 from collections.abc import Iterator
 from unittest import mock
@@ -22,7 +22,7 @@ SHAPES = (
 NEAR = 64.0  # exp and log may round differently in the C library, and deep products add up
 
 
-def _doors(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
+def _results(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
     n, n_trees, depth, n_classes, n_functions, size = shape
     rng = np.random.default_rng(n + depth)
     vertices = (n_trees, 2**depth - 1)
@@ -36,12 +36,12 @@ def _doors(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
         results["mu"] = neural.route(f, index=index)
         results["p"] = neural.forward(f, leaves, index=index)
         for loss in ("forest", "tree"):
-            value, results[f"grad_{loss}"], results[f"p_{loss}"] = neural.backward(
+            value, results[f"grad_{loss}"], results[f"p_{loss}"] = neural.loss_backward(
                 f, leaves, y, index=index, loss=loss, return_p=True
             )
             results[f"loss_{loss}"] = np.array([value])
         grad_p = rng.standard_normal((n, n_classes)).astype(dtype)
-        results["grad_outputs"] = neural.backward_outputs(grad_p, f, leaves, index=index)
+        results["grad_outputs"] = neural.backward(grad_p, f, leaves, index=index)
         results["leaves"] = neural.update_leaves(f, y, leaves, 2, index=index)
     return results
 
@@ -53,4 +53,4 @@ def cases(dtype: type) -> Iterator[Case]:
     for shape in SHAPES:
         sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
         name = " ".join(f"{key}={value}" for key, value in sizes.items())
-        yield Case(name, lambda s=shape: _doors(s, dtype), dict.fromkeys(names, NEAR))
+        yield Case(name, lambda s=shape: _results(s, dtype), dict.fromkeys(names, NEAR))

@@ -12,13 +12,14 @@ from .case import Case
 def _results(n: int, n_projections: int, dtype: type) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(n)
     x = rng.normal(size=(n, 12)).astype(dtype)
-    sparse = project.sample_sparse(n_projections, 12, density=3, dtype=dtype, rng=1)
-    patches = project.sample_patches(n_projections, (3, 4), patch_max=3, cyclic=True, dtype=dtype, rng=2)
+    sparse = project.sample(project.sparse_distribution(12, 3.0), n_projections, dtype=dtype, rng=1)
+    cyclic = project.patch_distribution((3, 4), patch_max=3, cyclic=True)
+    patches = project.sample(cyclic, n_projections, dtype=dtype, rng=2)
     samples = rng.integers(0, n, 2 * n, np.int32)
     return {
         "sparse": project.project(x, *sparse),
         "patches": project.project(x, *patches, samples=samples),
-        "empty": project.project(x, np.zeros(3, np.int64), sparse.index[:0], sparse.weight[:0]),
+        "empty": project.project(x, np.zeros(3, np.int64), sparse.indices[:0], sparse.data[:0]),
     }
 
 

@@ -1,6 +1,7 @@
 """Cases of `hforest.split`: every criterion, few and many samples, ties, whole weights, bins."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,12 @@ def _results(
     n_candidates, n, n_values = shape
     rng = np.random.default_rng(n)
     values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 8).astype(dtype)
-    weights = rng.integers(0, 3, n).astype(dtype)
+    weight = rng.integers(0, 3, n).astype(dtype)
     y = rng.integers(0, 3, n, np.int32)
-    n_classes: int | None = 3
+    goal: dict[str, Any] = {"n_classes": 3}
     if criterion == "squared_error":
-        y, n_classes = y.astype(dtype), None
-    best = split.best_split(values, y, weights, n_classes, criterion, max_bins=max_bins)
+        y, goal = y.astype(dtype), {"task": "regression"}
+    best = split.best_split(values, y, sample_weight=weight, criterion=criterion, max_bins=max_bins, **goal)
     counts = rng.integers(0, 9, (n, 3)).astype(dtype)
     return {
         "candidate": np.array(best.candidate),

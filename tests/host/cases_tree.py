@@ -29,22 +29,22 @@ def _forest(shape: tuple[int, ...], oblique: bool, dtype: type) -> tree.Forest:
         left=np.where(leaf, in_tree - (2**depth - 1), 2 * in_tree + 1).astype(np.int32),
         value=rng.random((n_leaves, n_outputs)).astype(dtype),
         gain=rng.random(n_nodes).astype(dtype),
-        start=np.concatenate([[0], np.cumsum(counts)]) if oblique else np.zeros(0, np.int64),
-        index=rng.integers(0, n_features, counts.sum()).astype(np.int32),
-        weight=rng.choice([-1, 1], counts.sum()).astype(dtype),
+        indptr=np.concatenate([[0], np.cumsum(counts)]) if oblique else np.zeros(0, np.int64),
+        indices=rng.integers(0, n_features, counts.sum()).astype(np.int32),
+        data=rng.choice([-1, 1], counts.sum()).astype(dtype),
     )
 
 
 def _results(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np.ndarray]:
     forest = _forest(shape, oblique, dtype)
     x = (np.random.default_rng(1).integers(-4, 5, (shape[0], shape[3])) / 4).astype(dtype)
-    doors = (tree.leaves, tree.predict, tree.votes)
-    return {door.__name__: door(forest, x) for door in doors}
+    functions = (tree.apply, tree.predict, tree.vote_shares)
+    return {function.__name__: function(forest, x) for function in functions}
 
 
 def _fault(shape: tuple[int, ...], dtype: type) -> dict[str, np.ndarray]:
     forest = _forest(shape, True, dtype)
-    for name in ("left", "index"):
+    for name in ("left", "indices"):
         getattr(forest, name)[-3:] = 99
     try:
         tree.check(forest)

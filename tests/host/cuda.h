@@ -1,8 +1,8 @@
-// Enough of CUDA to compile a kernel as C++20 and run it on the host. Every CUDA thread of a block has a stack of its
-// own, and all share one thread of the host: a CUDA thread runs until it waits in __syncthreads() or ends, then the
-// next one does. ThreadSanitizer is told that they are threads which only barriers order, so it sees every race.
-// `__shared__` is static, so one launch runs at a time. Atomics are relaxed, as in CUDA, so that ThreadSanitizer sees
-// what they do not order.
+// Enough of CUDA to compile a kernel as C++20 and run it on the host. Each CUDA thread of a block is a fiber with a stack
+// of its own, and all fibers run on one thread of the host: a fiber runs until it waits in __syncthreads() or ends, then
+// the next one runs. ThreadSanitizer treats fibers as threads that only barriers synchronise, so it reports every race.
+// `__shared__` is static, so one launch runs at a time. Atomics are relaxed, as in CUDA, so that ThreadSanitizer does
+// not take them for synchronisation.
 #ifndef HOST_CUDA_H
 #define HOST_CUDA_H
 #include <math.h>
@@ -35,7 +35,7 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 #else
 #define HOST_RACES 0
 #endif
-// HOST_UNSEEN: code of the host, which is none of the CUDA threads'.
+// HOST_UNSEEN: code of the host, which is not part of the CUDA threads and not instrumented.
 #if HOST_RACES
 #include <sanitizer/tsan_interface.h>
 #define HOST_UNSEEN __attribute__((no_sanitize("thread"), noinline))
@@ -47,8 +47,8 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 
 namespace host {
 
-constexpr size_t STACK = 256 << 10;  // bytes; what a thread does not touch takes no memory
-constexpr long long MOST_THREADS = 1024;
+constexpr size_t STACK = 256 << 10;  // bytes; pages that a thread does not use take no memory
+constexpr long long MAX_THREADS = 1024;
 
 struct Fiber {
     ucontext_t context;
@@ -57,18 +57,18 @@ struct Fiber {
     void *sanitizer;
 };
 
-static Fiber fibers[MOST_THREADS], *current;
+static Fiber fibers[MAX_THREADS], *current;
 static long long n_fibers;
 static ucontext_t scheduler;
 static void *scheduler_sanitizer;
 
 // The launch in progress.
 static std::function<void()> kernel;
-static long long n_started;          // threads of this block
-static bool synced;                  // some thread of this block has waited
-static unsigned long long n_rounds;  // from barrier to barrier
-// What orders the threads: a launch's begin and end, and barriers, in turn, so that who comes early to the
-// next one does not seem to come before those who have not left the last.
+static long long n_started;          // threads of this block that have started
+static bool synced;                  // whether a thread of this block has waited
+static unsigned long long n_rounds;  // barriers passed
+// Addresses by which ThreadSanitizer sees synchronisation: begin and end of a launch, and two barriers in turn, so that
+// a thread's arrival at one barrier is not taken for an arrival at the previous one.
 static char begin, end, barriers[2];
 
 static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds - rounds_ago) % 2; }
@@ -94,18 +94,18 @@ static HOST_UNSEEN void resume(Fiber *fiber) {
 
 static HOST_UNSEEN void start_thread() { threadIdx.x = current->thread = (unsigned)n_started++; }
 
-// Whether a fiber whose thread has ended takes the next one; a fiber that tells of races is one thread in all blocks.
+// Returns whether a fiber whose thread has ended runs another one; with ThreadSanitizer each thread has its fiber.
 static HOST_UNSEEN bool goes_on() { return !HOST_RACES && n_started < blockDim.x; }
 
 static HOST_UNSEEN bool has_synced() { return synced; }
 
-// A fiber's life: the kernel, once for a thread.
+// What a fiber runs: the kernel, once for each of its threads.
 static void live() {
     for (;;) {
         start_thread();
         __tsan_acquire(&begin);
         kernel();
-        // Shared memory is static: nobody enters the next block before all have left this one.
+        // Shared memory is static: no thread enters the next block before all have left this one.
         const bool meets = has_synced();
         if (meets) __tsan_release(barrier(0));
         __tsan_release(&end);
@@ -126,7 +126,7 @@ static HOST_UNSEEN void prepare(Fiber *fiber, void *stack) {
 #endif
 }
 
-// Sees to it that at least so many fibers exist; they live as long as the process.
+// Makes fibers until there are as many as wanted; they exist as long as the process. Returns whether there is memory.
 static HOST_UNSEEN bool hire(long long wanted) {
     for (; n_fibers < wanted; ++n_fibers) {
         void *const stack = malloc(STACK);
@@ -136,7 +136,7 @@ static HOST_UNSEEN bool hire(long long wanted) {
     return true;
 }
 
-// Every thread of a block, from barrier to barrier. False: some wait for others that have left.
+// Runs all threads of a block, from barrier to barrier. Returns false if some wait for others that have ended.
 static HOST_UNSEEN bool run_block(long long n_threads) {
     long long n_used = 0, n_waiting = 0;
     n_started = 0;
@@ -166,7 +166,7 @@ static HOST_UNSEEN bool run_blocks(long long n_blocks, long long n_threads) {
     for (long long block = 0; block < n_blocks; ++block) {
         blockIdx.x = (unsigned)block;
         if (run_block(n_threads)) continue;
-        // Nobody comes back to those who wait.
+        // Threads that wait are never resumed: their fibers start anew.
         for (long long i = 0; i < n_fibers; ++i) prepare(fibers + i, fibers[i].context.uc_stack.ss_sp);
         return false;
     }
@@ -203,8 +203,8 @@ static inline void __syncthreads() {
     __tsan_acquire(host::barrier(1));
 }
 
-// The integer types that CUDA's atomics take; there are none for floats here, because their sums would
-// depend on the order of the threads.
+// Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
+// threads.
 #define HOST_ATOMICS(T)                                                                                     \
     static inline T atomicAdd(T *p, T v) { return std::atomic_ref<T>(*p).fetch_add(v, HOST_RELAXED); }      \
     static inline T atomicExch(T *p, T v) { return std::atomic_ref<T>(*p).exchange(v, HOST_RELAXED); }      \

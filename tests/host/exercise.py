@@ -1,6 +1,6 @@
-"""Run every room's CUDA twin on the host against the reference: `python -m host.exercise [SANITIZER]`.
+"""Runs every CUDA backend on the host and compares it with the reference: `python -m host.exercise [SANITIZER]`.
 
-The cases of a room with a gpu.cu are in `cases_<room>.py`: a function `cases(dtype)` that yields `Case`s.
+The cases of a subpackage with a gpu.cu are in `cases_<subpackage>.py`: a function `cases(dtype)` that yields `Case`s.
 """
 
 import importlib
@@ -14,26 +14,26 @@ import numpy as np
 import hforest
 from hforest.core import dispatch, launch
 
-from .backend import host_backend
 from .case import Case
+from .compiler import host_compiler
 
-ROOMS = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
+SUBPACKAGES = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 DTYPES = (np.float32, np.float64)
 
 
-def room_cases(room: str, dtype: type) -> Iterator[Case]:
-    """The cases of a room; a room with kernels must have some."""
-    yield from importlib.import_module(f".cases_{room}", __package__).cases(dtype)
+def cases_of(subpackage: str, dtype: type) -> Iterator[Case]:
+    """Yields the cases of a subpackage; a subpackage with kernels must have some."""
+    yield from importlib.import_module(f".cases_{subpackage}", __package__).cases(dtype)
 
 
 def results(case: Case, sanitize: str | None = None, threads: int = launch.THREADS) -> dict[str, np.ndarray]:
-    """What the CUDA twin, with so many threads a block, makes of a case."""
-    with host_backend(sanitize), mock.patch.object(launch, "THREADS", threads):
+    """Returns the CUDA backend's results of a case, with so many threads in a block."""
+    with host_compiler(sanitize), mock.patch.object(launch, "THREADS", threads):
         return case.call()
 
 
 def problems(case: Case, sanitize: str | None = None) -> list[str]:
-    """What the CUDA twin gets wrong in a case."""
+    """Returns how the CUDA backend's results of a case differ from the reference's."""
     with dispatch.forced("reference"):
         expected = case.call()
     return case.differences(results(case, sanitize), expected)
@@ -41,12 +41,14 @@ def problems(case: Case, sanitize: str | None = None) -> list[str]:
 
 def main(sanitize: str | None = None) -> int:
     failures = 0
-    for room in ROOMS:
+    for subpackage in SUBPACKAGES:
         for dtype in DTYPES:
-            for case in room_cases(room, dtype):
+            for case in cases_of(subpackage, dtype):
                 found = problems(case, sanitize)
                 failures += bool(found)
-                print(f"{'FAILED' if found else 'ok'}  {room} {dtype.__name__}: {case.name}", flush=True)
+                print(
+                    f"{'FAILED' if found else 'ok'}  {subpackage} {dtype.__name__}: {case.name}", flush=True
+                )
                 for line in found:
                     print(f"    {line}")
     print(f"{failures} cases failed" if failures else "all cases passed")

@@ -1,4 +1,5 @@
-/* Every path of hinge's routing against the plain loop, bit for bit. An argument spoils one result, which must show. */
+/* Compares every vector path of hinge's routing with the plain loop, bit for bit. The argument "spoil" changes one
+   result, which must be found. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +16,14 @@ static int draw(int stop) {
     return (int)((state >> 8) % (uint32_t)stop);
 }
 
-/* Exactly as large as asked for, so that AddressSanitizer sees the byte behind. */
-static void *room(size_t n_bytes) {
+/* Returns n_bytes of memory and not one more, so that AddressSanitizer reports an access after its end. */
+static void *memory(size_t n_bytes) {
     void *start = NULL;
     if (posix_memalign(&start, 128, n_bytes)) abort();
     return start;
 }
 
-/* Coarse values: ties, zeros of either sign, and now and then a threshold beyond all input. */
+/* Returns a coarse value, so that there are ties and zeros of both signs; a threshold is sometimes infinite. */
 static double value(int threshold) {
     const int i = draw(41);
     if (threshold && i == 40) return draw(2) ? HUGE_VAL : -HUGE_VAL;
@@ -34,11 +35,11 @@ static long compared;
 #define AGREE(SUFFIX, REAL)                                                                               \
     static int agree_##SUFFIX(int path, int fern, int depth, int n_features, int n, int packed, int spoil) { \
         const int n_vertices = fern ? depth : (1 << depth) - 1;                                           \
-        REAL *x = room(sizeof(REAL) * n * n_features), *t = room(sizeof(REAL) * n_vertices);              \
-        REAL *tile = room(sizeof(REAL) * HF_TILE * n_features), *margin = room(sizeof(REAL) * HF_TILE);   \
-        REAL *margin_want = room(sizeof(REAL) * n);                                                       \
-        int32_t *f = room(4 * n_vertices), *words = room(4 * n_vertices), *leaf = room(4 * HF_TILE);      \
-        int32_t *vertex = room(4 * HF_TILE), *leaf_want = room(4 * n), *vertex_want = room(4 * n);        \
+        REAL *x = memory(sizeof(REAL) * n * n_features), *t = memory(sizeof(REAL) * n_vertices);          \
+        REAL *tile = memory(sizeof(REAL) * HF_TILE * n_features), *margin = memory(sizeof(REAL) * HF_TILE); \
+        REAL *margin_want = memory(sizeof(REAL) * n);                                                     \
+        int32_t *f = memory(4 * n_vertices), *words = memory(4 * n_vertices), *leaf = memory(4 * HF_TILE); \
+        int32_t *vertex = memory(4 * HF_TILE), *leaf_want = memory(4 * n), *vertex_want = memory(4 * n);  \
         hf_tree tree;                                                                                     \
         int same, i;                                                                                      \
         for (i = 0; i < n * n_features; ++i) x[i] = (REAL)value(0);                                       \
@@ -61,9 +62,9 @@ static long compared;
 AGREE(f32, float)
 AGREE(f64, double)
 
-/* Results of HF_GROUP trees to rows and back. */
-static int turns(int path, int n, int n_trees, int step) {
-    int32_t *in = room(4 * HF_GROUP * n), *rows = room(4 * n * step), *back = room(4 * HF_GROUP * n);
+/* Transposes the results of HF_GROUP trees to rows and back, and returns whether both are right. */
+static int transposes(int path, int n, int n_trees, int step) {
+    int32_t *in = memory(4 * HF_GROUP * n), *rows = memory(4 * n * step), *back = memory(4 * HF_GROUP * n);
     int same = 1;
     for (int i = 0; i < n_trees * n; ++i) in[i] = draw(1 << 24);
     hf_store_words(path, in, n, n_trees, n, rows, step);
@@ -85,7 +86,7 @@ static int check(const char *name, int path, int spoil) {
                     bad += !agree_f32(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
                     bad += !agree_f64(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
                 }
-    for (int n = 1; n < 70; n += 17) bad += !turns(path, n, HF_GROUP, 19) + !turns(path, n, 5, 5);
+    for (int n = 1; n < 70; n += 17) bad += !transposes(path, n, HF_GROUP, 19) + !transposes(path, n, 5, 5);
     printf("%s: %ld samples, %d disagreements\n", name, compared, bad);
     compared = 0;
     return bad;

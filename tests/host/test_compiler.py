@@ -1,4 +1,4 @@
-"""The host backend itself: it runs kernels right, and says what CuPy would keep quiet about."""
+"""The host compiler: it runs kernels correctly, and reports errors that CuPy does not."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from hforest.core import launch
 from hforest.core.launch import launch as launch_kernel
 
 from . import exercise
-from .backend import HERE, KernelError, build, have_compiler, host_backend, signatures
+from .compiler import HERE, KernelError, build, have_compiler, host_compiler, signatures
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to run CUDA on the host")
 
@@ -19,30 +19,30 @@ FLOAT = np.dtype(np.float32)
 
 
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
-@pytest.mark.parametrize("room", exercise.ROOMS)
-def test_kernels_agree_with_the_reference(room, dtype):
-    found = {case.name: exercise.problems(case) for case in exercise.room_cases(room, dtype)}
+@pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
+def test_kernels_agree_with_the_reference(subpackage, dtype):
+    found = {case.name: exercise.problems(case) for case in exercise.cases_of(subpackage, dtype)}
     assert not {name: lines for name, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
-@pytest.mark.parametrize("room", exercise.ROOMS)
-def test_no_bit_depends_on_the_size_of_a_block(room, dtype, threads):
-    for case in exercise.room_cases(room, dtype):
+@pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
+def test_no_bit_depends_on_the_size_of_a_block(subpackage, dtype, threads):
+    for case in exercise.cases_of(subpackage, dtype):
         strict = dataclasses.replace(case, near={})
         found = strict.differences(exercise.results(case, threads=threads), exercise.results(case))
         assert not found, case.name
 
 
-def test_every_room_has_cases():
-    assert "hinge" in exercise.ROOMS
-    for room in exercise.ROOMS:
-        assert list(exercise.room_cases(room, np.float32))
+def test_every_subpackage_has_cases():
+    assert "hinge" in exercise.SUBPACKAGES
+    for subpackage in exercise.SUBPACKAGES:
+        assert list(exercise.cases_of(subpackage, np.float32))
 
 
 def test_a_difference_is_seen():
-    (case, *_) = (c for c in exercise.room_cases("hinge", np.float64) if "n=50" in c.name)
+    (case, *_) = (c for c in exercise.cases_of("hinge", np.float64) if "n=50" in c.name)
     expected = case.call()
     changed = expected | {"y": np.nextafter(expected["y"], np.inf)}
     assert any("y: " in line for line in case.differences(changed, expected))
@@ -51,7 +51,7 @@ def test_a_difference_is_seen():
 
 
 def _kernel(name, *args, n_blocks=1, threads=64):
-    with host_backend():
+    with host_compiler():
         launch_kernel(FAULTS, name, FLOAT, n_blocks, args, threads)
 
 
@@ -105,7 +105,7 @@ def test_a_read_only_result_is_refused():
 def test_overlap_against_a_promise_is_refused():
     args = _arguments()
     args[4] = args[3][:1]
-    with pytest.raises(KernelError, match="overlap, although __restrict__ says not"):
+    with pytest.raises(KernelError, match="overlap, which __restrict__ excludes"):
         _kernel("takes_all_kinds", *args)
 
 
@@ -130,13 +130,13 @@ def test_a_divergent_barrier_is_an_error_and_not_a_deadlock(name):
 
 def test_errors_point_to_the_source(tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void broken(real *a) {\n    a[0] = nothing;\n}\n')
-    with host_backend(), pytest.raises(RuntimeError, match=r"gpu\.cu:2:.*nothing"):
+    with host_compiler(), pytest.raises(RuntimeError, match=r"gpu\.cu:2:.*nothing"):
         launch_kernel(tmp_path, "broken", FLOAT, 1, (np.zeros(1, np.float32),))
 
 
 def test_float_atomics_do_not_compile(tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void add(real *a) {\n    atomicAdd(a, 1);\n}\n')
-    with host_backend(), pytest.raises(RuntimeError, match="atomicAdd"):
+    with host_compiler(), pytest.raises(RuntimeError, match="atomicAdd"):
         launch_kernel(tmp_path, "add", FLOAT, 1, (np.zeros(1, np.float32),))
 
 
@@ -148,7 +148,7 @@ def test_float_atomics_do_not_compile(tmp_path):
         ('extern "C" __global__ void kernel(Thing *a) {}', "cannot read the parameter"),
     ],
 )
-def test_a_signature_off_the_house_rules_is_refused(source, message):
+def test_a_signature_of_another_form_is_refused(source, message):
     with pytest.raises(KernelError, match=message):
         signatures(source, FLOAT)
 
@@ -175,14 +175,14 @@ def test_a_library_is_built_once():
     assert build(text, "thread") != first
 
 
-def test_the_backend_is_put_back():
-    before = launch.backend
-    with host_backend() as inside:
-        assert launch.backend is inside is not before
-    assert launch.backend is before
-    with pytest.raises(ZeroDivisionError), host_backend():
+def test_the_compiler_is_restored():
+    before = launch.compiler
+    with host_compiler() as inside:
+        assert launch.compiler is inside is not before
+    assert launch.compiler is before
+    with pytest.raises(ZeroDivisionError), host_compiler():
         raise ZeroDivisionError
-    assert launch.backend is before
+    assert launch.compiler is before
     x = np.zeros((1, 1), np.float32)
     route = hforest.hinge.tree_traverse(x, x.copy(), np.zeros((1, 1), np.int32))
     assert route[0].item() == 0

@@ -1,8 +1,8 @@
-"""A launch backend that compiles CUDA kernels as C++ and runs them on NumPy arrays.
+"""Compiles CUDA kernels as C++ and runs them on NumPy arrays, in place of NVRTC and CuPy.
 
-It is stricter than CuPy: the number of arguments, their dtypes, layout, writability and overlap are held
-against each kernel's signature. It may compile with a sanitizer, whose runtime must then be preloaded
-into the Python process (`sanitized_command` says how).
+It is stricter than CuPy: the number of arguments, their dtypes, layout, writability and overlap are checked against each
+kernel's signature. It can compile with a sanitizer, whose runtime must then be preloaded into the Python process
+(`sanitized_command`).
 """
 
 import contextlib
@@ -57,7 +57,7 @@ OUTCOMES = {
     1: "__syncthreads() was not reached by every thread of a block",
     2: "no memory for the stacks of a block's threads",
 }
-"""What a launch may come back with, beside 0."""
+"""What a launch may return beside 0."""
 
 
 class Parameter(NamedTuple):
@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
 
 
 class KernelError(TypeError):
-    """A kernel was given something that its signature does not take."""
+    """A kernel was launched with arguments that do not fit its signature."""
 
 
 # ----------------------------------------------------------------------------------------- signatures
@@ -103,7 +103,7 @@ def _parameter(text: str, dtype: np.dtype) -> Parameter:
 
 
 def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]:
-    """Kernels of a translation unit, by name, with their parameters."""
+    """Returns the kernels of a translation unit, by name, with their parameters."""
     code = _COMMENT.sub(" ", source)
     kernels = {}
     for name, parameters in _KERNEL.findall(code):
@@ -137,12 +137,12 @@ def _trampoline(name: str, parameters: Sequence[Parameter]) -> str:
 
 @functools.cache
 def compiler() -> str | None:
-    """The C++ compiler of this machine."""
+    """Returns the path of this machine's C++ compiler, or None."""
     return next((path for path in map(shutil.which, ("g++", "clang++")) if path), None)
 
 
 def have_compiler() -> bool:
-    """Whether kernels can be compiled here."""
+    """Returns whether kernels can be compiled here."""
     return compiler() is not None
 
 
@@ -153,7 +153,7 @@ def _compiler_version() -> str:
 
 @functools.cache
 def _folder() -> Path:
-    # Libraries are loaded from here, so nobody else may write to it.
+    # Libraries are loaded from this folder, so no other user may write to it.
     folder = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -163,7 +163,7 @@ def _folder() -> Path:
 
 
 def build(source: str, sanitize: str | None = None) -> Path:
-    """Compile C++ text into a shared library, or find the one compiled before."""
+    """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path."""
     flags = (*FLAGS, *SANITIZE[sanitize])
     header = (HERE / "cuda.h").read_text()
     key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
@@ -228,12 +228,12 @@ class HostKernel:
                 promised = (p.restrict or q.restrict) and not (p.const and q.const)
                 if promised and np.may_share_memory(a, b):
                     raise KernelError(
-                        f"kernel {self.name}: {p.text} and {q.text} overlap, although __restrict__ says not"
+                        f"kernel {self.name}: {p.text} and {q.text} overlap, which __restrict__ excludes"
                     )
 
 
-class HostBackend:
-    """Compiles with the C++ compiler of this machine; see `hforest.core.launch.Backend`."""
+class HostCompiler:
+    """Compiles with this machine's C++ compiler; a `hforest.core.launch.Compiler`."""
 
     def __init__(self, sanitize: str | None = None) -> None:
         self.sanitize = sanitize
@@ -259,32 +259,32 @@ class HostBackend:
         return kernel
 
 
-_backend = functools.cache(HostBackend)
+_compiler = functools.cache(HostCompiler)
 
 
 @contextlib.contextmanager
-def host_backend(sanitize: str | None = None) -> Iterator[HostBackend]:
-    """Run the calls of a `with` block in the CUDA twins, on the host, with NumPy arrays."""
-    before, launch.backend = launch.backend, _backend(sanitize)
+def host_compiler(sanitize: str | None = None) -> Iterator[HostCompiler]:
+    """Runs the calls of a `with` block in the CUDA backends, on the host, with NumPy arrays."""
+    before, launch.compiler = launch.compiler, _compiler(sanitize)
     try:
         with dispatch.forced("gpu"):
-            yield launch.backend
+            yield launch.compiler
     finally:
-        launch.backend = before
+        launch.compiler = before
 
 
 # ------------------------------------------------------------------------------------------ sanitizers
 
 
 def _runtime(name: str) -> str | None:
-    # A runtime that the compiler does not have comes back as the bare name.
+    # The compiler returns the bare name of a runtime that it does not have.
     command = [str(compiler()), f"-print-file-name={name}"]
     path = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     return str(Path(path).resolve()) if Path(path).is_absolute() and Path(path).exists() else None
 
 
 def missing_for(sanitize: str) -> str:
-    """Why this machine cannot run with a sanitizer; empty if it can."""
+    """Returns why this machine cannot run with a sanitizer; empty if it can."""
     if not have_compiler():
         return "no C++ compiler"
     missing = [name for name in RUNTIMES[sanitize] if _runtime(name) is None]
@@ -292,20 +292,20 @@ def missing_for(sanitize: str) -> str:
 
 
 def sanitized_command(sanitize: str, module: str, *args: str) -> tuple[list[str], dict[str, str]]:
-    """Command and environment that run `python -m module` with a sanitizer's runtime preloaded."""
+    """Returns command and environment that run `python -m module` with a sanitizer's runtime preloaded."""
     runtimes = ":".join(str(_runtime(name)) for name in RUNTIMES[sanitize])
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(Path(hforest.__file__).parents[1]))),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
-        # What lies outside the kernels is not instrumented, so its races would be guesses.
+        # Code outside the kernels is not instrumented: reports about it would be wrong.
         "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:halt_on_error=1:exitcode=66",
-        "ASAN_OPTIONS": "detect_leaks=0",  # CPython keeps memory until its end
+        "ASAN_OPTIONS": "detect_leaks=0",  # CPython does not free all memory at exit
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
     # Older runtimes of ThreadSanitizer cannot place their shadow memory among randomised addresses.
     still = ["setarch", os.uname().machine, "-R"]
     if not shutil.which("setarch") or subprocess.run([*still, "true"], capture_output=True).returncode:
         still = []
-    # Through env, so that only Python meets the runtime.
+    # Through env, so that the runtime is preloaded into Python only.
     return [*still, "env", f"LD_PRELOAD={runtimes}", sys.executable, "-m", module, *args], environment

@@ -1,18 +1,27 @@
-"""Training steps in which every parameter moves: the law of those in `cpu` that move what a batch touches,
-and the fast way on a GPU. `room` and `optimizer` are twins of one device."""
+"""Training steps in which every parameter moves.
+
+They are the reference implementation of the steps in `cpu`, which move what a batch touches, and the fast way
+on a GPU. `backend` and `optimizer` are backends of one device.
+"""
 
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ..core.dispatch import Array, array_module
+from ..core.aliases import FloatArray, IntArray
+from ..core.dispatch import array_module
 from ..optim.tables import Tables
 from .training import EAGER, AdamState
 
 
 def _catch_up(
-    optimizer: ModuleType, thresholds: Array, weights: Array, state: AdamState, step: int, settings: Any
+    optimizer: ModuleType,
+    thresholds: FloatArray,
+    weights: FloatArray,
+    state: AdamState,
+    step: int,
+    settings: Any,
 ) -> None:
     if step == 0:
         return
@@ -29,48 +38,48 @@ def _catch_up(
 
 def adam_forward(
     traverse: Any,
-    room: ModuleType,
+    backend: ModuleType,
     optimizer: ModuleType,
-    x: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     settings: tuple[float, float, float, float, Tables],
     divisor: float,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    y: Array,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    y: FloatArray,
 ) -> None:
     """Everything to step - 1, then a traversal and its outputs."""
     _catch_up(optimizer, thresholds, weights, state, step - 1, settings)
     traverse(x, thresholds, features, leaf, margin, vertex)
-    room.leaf_outputs(leaf, margin, weights, divisor, y)
+    backend.leaf_outputs(leaf, margin, weights, divisor, y)
 
 
 def adam_backward(
-    room: ModuleType,
+    backend: ModuleType,
     optimizer: ModuleType,
-    grad_y: Array,
-    leaf: Array,
-    margin: Array,
-    vertex: Array,
-    thresholds: Array,
-    features: Array,
-    weights: Array,
+    grad_y: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+    thresholds: FloatArray,
+    features: IntArray,
+    weights: FloatArray,
     state: AdamState,
     step: int,
     settings: tuple[float, float, float, float, Tables],
     divisor: float,
-    grad_x: Array,
+    grad_x: FloatArray,
 ) -> None:
     """Dense gradients, then a dense step of everything."""
     _catch_up(optimizer, thresholds, weights, state, step - 1, settings)
     empty_like = array_module(weights).empty_like
     grad_t, grad_w = empty_like(thresholds), empty_like(weights)
-    room.backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_t, grad_w)
+    backend.backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_t, grad_w)
     for param, grad, m, v in (
         (thresholds, grad_t, state.thresholds_m, state.thresholds_v),
         (weights, grad_w, state.weights_m, state.weights_v),

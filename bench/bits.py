@@ -1,0 +1,286 @@
+"""Hashes of the results of every subpackage, to show that a change keeps every bit.
+
+    python bench/bits.py > before.txt            # before the change
+    python bench/bits.py --compare before.txt    # after it; exit status 1 where a line differs
+
+A line is the vector path, the name of a result, and the first 16 digits of the SHA-256 of its arrays, dtypes
+and shapes included. All vector paths of the processor are hashed in turn. Compare lines of one machine and
+one version of NumPy.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hforest import cascade, classic, co2, demo, hinge, layers, manifold, neural, optim, project, split, tree
+from hforest.core import machine
+
+
+def digest(*arrays: Any) -> str:
+    """The first 16 digits of the SHA-256 of arrays, nested tuples and None."""
+    h = hashlib.sha256()
+
+    def feed(a: Any) -> None:
+        if isinstance(a, (tuple, list)):
+            for b in a:
+                feed(b)
+        elif a is None:
+            h.update(b"None")
+        else:
+            a = np.ascontiguousarray(a)
+            h.update(str((a.dtype.str, a.shape)).encode())
+            h.update(a.tobytes())
+
+    feed(arrays)
+    return h.hexdigest()[:16]
+
+
+class Task(NamedTuple):
+    """Samples, and what is learned from them."""
+
+    x: np.ndarray
+    labels: np.ndarray
+    targets: np.ndarray
+    weights: dict[str, np.ndarray | None]
+    decisions: np.ndarray
+
+
+def make_task(dtype: Any) -> Task:
+    """500 samples of 12 features and three classes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 12)).astype(dtype)
+    labels = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(np.int32) + (x[:, 3] > 0.5).astype(np.int32)
+    whole = rng.integers(1, 4, 500).astype(dtype)
+    real = rng.random(500).astype(dtype)
+    weights = {"no": None, "whole": whole, "real": real}
+    return Task(x, labels, (x[:, :2] ** 2).copy(), weights, rng.normal(size=(100, 4, 7)).astype(dtype))
+
+
+Results = Iterator[tuple[str, str]]
+
+
+def of_hinge(task: Task) -> Results:
+    """Routes, outputs, gradients and training steps of trees and ferns."""
+    x = task.x
+    for kind in ("tree", "fern"):
+        calls = {
+            name: getattr(hinge, f"{kind}_{name}")
+            for name in ("init", "traverse", "forward", "backward", "adam_forward", "adam_backward")
+        }
+        p = calls["init"](20, 6, 12, 3, dtype=x.dtype, rng=1)
+        yield f"hinge {kind} init", digest(*p)
+        route = calls["traverse"](x, *p[:2])
+        yield f"hinge {kind} route", digest(*route)
+        for aggregate in (None, "sum", "mean"):
+            y = calls["forward"](x, *p, aggregate=aggregate)
+            yield f"hinge {kind} forward {aggregate}", digest(y)
+            grads = calls["backward"](y, *route, *p[1:], 12, aggregate=aggregate)
+            yield f"hinge {kind} backward {aggregate}", digest(*grads)
+        grads = calls["backward"](y, *route, *p[1:], 12, aggregate="mean", sparse=True)
+        yield f"hinge {kind} sparse", digest(*grads)
+        t, f, w = (a.copy() for a in p)
+        state = hinge.adam_state(t, w)
+        for step in range(1, 30):
+            y, route = calls["adam_forward"](x[:50], t, f, w, state, step, 0.01)
+            calls["adam_backward"](y - 1, *route, t, f, w, state, 12, step, 0.01)
+        yield f"hinge {kind} adam", digest(t, w, *state)
+    features = hinge.tree_init(5, 4, 12, rng=0)[1]
+    yield "hinge medians", digest(hinge.tree_median_thresholds(x, features))
+    yield "hinge greedy", digest(*hinge.tree_greedy_init(x, task.labels, 3, 4, rng=0))
+
+
+def of_neural(task: Task) -> Results:
+    """Leaves, outputs, losses, gradients and training of neural decision forests."""
+    f, y = task.decisions, task.labels
+    leaves = neural.uniform_leaves(4, 3, 3, dtype=f.dtype)
+    leaves = neural.update_leaves(f, y[:100], leaves, 5)
+    yield "neural leaves", digest(leaves)
+    p = neural.forward(f, leaves)
+    yield "neural forward", digest(p, neural.route(f))
+    loss, grad = neural.loss_backward(f, leaves, y[:100])
+    yield "neural loss", digest(np.array(loss), grad)
+    yield "neural chain rule", digest(neural.backward(p, f, leaves))
+    start = neural.linear_init(5, 3, 12, 3, max_features=6, dtype=f.dtype, rng=0)
+    model = neural.fit(start, task.x, y, epochs=2, rng=0)
+    yield "neural fit", digest(*model, *neural.to_hard(model, 12), neural.predict(model, task.x))
+
+
+def of_grown_forests(task: Task) -> Results:
+    """Forests of all kinds, for both tasks and three kinds of weights."""
+    x = task.x
+    shape: Any = {"shape": (3, 4), "patch_max": 3}
+    for kind, y in (("classification", task.labels), ("regression", task.targets)):
+        for word, weight in task.weights.items():
+            more: Any = {"task": kind, "sample_weight": weight, "rng": 0}
+            key = f"{kind} {word} weights"
+            yield f"{key} exact", digest(*classic.grow(x, y, 5, **more))
+            yield f"{key} binned", digest(*classic.grow(x, y, 5, max_bins=256, **more))
+            yield f"{key} random", digest(*classic.grow_random(x, y, 5, **more))
+            for projection in ("sparse", "probe", "patch"):
+                forest = manifold.grow(x, y, 5, projection=projection, **shape, **more)
+                yield f"{key} {projection}", digest(*forest)
+            yield f"{key} co2", digest(*co2.grow(x, y, 2, **more))
+    y = task.labels
+    yield "oc1", digest(*co2.grow(x, y, 2, splitter="oc1", max_depth=4, rng=0))
+    for criterion in ("entropy", "gini"):
+        forest = classic.grow(
+            x, y, 5, criterion=criterion, class_weight="balanced", max_features=4, min_samples_leaf=3, rng=1
+        )
+        yield criterion, digest(*forest)
+
+
+def of_applied_forests(task: Task) -> Results:
+    """What is computed with a grown forest."""
+    x, y = task.x, task.labels
+    forest = classic.grow(x, y, 20, rng=7)
+    counts = classic.bootstrap_counts(500, 20, rng=7)
+    yield "in-bag counts", digest(counts)
+    yield "out of bag", digest(classic.out_of_bag(forest, x, counts))
+    found = (tree.apply(forest, x), tree.predict(forest, x), tree.vote_shares(forest, x))
+    yield "tree", digest(*found, tree.importance(forest), tree.importance(forest, by="gain"))
+    yield "permutation", digest(tree.permutation_importance(forest, x, y, rng=0))
+    oblique = manifold.grow(x, y, 20, projection="sparse", rng=7)
+    found = (tree.apply(oblique, x), tree.predict(oblique, x), tree.importance(oblique, by="gain"))
+    yield "oblique", digest(*found)
+
+
+def of_co2(task: Task) -> Results:
+    """Stumps, surrogates and the search of settings."""
+    dtype, y = task.x.dtype, task.labels
+    x = np.concatenate([task.x, -np.ones((500, 1), dtype)], axis=1)
+    w, zeros, ones = np.zeros(13, dtype), np.zeros(3, dtype), np.ones(3, dtype)
+    w[0] = 1
+    yield "stump", digest(*co2.fit_stump(x, y, w, n_classes=3, rng=0))
+    settings = co2.StumpSettings(
+        tau=3, batch_size=32, momentum=0.5, convex_rounds=1, min_steps=5, patience=2, decay=0.3,
+        tolerance=1e-2, smooth=0.1,
+    )  # fmt: skip
+    stump = co2.fit_stump(x, y, w, n_classes=3, nu=4.0, lr=0.1, max_rounds=7, stump=settings, rng=0)
+    yield "stump settings", digest(*stump)
+    yield "fit oc1", digest(co2.fit_oc1(x, y, w, n_classes=3, rng=0))
+    value = co2.surrogate(x, y, w, zeros, ones)
+    yield "surrogate", digest(np.array(value), *co2.surrogate_grad(x, y, w, zeros, ones))
+    trials = co2.search(task.x, y, 2, nu=[1, 10], lr=[0.1], max_features=[2, 4], rng=3)
+    yield "search", digest(*trials)
+
+
+def of_cascade(task: Task) -> Results:
+    """Cascades and scanners."""
+    x, y = task.x, task.labels
+    growers = [partial(classic.grow, n_trees=5), partial(classic.grow_random, n_trees=5)]
+    grown = cascade.grow(x, y, growers, rng=0)
+    forests = [list(forest) for level in grown.levels for forest in level]
+    yield "cascade", digest(cascade.predict(grown, x), np.array(grown.scores), *forests)
+    grown = cascade.grow(x, y, [partial(classic.grow, n_trees=9)], class_vectors="out_of_bag", rng=0)
+    yield "cascade out of bag", digest(cascade.predict(grown, x), np.array(grown.scores))
+    scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, [partial(classic.grow, n_trees=3)], rng=0)
+    forests = [list(forest) for forest in scanner.forests]
+    yield "scanner", digest(vectors, cascade.scan_vectors(scanner, x), *forests)
+
+
+def of_parts(task: Task) -> Results:
+    """Projections, splits, simulations, optimisers and layers."""
+    x, y = task.x, task.labels
+    distributions = {
+        "axis": project.axis_distribution(12),
+        "sparse": project.sparse_distribution(12),
+        "patch": project.patch_distribution((3, 4), patch_max=2),
+        "probe": project.probe_distribution(12),
+    }
+    for kind, distribution in distributions.items():
+        drawn = project.sample(distribution, 40, dtype=x.dtype, rng=0)
+        yield f"project {kind}", digest(*drawn, project.project(x, *drawn))
+    values = np.ascontiguousarray(x.T)
+    weight = task.weights["whole"]
+    found = split.best_split(values, y, sample_weight=weight, n_classes=3, criterion="entropy")
+    yield "best split", digest(np.array(found))
+    found = split.best_split(values, task.targets, task="regression", max_bins=16)
+    yield "best split bins", digest(np.array(found))
+    yield "impurity", digest(split.impurity(abs(x), "gini"), split.impurity(abs(x), "entropy"))
+    for name in ("circle", "bars", "impulse"):
+        yield f"simulate {name}", digest(*getattr(manifold, f"simulate_{name}")(20, dtype=x.dtype, rng=0))
+    param, grad, h = x.copy(), np.roll(x, 1), np.zeros_like(x)
+    optim.adagrad(param, grad, h, 0.1)
+    rows = np.array([1, 5, 70])
+    m, v, last = np.zeros_like(x), np.zeros_like(x), np.zeros(500, np.int64)
+    for step in range(1, 40):
+        optim.adam_rows(param, rows + step, grad[:3].copy(), m, v, last, step, 0.01)
+    optim.adam_catch_up(param, m, v, last, 60, 0.01)
+    yield "optim", digest(param, h, m, v, last)
+    loss, grad = layers.softmax_loss(x, y)
+    images, kernels = x.reshape(500, 3, 4), np.ones((2, 2, 2), x.dtype)
+    yield "layers", digest(np.array(loss), grad, layers.conv2d(images, kernels, 1))
+
+
+def of_digits() -> Results:
+    """Forests and networks on the digits that the package contains."""
+    data = demo.load_digits()
+    x, y = data.x_train, data.y_train
+    yield "digits exact", digest(*classic.grow(x, y, 10, rng=0))
+    yield "digits binned", digest(*classic.grow(x, y, 10, max_bins=256, rng=0))
+    yield "digits patches", digest(*manifold.grow(x, y, 10, shape=(8, 8), patch_max=4, rng=0))
+    yield "digits sparse", digest(*manifold.grow(x, y, 10, projection="sparse", rng=0))
+    yield "digits co2", digest(*co2.grow(x / 16, y, 3, rng=0))
+    looks = ("step", "loss", "error")
+    arrays = (data.x_train, data.y_train, data.x_test, data.y_test)
+    sizes: Any = {"n_trees": 30, "n_features": 40, "steps": 100, "eval_every": 100}
+    for kind in ("tree", "fern"):
+        config = demo.Config(kind=kind, **sizes)
+        state = demo.start(config, 64, 10)
+        history = demo.train(config, state, *arrays)
+        states = [state[name] for name in sorted(state) if not name.startswith("history")]
+        yield f"digits network {kind}", digest(*[history[name] for name in looks], *states)
+    config = demo.Config(kind="tree", optimizer="adagrad", lr=0.05, **sizes)
+    history = demo.train(config, demo.start(config, 64, 10), *arrays)
+    yield "digits network adagrad", digest(*[history[name] for name in looks])
+    columns = demo.select_features(x[:1000], y[:1000], 10, n_trees=3, depth=4, rng=0)
+    yield "digits columns", digest(columns)
+
+
+PARTS = (of_hinge, of_neural, of_grown_forests, of_applied_forests, of_co2, of_cascade, of_parts)
+
+
+def results() -> Results:
+    """Names and hashes of the results of all subpackages, in both dtypes."""
+    for dtype in (np.float32, np.float64):
+        task = make_task(dtype)
+        for part in PARTS:
+            for name, value in part(task):
+                yield f"{np.dtype(dtype).name} {name}", value
+    yield from of_digits()
+
+
+def main() -> int:
+    """Print or compare the lines."""
+    parser = argparse.ArgumentParser(description="Hashes of results, to show that a change keeps every bit.")
+    parser.add_argument("--paths", nargs="*", default=list(machine.simd_paths()), help="vector paths (all)")
+    parser.add_argument("--compare", metavar="FILE", help="lines printed before: print what differs")
+    options = parser.parse_args()
+    before: dict[str, str] = {}
+    if options.compare:
+        rows = (line.rsplit(" | ", 1) for line in Path(options.compare).read_text().splitlines())
+        before = {row[0]: row[1] for row in rows}
+    n_lines, n_different = 0, 0
+    for path in options.paths:
+        machine.set_simd(path)
+        for name, value in results():
+            key = f"{path} | {name}"
+            n_lines += 1
+            if not options.compare:
+                print(f"{key} | {value}", flush=True)
+            elif before.get(key) != value:
+                n_different += 1
+                print(f"{key}: {before.get(key, 'no line')} before, {value} now", flush=True)
+    if options.compare:
+        print(f"{n_lines} results, {n_different} differ")
+    return int(n_different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""Prints the tables of docs/performance.md from the records that the benches wrote.
+
+    python bench/performance.py [TABLE ...]
+
+Each table's command makes its record anew; it is on the page. Nothing is measured here.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from common import RESULTS
+
+KINDS = ("tree", "fern")
+Rows = list[dict[str, Any]]
+
+
+def rows(name: str) -> Rows:
+    """Of a record."""
+    found: Rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    return found
+
+
+def only(of: Rows, **key: Any) -> Rows:
+    """Rows with these values."""
+    return [row for row in of if all(row.get(name) == value for name, value in key.items())]
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    """A table."""
+    lines = [f"| {' | '.join(line)} |" for line in (head, *body)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def significant(value: float) -> str:
+    """Three digits from 100 on, one decimal below."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def training() -> str:
+    """A step of training: milliseconds of the forest and of the whole network."""
+    of = [row for row in rows("training") if "network_ms" in row and row["threads"] == 1]
+    body = []
+    for rung in ("fused", "rows", "dense", "numpy"):
+        pair = [only(of, kind=kind, rung=rung)[0] for kind in KINDS]
+        body.append([rung, *(f"{row['forest_ms']:.1f}, {row['network_ms']:.1f}" for row in pair)])
+    return markdown(["step", "trees: forest, network", "ferns: forest, network"], body)
+
+
+def depth() -> str:
+    """The fused step over the depth."""
+    of = [row for row in rows("training") if "depth" in row]
+    depths = [row["depth"] for row in only(of, kind="tree")]
+    body = [[f"{k}s", *(f"{only(of, kind=k, depth=d)[0]['forest_ms']:.1f}" for d in depths)] for k in KINDS]
+    body.append(["leaf weights, millions", *(f"{1000 * 10 * 2**d / 1e6:.1f}" for d in depths)])
+    return markdown(["depth", *map(str, depths)], body)
+
+
+def shapes(of: Rows) -> list[tuple[list[int], str]]:
+    """Shapes in the order of bench/hinge.py, and kinds."""
+    order = ["1000,100,100,10,10", "53,5120,1000,10,10", "65536,100,100,10,10", "10000,784,1000,10,1"]
+    order.append("4096,256,512,7,1")
+    known = {",".join(map(str, row["shape"])): row["shape"] for row in of if "shape" in row}
+    return [(known[text], kind) for text in order for kind in KINDS]
+
+
+def kernels() -> str:
+    """Nanoseconds per sample and tree of hinge forests."""
+    of = rows("hinge")
+    body = []
+    for shape, kind in shapes(of):
+
+        def ns(job: str, rung: str, threads: int = 1, shape: Any = shape, kind: str = kind) -> float:
+            row = only(of, shape=shape, kind=kind, job=job, rung=rung, threads=threads)[0]
+            return float(row["ns_per_pair"])
+
+        plain, ours = ns("traverse", "plain"), ns("traverse", "hforest")
+        both = ns("forward+backward", "hforest sparse")
+        cells = [f"{plain:.1f}", f"{ours:.1f} ({plain / ours:.1f}x)", f"{ns('forward', 'hforest'):.1f}"]
+        cells += [f"{ns(job, 'hforest'):.1f}" for job in ("backward", "backward sparse")]
+        two = [("traverse", "hforest"), ("forward", "hforest"), ("forward+backward", "hforest sparse")]
+        cells += [f"{both:.1f}", f"{both / plain:.2f}", ", ".join(f"{ns(*job, 2):.1f}" for job in two)]
+        numpy = only(of, shape=shape, kind=kind, job="traverse", rung="numpy")
+        slow = significant(numpy[0]["ns_per_pair"]) if numpy else "–"
+        body.append([",".join(map(str, shape)), f"{kind}s", slow, *cells])
+    head = [
+        "shape",
+        "kind",
+        "NumPy traverse",
+        "plain traverse",
+        "traverse",
+        "forward",
+        "backward, dense",
+        "backward, sparse",
+    ]
+    head += ["forward + sparse backward", "over plain traverse"]
+    return markdown([*head, "two threads: traverse, forward, forward + sparse backward"], body)
+
+
+def calls() -> str:
+    """Microseconds of a call of one sample and one tree."""
+    of = only(rows("hinge"), job="call")
+    rungs = list(dict.fromkeys(row["rung"] for row in of))  # all checks, unchecked, as larger calls go
+    body = []
+    for kind in KINDS:
+        found = [only(of, kind=kind, rung=rung)[0]["microseconds"] for rung in rungs]
+        body.append([f"{kind}s", *(f"{a:.1f}" for a in found)])
+    return markdown(["one call, microseconds", "all checks", "`unchecked()`", "as larger calls go"], body)
+
+
+def peers() -> str:
+    """Hinge forests beside PyTorch and NumPy, one run."""
+    of = rows("hinge_peers")
+    body = []
+    for shape, kind in shapes(of):
+        found = {
+            (row["job"], row["rung"]): row["ns_per_pair"]
+            for row in only(of, shape=shape, kind=kind, threads=1)
+        }
+        one = [found["forward", rung] for rung in ("hforest", "torch.compile", "torch")]
+        rungs = ("hforest", "hforest sparse", "torch.compile", "torch", "numpy")
+        two = [found.get(("forward+backward", rung)) for rung in rungs]
+        dense, sparse, compiled = (found["forward+backward", rung] for rung in rungs[:3])
+        ratios = f"{one[1] / one[0]:.1f}x, {compiled / min(dense, sparse):.1f}x"
+        cells = [", ".join("–" if a is None else significant(a) for a in part) for part in (one, two)]
+        body.append([",".join(map(str, shape)), f"{kind}s", *cells, ratios])
+    head = ["shape", "kind", "forward: hforest, torch.compile, torch"]
+    head += ["forward and backward: hforest dense, sparse, torch.compile, torch, numpy"]
+    return markdown([*head, "torch.compile over hforest"], body)
+
+
+SETS = ("synthetic", "letter", "usps", "mnist")
+OWN = ("exact", "binned", "completely random", "sparse", "patches to 2x2", "patches to 3x3", "patches to 8x8")
+OTHERS = ("scikit-learn", "scikit-learn, extra trees", "scikit-learn-intelex")
+
+
+def of_part(of: Rows, word: str) -> Rows:
+    """Rows of one part of a record that was made in parts; all rows of one that was not."""
+    return [row for row in of if word in row.get("part", word)]
+
+
+def grown(rung: str, name: str) -> dict[str, Any] | None:
+    """The row of a forest beside its peers; forests on projections were grown beside treeple."""
+    found = of_part(only(rows("grow"), rung=rung, set=name, threads=1), "all four")
+    return found[0] if found else None
+
+
+def growing() -> str:
+    """Seconds and test error in percent of 100 trees."""
+    body = []
+    for rung in (*OWN, *OTHERS):
+        found = [grown(rung, name) for name in SETS]
+        text = ["–" if row is None else f"{row['seconds']:.2f} / {100 * row['error']:.2f}" for row in found]
+        body.append([rung, *text])
+    return markdown(["", *SETS], body)
+
+
+def ratios() -> str:
+    """How many times as fast as other libraries, each in its run."""
+    of = rows("grow")
+    pairs = [("exact", "scikit-learn"), ("exact", "scikit-learn-intelex"), ("exact", "ydf")]
+    pairs += [("binned", "scikit-learn"), ("binned", "scikit-learn-intelex")]
+    pairs += [("completely random", "scikit-learn, extra trees"), ("sparse", "ydf, oblique")]
+    pairs += [("sparse", "treeple, oblique")]
+    pairs += [(f"patches to {n}x{n}", f"treeple, patches to {n}x{n}") for n in (2, 3, 8)]
+    body = []
+    for rung, peer in pairs:
+        cells = []
+        for name in SETS:
+            own = [row for row in only(of, rung=rung, set=name, threads=1) if peer in row["against"]]
+            other = [
+                row for row in only(of, rung=peer, set=name) if own and row.get("part") == own[0].get("part")
+            ]
+            cells.append("–")
+            if own and peer.startswith("treeple"):
+                error = f"error {100 * other[0]['error']:.2f}"
+                seconds = f"{own[0]['seconds']:.2f} / {other[0]['seconds']:.2f} s"
+                cells[-1] = f"{own[0]['against'][peer]:.1f} ({seconds}, {error})"
+            elif own:
+                cells[-1] = f"{own[0]['against'][peer]:.1f}"
+        body.append([f"{rung}: {peer}", *cells])
+    return markdown(["how many times as fast as", *SETS], body)
+
+
+def threads() -> str:
+    """Growing on MNIST with one thread and two."""
+    of = of_part(only(rows("grow"), set="mnist"), "MNIST with one thread and two")
+    body = []
+    for rung in (rung for rung in OWN if only(of, rung=rung)):
+        one, two = (only(of, rung=rung, threads=n)[0]["seconds"] for n in (1, 2))
+        body.append([rung, f"{one:.2f}", f"{two:.2f}", f"{one / two:.1f}"])
+    return markdown(["MNIST", "one thread, s", "two threads, s", "ratio"], body)
+
+
+def nodes() -> str:
+    """Microseconds of a node with few and with many features."""
+    body = []
+    for rung in ("node, sparse", "node, probes"):
+        few, many = (only(rows("grow"), rung=rung, features=n) for n in (500, 50_000))
+        cells = [", ".join(f"{1e6 * row['seconds']:.1f}" for row in part) for part in (few, many)]
+        more = ", ".join(f"{row['against_first']:.1f}" for row in many)
+        body.append([rung.removeprefix("node, "), *cells, more])
+    return markdown(["projections", "500 features, us", "50 000 features, us", "ratio"], body)
+
+
+def memory() -> str:
+    """The most memory that growing 100 trees takes on top of its input."""
+    body = []
+    for row in only(rows("grow"), rung="memory"):
+        sizes = [row[name] for name in ("input_bytes", "forest_bytes", "more_bytes")]
+        body.append([*(f"{size / 1e6:.0f} MB" for size in sizes), f"{sizes[2] / sizes[0]:.1f}"])
+    return markdown(["input", "forest", "most, on top of the input", "over the input"], body)
+
+
+FORESTS = {
+    (20000, 100, 100, 10, 10): "100 features, 10 classes, depth 10",
+    (20000, 100, 100, 10, 2): "100 features, 2 classes, depth 10",
+    (20000, 100, 100, 0, 10): "100 features, 10 classes, to purity",
+    (20000, 100, 100, 0, 2): "100 features, 2 classes, to purity",
+    (5000, 16, 100, 0, 26): "letter's shape, 26 classes, to purity",
+}
+PREDICTORS = {"sklearn": "scikit-learn", "onnx": "onnxruntime", "xgboost": "xgboost", "lightgbm": "lightgbm"}
+
+
+def applying(record: str = "predict", two_threads: bool = True) -> str:
+    """Thousand rows a second."""
+    body = []
+    for shape, label in FORESTS.items():
+        of = [row for row in rows(record) if tuple(row["shape"]) == shape and row["rows"] > 1]
+        ours = only(of, rung="hforest", threads=1)[0]
+        cells = [f"{ours['nodes']:,}".replace(",", " "), f"{1e-3 / ours['seconds_per_row']:.0f}"]
+        for rung in PREDICTORS:
+            found = only(of, rung=rung, threads=1)
+            cells.append(
+                f"{1e-3 / found[0]['seconds_per_row']:.0f} ({found[0]['ratio']:.1f}x)" if found else "–"
+            )
+        if two_threads:
+            two = only(of, rung="hforest", threads=2)[0]
+            cells.append(f"{1e-3 / two['seconds_per_row']:.0f}")
+        body.append([label, *cells])
+    more = ["hforest, two threads"] if two_threads else []
+    return markdown(["", "nodes", "hforest", *PREDICTORS.values(), *more], body)
+
+
+def single() -> str:
+    """Microseconds of one row, one thread."""
+    body = []
+    for shape, label in FORESTS.items():
+        of = [row for row in rows("predict") if tuple(row["shape"]) == shape and row["rows"] == 1]
+        found = [only(of, rung=rung, threads=1) for rung in ("hforest", *PREDICTORS)]
+        body.append([label, *(significant(1e6 * row[0]["seconds_per_row"]) if row else "–" for row in found)])
+    return markdown(["one row, microseconds", "hforest", *PREDICTORS.values()], body)
+
+
+def xeon() -> str:
+    """Thousand rows a second on an Intel Xeon, an earlier state of the code."""
+    return applying("predict_xeon", two_threads=False)
+
+
+def cascades() -> str:
+    """Two levels grown and test samples classified."""
+    of = rows("cascades")
+    body = []
+    for name in dict.fromkeys(row["data"] for row in of):
+        ours, theirs = (only(of, data=name, rung=rung)[0] for rung in ("hforest", "sklearn"))
+        cells = [f"{row['seconds']:.1f}, {100 * row['accuracy']:.2f}" for row in (ours, theirs)]
+        samples = f"{ours['samples']:,}".replace(",", " ")
+        body.append([f"{name}, {samples} samples", *cells, f"{theirs['seconds'] / ours['seconds']:.1f}"])
+    return markdown(["data", "hforest", "scikit-learn", "scikit-learn over hforest"], body)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "training": training,
+    "depth": depth,
+    "kernels": kernels,
+    "calls": calls,
+    "peers": peers,
+    "growing": growing,
+    "ratios": ratios,
+    "threads": threads,
+    "nodes": nodes,
+    "memory": memory,
+    "applying": applying,
+    "single": single,
+    "xeon": xeon,
+    "cascades": cascades,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
+    chosen = parser.parse_args().tables or list(TABLES)
+    unknown = set(chosen) - set(TABLES)
+    if unknown:
+        parser.error(f"TABLE: expected some of {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
+    for name in chosen:
+        print(f"\n{name}: {TABLES[name].__doc__}\n\n{TABLES[name]()}")
+
+
+if __name__ == "__main__":
+    main()

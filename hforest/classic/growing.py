@@ -1,0 +1,257 @@
+"""Random forests and completely random forests."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..core import check, supervised
+from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
+from ..core.dispatch import array_module
+from ..core.progress import reporting
+from ..growth import Windows, unchecked
+from ..growth.checks import check_bootstrap, check_learned, check_windows, check_windows_task
+from ..growth.trees import Learned
+from ..tree import Forest
+
+
+def _samples(x: ArrayLike | Windows, task: str) -> tuple[Array, Array]:
+    """Checked samples, and the array that holds their numbers."""
+    if not isinstance(x, Windows):
+        x = supervised.samples("x", x)
+        return x, x
+    check_windows(x)
+    check_windows_task(x.base, task)
+    return x, x.x
+
+
+def _grow(
+    x: Array,
+    learned: Learned,
+    n_trees: int,
+    *,
+    max_bins: int | None,
+    max_features: int,
+    completely_random: bool,
+    bootstrap: bool | IntArray,
+    progress: Progress,
+    rng: Rng,
+) -> Forest:
+    """A forest on checked samples; the rest of the settings is checked here."""
+    n_samples, n_features = x.shape
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
+    seed = check.seed(rng)
+    with reporting(progress, n_trees, "tree") as report:
+        trees = unchecked.grow(
+            unchecked.encode(x, max_bins), learned, n_trees, max_features=max_features,
+            completely_random=completely_random, bootstrap=bootstrap, report=report, seed=seed,
+        )  # fmt: skip
+    xp = array_module(trees.threshold)
+    return Forest(
+        n_features=xp.array(n_features, np.int64),
+        **trees._asdict(),
+        indptr=xp.zeros(0, np.int64),
+        indices=xp.zeros(0, np.int32),
+        data=xp.zeros(0, trees.threshold.dtype),
+    )
+
+
+def grow(
+    x: ArrayLike | Windows,
+    y: ArrayLike,
+    n_trees: int,
+    *,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    criterion: str | None = None,
+    max_features: int | float | str | None = "sqrt",
+    max_bins: int | None = None,
+    bootstrap: bool | IntArray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns a random forest.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+        Samples, finite, at least one; any strides and order. Bools, integers of up to 16 bits, float16 and
+        float32 are computed in float32, other dtypes in float64. Windows are taken as they are, and are for
+        classification alone.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
+        Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
+    n_trees : int
+        Trees.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 counts for nothing.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
+        "balanced" gives the present classes equal weight.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    max_features : "sqrt", int, float or None
+        Features sampled at a node: the root of their number, so many, such a share, or all. If all of them
+        are constant in the node, sampling goes on until one is not.
+    max_bins : int, optional
+        1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
+        trees. By default every threshold between neighbours of different value is compared (exact). Features
+        of at most max_bins distinct values are exact either way.
+    bootstrap : bool or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts,
+        such as from `bootstrap_counts`).
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
+    min_samples_split, min_samples_leaf : int
+        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_impurity_decrease : float
+        Gain that a split must have at least, as a share of the tree's weight.
+    task : "classification" or "regression"
+        What y is.
+    n_classes : int, optional
+        Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
+        occurs.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Forest
+        float32 or float64 as x is computed in; leaf values are shares of the classes, or mean targets. It
+        predicts rows of any real dtype, which are converted to its own.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range, negative weights
+        or none above 0; labels out of range; no memory.
+
+    Notes
+    -----
+    p5: each tree weighs the samples by how often it drew them; each node samples some features, compares
+    every threshold between neighbours of different value, and takes the split of lowest ``sum_b W_b H(b)``
+    (`hforest.split.impurity`); of equal ones the feature sampled first wins, in it the lowest threshold. A
+    split may have gain 0. ``<= threshold`` goes left; the threshold is the middle of two neighbours, or the
+    lower where that does not round below the upper.
+
+    Features are encoded once for all trees by the ranks of their values, so a node orders whole numbers of at
+    most 16 bits when n_samples < 65537. What a node samples depends on a key that comes from its parent's:
+    results are the same at every number of threads.
+
+    Cost: an encoding of n_features sorts, then for each tree about ``n_samples max_features depth`` steps of
+    some nanoseconds, O(1) in n_classes for Gini with whole weights below 256, else O(n_classes) at each
+    threshold.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> y = x[:, 0] > x[:, 1]
+    >>> forest = hforest.classic.grow(x, y, 20, rng=0)
+    >>> p = hforest.tree.predict(forest, x)
+    >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
+    True
+    """
+    max_bins = supervised.max_bins(max_bins)
+    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    x, numbers = _samples(x, task)
+    learned = check_learned(
+        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits,
+    )  # fmt: skip
+    return _grow(
+        x, learned, n_trees, max_bins=max_bins,
+        max_features=supervised.max_features(max_features, x.shape[1]), completely_random=False,
+        bootstrap=bootstrap, progress=progress, rng=rng,
+    )  # fmt: skip
+
+
+def grow_random(
+    x: ArrayLike | Windows,
+    y: ArrayLike,
+    n_trees: int,
+    *,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    bootstrap: bool | IntArray = False,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    task: str = "classification",
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns a forest of completely random trees.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+        Samples, as `grow` takes them.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        As `grow` takes them; they decide when a node is pure, and the leaf values.
+    n_trees : int
+        Trees.
+    sample_weight : (n_samples,) array-like, optional
+        As `grow` takes it.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        As `grow` takes it.
+    bootstrap : bool or (n_trees, n_samples) array of integers
+        As `grow` takes it; by default every tree has every sample.
+    max_depth : int, optional
+        Depth of the deepest leaf.
+    min_samples_split, min_samples_leaf : int
+        As `grow` takes them; a node whose split would leave less on a side is a leaf.
+    task : "classification" or "regression"
+        What y is.
+    n_classes : int, optional
+        As `grow` takes it.
+    progress : callable or bool, optional
+        As `grow` takes it.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Forest
+        As from `grow`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `grow`.
+
+    Notes
+    -----
+    Zhou and Feng 2017 (gcForest), whose cascades p4 takes over: a node samples one feature of those that are
+    not constant in it, and splits it uniformly between its least and greatest value there. Cost: for each
+    tree about ``n_samples depth`` steps.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> y = x[:, 0] > x[:, 1]
+    >>> forest = hforest.classic.grow_random(x, y, 20, rng=0)
+    >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
+    True
+    """
+    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf)
+    x, numbers = _samples(x, task)
+    learned = check_learned(
+        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=None, limits=limits,
+    )  # fmt: skip
+    return _grow(
+        x, learned, n_trees, max_bins=None, max_features=1, completely_random=True, bootstrap=bootstrap,
+        progress=progress, rng=rng,
+    )  # fmt: skip

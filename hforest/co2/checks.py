@@ -1,0 +1,83 @@
+"""Checks that the functions of this subpackage share: samples, weights of a split, labels or targets."""
+
+from typing import NamedTuple
+
+from ..core import check, supervised
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+
+MAX_MAGNITUDE = 1e15
+"""Bound of x, w, targets and sample weights: their products and the squares of these must not overflow."""
+
+LOSSES = ("log", "squared")
+DEFAULT = "n**0.6"
+"""The number of features sampled at a node, unless another is given."""
+WORDS = (DEFAULT, "sqrt")
+
+
+class Samples(NamedTuple):
+    """What the backends are given of samples, besides x."""
+
+    labels: IntArray | None
+    """(n_samples,) int32."""
+    targets: FloatArray | None
+    """(n_samples, n_outputs) float64."""
+    weight: FloatArray
+    """(n_samples,) float64."""
+
+
+def moderate(name: str, a: FloatArray) -> None:
+    """Numbers of at most MAX_MAGNITUDE."""
+    supervised.bounded(name, a, -MAX_MAGNITUDE, MAX_MAGNITUDE)
+
+
+def target_and_weight(
+    x: FloatArray,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    task: str,
+    n_classes: int | None,
+    *,
+    some_above_0: bool = True,
+) -> tuple[supervised.Target, FloatArray]:
+    """The labels or targets of the samples x, and their weights."""
+    found = supervised.target(y, len(x), task, n_classes, MAX_MAGNITUDE)
+    learned: Array = found.targets if found.labels is None else found.labels
+    check.same_device(x=x, y=learned)
+    weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
+    return found, weight
+
+
+def samples_and_split(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    sample_weight: ArrayLike | None,
+    task: str,
+    n_classes: int | None,
+) -> tuple[FloatArray, Samples, int]:
+    """The samples of weight above 0 of a node to be split from w, and the number of outputs."""
+    check.same_device(x=x, w=w)
+    dtype = check.floating("x", x)
+    sizes: check.Sizes = {}
+    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
+    check.array("w", w, dtype, ("n_features",), sizes)
+    check.at_least_one(sizes, "n_features")
+    if not 1 <= sizes["n_samples"] <= check.MAX_COUNT:
+        raise ValueError(
+            f"x: expected 1 to 2**31 - 1 samples, got {sizes['n_samples']}; pass samples to learn from"
+        )
+    moderate("x", x)
+    moderate("w", w)
+    found, weight = target_and_weight(x, y, sample_weight, task, n_classes)
+    samples = Samples(found.labels, found.targets, weight)
+    heavy = weight > 0
+    if not bool(heavy.all()):
+        x, samples = x[heavy], Samples(*(None if a is None else a[heavy] for a in samples))
+    return x, samples, found.n_outputs
+
+
+def candidates(max_features: int | float | str | None, n_features: int) -> int:
+    """Features sampled at a node, p2's q: as elsewhere, or the word of the default, rounded."""
+    if isinstance(max_features, str) and check.choice("max_features", max_features, WORDS) == DEFAULT:
+        return max(1, round(n_features**0.6))
+    return supervised.max_features(max_features, n_features)

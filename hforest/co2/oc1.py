@@ -1,0 +1,112 @@
+"""One oblique split by coordinate-wise search: OC1, p2's baseline (Murthy, Kasif and Salzberg, JAIR 1994)."""
+
+from typing import NamedTuple
+
+from ..core import check, dispatch, supervised
+from ..core.aliases import ArrayLike, FloatArray, Rng
+from . import checks
+
+_PACKAGE = "hforest.co2"
+_MAX_SEARCHES = 2**20
+
+
+class Search(NamedTuple):
+    """How a coordinate-wise search continues after a local optimum, as the backends take it."""
+
+    restarts: int
+    jumps: int
+
+
+def search_settings(restarts: int, jumps: int) -> Search:
+    """The settings of a search, checked."""
+    return Search(
+        check.integer("restarts", restarts, 0, _MAX_SEARCHES), check.integer("jumps", jumps, 0, _MAX_SEARCHES)
+    )
+
+
+def fit_oc1(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    *,
+    sample_weight: ArrayLike | None = None,
+    criterion: str | None = None,
+    min_samples_leaf: int = 1,
+    restarts: int = 0,
+    jumps: int = 5,
+    task: str = "classification",
+    n_classes: int | None = None,
+    rng: Rng = None,
+) -> FloatArray:
+    """Returns one oblique split, found by coordinate-wise search (OC1), p2's baseline.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) NumPy array of float32 or float64
+        Samples as they are, at least one; append a constant -1 for an offset.
+    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
+        Labels 0 to n_classes - 1, or targets for a regression.
+    w : (n_features,) array, dtype of x
+        Where to start, such as a univariate split. It is not changed.
+    sample_weight : (n_samples,) array of real numbers, optional
+        Weights of the samples, at least 0, not all 0. A sample of weight 0 is left out.
+    criterion : "entropy", "gini" or "squared_error", optional
+        Impurity; by default "entropy", for a regression "squared_error".
+    min_samples_leaf : int
+        Samples that each side must hold at least.
+    restarts : int
+        Searches from random hyperplanes, besides the one from w.
+    jumps : int
+        Random directions that a search tries in a row to leave a local optimum.
+    task : "classification" or "regression"
+        What y is.
+    n_classes : int, optional
+        Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
+    rng : None, int or numpy.random.Generator
+        Where the seed of directions and hyperplanes comes from.
+
+    Returns
+    -------
+    (n_features,) array, dtype of x
+        The best w found, scaled so that its largest number is 1. Its impurity is no higher than that of the
+        given w, up to the rounding to the dtype of x.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong dtype, or CuPy arrays (the search runs on the CPU); wrong shape or layout, no sample, a number
+        out of its range, NaN, infinity or numbers beyond 1e15, weights that are negative or all 0; a label
+        outside 0 <= y < n_classes; no memory.
+
+    Notes
+    -----
+    With all other weights fixed, a sample changes sides at one value of a weight; these values are scanned in
+    order for the least impurity, weight after weight, until no single weight lowers it. Then random
+    directions are searched likewise. Sums are in float64.
+
+    A departure from Murthy et al.: where the best value of a weight leaves the impurity equal, they still
+    move there with a probability that falls with the number of such moves ("stagnation"); here a weight moves
+    only where the impurity falls. Cost: a sort of n_samples numbers for each weight, and n_samples steps of
+    O(n_outputs).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import co2
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(size=(200, 2)), -np.ones((200, 1))], axis=1)
+    >>> y = x[:, 0] + x[:, 1] > 0
+    >>> w = co2.fit_oc1(x, y, np.array([1.0, 0, 0]), rng=0)
+    >>> bool(((x @ w >= 0) == y).mean() > 0.97)
+    True
+    """
+    check.on_cpu(x=x, y=y, w=w, sample_weight=sample_weight)
+    x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
+    number = supervised.criterion(criterion, task, "entropy")
+    least = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
+    search = search_settings(restarts, jumps)
+    found = w.astype("float64")
+    dispatch.backend(_PACKAGE, x).fit_oc1(
+        x, *samples, n_outputs, number, least, *search, check.seed(rng), found
+    )
+    return found.astype(x.dtype)

@@ -1,0 +1,181 @@
+"""One oblique split, fitted by the convex-concave procedure (p2 Alg. 1)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import ArrayLike, FloatArray, Rng
+from . import checks
+
+_PACKAGE = "hforest.co2"
+_MAX_ROUNDS = 2**20
+
+
+class StumpSettings(NamedTuple):
+    """How a stump is fitted, besides `nu`, `lr` and `max_rounds`: what p2 leaves open, or fixes."""
+
+    tau: int = 2
+    """Epochs of a round, at least 1; after each round w_old is set to w."""
+    batch_size: int = 100
+    """Samples of a step, at least 1; all where there are fewer."""
+    momentum: float = 0.9
+    """0 to 1."""
+    convex_rounds: int = 0
+    """First rounds that take the sign of w_old.x as 0, at least 0."""
+    min_steps: int = 20
+    """Steps of a round at least, for nodes of few batches."""
+    patience: int = 1
+    """Rounds without progress after which the learning rate is still kept, at least 0."""
+    decay: float = 0.5
+    """Factor of the learning rate after more such rounds, above 0 and at most 1; after the third time the
+    stump is done."""
+    tolerance: float = 1e-3
+    """Share by which a round must lower the surrogate to count as progress, 0 to 1."""
+    smooth: float = 0.3
+    """Added to the weight of each class on a side before its logarithm is the first theta, above 0."""
+
+
+class Stump(NamedTuple):
+    """An oblique split and the parameters of its sides."""
+
+    w: FloatArray
+    """(n_features,), dtype of x: ``w.x >= 0`` goes right."""
+    theta0: FloatArray
+    """(n_outputs,), dtype of x: unnormalised log-probabilities of classes, or mean targets, on the left."""
+    theta1: FloatArray
+    """(n_outputs,), dtype of x: the same on the right."""
+
+
+class Schedule(NamedTuple):
+    """`StumpSettings` and what is set beside them, as the backends take them; eta is p2's letter of `lr`."""
+
+    nu: float
+    eta: float
+    momentum: float
+    decay: float
+    tolerance: float
+    smooth: float
+    tau: int
+    batch: int
+    min_steps: int
+    patience: int
+    max_rounds: int
+    convex_rounds: int
+    min_samples: int
+
+
+def schedule(
+    nu: float, lr: float, max_rounds: int, stump: StumpSettings, min_samples_oblique: int = 1
+) -> Schedule:
+    """The settings of a stump, checked."""
+    if not isinstance(stump, StumpSettings):
+        raise TypeError(
+            f"stump: expected a StumpSettings, got {type(stump).__name__}; pass "
+            "hforest.co2.StumpSettings(tau=2)"
+        )
+    return Schedule(
+        nu=check.number("nu", nu, 0.0, open_low=True),
+        eta=check.number("lr", lr, 0.0, open_low=True),
+        momentum=check.number("momentum", stump.momentum, 0.0, 1.0),
+        decay=check.number("decay", stump.decay, 0.0, 1.0, open_low=True),
+        tolerance=check.number("tolerance", stump.tolerance, 0.0, 1.0),
+        smooth=check.number("smooth", stump.smooth, 0.0, open_low=True),
+        tau=check.integer("tau", stump.tau, 1, _MAX_ROUNDS),
+        batch=check.integer("batch_size", stump.batch_size, 1, check.MAX_COUNT),
+        min_steps=check.integer("min_steps", stump.min_steps, 1, _MAX_ROUNDS),
+        patience=check.integer("patience", stump.patience, 0, _MAX_ROUNDS),
+        max_rounds=check.integer("max_rounds", max_rounds, 0, _MAX_ROUNDS),
+        convex_rounds=check.integer("convex_rounds", stump.convex_rounds, 0, _MAX_ROUNDS),
+        min_samples=check.integer("min_samples_oblique", min_samples_oblique, 1, check.MAX_COUNT),
+    )
+
+
+def fit_stump(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    *,
+    nu: float = 10.0,
+    lr: float = 0.01,
+    max_rounds: int = 20,
+    stump: StumpSettings = StumpSettings(),  # noqa: B008 (a tuple)
+    sample_weight: ArrayLike | None = None,
+    task: str = "classification",
+    n_classes: int | None = None,
+    history: list[float] | None = None,
+    rng: Rng = None,
+) -> Stump:
+    """Returns one oblique split, fitted by the convex-concave procedure (p2 Alg. 1).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Samples as they are, at least one; append a constant -1 for an offset.
+    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
+        Labels 0 to n_classes - 1, or targets for a regression.
+    w : (n_features,) array, dtype of x
+        Where to start, such as a univariate split. It is not changed.
+    nu : float
+        Bound on ``||w||**2``, above 0.
+    lr : float
+        Learning rate, above 0; p2's eta.
+    max_rounds : int
+        Rounds at most, at least 0.
+    stump : StumpSettings
+        The other settings of the procedure.
+    sample_weight : (n_samples,) array of real numbers, optional
+        Weights of the samples, at least 0, not all 0. A sample of weight 0 is left out.
+    task : "classification" or "regression"
+        The log loss (eq 3), or the squared loss (eq 4).
+    n_classes : int, optional
+        Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
+    history : list, optional
+        Takes the surrogate at the start and after every round.
+    rng : None, int or numpy.random.Generator
+        Where the seed of the batches comes from.
+
+    Returns
+    -------
+    Stump
+        (w, theta0, theta1), a NamedTuple.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout, no sample, a number out of its range, NaN, infinity or
+        numbers beyond 1e15, weights that are negative or all 0; a label outside 0 <= y < n_classes.
+
+    Notes
+    -----
+    p2 Alg. 1 with mini-batches, averaged gradients and momentum, for w and theta alike. Each epoch visits
+    every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` after every step. Returned is the
+    state of least surrogate at the start or after a round, so the surrogate never ends above its start. A
+    node of one class is no error: its w separates nothing.
+
+    Where all samples are far from the first split, as with features of two values, no step moves w: the bound
+    is flat there. `convex_rounds` leave its concave part out, as if w_old were 0 (where 0 is a tangent of
+    -|w.x|); what is left is convex, and leads out. Cost: for each epoch about 1.4 reads of x,
+    from memory once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import co2
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(size=(300, 2)), -np.ones((300, 1))], axis=1)
+    >>> y = x[:, 0] + x[:, 1] > 0
+    >>> w, theta0, theta1 = co2.fit_stump(x, y, np.array([1.0, 0, 0]), lr=0.1, rng=0)
+    >>> bool(((x @ w >= 0) == y).mean() > 0.95)
+    True
+    """
+    settings = schedule(nu, lr, max_rounds, stump)
+    x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
+    xp = dispatch.array_module(x)
+    w = w.copy()
+    theta0, theta1 = xp.zeros(n_outputs), xp.zeros(n_outputs)
+    values = xp.full(settings.max_rounds + 1, np.nan)
+    dispatch.backend(_PACKAGE, x).fit_stump(x, *samples, settings, check.seed(rng), w, theta0, theta1, values)
+    if history is not None:
+        history.extend(float(a) for a in dispatch.to_numpy(values) if a == a)
+    return Stump(w, theta0.astype(x.dtype), theta1.astype(x.dtype))

@@ -1,0 +1,58 @@
+"""Names of argument types, which `help` shows as they stand here.
+
+A type checker sees what stands under TYPE_CHECKING. At run time each name is an object whose representation
+is its name, so that a signature reads ``x: FloatArray`` and not ``x: typing.Any``.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    import numpy as np
+
+    Array: TypeAlias = Any
+    FloatArray: TypeAlias = Any
+    IntArray: TypeAlias = Any
+    ArrayLike: TypeAlias = Any
+    DType: TypeAlias = Any
+    Rng: TypeAlias = int | np.random.Generator | None
+    Progress: TypeAlias = bool | Callable[[int, int], Any] | None
+else:
+
+    class _Named:
+        """A type whose representation is a given text; ``|`` joins texts."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def __repr__(self) -> str:
+            return self.text
+
+        def __or__(self, other: Any) -> "_Named":
+            return _Named(f"{self.text} | {_text(other)}")
+
+        def __ror__(self, other: Any) -> "_Named":
+            return _Named(f"{_text(other)} | {self.text}")
+
+    def _text(a: Any) -> str:
+        if a is None or a is type(None):
+            return "None"
+        return a.__qualname__ if isinstance(a, type) else repr(a)
+
+    Array = _Named("Array")
+    FloatArray = _Named("FloatArray")
+    IntArray = _Named("IntArray")
+    ArrayLike = _Named("ArrayLike")
+    DType = _Named("DType")
+    Rng = _Named("int | numpy.random.Generator | None")
+    Progress = _Named("bool | Callable[[int, int], bool | None] | None")
+
+# Array:      numpy.ndarray or cupy.ndarray
+# FloatArray: an Array of float32 or float64; one dtype in a call
+# IntArray:   an Array of int32, or of int64 where the docstring says so
+# ArrayLike:  what numpy.asarray makes an array of real numbers of, or a cupy.ndarray
+# DType:      float32 or float64, as numpy.dtype takes it
+# Rng:        where random numbers come from: None draws a fresh seed, an int is a seed
+# Progress:   see hforest.core.progress

@@ -1,0 +1,310 @@
+"""Distributions of sparse projections, and the reference implementation that draws from them; kernels have
+atoms.h.
+
+Sparse vectors of +1 and -1, and sums over contiguous patches (p3 sections 2.3 and 3); the difference of two
+features (p2 section 6.2).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from . import check
+from .philox import below, keys, philox, unit
+
+AXIS, SPARSE, PATCH, PROBE = 0, 1, 2, 3
+"""Kinds of distributions, as numbers that kernels share."""
+PROJECTION, ENTRY = 5, 6
+"""Streams of the generator."""
+AXES = 3
+"""Axes of a patch, at most."""
+MAX_DENSITY = 500.0
+MAX_NON_ZEROS = 4096
+"""Entries of a sparse projection, at most."""
+
+
+class Distribution(NamedTuple):
+    """A distribution of sparse projections.
+
+    Made by `hforest.project.axis_distribution`, `sparse_distribution`, `patch_distribution` or
+    `probe_distribution`.
+    """
+
+    kind: int
+    """0: single features, 1: sparse vectors, 2: patches, 3: differences of two features."""
+    n_features: int
+    """Features of a sample."""
+    density: float = 1.0
+    """Of sparse vectors: mean of the Poisson distribution of the number of non-zeros (which is at least
+    1)."""
+    zero_probability: float = 0.0
+    """exp(-density): the Poisson probability of no non-zero."""
+    shape: tuple[int, int, int] = (1, 1, 1)
+    """Of patches: the shape of a sample, without channels, filled with leading ones."""
+    channels: int = 1
+    """Size of the last axis of a sample if it counts channels; a patch lies in one of them."""
+    patch_min: tuple[int, int, int] = (1, 1, 1)
+    """Least size of a patch along each axis."""
+    patch_max: tuple[int, int, int] = (1, 1, 1)
+    """Greatest size of a patch along each axis."""
+    cyclic: bool = False
+    """Whether patches wrap around the border."""
+    max_entries: int = 1
+    """Entries of the largest projection."""
+
+
+# ------------------------------------------------------------------------------ drawing
+
+
+def _draw_patch(distribution: Distribution, key: int) -> tuple[list[int], list[float]]:
+    # Sizes first, then the corner where the patch fits: independent and uniform.
+    shape, least, greatest = distribution.shape, distribution.patch_min, distribution.patch_max
+    size_words, corner_words = philox(key, 0, ENTRY), philox(key, 1, ENTRY)
+    size = [low + below(size_words[i], greatest[i] - low + 1) for i, low in enumerate(least)]
+    n_corners = [n if distribution.cyclic else n - s + 1 for n, s in zip(shape, size, strict=True)]
+    corner = [below(corner_words[i], n) for i, n in enumerate(n_corners)]
+    channel = below(size_words[3], distribution.channels)
+    indices = []
+    for i in range(size[0]):
+        for j in range(size[1]):
+            for k in range(size[2]):
+                at = [(c + step) % n for c, step, n in zip(corner, (i, j, k), shape, strict=True)]
+                flat = (at[0] * shape[1] + at[1]) * shape[2] + at[2]
+                indices.append(flat * distribution.channels + channel)
+    return indices, [1.0] * len(indices)
+
+
+def _draw_sparse(distribution: Distribution, key: int) -> tuple[list[int], list[float]]:
+    u, count = unit(philox(key, 0, ENTRY)), 0
+    p = total = distribution.zero_probability
+    while u >= total and count < distribution.max_entries:  # Poisson, by inversion
+        count += 1
+        p *= distribution.density / count
+        total += p
+    count = max(count, 1)
+    indices: list[int] = []
+    data = []
+    for i in range(count):  # Floyd's sampling without replacement
+        words = philox(key, 1 + i, ENTRY)
+        last = distribution.n_features - count + i
+        at = below(words[0], last + 1)
+        indices.append(last if at in indices else at)
+        data.append(1.0 if words[1] & 1 else -1.0)
+    return indices, data
+
+
+def draw_projection(distribution: Distribution, key: int) -> tuple[list[int], list[float]]:
+    """Features and weights of the projection of a key."""
+    if distribution.kind == PATCH:
+        return _draw_patch(distribution, key)
+    if distribution.kind == SPARSE:
+        return _draw_sparse(distribution, key)
+    words = philox(key, 0, ENTRY)
+    first = below(words[0], distribution.n_features)
+    if distribution.kind == AXIS:
+        return [first], [1.0]
+    second = below(words[1], distribution.n_features - 1)
+    return [first, second + (second >= first)], [1.0, -1.0]
+
+
+def projection_key(key: int, number: int) -> int:
+    """Key of candidate `number` of what has a key: a node, or a seed."""
+    return keys(philox(key, number, PROJECTION))[0]
+
+
+# ------------------------------------------------------------------------------ distributions
+
+
+def axis_distribution(n_features: int) -> Distribution:
+    """Returns the uniform distribution of single features.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample.
+
+    Returns
+    -------
+    Distribution
+        For `hforest.project.sample` and `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        n_features is no int, or out of its range.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.project.axis_distribution(5).n_features
+    5
+    """
+    return Distribution(AXIS, check.integer("n_features", n_features, 1, check.MAX_COUNT))
+
+
+def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
+    """Returns the distribution of sparse vectors of +1 and -1 (SPORF; p3 section 2.3).
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample.
+    density : float
+        Mean of the Poisson distribution that the number of non-zeros is drawn from (p3's lambda), above 0 to
+        500. A projection has at least one non-zero, at most min(n_features, 4096).
+
+    Returns
+    -------
+    Distribution
+        For `hforest.project.sample` and `hforest.growth.grow_projected`. The features of a projection are
+        distinct and uniform, its signs are independent and even.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is no number, or out of its range.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.project.sparse_distribution(100).density
+    1.5
+    """
+    n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
+    density = check.number("density", density, 0.0, MAX_DENSITY, open_low=True)
+    return Distribution(
+        SPARSE, n_features, density, math.exp(-density), max_entries=min(n_features, MAX_NON_ZEROS)
+    )
+
+
+def probe_distribution(n_features: int) -> Distribution:
+    """Returns the uniform distribution of differences of two features (p2 section 6.2).
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a sample, at least 2.
+
+    Returns
+    -------
+    Distribution
+        For `hforest.project.sample` and `hforest.growth.grow_projected`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        n_features is no int, or out of its range.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.project.probe_distribution(5).max_entries
+    2
+    """
+    return Distribution(PROBE, check.integer("n_features", n_features, 2, check.MAX_COUNT), max_entries=2)
+
+
+def _sizes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
+    sizes = tuple(value) if isinstance(value, tuple | list) else (value,) * n_axes
+    if len(sizes) != n_axes:
+        raise ValueError(
+            f"{name}: expected an int or {n_axes} of them, got {value!r}; give one for each axis"
+        )
+    return tuple(check.integer(f"{name}[{i}]", size, 1, check.MAX_COUNT) for i, size in enumerate(sizes))
+
+
+def patch_distribution(
+    shape: Sequence[int],
+    *,
+    patch_min: int | Sequence[int] = 1,
+    patch_max: int | Sequence[int] = 1,
+    channels: bool = False,
+    cyclic: bool = False,
+) -> Distribution:
+    """Returns the distribution of sums over contiguous patches: intervals, rectangles or boxes (MORF; p3
+    section 3).
+
+    Parameters
+    ----------
+    shape : tuple of 1 to 3 ints, then the number of channels with `channels`
+        Shape of one sample (a signal, an image, a volume) whose features are in C order.
+    patch_min, patch_max : int or tuple of ints
+        Least and greatest size of a patch along each axis. Sizes are independent and uniform.
+    channels : bool
+        Whether the last axis of shape counts channels; a patch lies in one of them.
+    cyclic : bool
+        Whether patches wrap around the borders. Else the corner is uniform over the places where the patch
+        fits.
+
+    Returns
+    -------
+    Distribution
+        For `hforest.project.sample` and `hforest.growth.grow_projected`. All weights are 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is no int, or out of its range; a patch is larger than the sample.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> patches = hforest.project.patch_distribution((4, 5), patch_max=(2, 3))
+    >>> patches.n_features, patches.max_entries
+    (20, 6)
+    """
+    n_axes = len(shape) - bool(channels) if isinstance(shape, tuple | list) else 0
+    if not 1 <= n_axes <= AXES:
+        raise ValueError(
+            f"shape: expected 1 to {AXES} sizes, and then the channels if there are any, got {shape!r}; "
+            "pass the shape of one sample"
+        )
+    sizes = _sizes("shape", shape, len(shape))
+    n_features = math.prod(sizes)
+    if n_features > check.MAX_COUNT:
+        raise ValueError(
+            f"shape: expected sizes whose product is less than 2**31, got {sizes}; pass the shape "
+            "of one sample"
+        )
+    low, high = _sizes("patch_min", patch_min, n_axes), _sizes("patch_max", patch_max, n_axes)
+    for i, (least, greatest, size) in enumerate(zip(low, high, sizes, strict=False)):
+        if not least <= greatest <= size:
+            raise ValueError(
+                f"patch_max[{i}]: expected patch_min[{i}] = {least} to shape[{i}] = {size}, got {greatest}; "
+                "choose patches that fit the sample"
+            )
+    front = (1,) * (AXES - n_axes)
+
+    def padded(axes: tuple[int, ...]) -> Any:
+        return front + axes[:n_axes]
+
+    return Distribution(
+        PATCH, n_features, shape=padded(sizes), channels=sizes[-1] if channels else 1, patch_min=padded(low),
+        patch_max=padded(high), cyclic=bool(cyclic), max_entries=math.prod(high),
+    )  # fmt: skip
+
+
+def check_distribution(value: Distribution) -> Distribution:
+    """The distribution with the same parameters, made anew: what a caller changed by hand is checked."""
+    if not isinstance(value, Distribution):
+        raise TypeError(
+            f"distribution: expected hforest.project.Distribution, got {type(value).__name__}; call "
+            "hforest.project.sparse_distribution or the like"
+        )
+    kind = check.integer("distribution.kind", value.kind, AXIS, PROBE)
+    if kind == AXIS:
+        return axis_distribution(value.n_features)
+    if kind == PROBE:
+        return probe_distribution(value.n_features)
+    if kind == SPARSE:
+        return sparse_distribution(value.n_features, value.density)
+    made = patch_distribution(
+        (*_sizes("distribution.shape", value.shape, AXES), value.channels), patch_min=value.patch_min,
+        patch_max=value.patch_max, channels=True, cyclic=value.cyclic,
+    )  # fmt: skip
+    if made.n_features != value.n_features:
+        raise ValueError(
+            f"distribution.n_features: expected the product of its shape, {made.n_features}, got "
+            f"{value.n_features}; call hforest.project.patch_distribution"
+        )
+    return made

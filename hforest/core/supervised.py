@@ -1,0 +1,393 @@
+"""What supervised functions are given, checked and converted: samples, labels, targets, weights, settings.
+
+The functions that grow forests and those that apply them are lenient: they take what `numpy.asarray` takes
+and make new arrays of it where they must. The rule of dtypes:
+
+===================================================  =========================
+given                                                computed in
+===================================================  =========================
+bool, integers of 8 and 16 bits, float16, float32    float32 (exact)
+other integers, float64, longdouble                  float64
+x of a forest that exists                            the dtype of the forest
+targets, weights of samples and classes              float64
+===================================================  =========================
+
+Results are new arrays or the given one: nothing here writes into an argument.
+"""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import check
+from .aliases import Array, ArrayLike, FloatArray, IntArray
+from .dispatch import array_module, is_cupy, to_numpy
+
+MAX_CLASSES = 2**20
+MAX_WEIGHT = 1e100
+"""Bound of weights and targets: their products and sums must not overflow."""
+
+TASKS = ("classification", "regression")
+CRITERIA = {"classification": ("gini", "entropy"), "regression": ("squared_error",)}
+ALL_CRITERIA = (*CRITERIA["classification"], *CRITERIA["regression"])
+"""A criterion's place here is its number in the backends."""
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+# ------------------------------------------------------------------------------------------- arrays
+
+
+def _as_given(name: str, a: ArrayLike) -> Array:
+    """A NumPy or CuPy array of any layout and dtype."""
+    if is_cupy(a):
+        return a
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: expected an array without a mask, got a masked array; fill or drop what is masked"
+        )
+    try:
+        given = np.asarray(a)
+    except Exception as error:
+        raise TypeError(
+            f"{name}: expected an array, got {type(a).__name__} ({error}); pass rows of one length"
+        ) from None
+    if given.dtype.kind == "O" and not given.ndim:
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got {type(a).__name__}; make a sparse matrix dense "
+            f"with {name}.toarray()"
+        )
+    return given
+
+
+def _as_array(name: str, a: ArrayLike) -> Array:
+    """A NumPy or CuPy array of numbers, of any layout and real dtype."""
+    given = _as_given(name, a)
+    if given.dtype.kind == "O":
+        given = _from_objects(name, given)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got dtype {given.dtype}; encode text as numbers, "
+            "and dates and complex numbers too"
+        )
+    return given
+
+
+def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
+    # Such arrays come from tables whose columns have several types.
+    for i, value in enumerate(a.flat):
+        if not isinstance(value, Real | np.bool_):
+            place = tuple(int(k) for k in np.unravel_index(i, a.shape))
+            raise TypeError(
+                f"{name}: expected numbers, got {value!r} ({type(value).__name__}) at index {place}; "
+                "encode text as numbers, fill or drop missing values"
+            )
+    try:
+        return a.astype(np.float64)
+    except OverflowError:
+        raise ValueError(
+            f"{name}: expected numbers in the range of float64, got larger integers; scale the features"
+        ) from None
+
+
+def _converted(a: Array, dtype: np.dtype) -> Array:
+    """`a` in C order, aligned, of `dtype`; itself where it is so."""
+    if isinstance(a, np.ndarray):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.require(a, dtype, ["C", "A"])
+    return array_module(a).ascontiguousarray(a, dtype)
+
+
+def float_dtype(a: Array) -> np.dtype:
+    """The dtype in which samples are computed: float32 if it holds every value of the dtype of `a`."""
+    return np.dtype(np.float32) if np.result_type(a.dtype, np.float32) == np.float32 else _FLOAT64
+
+
+def matrix(
+    name: str,
+    a: ArrayLike,
+    dtype: np.dtype | None = None,
+    axes: tuple[str, str] = ("n_samples", "n_features"),
+) -> FloatArray:
+    """A C-contiguous matrix of finite numbers, of `dtype` or of the dtype that the rule above gives.
+
+    `axes` are the names of its axes in messages.
+    """
+    given = _as_array(name, a)
+    if given.ndim != 2:
+        row = axes[0].removeprefix("n_").removesuffix("s")
+        remedy = f"pass a row for each {row}"
+        if given.ndim == 1:
+            remedy = f"pass {name}[None] for one {row}"
+            if row == "sample":
+                remedy += f", {name}[:, None] for one feature"
+        raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
+    converted = _converted(given, float_dtype(given) if dtype is None else dtype)
+    _check_finite(name, converted, given)
+    return converted
+
+
+def one_sample(name: str, a: ArrayLike, dtype: np.dtype) -> FloatArray:
+    """One sample as (n_features,) of `dtype`: C-contiguous, finite."""
+    given = _as_array(name, a)
+    if given.ndim != 1:
+        remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
+        raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
+    converted = _converted(given, dtype)
+    _check_finite(name, converted, given)
+    return converted
+
+
+def _check_finite(name: str, converted: Array, given: Array) -> None:
+    try:
+        check.finite(name, converted)
+    except ValueError:
+        if given.dtype != converted.dtype and bool(array_module(given).isfinite(given).all()):
+            raise ValueError(
+                f"{name}: expected numbers in the range of {converted.dtype}, got larger ones in "
+                f"{given.dtype}; "
+                "scale the features"
+            ) from None
+        raise
+
+
+def samples(name: str, x: ArrayLike) -> FloatArray:
+    """Samples to learn from: as `matrix`, with at least one row and one column, fewer than 2**31 of each."""
+    x = matrix(name, x)
+    n, n_features = x.shape
+    if not 1 <= n <= check.MAX_COUNT:
+        raise ValueError(f"{name}: expected 1 to 2**31 - 1 samples, got {n}; pass samples to learn from")
+    if not 1 <= n_features <= check.MAX_COUNT:
+        raise ValueError(f"{name}: expected 1 to 2**31 - 1 features, got {n_features}; pass some columns")
+    return x
+
+
+def _check_vector(name: str, given: Array, n: int) -> None:
+    if given.shape != (n,):
+        remedy = f"pass numpy.ravel({name})" if given.size == n else "pass one for each sample"
+        raise ValueError(f"{name}: expected shape (n_samples,) = ({n},), got {tuple(given.shape)}; {remedy}")
+
+
+# ------------------------------------------------------------------------------------------- labels
+
+
+def labels(
+    name: str, y: ArrayLike, n: int, n_classes: int | None = None, *, or_targets: bool = False
+) -> tuple[IntArray, int]:
+    """Labels as int32, and the number of classes.
+
+    Labels are integers or bools from 0 to n_classes - 1. With n_classes None each class occurs, and their
+    number is the largest label plus 1; otherwise classes may be absent. `or_targets` says that the caller has
+    the argument `task`, which the advice for real numbers then names.
+    """
+    given = _as_given(name, y)
+    remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
+    if given.dtype.kind == "O" and all(isinstance(label, Integral | np.bool_) for label in given.flat):
+        given = _from_integers(given)
+    if given.dtype.kind not in "biu":
+        regression = (
+            ', or pass task="regression" for targets' if or_targets and given.dtype.kind == "f" else ""
+        )
+        raise TypeError(
+            f"{name}: expected labels of an integer or bool dtype, got {given.dtype}; {remedy}{regression}"
+        )
+    _check_vector(name, given, n)
+    if n_classes is not None:
+        n_classes = check.integer("n_classes", n_classes, 1, MAX_CLASSES)
+        if not check.values_checked():
+            return _converted(given, check.INT32), n_classes
+    low, high = (int(given.min()), int(given.max())) if n else (0, -1)
+    if low < 0:
+        raise IndexError(f"{name}: expected labels of at least 0, got {low}; {remedy}")
+    if n_classes is not None:
+        if high >= n_classes:
+            raise IndexError(
+                f"{name}: expected 0 <= label < n_classes = {n_classes}, got {high}; pass a larger "
+                f"n_classes, or {remedy}"
+            )
+        return _converted(given, check.INT32), n_classes
+    n_classes = max(high + 1, 1)
+    if n_classes > MAX_CLASSES:
+        raise ValueError(f"{name}: expected labels below 2**20, got {high}; {remedy}")
+    converted = _converted(given, check.INT32)
+    counts = array_module(converted).bincount(converted, minlength=n_classes)
+    if n and not bool(counts.all()):
+        absent = int((counts == 0).argmax())
+        raise ValueError(
+            f"{name}: expected labels 0 to {high} that each occur, got none of class {absent}; {remedy}, or "
+            f"pass n_classes={n_classes} if that class exists"
+        )
+    return converted, n_classes
+
+
+def _from_integers(a: np.ndarray) -> np.ndarray:
+    # int64, which holds every label that is accepted; larger integers become labels that are too large.
+    high = np.iinfo(np.int64).max
+    return np.array([max(-high, min(int(label), high)) for label in a.flat], np.int64).reshape(a.shape)
+
+
+def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatArray:
+    """Targets of a regression as (n_samples, n_outputs) float64."""
+    given = _as_array(name, y)
+    if given.ndim not in (1, 2) or len(given) != n or given.shape[1:] == (0,):
+        raise ValueError(
+            f"{name}: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = {n}, "
+            f"got {tuple(given.shape)}; pass a row for each sample"
+        )
+    converted = _converted(given, _FLOAT64).reshape(n, 1 if given.ndim == 1 else given.shape[1])
+    if converted.shape[1] > MAX_CLASSES:
+        raise ValueError(
+            f"{name}: expected at most 2**20 outputs, got {converted.shape[1]}; fit them in parts"
+        )
+    bounded(name, converted, -most, most)
+    return converted
+
+
+class Target(NamedTuple):
+    """What trees learn: labels or targets."""
+
+    labels: IntArray | None
+    """(n_samples,) int32."""
+    targets: FloatArray | None
+    """(n_samples, n_outputs) float64."""
+    n_outputs: int
+    """Classes or targets."""
+
+
+def target(y: ArrayLike, n: int, task: str, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
+    """The labels or targets `y` of `n` samples; `n_classes` belongs to classification alone."""
+    check.choice("task", task, TASKS)
+    if task == "classification":
+        found, n_classes = labels("y", y, n, n_classes, or_targets=True)
+        return Target(found, None, n_classes)
+    if n_classes is not None:
+        raise ValueError(f'n_classes: expected None with task="regression", got {n_classes!r}; leave it out')
+    goals = targets("y", y, n, most)
+    return Target(None, goals, goals.shape[1])
+
+
+# ------------------------------------------------------------------------------------------- weights
+
+
+def bounded(name: str, a: FloatArray, low: float, high: float) -> None:
+    """Numbers from low to high; no NaN, no infinity."""
+    if not check.values_checked() or not a.size:
+        return
+    least, greatest = float(a.min()), float(a.max())
+    if least >= low and greatest <= high:
+        return  # NaN fails both comparisons
+    check.finite(name, a)
+    raise ValueError(
+        f"{name}: expected numbers from {low:g} to {high:g}, got {least:g} to {greatest:g}; "
+        "scale them, or drop such samples"
+    )
+
+
+def sample_weight(
+    weight: ArrayLike | None, y: Array, most: float = MAX_WEIGHT, *, some_above_0: bool = True
+) -> FloatArray:
+    """Weights of the samples of `y` as (n_samples,) float64, by default not all 0; ones for None."""
+    if weight is None:
+        return array_module(y).ones(len(y))
+    given = _as_array("sample_weight", weight)
+    _check_vector("sample_weight", given, len(y))
+    check.same_device(y=y, sample_weight=given)
+    converted = _converted(given, _FLOAT64)
+    bounded("sample_weight", converted, 0.0, most)
+    if some_above_0 and not bool((converted > 0).any()):
+        raise ValueError("sample_weight: expected some above 0, got none; give some samples weight")
+    return converted
+
+
+def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArray:
+    """`of_samples` times the weight of each sample's class.
+
+    `weight` is None, "balanced" (present classes get equal weight), a mapping from labels (others have 1), or
+    an array of n_classes numbers.
+    """
+    if weight is None:
+        return of_samples
+    if found.labels is None:
+        raise ValueError(
+            'class_weight: expected None with task="regression", got some; pass sample_weight instead'
+        )
+    n_classes, xp = found.n_outputs, array_module(of_samples)
+    if isinstance(weight, str):
+        check.choice("class_weight", weight, ("balanced",))
+        # Added up on the host in the order of samples, so that bits are the same on every device.
+        of_class = np.bincount(to_numpy(found.labels), to_numpy(of_samples), n_classes)
+        share = of_class.sum() / max(1, np.count_nonzero(of_class))
+        factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
+    elif isinstance(weight, Mapping):
+        factor = np.ones(n_classes)
+        for label, w in weight.items():
+            k = int(label) if isinstance(label, bool | np.bool_) else label  # labels may be bools
+            factor[check.integer("class_weight", k, 0, n_classes - 1)] = check.number(
+                "class_weight", w, 0.0, MAX_WEIGHT
+            )
+    else:
+        given = _as_array("class_weight", weight)
+        if given.shape != (n_classes,):
+            raise ValueError(
+                f"class_weight: expected shape (n_classes,) = ({n_classes},), got {tuple(given.shape)}; pass "
+                "one number for each class"
+            )
+        factor = _converted(given, _FLOAT64)
+        bounded("class_weight", factor, 0.0, MAX_WEIGHT)
+    total = of_samples * xp.asarray(factor)[found.labels]
+    if not bool((total > 0).any()):
+        raise ValueError(
+            "class_weight: expected some samples of weight above 0, got none; raise some of them"
+        )
+    return total
+
+
+# ------------------------------------------------------------------------------------------- settings
+
+
+def criterion(value: str | None, task: str, default: str = "gini") -> int:
+    """The number of a criterion; None stands for `default`, in a regression for "squared_error"."""
+    if value is None:
+        value = default if task == "classification" else "squared_error"
+    return ALL_CRITERIA.index(check.choice("criterion", value, CRITERIA[task]))
+
+
+class Limits(NamedTuple):
+    """Where trees stop."""
+
+    max_depth: int
+    min_samples_split: int
+    min_samples_leaf: int
+    min_impurity_decrease: float
+
+
+def limits(
+    max_depth: int | None, min_samples_split: int, min_samples_leaf: int, min_impurity_decrease: float = 0.0
+) -> Limits:
+    """Limits, checked; a max_depth of None is no limit."""
+    most = check.MAX_COUNT
+    return Limits(
+        most if max_depth is None else check.integer("max_depth", max_depth, 0, most),
+        check.integer("min_samples_split", min_samples_split, 2, most),
+        check.integer("min_samples_leaf", min_samples_leaf, 1, most),
+        check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
+    )
+
+
+def max_features(value: Any, n_features: int) -> int:
+    """Features sampled at a node: "sqrt" (root, rounded down), None (all), a share, or a number of them."""
+    if isinstance(value, str):
+        check.choice("max_features", value, ("sqrt",))
+        return max(1, int(n_features**0.5))
+    if value is None:
+        return n_features
+    if isinstance(value, float | np.floating):
+        return max(1, int(check.number("max_features", value, 0.0, 1.0, open_low=True) * n_features))
+    return check.integer("max_features", value, 1, n_features)
+
+
+def max_bins(value: int | None) -> int | None:
+    """None (every distinct value has a bin of its own), or 1 to 256 bins."""
+    return None if value is None else check.integer("max_bins", value, 1, 256)

@@ -1,0 +1,52 @@
+"""What trees grow on: columns of numbers as bins."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.aliases import FloatArray, IntArray
+
+
+class Windows(NamedTuple):
+    """Samples that are parts of the rows of an array, read in place.
+
+    Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
+    """
+
+    x: FloatArray
+    """(n_rows, n_features) of float32 or float64, C-contiguous."""
+    base: IntArray
+    """(n_samples,) int64: where a sample begins."""
+    offset: IntArray
+    """(n_columns,) int64: the distance of each of its numbers from there."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        return len(self.base), len(self.offset)
+
+
+class Bins(NamedTuple):
+    """Columns as numbers of bins, which are in the order of the values that they hold."""
+
+    bins: IntArray
+    """(n_columns, n_samples) of uint8, uint16 or uint32; of windows (1, size of x)."""
+    low: FloatArray
+    """(n_columns, n_bins) float64: least value in each bin; what follows a column's last bin repeats it. Of
+    windows
+    (1, n_bins)."""
+    high: FloatArray
+    """As low: the greatest."""
+    dtype: np.dtype
+    """float32 or float64: of the values, and of thresholds between them."""
+    base: IntArray | None = None
+    """Of windows, as in `Windows`."""
+    offset: IntArray | None = None
+    """Likewise."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        if self.base is None or self.offset is None:
+            return self.bins.shape[1], self.bins.shape[0]
+        return len(self.base), len(self.offset)

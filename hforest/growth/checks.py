@@ -1,0 +1,141 @@
+"""Checks that the functions which grow forests share."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check, dispatch, supervised
+from ..core.aliases import Array, ArrayLike, IntArray
+from .bins import Bins, Windows
+from .trees import Learned
+
+BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _check_places(base: IntArray, offset: IntArray, size: int) -> None:
+    """Windows that lie inside `size` numbers."""
+    sizes: check.Sizes = {}
+    check.array("base", base, check.INT64, ("n_samples",), sizes)
+    check.array("offset", offset, check.INT64, ("n_columns",), sizes)
+    check.at_least_one(sizes, "n_samples", "n_columns")
+    if max(sizes["n_samples"], sizes["n_columns"], size) > check.MAX_COUNT:
+        raise ValueError(
+            f"base: expected less than 2**31 windows in less than 2**31 numbers, got {sizes['n_samples']} in "
+            f"{size}; take a part of them"
+        )
+    if check.values_checked():
+        least, first = int(base.min()), int(base.min()) + int(offset.min())
+        last = int(base.max()) + int(offset.max())
+        if least < 0 or first < 0 or last >= size:
+            raise IndexError(
+                f"base: expected windows inside the {size} numbers of x, got some from "
+                f"{min(least, first)} to {last}; choose base and offset inside x.ravel()"
+            )
+
+
+def check_windows(windows: Windows) -> None:
+    """Windows of finite numbers that lie inside their array."""
+    check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
+    check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
+    _check_places(windows.base, windows.offset, windows.x.size)
+    check.finite("x", windows.x)
+
+
+def check_bins(bins: Bins) -> None:
+    """Bins such as `encode` makes: their arrays fit each other, and indices are inside the tables."""
+    if not isinstance(bins, Bins):
+        raise TypeError(f"bins: expected hforest.growth.Bins, got {type(bins).__name__}; call encode(x)")
+    if (bins.base is None) != (bins.offset is None):
+        raise TypeError(
+            "bins.base: expected it with bins.offset or neither, got one without the other; call encode(x)"
+        )
+    places = {} if bins.base is None else {"base": bins.base, "offset": bins.offset}
+    check.same_device(bins=bins.bins, low=bins.low, high=bins.high, **places)
+    if bins.bins.dtype not in BIN_DTYPES:
+        raise TypeError(
+            f"bins: expected dtype uint8, uint16 or uint32, got {bins.bins.dtype}; call encode(x)"
+        )
+    if bins.dtype not in check.FLOATS:
+        raise TypeError(f"bins.dtype: expected float32 or float64, got {bins.dtype}; call encode(x)")
+    sizes: check.Sizes = {}
+    check.array("bins", bins.bins, bins.bins.dtype, ("n_columns", "n_samples"), sizes)
+    for name, a in (("low", bins.low), ("high", bins.high)):
+        check.array(name, a, _FLOAT64, ("n_columns", "n_bins"), sizes)
+        check.finite(name, a)
+    check.at_least_one(sizes, "n_columns", "n_bins", "n_samples")
+    if max(sizes["n_samples"], sizes["n_columns"]) > check.MAX_COUNT:
+        raise ValueError("bins: expected less than 2**31 samples and columns, got more; take a part of them")
+    if check.values_checked() and int(bins.bins.max()) >= sizes["n_bins"]:
+        raise IndexError(
+            f"bins: expected numbers below n_bins = {sizes['n_bins']}, got {int(bins.bins.max())}; "
+            "call encode(x)"
+        )
+    if bins.base is None or bins.offset is None:
+        return
+    if sizes["n_columns"] != 1:
+        raise ValueError(
+            f"bins: expected one row of bins for all windows, got {sizes['n_columns']}; call encode(x)"
+        )
+    _check_places(bins.base, bins.offset, sizes["n_samples"])
+
+
+def check_windows_task(base: IntArray | None, task: str) -> None:
+    """Targets are not learned on windows."""
+    if base is not None and task == "regression":
+        raise ValueError(
+            'task: expected "classification" for windows, got "regression"; copy the windows to an array '
+            "to fit targets"
+        )
+
+
+def in_bag_counts(name: str, counts: Any, n_trees: int, n_samples: int) -> IntArray:
+    """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
+    given: Array = counts if dispatch.is_cupy(counts) else np.asarray(counts)
+    if given.dtype.kind not in "biu":
+        raise TypeError(
+            f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "
+            "bootstrap_counts"
+        )
+    if given.shape != (n_trees, n_samples):
+        raise ValueError(
+            f"{name}: expected shape (n_trees, n_samples) = {(n_trees, n_samples)}, got "
+            f"{tuple(given.shape)}; pass a row for each tree"
+        )
+    if check.values_checked() and given.size and given.dtype.kind != "b":
+        low, high = int(given.min()), int(given.max())
+        if low < 0 or high > check.MAX_COUNT:
+            raise ValueError(
+                f"{name}: expected counts from 0 to 2**31 - 1, got {low} to {high}; pass how often a tree "
+                "draws each sample"
+            )
+    return dispatch.array_module(given).ascontiguousarray(given, check.INT32)
+
+
+def check_bootstrap(bootstrap: bool | Array, n_trees: int, n_samples: int, beside: Array) -> bool | IntArray:
+    """A bool, or in-bag counts on the device of the array `beside`."""
+    if isinstance(bootstrap, bool | np.bool_):
+        return bool(bootstrap)
+    counts = in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
+    check.same_device(x=beside, bootstrap=counts)
+    return counts
+
+
+def check_learned(
+    y: ArrayLike,
+    beside: Array,
+    n_samples: int,
+    *,
+    task: str,
+    n_classes: int | None,
+    sample_weight: ArrayLike | None,
+    class_weight: Any = None,
+    criterion: str | None,
+    limits: supervised.Limits,
+) -> Learned:
+    """Labels or targets of samples on the device of the array `beside`, their weights, and settings."""
+    target = supervised.target(y, n_samples, task, n_classes)
+    given: Array = target.targets if target.labels is None else target.labels
+    check.same_device(x=beside, y=given)
+    weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, given))
+    return Learned(target, weight, supervised.criterion(criterion, task), limits)

@@ -1,0 +1,245 @@
+"""Trees on bins and on random projections, and the samples that bootstrapped trees draw."""
+
+import numpy as np
+
+from ..core import check, dispatch, supervised
+from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.progress import reporting
+from ..core.projections import Distribution, check_distribution
+from . import unchecked
+from .bins import Bins
+from .checks import check_bins, check_bootstrap, check_learned, check_windows_task
+from .trees import Projected, Trees
+
+_PACKAGE = __package__
+
+
+def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArray:
+    """Returns how often each tree draws each sample: n_samples times with replacement.
+
+    Parameters
+    ----------
+    n_samples : int
+        Samples.
+    n_trees : int
+        Trees.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    (n_trees, n_samples) array of int32
+        In-bag counts; each row sums to n_samples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is no int, or out of its range.
+
+    Notes
+    -----
+    These are the bootstraps that `grow` draws itself from the same rng. Cost: a Philox round for four draws.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.growth.bootstrap_counts(5, 2, rng=0).sum(axis=1)
+    array([5, 5])
+    """
+    n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
+    counts = np.empty((n_trees, n_samples), np.int32)
+    dispatch.backend(_PACKAGE, counts).bootstrap_counts(check.seed(rng), 0, counts)
+    return counts
+
+
+def grow(
+    bins: Bins,
+    y: ArrayLike,
+    n_trees: int,
+    *,
+    sample_weight: ArrayLike | None = None,
+    criterion: str | None = None,
+    max_features: int | float | str | None = "sqrt",
+    bootstrap: bool | IntArray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    completely_random: bool = False,
+    task: str = "classification",
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Trees:
+    """Returns trees grown on bins.
+
+    Parameters
+    ----------
+    bins : Bins
+        Candidates, one column each: from `encode`.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
+        Bins of windows are for classification alone.
+    n_trees : int
+        Trees.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 counts for nothing.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    max_features : "sqrt", int, float or None
+        Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
+        until one of them is not constant in the node.
+    bootstrap : bool or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts).
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a leaf alone. By default there is no limit.
+    min_samples_split, min_samples_leaf : int
+        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_impurity_decrease : float
+        Gain that a split must have at least, as a share of the tree's weight.
+    completely_random : bool
+        Sample columns until one is not constant, and split it uniformly between its least and greatest value
+        in the node (Zhou and Feng 2017); `max_features` has no effect then.
+    task : "classification" or "regression"
+        What y is.
+    n_classes : int, optional
+        Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
+        occurs.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Trees
+        Arrays of a `hforest.tree.Forest`, of the dtype of the encoded values.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong kind, dtype or device; wrong shape, a number out of its range; labels or bins out of range; no
+        memory for a tree.
+
+    Notes
+    -----
+    p5 steps 1 to 4: a bootstrap weighs samples, it does not copy them. Lower ``sum_b W_b H(b)`` is better; of
+    equal splits the column sampled first wins, in it the lowest threshold. What a node samples depends on its
+    key alone, which comes from its parent's by a counter-based generator: trees do not depend on the number
+    of threads. A tree whose bootstrap holds no weight takes every sample. Cost: for each level, sample and
+    candidate a few nanoseconds.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> bins = hforest.growth.encode(np.array([[0.0], [1.0], [2.0]]))
+    >>> trees = hforest.growth.grow(bins, [0, 1, 1], 1, bootstrap=False, rng=0)
+    >>> trees.feature, trees.threshold
+    (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
+    """
+    check_bins(bins)
+    n_samples, n_columns = bins.shape
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    learned = check_learned(
+        y, bins.bins, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
+        criterion=criterion, limits=limits,
+    )  # fmt: skip
+    check_windows_task(bins.base, task)
+    n_candidates = supervised.max_features(max_features, n_columns)
+    bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, bins.bins)
+    seed = check.seed(rng)
+    with reporting(progress, n_trees, "tree") as report:
+        return unchecked.grow(
+            bins, learned, n_trees, max_features=n_candidates, completely_random=completely_random,
+            bootstrap=bootstrap, report=report, seed=seed,
+        )  # fmt: skip
+
+
+def grow_projected(
+    x: ArrayLike,
+    y: ArrayLike,
+    n_trees: int,
+    distribution: Distribution,
+    *,
+    n_projections: int,
+    sample_weight: ArrayLike | None = None,
+    criterion: str | None = None,
+    bootstrap: bool | IntArray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Projected:
+    """Returns trees whose nodes sample random projections (p3 Alg. 1).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers
+        Samples; finite. Numbers that float32 holds exactly are computed in float32, others in float64.
+    y, n_trees
+        As `grow` takes them.
+    distribution : Distribution
+        What projections to sample: from `hforest.project.sparse_distribution` or the like.
+    n_projections : int
+        Projections sampled at a node. If all of them are constant in the node it is a leaf.
+    sample_weight, criterion, bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As `grow` takes them.
+    task, n_classes, progress, rng
+        As `grow` takes them.
+
+    Returns
+    -------
+    Projected
+        Arrays of a `hforest.tree.Forest`; a projection onto one feature is stored as that feature.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `grow`; a distribution of another number of features.
+
+    Notes
+    -----
+    A value is summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
+    as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Whole numbers (of sums
+    up to 2**24) are added as integers, from a copy of 1 byte a feature where they are below 256; larger
+    patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 2 to 4
+    bytes a feature. With AVX-512, bytes and float32 are stored once more, features first. Cost: for each
+    level, sample and candidate its entries, and a place in a count or a sort.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import growth, project
+    >>> x, y = np.array([[0.0, 1], [1, 2], [0, 2], [1, 3]]), [0, 0, 1, 1]
+    >>> grown = growth.grow_projected(
+    ...     x, y, 1, project.probe_distribution(2), n_projections=1, bootstrap=False, rng=0)
+    >>> grown.trees.feature, abs(grown.trees.threshold[0])
+    (array([-2, -1, -1], dtype=int32), np.float64(1.5))
+    """
+    distribution = check_distribution(distribution)
+    x = supervised.samples("x", x)
+    if distribution.n_features != x.shape[1]:
+        raise ValueError(
+            f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
+        )
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_projections = check.integer("n_projections", n_projections, 1, check.MAX_COUNT)
+    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    learned = check_learned(
+        y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, criterion=criterion,
+        limits=limits,
+    )  # fmt: skip
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    seed = check.seed(rng)
+    with reporting(progress, n_trees, "tree") as report:
+        return unchecked.grow_projected(
+            x, learned, n_trees, distribution, n_projections=n_projections, bootstrap=bootstrap,
+            report=report, seed=seed,
+        )  # fmt: skip

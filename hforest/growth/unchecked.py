@@ -1,0 +1,202 @@
+"""Encoding and growth without checks: for functions that have checked their arguments.
+
+Whatever is public calls these once it knows that arrays fit each other. Progress is reported as
+`hforest.core.progress.reporting` has it.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..core import dispatch, machine
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.progress import Report
+from ..core.projections import PATCH, Distribution
+from .bins import Bins, Windows
+from .checks import BIN_DTYPES
+from .trees import Learned, Projected, Trees
+
+_PACKAGE = __package__
+
+_LARGE_PATCH = 7  # entries from which four look-ups are cheaper
+_LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
+_ENCODED = 64  # columns that are encoded at a time
+_WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
+_PADDING = 3  # bytes after the last, which a vector of four may read
+_TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
+
+GrowSome = Callable[[int, int, int, IntArray | None, list[Any]], None]
+"""grow_some(seed, first, n_trees, counts, trees): appends trees first, ..., first + n_trees - 1 to
+`trees`."""
+
+
+# ------------------------------------------------------------------------------------------ encoding
+
+
+def _smallest_dtype(n_bins: int) -> np.dtype:
+    return next(t for t in BIN_DTYPES if n_bins <= 256**t.itemsize)
+
+
+def _encode_copies(windows: Windows, max_bins: int) -> Bins:
+    """As of a copy, but of a few columns at a time."""
+    xp, flat = dispatch.array_module(windows.x), windows.x.reshape(-1)
+    parts = [
+        _encode_columns(flat[windows.base[:, None] + windows.offset[f : f + _WINDOW_COLUMNS]], max_bins)
+        for f in range(0, len(windows.offset), _WINDOW_COLUMNS)
+    ]
+    n_bins = max(part.low.shape[1] for part in parts)
+    low, high = (
+        xp.concatenate([xp.pad(table, ((0, 0), (0, n_bins - table.shape[1])), "edge") for table in tables])
+        for tables in ([part.low for part in parts], [part.high for part in parts])
+    )
+    return Bins(xp.concatenate([part.bins for part in parts]), low, high, parts[0].dtype)
+
+
+def _encode_windows(windows: Windows, max_bins: int | None) -> Bins:
+    xp, flat = dispatch.array_module(windows.x), windows.x.reshape(-1)
+    distinct = xp.unique(flat)
+    if max_bins is not None and len(distinct) > max_bins:
+        return _encode_copies(windows, max_bins)
+    bins = xp.empty((1, flat.size), _smallest_dtype(len(distinct)))
+    for first in range(0, flat.size, _LOOKED_UP):
+        part = slice(first, first + _LOOKED_UP)
+        bins[0, part] = xp.searchsorted(distinct, flat[part])
+    table = distinct.astype(np.float64)[None] + 0.0
+    return Bins(bins, table, table, windows.x.dtype, windows.base, windows.offset)
+
+
+def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
+    n, n_columns = x.shape
+    n_entries = n if max_bins is None else min(n, max_bins)  # of a column's table, at most
+    xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
+    # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
+    # as many entries as samples, for all columns, would be many times x.
+    block = min(n_columns, _ENCODED) if xp is np else n_columns
+    wide = xp.empty((block, n), np.uint32)
+    low, high = xp.empty((block, n_entries)), xp.empty((block, n_entries))
+    n_bins = np.empty(n_columns, np.int64)
+    parts: list[tuple[slice, Array, Array, Array]] = []
+    for first in range(0, n_columns, block):
+        part = slice(first, min(first + block, n_columns))
+        count = part.stop - first
+        some = x if count == n_columns else xp.ascontiguousarray(x[:, part])
+        backend.encode(some, wide[:count], low[:count], high[:count], n_bins[part])
+        widest = int(n_bins[part].max())
+        tables = (table[:count, :widest].copy() for table in (low, high))
+        parts.append((part, wide[:count].astype(_smallest_dtype(widest)), *tables))
+    del wide, low, high
+    widest = int(n_bins.max())
+    bins = xp.empty((n_columns, n), _smallest_dtype(widest))
+    low, high = xp.empty((n_columns, widest)), xp.empty((n_columns, widest))
+    for part, some, least, greatest in parts:
+        bins[part], low[part, : least.shape[1]], high[part, : least.shape[1]] = some, least, greatest
+    for f, used in enumerate(n_bins.tolist()):
+        low[f, used:], high[f, used:] = low[f, used - 1], high[f, used - 1]
+    return Bins(bins, low, high, x.dtype)
+
+
+def encode(x: FloatArray | Windows, max_bins: int | None) -> Bins:
+    """Bins of the columns of x (C-contiguous, finite, some samples and columns) or of windows that fit."""
+    if isinstance(x, Windows):
+        return _encode_windows(x, max_bins)
+    return _encode_columns(x, max_bins)
+
+
+# -------------------------------------------------------------------------------------------- growth
+
+
+def in_batches(
+    grow_some: GrowSome,
+    n_samples: int,
+    n_trees: int,
+    bootstrap: bool | IntArray,
+    report: Report,
+    seed: int,
+    *,
+    batch: int | None = None,
+    xp: ModuleType = np,
+) -> list[Any]:
+    """Calls grow_some until all trees have grown, or a report ends the growth; returns the trees.
+
+    `bootstrap` is a bool or in-bag counts; `batch` is how many trees grow between reports.
+    """
+    batch = _TREES_A_THREAD * machine.get_num_threads() if batch is None else batch
+    trees: list[Any] = []
+    for first in range(0, n_trees, batch):
+        count = min(batch, n_trees - first)
+        counts = None
+        if bootstrap is True:
+            counts = xp.empty((count, n_samples), np.int32)
+            dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first, counts)
+        elif bootstrap is not False:
+            counts = bootstrap[first : first + count]
+        grow_some(seed, first, count, counts, trees)
+        if not report(len(trees)):
+            break
+    return trees
+
+
+def grow(
+    bins: Bins,
+    learned: Learned,
+    n_trees: int,
+    *,
+    max_features: int,
+    completely_random: bool,
+    bootstrap: bool | IntArray,
+    report: Report,
+    seed: int,
+) -> Trees:
+    """Trees on bins."""
+    target, weight, criterion, limits = learned
+    xp, backend = dispatch.array_module(weight), dispatch.backend(_PACKAGE, weight)
+    rows = backend.rows_of(bins.bins) if bins.base is None else None
+    columns = (bins.bins, rows, bins.low, bins.high, bins.base, bins.offset, bins.dtype)
+
+    def grow_some(*part: Any) -> None:
+        backend.grow(*columns, *target, weight, criterion, max_features, *limits, completely_random, *part)
+
+    trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, xp=xp)
+    return Trees(*backend.joined(trees, target.n_outputs, bins.dtype, False))
+
+
+def grow_projected(
+    x: FloatArray,
+    learned: Learned,
+    n_trees: int,
+    distribution: Distribution,
+    *,
+    n_projections: int,
+    bootstrap: bool | IntArray,
+    report: Report,
+    seed: int,
+) -> Projected:
+    """Trees on projections of x (C-contiguous, finite) from a distribution over its features."""
+    xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
+    small: Array | None = xp.empty(x.size + _PADDING, np.uint8)[: x.size].reshape(x.shape)
+    whole = backend.whole_numbers(x, small)
+    if whole < 2:
+        small = None
+    columns = backend.columns_of(x, whole > 0, small)
+    table = None
+    large = distribution.kind == PATCH and distribution.max_entries >= _LARGE_PATCH
+    if whole and large and not distribution.cyclic:
+        planes = distribution.channels * distribution.shape[0]
+        # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
+        narrow = small is not None and 255 * distribution.max_entries < 2**16
+        size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
+        table = xp.empty((len(x), size), np.uint16 if narrow else np.uint32)
+        backend.corner_table(x, distribution, table)
+    target, weight, criterion, limits = learned
+    values = (x, whole > 0, small, columns, table)
+
+    def grow_some(*part: Any) -> None:
+        backend.grow_projected(
+            *values, *target, weight, criterion, distribution, n_projections, *limits, *part
+        )
+
+    trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, xp=xp)
+    arrays = backend.joined(trees, target.n_outputs, x.dtype, True)
+    return Projected(Trees(*arrays[:6]), *arrays[6:])

@@ -1,0 +1,149 @@
+"""What follows from routes: touched rows, counts of samples in leaves, and the decisions on a path."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import Array, IntArray
+from .shared import PACKAGE, touched
+
+
+def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
+    """Rows of the flattened (tree, leaf) axis that a batch touches, sorted, each once.
+
+    These are the rows of the sparse weight gradient: they must be up to date before the batch is evaluated,
+    and the optimiser step of the batch moves them.
+
+    Parameters
+    ----------
+    leaf : (n_samples, n_trees) array of int32
+        Leaves reached.
+    n_leaves : int
+        Leaves of a tree, 2**depth.
+
+    Returns
+    -------
+    rows : (n_rows,) array of int64
+        tree * n_leaves + leaf.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype; wrong shape or layout; a leaf that is not below n_leaves.
+
+    Notes
+    -----
+    Cost: n_samples * n_trees, and a bit for each leaf.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> hforest.hinge.leaf_rows(np.array([[3, 0], [3, 1]], dtype=np.int32), 4)
+    array([3, 4, 5])
+    """
+    _check_leaf(leaf, n_leaves)
+    return touched(dispatch.backend(PACKAGE, leaf), leaf, int(n_leaves))[1]
+
+
+def _check_leaf(leaf: IntArray, n_leaves: int) -> None:
+    check.same_device(leaf=leaf)
+    sizes: check.Sizes = {}
+    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.at_least_one(sizes, "n_trees")
+    check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
+    check.indices("leaf", leaf, n_leaves, "n_leaves")
+
+
+def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
+    """Samples in each leaf of each tree.
+
+    Parameters
+    ----------
+    leaf : (n_samples, n_trees) array of int32
+        Leaves reached.
+    n_leaves : int
+        Leaves of a tree, 2**depth.
+
+    Returns
+    -------
+    counts : (n_trees, n_leaves) array of int64
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype; wrong shape or layout; a leaf that is not below n_leaves.
+
+    Notes
+    -----
+    Cost: n_samples * n_trees + n_trees * n_leaves.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> hforest.hinge.leaf_counts(np.array([[1], [1], [0]], dtype=np.int32), 2)
+    array([[1, 2]])
+    """
+    _check_leaf(leaf, n_leaves)
+    counts = dispatch.empty(leaf)((leaf.shape[1], int(n_leaves)), np.int64)
+    dispatch.backend(PACKAGE, leaf).leaf_counts(leaf, counts)
+    return counts
+
+
+class TreePath(NamedTuple):
+    """The decisions on the way to a leaf; each array is (n_samples, n_trees, depth), root first."""
+
+    vertex: IntArray
+    """int32, heap order."""
+    feature: IntArray
+    """int32, column of x."""
+    right: Array
+    """bool, whether the sample went right (x > threshold)."""
+
+
+def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
+    """Vertices, features and directions on the way to each sample's leaf.
+
+    Parameters
+    ----------
+    leaf : (n_samples, n_trees) array of int32
+        Leaves reached.
+    features : (n_trees, 2**depth - 1) array of int32
+        Column of x that each vertex compares.
+
+    Returns
+    -------
+    TreePath
+        `vertex`, `feature`, `right`, each (n_samples, n_trees, depth).
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout; a leaf that is not below 2**depth.
+
+    Notes
+    -----
+    A leaf's bits are the directions, the root's the most significant: at level d the vertex is
+    (2**d - 1) + (leaf >> (depth - d)). For a fern the path is the bits themselves.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> path = hforest.hinge.tree_path(np.array([[2]], dtype=np.int32), np.array([[5, 6, 7]], dtype=np.int32))
+    >>> path.vertex.tolist(), path.feature.tolist(), path.right.tolist()
+    ([[[0, 2]]], [[[5, 7]]], [[[True, False]]])
+    """
+    check.same_device(leaf=leaf, features=features)
+    depth = check.tree_depth("features", features)
+    sizes: check.Sizes = {"2**depth - 1": features.shape[1]}
+    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.array("features", features, check.INT32, ("n_trees", "2**depth - 1"), sizes)
+    check.at_least_one(sizes, "n_trees")
+    check.indices("leaf", leaf, 2**depth, "2**depth")
+    xp = dispatch.array_module(leaf)
+    level = xp.arange(depth, dtype=np.int32)
+    above = leaf[:, :, None] >> (depth - level)
+    vertex = (2**level - 1 + above).astype(np.int32)
+    feature = features[xp.arange(features.shape[0])[None, :, None], vertex]
+    right = ((leaf[:, :, None] >> (depth - 1 - level)) & 1).astype(bool)
+    return TreePath(vertex, feature, right)

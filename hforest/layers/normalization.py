@@ -1,0 +1,144 @@
+"""Normalisation by running statistics (p1 §4)."""
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import FloatArray
+
+EPSILON = 1e-7
+"""Added to the variance, in the unit of x squared (p1's own framework)."""
+
+
+def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> check.Sizes:
+    check.same_device(**{name: x}, **statistics)
+    dtype = check.floating(name, x)
+    sizes: check.Sizes = {}
+    check.array(name, x, dtype, ("n_samples", "n_features"), sizes)
+    for statistic, a in statistics.items():
+        check.array(statistic, a, dtype, ("n_features",), sizes)
+    return sizes
+
+
+def _deviation(var: FloatArray) -> FloatArray:
+    return dispatch.array_module(var).sqrt(var + var.dtype.type(EPSILON))
+
+
+def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Features in running standard deviations from their running mean (p1 §4).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal.
+    mean, var : (n_features,) arrays, dtype of x
+        Running mean and variance; zeros and ones at the start. Not changed here.
+
+    Returns
+    -------
+    z : (n_samples, n_features) array, dtype of x
+        Without a unit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout, NaN or infinity in x.
+
+    Notes
+    -----
+    z = (x - mean) / sqrt(var + 1e-7), the same in training and in use, without learned scale or shift.
+    Cost: two passes over x.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> hforest.layers.normalize(np.array([[3.0]]), np.array([1.0]), np.array([4.0])).round(6)
+    array([[1.]])
+    """
+    _check_statistics("x", x, mean=mean, var=var)
+    check.finite("x", x)
+    z = x - mean
+    z /= _deviation(var)
+    return z
+
+
+def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int) -> None:
+    """Move running mean and variance towards those of a batch, in place; call it after the batch was used.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        The batch. Finite.
+    mean, var : (n_features,) arrays, dtype of x
+        Running mean and variance. Changed in place.
+    step : int
+        Updates before this one: 0, 1, ... The first one replaces the values of `mean` and `var`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a read-only array, arrays that
+        overlap, a negative step.
+
+    Notes
+    -----
+    With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and likewise var with the
+    unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A batch of one
+    sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums run in
+    float64. Cost: two passes over x.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> mean, var = np.zeros(1), np.ones(1)
+    >>> hforest.layers.normalize_update(np.array([[1.0], [3.0]]), mean, var, 0)
+    >>> mean, var
+    (array([2.]), array([2.]))
+    """
+    sizes = _check_statistics("x", x, mean=mean, var=var)
+    step = check.integer("step", step, 0)
+    for name, a in (("mean", mean), ("var", var)):
+        check.writable(name, a)
+    check.no_overlap({"mean": mean, "var": var}, {"x": x})
+    check.finite("x", x)
+    n = sizes["n_samples"]
+    if n == 0:
+        return
+    old = min(step / (step + 1), 0.99)
+    batch = x.mean(axis=0, dtype=np.float64)
+    mean[...] = old * mean + (1 - old) * batch
+    if n > 1:
+        squares = ((x - batch) ** 2).sum(axis=0)
+        var[...] = old * var + (1 - old) * (squares / (n - 1))
+
+
+def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
+    """Gradient of a loss by the input of `normalize`.
+
+    Parameters
+    ----------
+    grad_z : (n_samples, n_features) array of float32 or float64
+        Gradient by the normalised features.
+    var : (n_features,) array, dtype of grad_z
+        Running variance that `normalize` was given.
+
+    Returns
+    -------
+    grad_x : (n_samples, n_features) array, dtype of grad_z
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype or device; wrong shape or layout.
+
+    Notes
+    -----
+    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (p1 §4). Cost: one pass.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> hforest.layers.normalize_backward(np.array([[3.0]]), np.array([4.0])).round(6)
+    array([[1.5]])
+    """
+    _check_statistics("grad_z", grad_z, var=var)
+    return grad_z / _deviation(var)

@@ -1,0 +1,156 @@
+"""Forests on random projections."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.dispatch import array_module
+from ..core.progress import reporting
+from ..core.projections import (
+    Distribution,
+    patch_distribution,
+    probe_distribution,
+    sparse_distribution,
+)
+from ..growth import unchecked
+from ..growth.checks import check_bootstrap, check_learned
+from ..tree import Forest
+
+_PROJECTIONS = ("patch", "sparse", "probe")
+
+
+def _distribution(
+    projection: str, n_features: int, shape: Sequence[int] | None, density: float, **patch: Any
+) -> Distribution:
+    check.choice("projection", projection, _PROJECTIONS)
+    if projection == "sparse":
+        return sparse_distribution(n_features, density)
+    if projection == "probe":
+        return probe_distribution(n_features)
+    if shape is None:
+        raise ValueError(
+            'shape: expected the shape of a sample for projection="patch", got None; pass such as (28, 28)'
+        )
+    distribution = patch_distribution(shape, **patch)
+    if distribution.n_features != n_features:
+        raise ValueError(
+            f"shape: expected sizes that multiply to n_features = {n_features}, got {tuple(shape)}; "
+            "pass the shape of one sample"
+        )
+    return distribution
+
+
+def grow(
+    x: ArrayLike,
+    y: ArrayLike,
+    n_trees: int,
+    *,
+    projection: str = "patch",
+    shape: Sequence[int] | None = None,
+    patch_min: int | Sequence[int] = 1,
+    patch_max: int | Sequence[int] = 3,
+    channels: bool = False,
+    cyclic: bool = False,
+    density: float = 1.5,
+    n_projections: int | None = None,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    criterion: str | None = None,
+    bootstrap: bool | IntArray = True,
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns a forest on random projections (p3 Alg. 1).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers
+        Samples, finite, at least one; converted as `hforest.classic.grow` converts them.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
+    n_trees : int
+        Trees.
+    projection : "patch", "sparse" or "probe"
+        Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features.
+    shape : tuple of 1 to 3 ints, then the number of channels with `channels`
+        Of one sample, for patches: (length,), (height, width), (depth, height, width).
+    patch_min, patch_max : int or tuple of ints
+        Least and greatest size of a patch along each axis.
+    channels : bool
+        Whether the last axis of shape counts channels; a patch lies in one of them.
+    cyclic : bool
+        Whether patches wrap around the borders.
+    density : float
+        Mean number of non-zeros of a sparse projection (p3's lambda), above 0 to 500.
+    n_projections : int, optional
+        Projections sampled at a node (p3's d); by default the root of n_features, rounded up.
+    sample_weight, class_weight, criterion, bootstrap
+        As `hforest.classic.grow` takes them.
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As `hforest.classic.grow` takes them.
+    task, n_classes, progress, rng
+        As `hforest.classic.grow` takes them.
+
+    Returns
+    -------
+    Forest
+        float32 or float64 as x is computed in. A projection onto one feature is stored as that feature.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range, a patch larger
+        than the sample, a shape that does not multiply to n_features; labels out of range; no memory.
+
+    Notes
+    -----
+    A node samples n_projections, scores every threshold of each, and takes the best; of equal ones the
+    projection sampled first, in it the lowest threshold. What it samples depends on a key that comes from its
+    parent's: results are the same at every number of threads. Patches of whole numbers take four look-ups
+    whatever their size (`hforest.growth.grow_projected`).
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x, y = hforest.manifold.simulate_bars(100, rng=0)
+    >>> forest = hforest.manifold.grow(x, y, 20, shape=(28, 28), patch_max=4, rng=0)
+    >>> x_test, y_test = hforest.manifold.simulate_bars(100, rng=1)
+    >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
+    True
+    """
+    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    x = supervised.samples("x", x)
+    n_features = x.shape[1]
+    distribution = _distribution(
+        projection, n_features, shape, density, patch_min=patch_min, patch_max=patch_max, channels=channels,
+        cyclic=cyclic,
+    )  # fmt: skip
+    if n_projections is None:
+        n_projections = math.isqrt(n_features - 1) + 1
+    n_projections = check.integer("n_projections", n_projections, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    learned = check_learned(
+        y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, class_weight=class_weight,
+        criterion=criterion, limits=limits,
+    )  # fmt: skip
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    seed = check.seed(rng)
+    with reporting(progress, n_trees, "tree") as report:
+        grown = unchecked.grow_projected(
+            x, learned, n_trees, distribution, n_projections=n_projections, bootstrap=bootstrap,
+            report=report, seed=seed,
+        )  # fmt: skip
+    return Forest(
+        n_features=array_module(x).array(n_features, np.int64), **grown.trees._asdict(), indptr=grown.indptr,
+        indices=grown.indices, data=grown.data,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Checks that the functions of this subpackage share: decision functions, leaves, labels, results."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check, dispatch, supervised
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+
+MAX_DEPTH = 20
+"""A tree of depth 20 has a million leaves; every sample reaches all of them."""
+
+_VERTICES = "2**depth - 1"
+
+
+def _depth(name: str, shape: tuple[int, ...], axis: int, text: str) -> int:
+    size = shape[axis] if len(shape) > axis else 0
+    depth = (size + 1).bit_length() - 1
+    if not 1 <= depth <= MAX_DEPTH or size != 2**depth - 1:
+        raise ValueError(
+            f"{name}: expected shape {text} with 1 <= depth <= {MAX_DEPTH}, got {tuple(shape)}; "
+            "a tree of depth 3 has 7 vertices"
+        )
+    return depth
+
+
+def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
+    """Decision functions, and the index of shared ones; returns the sizes that they set."""
+    dtype = check.floating("f", f)
+    if index is None:
+        depth = _depth("f", f.shape, 2, f"(n_samples, n_trees, {_VERTICES})")
+        sizes: check.Sizes = {_VERTICES: 2**depth - 1, "2**depth": 2**depth}
+        check.array("f", f, dtype, ("n_samples", "n_trees", _VERTICES), sizes)
+        check.at_least_one(sizes, "n_trees")
+    else:
+        depth = _depth("index", index.shape, 1, f"(n_trees, {_VERTICES})")
+        sizes = {_VERTICES: 2**depth - 1, "2**depth": 2**depth}
+        check.array("f", f, dtype, ("n_samples", "n_functions"), sizes)
+        check.array("index", index, check.INT32, ("n_trees", _VERTICES), sizes)
+        check.at_least_one(sizes, "n_trees", "n_functions")
+        check.indices("index", index, sizes["n_functions"], "n_functions")
+    if sizes["n_samples"] > check.MAX_COUNT:
+        raise ValueError(
+            f"f: expected at most 2**31 - 1 samples, got {sizes['n_samples']}; pass them in parts"
+        )
+    check.finite("f", f)
+    return sizes
+
+
+def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, probabilities: bool) -> None:
+    """Leaves that fit to the decision functions; with `probabilities` each sums to 1 over the classes."""
+    check.array("leaves", leaves, dtype, ("n_trees", "2**depth", "n_classes"), sizes)
+    check.at_least_one(sizes, "n_classes")
+    if sizes["n_classes"] > check.MAX_COUNT:
+        raise ValueError(f"leaves: expected at most 2**31 - 1 classes, got {sizes['n_classes']}; merge some")
+    check.finite("leaves", leaves)
+    if not probabilities or not check.values_checked():
+        return
+    worst = abs(leaves.sum(axis=2, dtype=np.float64) - 1).max()
+    if float(leaves.min()) < 0 or float(worst) > float(np.finfo(dtype).eps) ** 0.5:
+        raise ValueError(
+            f"leaves: expected probabilities that sum to 1 in every leaf, got a least one of "
+            f"{float(leaves.min()):g} and a sum that is {float(worst):g} off; divide by "
+            "leaves.sum(axis=2, keepdims=True), or begin with hforest.neural.uniform_leaves"
+        )
+
+
+def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
+    """Labels of the samples of `f` as int32, on its device."""
+    found, _ = supervised.labels("y", y, sizes["n_samples"], sizes["n_classes"])
+    check.same_device(f=f, y=found)
+    return found
+
+
+def given(**arrays: Array | None) -> dict[str, Any]:
+    """The arrays that are not None."""
+    return {name: a for name, a in arrays.items() if a is not None}
+
+
+def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | None]) -> FloatArray:
+    """The array for a gradient by f: `out`, which overlaps no input, or a new one."""
+    if out is None:
+        return dispatch.array_module(f).empty(f.shape, f.dtype)
+    check.same_device(f=f, out=out)
+    check.array("out", out, f.dtype, f.shape, {})
+    check.writable("out", out)
+    check.no_overlap({"out": out}, given(**inputs))
+    return out
+
+
+def flat(f: FloatArray) -> FloatArray:
+    """`f` with trees and vertices as one axis: the layout that the backends take."""
+    return f.reshape(f.shape[0], -1) if f.size else f.reshape(0, int(np.prod(f.shape[1:], dtype=np.int64)))

@@ -1,0 +1,120 @@
+"""The class probabilities of leaves: their start and their update."""
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import ArrayLike, DType, FloatArray, IntArray
+from . import checks
+
+_PACKAGE = "hforest.neural"
+
+
+def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = np.float32) -> FloatArray:
+    """Returns leaves in which all classes are equally likely: the start of p4's update.
+
+    Parameters
+    ----------
+    n_trees, n_classes : int
+        At least 1.
+    depth : int
+        1 to 20.
+    dtype : float32 or float64
+
+    Returns
+    -------
+    leaves : (n_trees, 2**depth, n_classes) NumPy array
+
+    Raises
+    ------
+    TypeError, ValueError
+        A size that is no integer; out of range; another dtype.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.neural.uniform_leaves(1, 1, 4)
+    array([[[0.25, 0.25, 0.25, 0.25],
+            [0.25, 0.25, 0.25, 0.25]]], dtype=float32)
+    """
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    depth = check.integer("depth", depth, 1, checks.MAX_DEPTH)
+    n_classes = check.integer("n_classes", n_classes, 1, check.MAX_COUNT)
+    kind = check.float_dtype(dtype)
+    if n_trees * 2**depth * n_classes * kind.itemsize >= 2**62:
+        raise ValueError(
+            f"n_trees: expected leaves that fit into memory, got {n_trees} trees of depth {depth} with "
+            f"{n_classes} classes; choose fewer"
+        )
+    return np.full((n_trees, 2**depth, n_classes), 1 / n_classes, kind)
+
+
+def update_leaves(
+    f: FloatArray,
+    y: ArrayLike,
+    leaves: FloatArray,
+    n_iter: int = 20,
+    *,
+    index: IntArray | None = None,
+) -> FloatArray:
+    """Returns leaves fitted to labelled samples, each tree by itself (p4 §2, last formula).
+
+    pi_lk <- sum over samples of class k of pi_lk mu_l(x) / P_T[k | x], divided by the row's sum Z_l.
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
+        Decision functions of the whole training set, in log odds of going left. Finite. Zero samples are
+        legal, and change nothing. With `index`, (n_samples, n_functions).
+    y : (n_samples,) array of any integer or bool dtype
+        Labels, 0 to n_classes - 1.
+    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
+        Where to begin: `uniform_leaves`, or leaves fitted before. A class of probability 0 in a leaf keeps
+        probability 0 there.
+    n_iter : int
+        Iterations, at least 0; the 2015 paper (Kontschieder et al.) takes 20 an epoch, p4 gives no number.
+    index : (n_trees, 2**depth - 1) array of int32, optional
+        Decision function of each vertex.
+
+    Returns
+    -------
+    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
+        A new array.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
+        probabilities, a negative n_iter; a label that is no class, an index outside f.
+
+    Notes
+    -----
+    Expectation maximisation with the leaf as hidden variable: an iteration never lowers the likelihood of
+    the labels under any tree. A leaf that no sample reaches (its Z is below 2**-40 of a sample) keeps its
+    row, which cannot lower it either, as leaves do not share parameters. A sample whose class has
+    probability 0 in every leaf adds nothing.
+
+    Trees are independent here, so a forest whose f is too large to hold is fitted tree by tree. Posteriors
+    are added over 16 (float32) or 8 (float64) samples in the dtype of f, then in float64. Cost: a pass of
+    sigmoids over f, and in every iteration four operations a leaf and sample. Extra memory: mu of as many
+    trees as fit into 256 MiB, float64 sums for the leaves of one to 64 trees, and about 256 * 2**depth bytes
+    a thread. Where mu of a single tree does not fit, samples are routed again in every iteration, as they
+    always are on a GPU.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> f = np.array([[[9.0]], [[9.0]], [[-9.0]]]); y = np.array([0, 0, 1])
+    >>> start = hforest.neural.uniform_leaves(1, 1, 2, dtype=np.float64)
+    >>> hforest.neural.update_leaves(f, y, start).round(3)
+    array([[[1., 0.],
+            [0., 1.]]])
+    """
+    check.same_device(**checks.given(f=f, leaves=leaves, index=index))
+    sizes = checks.functions(f, index)
+    checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
+    y = checks.labels(f, y, sizes)
+    n_iter = check.integer("n_iter", n_iter, 0)
+    result = leaves.copy()
+    if sizes["n_samples"]:
+        dispatch.backend(_PACKAGE, f).update_leaves(checks.flat(f), index, y, n_iter, result)
+    return result

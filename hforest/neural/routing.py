@@ -1,0 +1,113 @@
+"""Soft routing: the probabilities of leaves, and outputs."""
+
+from typing import Literal
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import FloatArray, IntArray
+from . import checks
+
+_PACKAGE = "hforest.neural"
+
+
+def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
+    """Returns the probability mu that a sample reaches each leaf (p4 §2).
+
+    mu_l = product over the path to l of d_v where it goes left and 1 - d_v where it goes right, with
+    d_v = sigmoid(f_v).
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
+        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
+        (n_samples, n_functions).
+    index : (n_trees, 2**depth - 1) array of int32, optional
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share some.
+
+    Returns
+    -------
+    mu : (n_samples, n_trees, 2**depth) array, dtype of f
+        Sums to 1 over the leaves within rounding.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity; an index outside f.
+    MemoryError
+        mu does not fit into memory; pass the samples in parts.
+
+    Notes
+    -----
+    For inspection: `forward` and `loss_backward` never hold such an array. Cost: one sigmoid a vertex and
+    one product a leaf for each sample and tree.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> f = np.log([[[1.0, 3.0, 1.0]]])  # odds of going left
+    >>> hforest.neural.route(f).round(6)
+    array([[[0.375, 0.125, 0.25 , 0.25 ]]])
+    """
+    check.same_device(**checks.given(f=f, index=index))
+    sizes = checks.functions(f, index)
+    shape = (sizes["n_samples"], sizes["n_trees"], sizes["2**depth"])
+    if np.prod([float(size) for size in shape]) * f.dtype.itemsize >= 2**62:
+        raise ValueError(f"f: expected samples whose mu fits into memory, got {shape}; pass them in parts")
+    mu = dispatch.array_module(f).empty(shape, f.dtype)
+    dispatch.backend(_PACKAGE, f).route(checks.flat(f), index, mu)
+    return mu
+
+
+def forward(
+    f: FloatArray,
+    leaves: FloatArray,
+    *,
+    index: IntArray | None = None,
+    task: Literal["classification", "regression"] = "classification",
+) -> FloatArray:
+    """Returns the class probabilities of samples, the mean over trees (p4 §2).
+
+    p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
+        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
+        (n_samples, n_functions).
+    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
+        pi: at least 0, and 1 in sum over a leaf's classes.
+    index : (n_trees, 2**depth - 1) array of int32, optional
+        Decision function of each vertex.
+    task : "classification" or "regression"
+        With "regression" leaves hold any finite numbers, in the unit of the targets.
+
+    Returns
+    -------
+    p : (n_samples, n_classes) array, dtype of f
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
+        probabilities; an index outside f.
+
+    Notes
+    -----
+    Sums of up to 64 leaves run in the dtype of f, then in float64. Cost: a sigmoid a vertex and n_classes
+    products a leaf for each sample and tree. Extra memory: about 192 * 2**depth bytes a thread.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> f = np.log([[[3.0]]]); leaves = np.array([[[0.9, 0.1], [0.5, 0.5]]])
+    >>> hforest.neural.forward(f, leaves)
+    array([[0.8, 0.2]])
+    """
+    check.choice("task", task, ("classification", "regression"))
+    check.same_device(**checks.given(f=f, leaves=leaves, index=index))
+    sizes = checks.functions(f, index)
+    checks.leaf_values(leaves, f.dtype, sizes, probabilities=task == "classification")
+    p = dispatch.array_module(f).empty((sizes["n_samples"], sizes["n_classes"]), f.dtype)
+    dispatch.backend(_PACKAGE, f).forward(checks.flat(f), index, leaves, p)
+    return p

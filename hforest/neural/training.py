@@ -1,0 +1,161 @@
+"""Training of shallow neural forests: p4's Algorithm 1 with linear decision functions."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import optim
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.progress import reporting
+from .gradients import loss_backward
+from .leaves import update_leaves
+from .linear import Linear, check_linear, empty_decisions, samples, tree_inputs, write_decisions
+
+
+def _fit_leaves(model: Linear, x: FloatArray, y: IntArray, n_iter: int) -> None:
+    # Tree by tree: all decisions of a training set at once would not fit into memory.
+    model.leaves[:] = 1 / model.leaves.shape[2]
+    for m in range(len(model.weights)):
+        f = (tree_inputs(model, m, x) @ model.weights[m])[:, None]
+        model.leaves[m] = update_leaves(f, y, model.leaves[m : m + 1], n_iter)[0]
+
+
+def _epoch(
+    model: Linear, x: FloatArray, y: IntArray, batch_size: int, lr: float, loss: Any, rng: np.random.Generator
+) -> float:
+    """Trains the weights for one pass over the samples; returns the mean loss of its batches."""
+    size = min(batch_size, len(x))
+    # The order is new in every epoch; the last samples, too few for a batch, are left out.
+    batches = rng.permutation(len(x))[: len(x) // size * size].reshape(-1, size)
+    m1, m2, grad = (np.zeros_like(model.weights) for _ in range(3))
+    f, grad_f = (empty_decisions(model, size) for _ in range(2))
+    losses = []
+    for step, picked in enumerate(batches, 1):
+        parts = [tree_inputs(model, m, x[picked]) for m in range(len(model.weights))]
+        value, _ = loss_backward(
+            write_decisions(model, parts, f), model.leaves, y[picked], loss=loss, out=grad_f
+        )
+        for m, part in enumerate(parts):
+            grad[m] = part.T @ grad_f[:, m]
+        optim.adam(model.weights, grad, m1, m2, step, lr)
+        losses.append(value)
+    return float(np.mean(losses))
+
+
+def fit(
+    model: Linear,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    epochs: int = 20,
+    batch_size: int = 64,
+    lr: float = 0.1,
+    last_lr: float = 0.005,
+    n_iter: int = 20,
+    loss: Literal["tree", "forest"] = "tree",
+    first_epoch: int = 0,
+    history: list[float] | None = None,
+    checkpoint: Callable[[Linear], object] | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Linear:
+    """Returns a model whose decision functions and leaves are trained in turn (p4 Alg. 1).
+
+    Parameters
+    ----------
+    model : Linear
+        Where to start: from `linear_init`, or from an earlier epoch. It is not changed.
+    x : (n_samples, n_features) array of real numbers
+        Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
+        weights. Features of mean 0 and deviation 1 suit the start.
+    y : (n_samples,) array of any integer or bool dtype
+        Labels, 0 to n_classes - 1.
+    epochs : int
+        Passes over the samples. Before each the leaves are fitted from uniform ones to all samples, and once
+        more after the last.
+    batch_size : int
+        Samples of a step of Adam, whose state is set to 0 after each epoch.
+    lr, last_lr : float
+        Learning rates of the first and of the last epoch, with a cosine between them.
+    n_iter : int
+        Iterations of the leaf update; 20 in the 2015 paper (Kontschieder et al.).
+    loss : "tree" or "forest"
+        As `loss_backward` takes it.
+    first_epoch : int
+        Epochs that `model` has been trained for: with the same arguments and an int as `rng`, training
+        continues to the same bits.
+    history : list, optional
+        Takes the mean loss of each epoch.
+    checkpoint : callable, optional
+        Called as checkpoint(model) after every epoch, with a copy of the model so far.
+    progress : callable or bool, optional
+        Called as progress(done, epochs) after every epoch; False ends the training and returns the model so
+        far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed of the order of samples comes from.
+
+    Returns
+    -------
+    Linear
+        New arrays. Where `progress` ended the training, the leaves are those of the last epoch that was
+        trained.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As from `decisions` and `loss_backward`; a number out of its range; a `checkpoint` or `progress` that
+        cannot be called.
+
+    Notes
+    -----
+    Cost: for each epoch a forward and a backward pass over all samples, a step of Adam over all weights for
+    each batch, and a leaf update.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(500, 4)); y = x[:, 0] * x[:, 1] > 0
+    >>> start = hforest.neural.linear_init(5, 4, 4, 2, rng=0)
+    >>> model = hforest.neural.fit(start, x, y, epochs=5, rng=0)
+    >>> bool((hforest.neural.predict(model, x).argmax(axis=1) == y).mean() > 0.9)
+    True
+    """
+    check.progress(progress)
+    check.function("checkpoint", checkpoint)
+    sizes = check_linear(model)
+    x = samples(x, model)
+    check.on_cpu(y=y)
+    y, _ = supervised.labels("y", y, len(x), sizes["n_classes"])
+    if len(x) == 0:
+        raise ValueError("x: expected at least 1 sample, got none; pass samples to learn from")
+    epochs = check.integer("epochs", epochs, 1, check.MAX_COUNT)
+    first_epoch = check.integer("first_epoch", first_epoch, 0, epochs)
+    batch_size = check.integer("batch_size", batch_size, 1, check.MAX_COUNT)
+    n_iter = check.integer("n_iter", n_iter, 1, check.MAX_COUNT)
+    lr = check.number("lr", lr, 0.0, open_low=True)
+    last_lr = check.number("last_lr", last_lr, 0.0, lr, open_low=True)
+    check.choice("loss", loss, ("tree", "forest"))
+    seed = check.repeatable_seed(rng)
+    model = _copy(model)
+    with reporting(progress, epochs, "epoch") as report:
+        for epoch in range(first_epoch, epochs):
+            along = epoch / max(epochs - 1, 1)
+            rate = last_lr + (lr - last_lr) * (1 + np.cos(np.pi * along)) / 2
+            _fit_leaves(model, x, y, n_iter)
+            value = _epoch(model, x, y, batch_size, float(rate), loss, np.random.default_rng([seed, epoch]))
+            if epoch + 1 == epochs:
+                _fit_leaves(model, x, y, n_iter)
+            if history is not None:
+                history.append(value)
+            if checkpoint is not None:
+                checkpoint(_copy(model))
+            if not report(epoch + 1):
+                break
+    return model
+
+
+def _copy(model: Linear) -> Linear:
+    return Linear(model.features, model.weights.copy(), model.leaves.copy())

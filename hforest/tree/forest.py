@@ -1,0 +1,177 @@
+"""What a forest is, and the checks that every function makes of one."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import check as checks
+from ..core import dispatch
+from ..core.aliases import FloatArray, IntArray
+
+PACKAGE = __name__.rpartition(".")[0]
+
+_FAULTS = {
+    1: "a leaf whose row of values lies outside its tree",
+    2: "a child that does not come after its parent in the same tree",
+    3: "a threshold that is NaN",
+    4: "a feature outside 0 <= feature < n_features",
+    5: "a projection outside indices",
+    6: "a projection with a feature outside 0 <= feature < n_features",
+}
+
+
+class Forest(NamedTuple):
+    """Trees as arrays; n_nodes and n_leaves count over all trees, `real` is float32 or float64.
+
+    A node is a leaf where feature is -1. Else it compares feature `feature`, or where that is -2 the
+    projection ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``, and sends values
+    ``<= threshold`` to node `left` of the tree, others to node ``left + 1``. A tree of N nodes has
+    (N + 1) / 2 leaves; the rows of `value` are numbered within a tree like nodes.
+    """
+
+    n_features: IntArray
+    """() int64: features that x must have."""
+    tree_start: IntArray
+    """(n_trees + 1,) int64: first node of each tree; the last number is n_nodes."""
+    feature: IntArray
+    """(n_nodes,) int32: feature of a split, -1 of a leaf, -2 of a split by a projection."""
+    threshold: FloatArray
+    """(n_nodes,) real; 0 in a leaf."""
+    left: IntArray
+    """(n_nodes,) int32: left child, numbered within the tree; in a leaf its row of values, likewise."""
+    value: FloatArray
+    """(n_leaves, n_outputs) real: shares of the classes, or means."""
+    gain: FloatArray
+    """(n_nodes,) real: by how much a split lowered the weighted impurity; 0 in a leaf."""
+    indptr: IntArray
+    """(n_nodes + 1,) int64: where projections begin, as in a CSR matrix; (0,) without projections."""
+    indices: IntArray
+    """(n_entries,) int32: features of the projections."""
+    data: FloatArray
+    """(n_entries,) real: their weights."""
+
+
+def check_layout(forest: Forest) -> np.dtype:
+    """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest."""
+    if not isinstance(forest, Forest):
+        raise TypeError(
+            f"forest: expected a hforest.tree.Forest, got {type(forest).__name__}; pass Forest(**arrays)"
+        )
+    for a in forest:
+        if type(a) is not np.ndarray:
+            checks.same_device(**{f"forest.{name}": a for name, a in forest._asdict().items()})
+            break
+    dtype = checks.floating("forest.threshold", forest.threshold)
+    sizes: checks.Sizes = {}
+    checks.array("forest.n_features", forest.n_features, checks.INT64, (), sizes)
+    checks.array("forest.tree_start", forest.tree_start, checks.INT64, ("n_trees + 1",), sizes)
+    checks.array("forest.feature", forest.feature, checks.INT32, ("n_nodes",), sizes)
+    checks.array("forest.threshold", forest.threshold, dtype, ("n_nodes",), sizes)
+    checks.array("forest.left", forest.left, checks.INT32, ("n_nodes",), sizes)
+    checks.array("forest.value", forest.value, dtype, ("n_leaves", "n_outputs"), sizes)
+    checks.array("forest.gain", forest.gain, dtype, ("n_nodes",), sizes)
+    checks.array(
+        "forest.indptr",
+        forest.indptr,
+        checks.INT64,
+        (sizes["n_nodes"] + 1 if forest.indptr.size else 0,),
+        sizes,
+    )
+    checks.array("forest.indices", forest.indices, checks.INT32, ("n_entries",), sizes)
+    checks.array("forest.data", forest.data, dtype, ("n_entries",), sizes)
+    sizes["n_trees"] = sizes["n_trees + 1"] - 1
+    checks.at_least_one(sizes, "n_trees", "n_outputs")
+    if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
+        raise ValueError(
+            f"forest.value: expected (n_nodes + n_trees) / 2 = {(sizes['n_nodes'] + sizes['n_trees']) / 2:g} "
+            f"rows, got {sizes['n_leaves']}; a tree of N nodes has (N + 1) / 2 leaves"
+        )
+    return dtype
+
+
+def check_nodes(forest: Forest) -> None:
+    """No node leads out of its tree, of x or of the arrays: walks do not test this."""
+    start = dispatch.to_numpy(forest.tree_start)
+    sizes = np.diff(start)
+    if start[0] != 0 or start[-1] != forest.feature.size or bool(((sizes < 1) | (sizes % 2 == 0)).any()):
+        raise ValueError(
+            f"forest.tree_start: expected 0, ..., n_nodes = {forest.feature.size} in steps that are odd and "
+            "positive, got others; a tree has one leaf more than splits"
+        )
+    if bool((sizes >= 2**31).any()):
+        raise ValueError(
+            "forest.tree_start: expected trees of less than 2**31 nodes, got a larger one; prune it"
+        )
+    n_features = int(forest.n_features)
+    if n_features < 0:
+        raise ValueError(f"forest.n_features: expected at least 0, got {n_features}; pass the columns of x")
+    found = dispatch.array_module(forest.feature).empty(2, np.int64)
+    dispatch.backend(PACKAGE, forest.feature).faults(
+        forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
+        n_features, found,
+    )  # fmt: skip
+    node, fault = (int(i) for i in dispatch.to_numpy(found))
+    if node >= 0:
+        error = ValueError if fault == 3 else IndexError
+        tree = int(np.searchsorted(start, node, side="right")) - 1
+        raise error(
+            f"forest: expected nodes that lead to leaves, got {_FAULTS[fault]} at node {node - start[tree]} "
+            f"of tree {tree}; pass arrays of one forest, unchanged"
+        )
+
+
+def check(forest: Forest) -> Forest:
+    """Returns the forest if its arrays are sound; use it on a forest that was read from a file.
+
+    Parameters
+    ----------
+    forest : Forest
+        Arrays of any origin.
+
+    Returns
+    -------
+    Forest
+        The argument.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind or dtype; wrong shape, trees of an even number of nodes, thresholds that are NaN, values
+        that are not finite; children that do not come after their parent (a walk could run for ever) or lie
+        outside their tree, features or projections out of range.
+
+    Notes
+    -----
+    A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`.
+    Cost: one read of the arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> forest = hforest.tree.Forest(
+    ...     n_features=np.array(2), tree_start=np.array([0, 3]),
+    ...     feature=np.array([1, -1, -1], np.int32), threshold=np.array([0.5, 0, 0]),
+    ...     left=np.array([1, 0, 1], np.int32), value=np.array([[0.0], [4.0]]), gain=np.array([8.0, 0, 0]),
+    ...     indptr=np.zeros(0, int), indices=np.zeros(0, np.int32), data=np.zeros(0))
+    >>> forest is hforest.tree.check(forest)
+    True
+    """
+    check_layout(forest)
+    check_nodes(forest)
+    for name in ("value", "gain", "data"):
+        checks.finite(f"forest.{name}", getattr(forest, name))
+    return forest
+
+
+def on_host(forest: Forest) -> Forest:
+    """The forest in NumPy arrays."""
+    return Forest(*(dispatch.to_numpy(a) for a in forest))
+
+
+def root_of(forest: Forest, tree: int) -> int:
+    """First node of a tree; raises where there is no such tree."""
+    n_trees = forest.tree_start.size - 1
+    tree = checks.integer("tree", tree, 0)
+    if tree >= n_trees:
+        raise IndexError(f"tree: expected 0 <= tree < n_trees = {n_trees}, got {tree}; choose one of them")
+    return int(forest.tree_start[tree])

@@ -1,0 +1,202 @@
+"""How much the features of a forest matter: by its splits, and by what shuffling a feature costs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core import check as checks
+from ..core import dispatch, supervised
+from ..core import progress as progresses
+from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from .forest import Forest, check, on_host
+from .walks import checked, outputs
+
+
+def importance(forest: Forest, *, by: str = "count") -> FloatArray:
+    """Share of each feature in the splits of a forest.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest.
+    by : "count" or "gain"
+        Count the splits that compare a feature (p3 section 3.2), or add up their gains.
+
+    Returns
+    -------
+    (n_features,) array of float64
+        Shares; they sum to 1, or are all 0 in a forest without splits.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `check`; another word in `by`.
+
+    Notes
+    -----
+    A projection counts, or gains, for each of its features whose weight is not 0. By gain, every tree's
+    features sum to 1 before trees are averaged. For CuPy arrays the sum is made on the host, in
+    the order of the nodes. Cost: one read of the nodes.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
+    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> hforest.tree.importance(forest)
+    array([1., 0.])
+    """
+    checks.choice("by", by, ("count", "gain"))
+    check(forest)
+    xp = dispatch.array_module(forest.feature)
+    host = on_host(forest)
+    node = np.flatnonzero(host.feature >= 0)
+    feature = host.feature[node]
+    if host.indptr.size:
+        oblique = host.feature == -2
+        entries = np.where(oblique, np.diff(host.indptr), 0)
+        which = np.repeat(np.arange(len(oblique)), entries)
+        first = np.cumsum(entries) - entries
+        entry = host.indptr[which] + np.arange(len(which)) - first[which]
+        entry, which = entry[host.data[entry] != 0], which[host.data[entry] != 0]
+        node, feature = np.concatenate([node, which]), np.concatenate([feature, host.indices[entry]])
+    n_features = int(host.n_features)
+    if by == "count":
+        total: Any = np.bincount(feature, minlength=n_features).astype(np.float64)
+    else:
+        n_trees = len(host.tree_start) - 1
+        tree = np.searchsorted(host.tree_start, node, side="right") - 1
+        gain = host.gain[node].astype(np.float64)
+        of_tree = np.bincount(tree, gain, n_trees)
+        shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
+        total = np.bincount(feature, shares, n_features)
+    if total.sum() > 0:
+        total /= total.sum()
+    return xp.asarray(total)
+
+
+def permutation_importance(
+    forest: Forest,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    task: str = "classification",
+    n_repeats: int = 5,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> FloatArray:
+    """How much worse a forest predicts with the values of a feature permuted.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest.
+    x : (n_samples, n_features) array_like
+        Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Best those
+        that the forest was not grown on.
+    y : (n_samples,) array_like, or (n_samples, n_outputs)
+        Labels of any integer dtype or bool, or targets of any real dtype; targets are converted to the dtype
+        of the forest.
+    task : "classification" or "regression"
+        What y is.
+    n_repeats : int
+        How often each feature is permuted.
+    progress : callable or bool, optional
+        Called as progress(done, n_features) after each feature; False ends the work and returns the rows of
+        the features so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the permutations come from.
+
+    Returns
+    -------
+    (n_features, n_repeats) numpy array of float64
+        By how much the share of right labels sinks, or the mean squared error rises. Below 0 where a
+        permutation happens to help.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `apply`; no sample, NaN or infinity in y, another task, n_repeats below 1; labels that are
+        negative or at least n_outputs.
+
+    Notes
+    -----
+    Breiman 2001, section 10. Features that carry the same information share their importance, or hide each
+    other's. Cost: n_features n_repeats predictions of all samples.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = (x[:, 1] > 0).astype(np.int32)
+    >>> forest = hforest.classic.grow(x[:200], y[:200], 20, rng=0)
+    >>> lost = hforest.tree.permutation_importance(forest, x[200:], y[200:], rng=0)
+    >>> int(lost.mean(axis=1).argmax())
+    1
+    """
+    x = checked(forest, x)
+    if len(x) < 1:
+        raise ValueError("x: expected at least one sample, got 0; pass samples that the forest did not learn")
+    if x.shape[1] < 1:
+        raise ValueError(
+            "n_features: expected at least 1, got 0; without features there is nothing to permute"
+        )
+    n_repeats = checks.integer("n_repeats", n_repeats, 1, 2**20)
+    checks.choice("task", task, supervised.TASKS)
+    score = _accuracy(forest, x, y) if task == "classification" else _minus_error(forest, x, y)
+    generator = checks.generator(rng)
+    with progresses.reporting(progress, x.shape[1], "feature") as report:
+        return _losses(lambda a: score(outputs(forest, a, False)), x, n_repeats, generator, report)
+
+
+def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
+    """score(p): share of right labels."""
+    try:
+        labels, _ = supervised.labels("y", y, len(x), forest.value.shape[1])
+    except IndexError as error:
+        expected = str(error).split("; ")[0]
+        raise IndexError(f"{expected}; pass labels as the forest was grown on") from None
+    checks.same_device(x=x, y=labels)
+    return lambda p: float((p.argmax(axis=1) == labels).mean())
+
+
+def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
+    """score(p): minus the mean squared error, differences in the dtype of the forest."""
+    dtype, n_outputs = forest.value.dtype, forest.value.shape[1]
+    goals = supervised.targets("y", y, len(x), min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max)))
+    if goals.shape[1] != n_outputs:
+        raise ValueError(
+            f"y: expected n_outputs = {n_outputs} targets for each sample, got {goals.shape[1]}; "
+            "pass a target for each output of the forest"
+        )
+    checks.same_device(x=x, y=goals)
+    goals = goals.astype(dtype)
+
+    def score(p: FloatArray) -> float:
+        wrong = (p - goals).astype(np.float64)
+        return -float((wrong * wrong).mean())
+
+    return score
+
+
+def _losses(
+    score: Callable[[FloatArray], float],
+    x: FloatArray,
+    n_repeats: int,
+    rng: np.random.Generator,
+    report: progresses.Report,
+) -> np.ndarray:
+    """(n_features, n_repeats): how much lower the score is with a column permuted."""
+    xp = dispatch.array_module(x)
+    whole = score(x)
+    lost = np.zeros((x.shape[1], n_repeats))
+    permuted = x.copy()
+    for f in range(x.shape[1]):
+        for repeat in range(n_repeats):
+            permuted[:, f] = x[:, f][xp.asarray(rng.permutation(len(x)))]
+            lost[f, repeat] = whole - score(permuted)
+        permuted[:, f] = x[:, f]
+        if not report(f + 1):
+            return lost[: f + 1]
+    return lost

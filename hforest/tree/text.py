@@ -1,0 +1,82 @@
+"""Trees as text."""
+
+from collections.abc import Sequence
+
+from ..core import check as checks
+from .forest import Forest, check, on_host, root_of
+
+
+def to_text(
+    forest: Forest, tree: int = 0, *, feature_names: Sequence[str] | None = None, max_depth: int | None = None
+) -> str:
+    """A tree as indented text, one line for each node.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest.
+    tree : int
+        Number of the tree.
+    feature_names : sequence of str, optional
+        A name for each feature, by default x[0], x[1], ...
+    max_depth : int, optional
+        Deepest level to print, by default all.
+
+    Returns
+    -------
+    str
+        Lines; the children of a split are labelled yes (``<= threshold``) and no.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `check`; another number of names; no such tree.
+
+    Notes
+    -----
+    Cost: a Python step a node.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> print(hforest.tree.to_text(forest, feature_names=["length"]))
+    length <= 0.5
+      yes: 1 0
+      no: 0 1
+    """
+    check(forest)
+    root = root_of(forest, tree)
+    deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0)
+    host = on_host(forest)
+    n_features = int(host.n_features)
+    if feature_names is None:
+        feature_names = [f"x[{f}]" for f in range(n_features)]
+    if len(feature_names) != n_features:
+        raise ValueError(
+            f"feature_names: expected n_features = {n_features} names, got {len(feature_names)}; "
+            "name each feature"
+        )
+    first_row = (root + tree) // 2
+    lines: list[str] = []
+    stack = [(0, 0, "")]
+    while stack:
+        v, depth, prefix = stack.pop()
+        at = root + v
+        if host.feature[at] == -1:
+            text = " ".join(f"{a:.6g}" for a in host.value[first_row + host.left[at]])
+        else:
+            text = f"{_compared(host, at, feature_names)} <= {host.threshold[at]:.6g}"
+        hidden = deepest is not None and depth >= deepest and host.feature[at] != -1
+        lines.append("  " * depth + prefix + ("..." if hidden else text))
+        if host.feature[at] != -1 and not hidden:
+            stack += [(int(host.left[at]) + 1, depth + 1, "no: "), (int(host.left[at]), depth + 1, "yes: ")]
+    return "\n".join(lines)
+
+
+def _compared(host: Forest, at: int, names: Sequence[str]) -> str:
+    if host.feature[at] >= 0:
+        return names[host.feature[at]]
+    entries = range(host.indptr[at], host.indptr[at + 1])
+    return " ".join(f"{host.data[j]:+.6g} {names[host.indices[j]]}" for j in entries) or "0"

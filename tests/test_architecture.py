@@ -1,0 +1,214 @@
+"""The architecture: who may import whom, what a subpackage contains, one signature for all backends, the words."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import hforest
+
+PACKAGE = Path(hforest.__file__).parent
+ROOT = Path(__file__).resolve().parents[1]
+
+# From the bottom up. A subpackage imports from lower layers; within a layer only what ALLOWED names.
+LAYERS = [
+    {"core"},
+    {"split", "tree", "growth", "project", "layers", "optim"},
+    {"hinge", "classic", "manifold", "co2", "neural"},
+    {"cascade"},
+    {"demo"},
+]
+LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+SUBPACKAGES = sorted(
+    path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
+)
+WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
+# OC1 is a baseline, on the CPU alone.
+CPU_ONLY = {"co2": {"fit_oc1"}}
+
+
+def imported_subpackages(path):
+    """Subpackages that a file imports, by the absolute or relative name."""
+    package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = base + (node.module.split(".") if node.module else [])
+            names = [base + [alias.name] for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name[0] == "hforest" and len(name) > 1 and name[1] in SUBPACKAGES:
+                yield name[1]
+
+
+def test_every_subpackage_has_a_layer():
+    assert set(SUBPACKAGES) <= set(LAYER)
+    assert len(WITH_KERNELS) >= 2
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_run_downwards(path):
+    parts = path.relative_to(PACKAGE).parts
+    if len(parts) == 1:
+        return  # the package itself sees every subpackage
+    for other in imported_subpackages(path):
+        if other != parts[0]:
+            assert LAYER[other] < LAYER[parts[0]], f"{parts[0]} imports {other}"
+
+
+def imports_of(module_path):
+    """Modules of the same subpackage that a file imports at any level of its code."""
+    found = set()
+    for node in ast.walk(ast.parse(module_path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            for name in names:
+                if (module_path.parent / f"{name}.py").exists():
+                    found.add(name)
+                elif not node.module and name not in ("cpu", "gpu", "quick", "machine", "recycle"):
+                    found.add("__init__")
+    return found - {module_path.stem}
+
+
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_no_circular_imports_within_a_subpackage(subpackage):
+    graph = {path.stem: imports_of(path) for path in (PACKAGE / subpackage).glob("*.py")}
+    done: set[str] = set()
+
+    def visit(name, trail):
+        assert name not in trail, " -> ".join([*trail, name])
+        if name not in done:
+            for other in graph.get(name, ()):
+                visit(other, [*trail, name])
+            done.add(name)
+
+    for name in graph:
+        visit(name, [])
+
+
+def test_the_import_tests_see_imports():
+    assert {"core", "hinge"} <= set(imported_subpackages(PACKAGE / "hinge" / "training.py"))
+    assert {"hinge", "layers", "optim", "core"} <= set(imported_subpackages(PACKAGE / "demo" / "network.py"))
+    assert "aliases" in imports_of(PACKAGE / "core" / "dispatch.py")
+
+
+@pytest.mark.parametrize("subpackage", WITH_KERNELS)
+def test_files_of_an_algorithm(subpackage):
+    for name in ("__init__.py", "reference.py", "cpu.pyx", "cpu.pyi", "gpu.cu", "gpu.py"):
+        assert (PACKAGE / subpackage / name).exists(), name
+
+
+@pytest.mark.parametrize("subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2)])
+def test_every_subpackage_has_test_and_page(subpackage):
+    assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
+    assert (ROOT / "docs" / f"{subpackage}.md").exists()
+
+
+def functions(module):
+    return {
+        name: list(inspect.signature(f).parameters)
+        for name, f in vars(module).items()
+        if callable(f) and not name.startswith("_") and getattr(f, "__module__", None) == module.__name__
+    }
+
+
+@pytest.mark.parametrize("subpackage", WITH_KERNELS)
+def test_backends_have_one_signature(subpackage):
+    names = ("reference", "cpu", "gpu")
+    expected, *others = (functions(importlib.import_module(f"hforest.{subpackage}.{name}")) for name in names)
+    assert len(expected) >= 2
+    for name, found in zip(names[1:], others, strict=True):
+        missing = CPU_ONLY.get(subpackage, set()) if name == "gpu" else set()
+        assert found == {f: parameters for f, parameters in expected.items() if f not in missing}
+
+
+def public_functions():
+    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in SUBPACKAGES if LAYER[name])]
+    for module in modules:
+        for name in module.__all__:
+            function = getattr(module, name)
+            if inspect.isfunction(function):
+                yield pytest.param(function, id=f"{module.__name__}.{name}")
+
+
+PUBLIC = list(public_functions())
+
+
+@pytest.mark.parametrize("function", PUBLIC)
+def test_docstrings_are_whole(function):
+    text = inspect.getdoc(function)
+    parameters = inspect.signature(function).parameters
+    for section in ("Parameters", "Raises") if parameters else ():
+        assert re.search(rf"^{section}\n-+$", text, re.MULTILINE), section
+    for name, parameter in parameters.items():
+        assert parameter.kind is not parameter.VAR_KEYWORD, "no **kwargs"
+        assert re.search(rf"^[\w, ]*\b{name}\b", text[text.index("Parameters") :], re.MULTILINE), name
+        if isinstance(parameter.default, bool):
+            assert parameter.kind is parameter.KEYWORD_ONLY, "no positional booleans"
+
+
+@pytest.mark.parametrize("function", PUBLIC)
+def test_signatures_are_readable(function):
+    signature = inspect.signature(function)
+    text = str(signature).replace("dict[str, typing.Any]", "")  # a table of several types
+    assert "typing.Any" not in text
+    shown = re.sub(r"= '[^']*'|Literal\[[^]]*\]|<class '[\w.]*'>", "", text)
+    assert "'" not in shown, "an annotation is shown as a string"
+    for name, parameter in signature.parameters.items():
+        assert parameter.annotation is not parameter.empty, name
+    if "rng" in signature.parameters:
+        assert signature.parameters["rng"].default is None
+        assert repr(signature.parameters["rng"].annotation) == "int | numpy.random.Generator | None"
+    if "progress" in signature.parameters:
+        assert signature.parameters["progress"].default is None
+        assert repr(signature.parameters["progress"].annotation).startswith("bool | Callable")
+
+
+# The left column of the table of words, as names of arguments.
+NOT_ARGUMENTS = {
+    "class_weights", "sample_weights", "splitter_bins", "max_codes", "eta", "q", "n_drawn", "n_candidates", "n_columns",
+    "bags", "folds", "batch", "start", "index_", "callback", "verbose", "random_state", "n_estimators", "seed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", PUBLIC)
+def test_arguments_have_the_one_name_of_their_concept(function):
+    parameters = inspect.signature(function).parameters
+    assert not NOT_ARGUMENTS & set(parameters)
+
+
+# Words that have a standard term, with the term. C headers of growth and hinge are not read here.
+NOT_WORDS = {
+    "twin": "backend", "twins": "backends", "law": "reference implementation", "door": "public function",
+    "doors": "public functions", "furniture": "files", "bags": "bootstrap, in-bag counts", "crown": "top levels",
+    "max_codes": "max_bins", "class_weights": "class_weight",
+}  # fmt: skip
+READ = [
+    *(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".cu", ".cuh")),
+    *(p for p in (PACKAGE / "core").glob("*.h")),
+    *(p for p in (ROOT / "tests").rglob("*.py") if p.name != "test_architecture.py"),
+    *(ROOT / "bench").rglob("*.py"),
+    *(ROOT / "docs").glob("*.md"),
+    ROOT / "README.md",
+]
+
+
+@pytest.mark.parametrize("path", sorted(READ), ids=lambda p: str(p.relative_to(ROOT)))
+def test_words(path):
+    words = "|".join(NOT_WORDS)
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.search(rf"\b({words})\b", line, re.IGNORECASE)
+        assert not found, f"{path.name}:{number}: {found[0]!r}: write {NOT_WORDS[found[0].lower()]!r}"
+
+
+def test_nothing_unfinished():
+    words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):
+        for path in PACKAGE.glob(pattern):
+            assert not words.search(path.read_text()), path

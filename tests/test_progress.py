@@ -1,0 +1,134 @@
+"""The protocol of progress: what each kind of argument does, bars with and without tqdm, stops."""
+
+import builtins
+import sys
+
+import numpy as np
+import pytest
+
+from hforest.core import progress
+from hforest.core.progress import reporting
+
+
+def work(argument, total=5, unit="tree"):
+    """Units that a loop of `total` finishes."""
+    done = 0
+    with reporting(argument, total, unit) as report:
+        for i in range(total):
+            done = i + 1
+            if not report(done):
+                break
+    return done
+
+
+@pytest.fixture
+def no_tqdm(monkeypatch):
+    """As where tqdm is not installed."""
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "tqdm":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+
+
+@pytest.mark.parametrize("argument", [None, False, np.False_])
+def test_nothing_is_shown(argument, capsys):
+    assert work(argument) == 5
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("argument", [True, np.True_])
+def test_a_bar_is_shown(argument, capsys):
+    pytest.importorskip("tqdm")
+    assert work(argument, unit="round") == 5
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "5/5" in err
+    assert "round" in err
+
+
+def test_a_bar_of_work_that_goes_on(capsys):
+    pytest.importorskip("tqdm")
+    with reporting(True, 9, "step") as report:
+        assert report(7)
+        assert report(9)
+    assert "9/9" in capsys.readouterr().err
+
+
+def test_a_bar_without_tqdm(no_tqdm, monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with reporting(True, 5, "tree") as report:
+        for done, time in ((1, 0.1), (2, 1.2), (3, 1.3), (4, 2.1), (5, 2.2)):
+            now[0] = time
+            assert report(done) is True
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["tree 2 of 5", "tree 5 of 5"]  # at most one a second, and the last
+
+
+@pytest.mark.parametrize("answer", [None, True, np.True_, 0, 1, "", [], np.int64(0)])
+def test_a_function_is_called_after_every_unit(answer):
+    seen = []
+
+    def function(done, total):
+        seen.append((done, total))
+        return answer
+
+    assert work(function, 4) == 4
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+@pytest.mark.parametrize("answer", [False, np.False_, np.bool_(0)])
+def test_false_stops(answer):
+    seen = []
+
+    def function(done, total):
+        seen.append(done)
+        return answer if done == 2 else None
+
+    assert work(function) == 2
+    assert seen == [1, 2]
+
+
+def test_objects_that_can_be_called():
+    class Counter:
+        n = 0
+
+        def __call__(self, done, total):
+            self.n += 1
+
+        def __bool__(self):
+            return False  # an object's truth is not what counts
+
+    counter = Counter()
+    assert work(counter) == 5
+    assert counter.n == 5
+
+
+@pytest.mark.parametrize("argument", [1, 0, "yes", [], 1.5, np.int64(1), object()])
+def test_what_cannot_be_called_is_refused_before_the_work(argument):
+    with pytest.raises(
+        TypeError, match=r"^progress: expected None, True or a function, got \w+; pass True for a bar"
+    ):
+        work(argument)
+
+
+@pytest.mark.parametrize("argument", [True, lambda done, total: None])
+def test_errors_of_the_work_come_through(argument):
+    with pytest.raises(ZeroDivisionError), reporting(argument, 3, "tree"):
+        _ = 1 / 0
+
+
+def test_errors_of_the_function_come_through():
+    with pytest.raises(ZeroDivisionError):
+        work(lambda done, total: 1 / 0)
+
+
+def test_no_work():
+    assert work(lambda done, total: False, 0) == 0
+    assert work(True, 0) == 0

@@ -1,0 +1,265 @@
+"""The pages of results and performance: commands that their scripts accept, tables that are their records'."""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH, DOCS = ROOT / "bench", ROOT / "docs"
+RECORDS = BENCH / "results"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports a script of bench or bench/paper."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "paper"))
+    return importlib.import_module
+
+
+def anchors(page):
+    """Headings as GitHub links to them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if re.match(r"results|performance|developer", p.name)], ids=lambda p: p.name
+)
+def test_links_lead_to_headings(page):
+    for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text()):
+        assert heading in anchors(page.parent / target if target else page), f"{target}#{heading}"
+
+
+class Parsed(Exception):
+    """The script's own parser took the options."""
+
+
+def commands(page):
+    """Lines of text blocks and inline code that call a script or the main job; not templates with brackets."""
+    text = page.read_text()
+    lines = [
+        line for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()
+    ]
+    lines += re.findall(r"`(python [^`\n]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    found = [line.split("#")[0].strip() for line in lines]
+    known = [line for line in found if re.match(r"python (bench/|-m hforest)", line)]
+    return [line for line in known if "[" not in line and "--help" not in line]
+
+
+def accepts(command, monkeypatch):
+    """Parse a command by the script's own parser, up to the end of parse_args."""
+    words = shlex.split(command)[1:]
+    if words[0] == "-m":
+        name, path, options = "page_main", ROOT / "hforest" / "__main__.py", words[2:]
+    else:
+        path, options = ROOT / words[0], words[1:]
+        name = f"page_{path.stem}"
+    assert path.is_file(), f"{command}: {path} is not there"
+    parse = argparse.ArgumentParser.parse_args
+
+    def parsed(self, args=None, namespace=None):
+        raise Parsed(parse(self, options if args is None else args, namespace))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+    for folder in (BENCH, path.parent):
+        monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "argv", [str(path), *options])
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    if words[0] == "-m":
+        source = path.read_text().replace('__name__ == "__main__"', "True")
+        exec(compile(source, str(path), "exec"), {"__name__": "page", "__package__": "hforest"})
+    else:
+        spec.loader.exec_module(module)
+        module.main()
+
+
+@pytest.mark.parametrize(
+    "command", sorted({command for page in PAGES for command in commands(page)}), ids=lambda c: c[:100]
+)
+def test_scripts_take_the_commands_of_the_pages(command, monkeypatch):
+    with pytest.raises(Parsed):
+        accepts(command, monkeypatch)
+
+
+def test_pages_have_commands():
+    for name in ("hinge", "manifold", "co2", "neural", "cascade"):
+        assert commands(DOCS / f"results-{name}.md"), name
+    assert len(commands(DOCS / "performance.md")) >= 6
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python bench/paper/cascade.py --data DIR --run 1 --no-such-option",
+        "python bench/paper/cascade.py --only letters",
+        "python bench/paper/co2_table1.py --trees many",
+    ],
+)
+def test_a_wrong_command_is_found(command, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        accepts(command, monkeypatch)
+    capsys.readouterr()
+
+
+def record(name, key="rows"):
+    return json.loads((RECORDS / f"{name}.json").read_text())[key]
+
+
+# page, script, function of the script, record, key in it, further arguments, the figure that a test changes
+TABLES = {
+    "table2": ("results-hinge", "table2", "table2", "rows", (), "error"),
+    "table3": ("results-hinge", "table3", "table3", "rows", (), "least"),
+    "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
+    "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
+    "co2_choices": ("results-co2", "co2_choices", "co2_choices", "runs", (), "error"),
+    "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 6, 8, 10, 12, 15, 20],), "leaves"),
+    **{
+        f"co2_search, {group}": ("results-co2", "co2_search", "co2_search", "rows", (group,), "errors")
+        for group in (
+            "letter", "usps", "letter, 10 trees", "mnist", "connect4", "connect4, 5 trees", "shuttle"
+        )
+    },
+    "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
+    "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
+    "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
+}  # fmt: skip
+
+
+def changed(value):
+    """Another figure in the place of one, or of several."""
+    if isinstance(value, dict):
+        return {key: changed(a) for key, a in value.items()}
+    if isinstance(value, list):
+        return [changed(a) for a in value]
+    return value + 7
+
+
+def stands_on(page, table):
+    """Whether a table, whole and with nothing more, is on a page."""
+    return f"\n\n{table}\n\n" in f"\n{(DOCS / page).read_text()}\n"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_those_of_the_records(name, script):
+    page, module, file, key, more, _ = TABLES[name]
+    rows = record(file, key)
+    assert stands_on(f"{page}.md", script(module).table(rows, *more)), f"run {module}.py without --data"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_changed_record_is_seen(name, script):
+    page, module, file, key, more, figure = TABLES[name]
+    rows = [{**row, figure: changed(row[figure])} for row in record(file, key)]
+    assert not stands_on(f"{page}.md", script(module).table(rows, *more))
+
+
+def test_tables_of_performance_are_those_of_the_records(script):
+    performance = script("performance")
+    for name, table in performance.TABLES.items():
+        assert stands_on("performance.md", table()), f"run bench/performance.py {name}"
+
+
+def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
+    performance = script("performance")
+    read = performance.rows
+
+    def slower(name):
+        figures = ("forest_ms", "ns_per_pair", "seconds", "seconds_per_row", "microseconds", "more_bytes")
+        return [{key: 3 * a if key in figures else a for key, a in row.items()} for row in read(name)]
+
+    monkeypatch.setattr(performance, "rows", slower)
+    for name, table in performance.TABLES.items():
+        assert not stands_on("performance.md", table()), name
+
+
+def test_every_trial_of_the_searches_is_in_the_record(script):
+    search = script("co2_search")
+    rows = record("co2_search")
+    planned = [
+        key for group, trials in search.PLAN.items() for trial in trials for key in search.keys(group, trial)
+    ]
+    assert all(any(key.items() <= row.items() for row in rows) for key in planned)
+    assert all(any(key.items() <= row.items() for key in planned) for row in rows)
+
+
+def test_records_have_the_settings_of_their_scripts(script):
+    settings = script("co2_table1").SETTINGS
+    assert all(row["settings"] == settings[row["data"]] for row in record("co2_table1", "runs"))
+
+
+def test_runs_with_other_settings_are_not_taken_for_those_of_a_record(script, tmp_path):
+    data = script("co2_data")
+    records = data.Record(tmp_path / "record.json")
+    records.add({"data": "letter", "seed": 0, "settings": {"nu": 4.0, "lr": 0.1}, "error": 3.0})
+    records.write()
+    again = data.Record(tmp_path / "record.json")
+    assert again.find({"data": "letter", "seed": 0, "settings": {"nu": 4.0, "lr": 0.1}})["error"] == 3.0
+    assert again.find({"data": "letter", "seed": 0, "settings": {"nu": 4.0}}) is None
+    assert again.find({"data": "letter", "seed": 0, "settings": {"nu": 43.0, "lr": 0.1}}) is None
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Small sets of the same form as the real ones."""
+    rng = np.random.default_rng(0)
+
+    def split(n_features, n_classes, n=60, shift=0):
+        x, y = rng.integers(0, 17, (n, n_features)), np.arange(n) % n_classes
+        return {"x_train": x - shift, "y_train": y, "x_test": x[:20] - shift, "y_test": y[:20]}
+
+    np.savez(tmp_path / "optdigits.npz", **split(64, 10))
+    np.savez(tmp_path / "mnist.npz", **split(784, 10))
+    np.savez(tmp_path / "usps.npz", **split(256, 10))
+    np.savez(tmp_path / "shuttle.npz", **split(9, 3))
+    np.savez(tmp_path / "letter.npz", x=rng.integers(0, 16, (90, 16)), y=np.arange(90) % 26)
+    np.savez(tmp_path / "yeast.npz", x=rng.random((1060, 8)), y=np.arange(1060) % 10)
+    adult = split(3, 2)
+    adult["x_train"], adult["x_test"] = (adult[key] % 3 for key in ("x_train", "x_test"))
+    np.savez(tmp_path / "adult.npz", **adult, categorical=[1], n_levels=[3])
+    order = rng.permutation(60)
+    g50c = {"x": rng.random((60, 50)), "y": np.arange(60) % 2}
+    np.savez(tmp_path / "g50c.npz", **g50c, train_idx=order[None, :40], test_idx=order[None, 40:])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key", "count"),
+    [
+        ("co2_table1", "--only optdigits --trees 2 --runs 2 --methods CO2 RF OC1", "runs", 6),
+        ("co2_choices", "--only usps --trees 1 --runs 1", "runs", 15),
+        ("co2_search", "--only shuttle --trees 1", "rows", 40),
+        ("co2_search", "--only 'letter, 10 trees' --trees 1", "rows", 22),
+        ("co2_fig1", "--runs 1 --depth 4", "rows", 5),
+        ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
+        ("cascade_leaves", "--trees 1 --levels 1", "rows", 9),
+        ("shallow_neural", "--only g50c --seeds 0", "rows", 1),
+    ],
+)
+def test_scripts_make_rows_once(name, options, key, count, script, folder, monkeypatch, capsys):
+    path = folder / "record.json"
+    options = [*shlex.split(options), "--data", str(folder), "--json", str(path)]
+    if name == "shallow_neural":
+        options += ["--state", str(folder)]
+    if name == "co2_fig1":
+        options += ["--png", str(folder / "figure.png")]
+    module = script(name)
+    monkeypatch.setattr(sys, "argv", [name, *options])
+    module.main()
+    rows = json.loads(path.read_text())[key]
+    assert len(rows) == count
+    capsys.readouterr()
+    module.main()  # everything is in the record
+    assert json.loads(path.read_text())[key] == rows
+    assert capsys.readouterr().out.count("\n|") >= 2
