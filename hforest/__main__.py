@@ -4,20 +4,50 @@ The network is p1 Fig. 2b (letter, USPS); the data ship with the package, or com
 """
 
 import argparse
+import itertools
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from . import demo
+from .core import check, files
 from .core.aliases import Array
+from .demo.files import is_checkpoint
 from .demo.network import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
+
+
+def count(text: str) -> int:
+    """A size of an array on the command line; its lower bound is checked where it is used."""
+    value = int(text)
+    if value > check.MAX_COUNT:
+        raise argparse.ArgumentTypeError(
+            f"expected at most {check.MAX_COUNT}, got {text}; pass a smaller number"
+        )
+    return value
+
+
+def seconds(text: str) -> float:
+    """A duration on the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seconds of at least 0, got {text}; 0 writes a checkpoint after every "
+            "evaluation"
+        )
+    return value
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -39,12 +69,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="with x and y: the first N rows to train on, the rest to test on",
     )
     add("--kind", choices=("tree", "fern"), help="train only this kind (both by default)")
-    add("--n-trees", "--trees", type=int, metavar="N", default=100, help="trees or ferns (%(default)s)")
-    add("--depth", type=int, default=10, help="decisions on a path (%(default)s)")
+    add("--n-trees", "--trees", type=count, metavar="N", default=100, help="trees or ferns (%(default)s)")
+    add("--depth", type=count, default=10, help="decisions on a path (%(default)s)")
     add(
         "--n-features",
         "--features",
-        type=int,
+        type=count,
         metavar="N",
         default=100,
         help="learned inner-product features (%(default)s)",
@@ -52,7 +82,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add(
         "--n-kernels",
         "--kernels",
-        type=int,
+        type=count,
         metavar="N",
         default=0,
         help="learned 5x5 convolutions of square images instead of inner products",
@@ -72,11 +102,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="(%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(%(default)s)")
     add("--save", metavar="MODEL.npz", help="write checkpoints and the final state to this file")
-    add("--checkpoint-seconds", type=float, default=5.0, help="least time between checkpoints (%(default)s)")
+    add(
+        "--checkpoint-seconds", type=seconds, default=5.0, help="least time between checkpoints (%(default)s)"
+    )
     add("--resume", action="store_true", help="go on from the file of --save")
     add("--plot", metavar="LOSS.png", help="draw loss and test error (needs matplotlib)")
     options = parser.parse_args(arguments)
-    if options.resume and not options.save:
+    if options.resume and options.save is None:
         parser.error("--resume needs --save MODEL.npz, the file to go on from")
     if options.lr is None:
         options.lr = LEARNING_RATES[options.optimizer]
@@ -139,34 +171,101 @@ def checkpoint_path(save: str | None, kind: str, both: bool) -> Path | None:
     if save is None:
         return None
     path = Path(save)
+    if not path.name or save.endswith(os.sep) or path.is_dir():
+        raise IsADirectoryError(f"--save: expected the path of a file, got the folder {save!r}; add a name")
     return path.with_name(f"{path.stem}.{kind}{path.suffix or '.npz'}") if both else path
 
 
-def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> State:
-    """Returns a new run's state, or that of the checkpoint."""
-    if not options.resume or path is None:
-        return demo.start(config, data.x_train.shape[1], data.n_classes)
-    if not path.exists():
-        print(f"{path}: no checkpoint yet, starting from step 0")
-        return demo.start(config, data.x_train.shape[1], data.n_classes)
-    saved = demo.load_checkpoint(path)
-    wanted, got = asdict(config), asdict(saved.config)
+def _same_file(a: str | Path, b: str | Path) -> bool:
+    return os.path.realpath(a) == os.path.realpath(b) or (
+        os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
+    )
+
+
+def check_outputs(options: argparse.Namespace, saves: list[Path]) -> None:
+    """Checks, before any work, that every output can be written and replaces nothing but older output."""
+    outputs: list[tuple[str, str | Path]] = [("--save", path) for path in saves]
+    if options.plot is not None:
+        outputs.append(("--plot", options.plot))
+        check_picture(options.plot)
+    for name, path in outputs:
+        if options.data and _same_file(path, options.data):
+            raise ValueError(f"{name}: expected another file than --data, got {path}; choose another path")
+    for (name, path), (other, taken) in itertools.combinations(outputs, 2):
+        if _same_file(path, taken):
+            raise ValueError(
+                f"{other}: expected another file than {name} writes, got {taken}; choose another path"
+            )
+    for name, path in outputs:
+        files.check_writable(path)
+        # With --resume the whole file is read and checked before it is used.
+        if name == "--save" and not options.resume and os.path.exists(path) and not is_checkpoint(path):
+            raise ValueError(
+                f"--save: expected a new file or a checkpoint written by hforest, got {path}, another or a "
+                "damaged file; choose another path, or remove that file"
+            )
+
+
+def check_picture(path: str) -> None:
+    """Checks that matplotlib, where it is installed, can draw to a file of that name."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        return
+    known = FigureCanvasAgg.get_supported_filetypes()
+    if _picture_format(path) not in known:
+        raise ValueError(
+            f"--plot: expected a picture that ends in .{', .'.join(sorted(known))}, got {path}; rename it"
+        )
+
+
+def _picture_format(path: str) -> str:
+    return Path(path).suffix[1:].lower() or "png"
+
+
+def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
+    """Returns the state of a checkpoint of the same run: of equal options, classes and data."""
+    found = demo.load_checkpoint(path)
+    wanted, got = asdict(config), asdict(found.config)
     others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
     if others:
         raise ValueError(
             f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones"
         )
-    if not _same(saved.classes, data.classes):
+    if not _same(found.classes, data.classes):
         raise ValueError(
-            f"{path}: expected a run on the same classes, got one on {_shown(saved.classes)} (now "
+            f"{path}: expected a run on the same classes, got one on {_shown(found.classes)} (now "
             f"{_shown(data.classes)}); check --data"
         )
-    if saved.fingerprint != data.fingerprint:
+    if found.fingerprint != data.fingerprint:
         raise ValueError(
             f"{path}: expected a run on the same data, got one on other data; check --data and --train"
         )
-    print(f"{path}: going on from step {saved.state['step']}")
-    return saved.state
+    return found.state
+
+
+def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> State:
+    """Returns a new run's state, or that of the checkpoint."""
+    if options.resume and path is not None:
+        if path.exists():
+            state = saved(config, data, path)
+            if state["step"] < config.steps:
+                print(f"{path}: going on from step {state['step']}")
+            else:
+                print(
+                    f"{path}: already complete, {state['step']} steps are done and --steps is "
+                    f"{config.steps}; a larger number goes on"
+                )
+            return state
+        print(f"{path}: no checkpoint yet, starting from step 0")
+    try:
+        return demo.start(config, data.x_train.shape[1], data.n_classes)
+    except MemoryError as error:
+        raise MemoryError(
+            "--n-trees, --depth: expected a model that fits into memory, got "
+            f"{config.n_trees} trees of depth {config.depth} for {data.n_classes} classes "
+            f"({error}); lower --n-trees or --depth"
+        ) from None
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -186,39 +285,66 @@ def run(
     """Trains one kind, prints its line and returns its history."""
     place = to_device(options.device)
     state = begin(options, config, data, path)
+    first, begun, written = state["step"], time.perf_counter(), time.perf_counter()
+    if first >= config.steps:
+        history = {name: state.get(f"history_{name}", np.zeros(0)) for name in ("step", "loss", "error")}
+        print(summary(config, history))
+        return history
     state |= {name: place(a) for name, a in state.items() if not name.startswith("history")}
-    first, begun, saved = state["step"], time.perf_counter(), time.perf_counter()
 
     def checkpoint(state: State) -> None:
-        nonlocal saved
+        nonlocal written
         step = state["step"]
         # Not at the last step of a run whose end is no multiple of eval_every: a longer run has no evaluation
         # there.
-        due = step == config.steps or time.perf_counter() - saved > options.checkpoint_seconds
+        due = step == config.steps or time.perf_counter() - written > options.checkpoint_seconds
         if path is not None and step % config.eval_every == 0 and due:
             demo.save_checkpoint(path, config, state, data)
-            saved = time.perf_counter()
+            written = time.perf_counter()
 
     display = Display(NAMES[config.kind], state, config.steps)
     try:
         x_train, y_train, x_test, y_test = (place(a) for a in data[:4])
-        history = demo.train(
-            config, state, x_train, y_train, x_test, y_test, checkpoint=checkpoint, progress=display
-        )
+        # Overflow is reported by the check that follows it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            history = demo.train(
+                config, state, x_train, y_train, x_test, y_test, checkpoint=checkpoint, progress=display
+            )
+    except ValueError as error:
+        # Options and data are checked before the first step: later errors are those of the numbers, but for
+        # a learning rate that the dtype of the state does not hold.
+        found = str(error).partition(";")[0]
+        if found.startswith("lr: "):
+            raise ValueError(f"--{found}; lower the learning rate") from None
+        if state["step"] == 0:
+            raise ValueError(
+                f"{options.data}: expected samples whose sums float32 can hold, got numbers that overflow at "
+                f"the first step ({found}); scale the columns"
+            ) from None
+        raise ValueError(
+            f"--lr: expected a learning rate with which training converges, got {config.lr:g}, and numbers "
+            f"that overflow at step {state['step'] + 1} ({found}); lower the learning rate"
+        ) from None
     finally:
         display.close()
-    seconds = time.perf_counter() - begun
+    elapsed = time.perf_counter() - begun
     if path is not None:
         demo.save_checkpoint(path, config, state, data)
-    best = int(np.argmin(history["error"]))
-    print(
-        f"{NAMES[config.kind]}: {config.n_trees} of depth {config.depth}, "
-        f"test error {100 * history['error'][-1]:.2f} % after {config.steps} steps "
-        f"(least of {len(history['error'])} evaluations: {100 * history['error'][best]:.2f} % "
-        f"at step {int(history['step'][best])}), "
-        f"{seconds:.1f} s, {(config.steps - first) / seconds:.0f} steps/s"
-    )
+    print(f"{summary(config, history)}, {elapsed:.1f} s, {(config.steps - first) / elapsed:.0f} steps/s")
     return history
+
+
+def summary(config: demo.Config, history: dict[str, np.ndarray]) -> str:
+    """The result of one kind, in words."""
+    text = f"{NAMES[config.kind]}: {config.n_trees} of depth {config.depth}"
+    if not len(history["step"]):
+        return f"{text}, no evaluation yet"
+    best = int(np.argmin(history["error"]))
+    return (
+        f"{text}, test error {100 * history['error'][-1]:.2f} % after {int(history['step'][-1])} steps "
+        f"(least of {len(history['error'])} evaluations: {100 * history['error'][best]:.2f} % "
+        f"at step {int(history['step'][best])})"
+    )
 
 
 def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
@@ -238,15 +364,59 @@ def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel="test error in %")
     right.legend()
-    figure.savefig(path, dpi=150)
+    with files.replacing(path) as stream:
+        figure.savefig(stream, dpi=150, format=_picture_format(path))
     pyplot.close(figure)
     print(f"{path}: written")
 
 
+def open_streams() -> None:
+    """Opens the standard streams that the caller has closed: a file must not get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def drop_output() -> None:
+    """Sends what is still to be written to a closed pipe nowhere, so that the exit is quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
+    """Runs the command.
+
+    Returns 0 when all went well, 2 for bad input, 130 when interrupted, and 141 (like a process that SIGPIPE
+    ended) when nobody reads its output any more.
+    """
+    open_streams()
+    try:
+        try:
+            return work(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+        return 128 + signal.SIGPIPE
+    except OSError as error:  # a full disk
+        drop_output()
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def work(arguments: list[str] | None) -> int:
+    """`main` without its care of the standard streams."""
     options = parse(arguments)
     try:
+        kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
+        paths = {kind: checkpoint_path(options.save, kind, len(kinds) > 1) for kind in kinds}
+        check_outputs(options, [path for path in paths.values() if path is not None])
         data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
         source = options.data or "optical digits, 8x8 (UCI)"
         config = demo.Config(
@@ -261,18 +431,21 @@ def main(arguments: list[str] | None = None) -> int:
             eval_every=options.eval_every,
             seed=options.seed,
         )
+        configs = {kind: replace(config, kind=kind) for kind in kinds}
+        # Each run reads its checkpoint itself; one that cannot go on is noticed before the first run.
+        for kind, path in list(paths.items())[1:]:
+            if options.resume and path is not None and path.exists():
+                saved(configs[kind], data, path)
         print(
             f"{source}: {len(data.x_train)} training and {len(data.x_test)} test samples, "
             f"{data.x_train.shape[1]} inputs, {data.n_classes} classes"
         )
-        kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
-        histories: dict[Kind, dict[str, np.ndarray]] = {}
-        for kind in kinds:
-            path = checkpoint_path(options.save, kind, len(kinds) > 1)
-            histories[kind] = run(options, replace(config, kind=kind), data, path)
-        if options.plot:
+        histories = {kind: run(options, configs[kind], data, paths[kind]) for kind in kinds}
+        if options.plot is not None:
             plot(options.plot, histories)
-    except (TypeError, ValueError, IndexError, OSError, MemoryError) as error:
+    except BrokenPipeError:
+        raise
+    except (TypeError, ValueError, IndexError, OverflowError, OSError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

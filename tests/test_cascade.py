@@ -1,14 +1,18 @@
 """Cascades: windows, folds, levels, files, resumption."""
 
+import functools
+import re
+import time
 import tracemalloc
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import hforest
 from hforest import cascade, classic, co2, manifold, tree
-from hforest.cascade import folds
+from hforest.cascade import folds, levels
 from hforest.demo import load_digits
 
 FEW = (partial(classic.grow, n_trees=8), partial(classic.grow_random, n_trees=8))
@@ -175,6 +179,32 @@ def test_folds_spread_every_class():
     assert counts.max() - counts.min() <= 1
 
 
+def test_folds_are_those_of_a_loop_over_classes():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n_classes, n_folds = rng.integers(1, 20), rng.integers(2, 6)
+        y = rng.integers(0, n_classes, rng.integers(1, 300)).astype(np.int32)
+        draws, same_draws = np.random.default_rng(seed), np.random.default_rng(seed)
+        want, first = np.empty(len(y), np.int64), 0
+        for k in range(n_classes):
+            members = draws.permutation(np.flatnonzero(y == k))
+            want[members] = (first + np.arange(len(members))) % n_folds
+            first += len(members)
+        np.testing.assert_array_equal(folds.assign(y, n_classes, n_folds, same_draws), want)
+        assert same_draws.bit_generator.state == draws.bit_generator.state
+
+
+@pytest.mark.parametrize("n", [300, 300_000])
+def test_folds_of_many_classes_are_quick(n):
+    y = (np.arange(n) % 100_000).astype(np.int32)
+    folds.assign(y[:1000], 1000, 3, np.random.default_rng(0))
+    start = time.process_time()
+    fold = folds.assign(y, 100_000, 3, np.random.default_rng(0))
+    assert time.process_time() - start < (0.2 if n == 300 else 2)
+    if n > 300:
+        assert (np.sort(fold.reshape(3, -1), axis=0) == np.arange(3)[:, None]).all()
+
+
 def test_parts_of_joined_forests():
     x, y = blobs()
     forests = [classic.grow(x, y, 3, rng=i) for i in range(3)]
@@ -277,6 +307,65 @@ def test_growth_stops_and_the_best_level_is_kept():
     last = cascade.predict(states[-1], x)
     assert last.shape == (60, 3)
     np.testing.assert_allclose(last.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_grain_is_read_before_growth_stops(seed):
+    rng = np.random.default_rng(seed)
+    y = (np.arange(90) % 2).astype(np.int32)
+    noise = [rng.normal(size=(90, 3)).astype(np.float32) for _ in range(2)]
+    grains = [*noise, (y[:, None] + rng.uniform(-0.3, 0.3, (90, 2))).astype(np.float32)]
+    states = []
+    grown = cascade.grow(grains, y, FEW, rng=seed, checkpoint=states.append)
+    assert grown.scores[-1] > 0.97
+    scores = states[-1].scores
+    assert len(scores) % 3 == 0
+    # The last round alone has no better score than the rounds before it.
+    best = [max(scores[:k]) for k in range(3, len(scores) + 1, 3)]
+    assert all(b > a for a, b in pairwise(best[:-1]))
+    assert best[-1] == best[-2]
+
+
+def test_patience_counts_rounds():
+    wait = levels._rounds_waited
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        scores = rng.integers(0, 5, rng.integers(1, 12)).tolist()
+        # With one grain, a round is a level.
+        assert wait(scores, 1) == len(scores) - 1 - int(np.argmax(scores))
+    assert wait((), 1) == wait((), 3) == 0
+    # Nothing ends within a round: later grains may be better.
+    assert [wait([5, 1, 1, 1, 1, 1, 1, 1, 1][:k], 3) for k in range(1, 10)] == [0, 0, 0, 0, 0, 1, 0, 0, 2]
+    # A better score anywhere in a round counts for the round, an equal one does not.
+    assert wait([1, 1, 2, 1, 2, 1], 2) == 1
+    assert wait([1, 2, 1, 3], 2) == 0
+
+
+def test_growth_on_one_array_stops_as_it_did_before_rounds():
+    few = [partial(classic.grow, n_trees=3)]
+    for seed in range(4):
+        x, y = blobs(60, seed=seed)
+        states = []
+        whole = cascade.grow(x, y, few, patience=6, max_levels=6, checkpoint=states.append, rng=seed)
+        every = states[-1].scores
+        for patience in (1, 2):
+            n = 1
+            while n < 6 and n - 1 - int(np.argmax(every[:n])) < patience:
+                n += 1
+            states.clear()
+            grown = cascade.grow(
+                x, y, few, patience=patience, max_levels=6, checkpoint=states.append, rng=seed
+            )
+            assert states[-1].scores == every[:n]
+            assert grown.scores == every[: int(np.argmax(every[:n])) + 1]
+            assert same(grown, whole._replace(levels=whole.levels[: len(grown.levels)]))
+
+
+def test_max_levels_counts_levels_of_grains():
+    x, y = blobs(60)
+    states = []
+    cascade.grow([x, x, x], y, FEW, max_levels=4, patience=2, checkpoint=states.append, rng=0)
+    assert [len(state.levels) for state in states] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
@@ -421,6 +510,202 @@ def test_bad_input():
         grow((x, x[:-1]), y, FEW)
     with pytest.raises(ValueError, match="expected an array or a sequence"):
         grow((), y, FEW)
+
+
+def never(x, y, **more):
+    raise AssertionError("a forest was grown")
+
+
+NEVER = partial(never, n_trees=3)
+FOUR_PARTS = r"^[\w\[\]'.]+: expected .+, got .+; .+"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        (r"forests\[1\]", {"forests": [NEVER, 3]}),
+        (r"forests\[1\]", {"forests": [NEVER, None]}),
+        (r"forests\[1\]", {"forests": [NEVER, classic.grow]}),
+        (r"forests\[1\]", {"forests": [NEVER, partial(classic.grow, n_tree=5)]}),
+        (r"forests\[1\]", {"forests": [NEVER, lambda x, y: None]}),
+        (r"forests\[1\]", {"forests": [NEVER, lambda: None]}),
+        ("forests", {"forests": NEVER}),
+        ("forests", {"forests": "grow"}),
+        ("forests", {"forests": {NEVER}}),
+        ("forests", {"forests": (NEVER for _ in range(2))}),
+        (r"forests\[1\]", {"class_vectors": "out_of_bag", "forests": [NEVER, never]}),
+        (r"forests\[1\].*n_trees", {"class_vectors": "out_of_bag", "forests": [NEVER, partial(never, n_trees="9")]}),
+        (r"forests\[1\].*n_trees", {"class_vectors": "out_of_bag", "forests": [NEVER, partial(never, n_trees=None)]}),
+        (
+            r"forests\[0\]: .*bootstrap",
+            {"class_vectors": "out_of_bag", "forests": [partial(lambda x, y, n_trees, n_classes, rng: 0, n_trees=3)]},
+        ),
+        ("progress", {"progress": "bar"}),
+        ("progress", {"progress": 1}),
+        ("progress", {"progress": lambda: True}),
+        ("progress", {"progress": lambda done: True}),
+        ("checkpoint", {"checkpoint": "c.npz"}),
+        ("checkpoint", {"checkpoint": lambda: None}),
+        ("checkpoint", {"checkpoint": lambda state, name: None}),
+        ("resume", {"resume": "c.npz"}),
+        ("resume", {"resume": {"levels": ()}}),
+        ("n_folds", {"n_folds": 3.0}),
+        ("n_folds", {"n_folds": None}),
+        ("patience", {"patience": "1"}),
+        ("patience", {"patience": 1.5}),
+        ("patience", {"patience": None}),
+        ("max_levels", {"max_levels": True}),
+        ("max_levels", {"max_levels": None}),
+        ("n_classes", {"n_classes": "3"}),
+        ("rng", {"rng": "seed"}),
+        ("rng", {"rng": np.random.RandomState(0)}),
+    ],
+)  # fmt: skip
+def test_settings_of_a_wrong_kind_are_found_before_a_forest_grows(name, settings):
+    x, y = blobs(60)
+    with pytest.raises(TypeError, match=f"^{name}") as found:
+        cascade.grow(x, y, **{"forests": [NEVER], **settings})
+    assert re.match(FOUR_PARTS, str(found.value), re.DOTALL), found.value
+    if settings.keys() & {"class_vectors", "patience", "max_levels", "checkpoint", "resume"}:
+        return
+    with pytest.raises(TypeError, match=f"^{name}") as found:
+        cascade.grow_scanner(x, y, (5,), 2, **{"forests": [NEVER], **settings})
+    assert re.match(FOUR_PARTS, str(found.value), re.DOTALL), found.value
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("shape", {"shape": "5"}),
+        ("shape", {"shape": 5}),
+        ("shape", {"shape": None}),
+        (r"shape\[0\]", {"shape": (5.0,)}),
+        ("window", {"window": 2.0}),
+        ("window", {"window": None}),
+        ("window", {"window": True}),
+        (r"window\[0\]", {"window": ("2",)}),
+        ("stride", {"stride": "1"}),
+        ("stride", {"stride": {1: 1}}),
+        ("max_windows", {"max_windows": 2.0}),
+        ("max_windows", {"max_windows": "all"}),
+    ],
+)
+def test_windows_of_a_wrong_kind_are_found_before_a_forest_grows(name, settings):
+    x, y = blobs(60)
+    with pytest.raises(TypeError, match=f"^{name}: expected .*, got .*; ") as found:
+        cascade.grow_scanner(x, y, **{"shape": (5,), "window": 2, "forests": [NEVER], **settings})
+    assert re.match(FOUR_PARTS, str(found.value))
+    if "max_windows" not in settings:
+        with pytest.raises(TypeError, match=f"^{name}: expected .*, got .*; "):
+            cascade.scan(x, **{"shape": (5,), "window": 2, **settings})
+
+
+def test_sizes_whose_product_overflows():
+    # 2**64 + 4.
+    with pytest.raises(ValueError, match="^shape: expected sizes that multiply to n_features = 4, got"):
+        cascade.scan(np.zeros((2, 4)), (769546, 494770, 48448661), 1)
+
+
+def test_functions_of_other_kinds_are_called():
+    x, y = blobs(60)
+
+    class Grower:
+        def __call__(self, x, y, *, n_classes, rng):
+            return classic.grow(x, y, 3, n_classes=n_classes, rng=rng)
+
+    @functools.wraps(classic.grow)  # its own arguments count, not those of the function that it wraps
+    def wrapped(*args, **more):
+        return classic.grow(*args, 3, **more)
+
+    bound = partial(partial(classic.grow, n_trees=3), n_classes=3, rng=7)
+    growers = [Grower(), Grower().__call__, wrapped, bound]
+    states = []
+    grown = cascade.grow(x, y, growers, max_levels=1, checkpoint=states.append, progress=max, rng=0)
+    assert len(grown.levels[0]) == 4
+    assert len(states) == 1
+
+
+class Strange:
+    """Samples whose conversion fails in a way of its own."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("not now")
+
+
+def test_grains_that_cannot_be_read():
+    x, y = blobs(60)
+    for given in ([Strange(), x], (x, Strange()), Strange(), [x, None]):
+        with pytest.raises(TypeError, match=r"^x(\[1\])?: expected .*, got .*; "):
+            cascade.grow(given, y, [NEVER])
+
+
+def altered(cascade_, **fields):
+    forest = cascade_.levels[0][0]._replace(**fields)
+    return cascade_._replace(levels=((forest, *cascade_.levels[0][1:]), *cascade_.levels[1:]))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "name"),
+    [
+        (lambda c: c._replace(levels=None), TypeError, r"\w+.levels"),
+        (lambda c: c._replace(levels=(3, 3)), TypeError, r"\w+.levels\[0\]"),
+        (lambda c: c._replace(levels=((), ())), ValueError, r"\w+.levels\[0\]"),
+        (lambda c: c._replace(levels=(c.levels[0], c.levels[1][:1])), ValueError, r"\w+.levels\[1\]"),
+        (lambda c: c._replace(levels=((None, None), c.levels[1])), TypeError, "forest"),
+        (lambda c: c._replace(levels=c.levels[::-1]), ValueError, r"\w+.levels\[0\]\[0\]: .*n_features"),
+        (lambda c: c._replace(n_classes="3"), TypeError, r"\w+.n_classes"),
+        (lambda c: c._replace(n_classes=2), ValueError, r"\w+.levels\[0\]\[0\]: .*n_classes"),
+        (lambda c: c._replace(n_features=5), TypeError, r"\w+.n_features"),
+        (lambda c: c._replace(n_features=(5.0,)), TypeError, r"\w+.n_features\[0\]"),
+        (lambda c: c._replace(n_features=()), ValueError, r"\w+.n_features"),
+        (lambda c: c._replace(n_features=np.array([5, 5])), TypeError, r"\w+.n_features"),
+        (lambda c: c._replace(class_vectors=np.array(["a", "b"])), ValueError, r"\w+.class_vectors"),
+        (lambda c: c._replace(n_folds=None), TypeError, r"\w+.n_folds"),
+        (lambda c: c._replace(n_folds=7), ValueError, r"\w+.levels\[0\]\[0\]: .*trees of each of 7 folds"),
+        (lambda c: c._replace(seed="0"), TypeError, r"\w+.seed"),
+        (lambda c: altered(c, threshold=None), TypeError, "forest.threshold"),
+        (
+            lambda c: c._replace(levels=(c.levels[0], c.levels[1][:1] + folds_of_float64(c))),
+            ValueError,
+            r"\w+.levels\[1\]\[1\]: .*dtype",
+        ),
+    ],
+)
+def test_cascades_that_contradict_themselves(change, error, name):
+    x, y = blobs(60)
+    states = []
+    cascade.grow(x, y, FEW, max_levels=2, patience=2, rng=0, checkpoint=states.append)
+    wrong = change(states[-1])
+    with pytest.raises(error, match=f"^{name}"):
+        cascade.predict(wrong, x)
+    with pytest.raises(error, match=f"^{name}"):
+        cascade.grow(x, y, [NEVER] * 2, max_levels=3, patience=2, rng=0, resume=wrong)
+    with hforest.unchecked(), pytest.raises(error, match=f"^{name}"):
+        cascade.predict(wrong, x)
+
+
+def folds_of_float64(c):
+    forest = c.levels[1][1]
+    wide = {name: getattr(forest, name).astype(np.float64) for name in ("threshold", "value", "gain", "data")}
+    return (forest._replace(**wide),)
+
+
+def test_scanners_that_contradict_themselves():
+    x, y = blobs(60)
+    scanner, _ = cascade.grow_scanner(x, y, (5,), 2, FEW, rng=0)
+    first = scanner.forests[0]
+    other = classic.grow(x[:, :2], y, 2, n_classes=4, rng=0)
+    for change, error, name in (
+        ({"forests": ()}, ValueError, "scanner.forests: expected at least one"),
+        ({"forests": None}, TypeError, "scanner.forests: expected a tuple"),
+        ({"forests": (first, 3)}, TypeError, "forest: expected a hforest.tree.Forest"),
+        ({"forests": (first, other)}, ValueError, r"scanner.forests\[1\]: .*n_classes = 3 .*got 4"),
+        ({"window": (3,)}, ValueError, r"scanner.forests\[0\]: .*n_features = 3 .*got 2"),
+        ({"window": None}, TypeError, "window: expected an int"),
+        ({"shape": "5"}, TypeError, "shape: expected"),
+    ):
+        with pytest.raises(error, match=f"^{name}"):
+            cascade.scan_vectors(scanner._replace(**change), x)
 
 
 def test_values_that_are_no_probabilities():

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -295,3 +296,70 @@ def test_choice():
             ValueError, match="^kind: expected one of 'tree', 'fern', got .*; choose one of them"
         ):
             check.choice("kind", value, ("tree", "fern"))
+
+
+# -------------------------------------------------------------------------- processes and environment
+
+FORKED = """
+import os, signal, sys
+import numpy as np
+import hforest
+
+x = np.random.default_rng(0).normal(size=(3000, 20)).astype(np.float32)
+y = x[:, 0] > 0
+
+
+def results():
+    forest = hforest.classic.grow(x, y, 8, rng=0)
+    found = hforest.tree.predict(forest, x).tobytes()
+    route = hforest.hinge.tree_traverse(x, *hforest.hinge.tree_init(50, 8, 20, rng=0)[:2])
+    return found + b"".join(a.tobytes() for a in route)
+
+
+before = results()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # a child that hangs is ended, which its parent sees
+    os._exit(0 if results() == before else 3)
+status = os.waitpid(child, 0)[1]
+assert results() == before
+print("child", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_computes_the_same():
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.stdout == "child 0\n", run.stderr
+
+
+def test_the_number_of_threads_is_bounded_at_import():
+    code = "import hforest; print(hforest.get_num_threads())"
+    environment = {**os.environ, "OMP_NUM_THREADS": "100000"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) == (1024 if machine.openmp() else 1)
+
+
+def test_sources_that_are_not_built_say_what_to_run(tmp_path):
+    package = Path(hforest.__file__).parent
+    for path in package.rglob("*.py"):
+        copy = tmp_path / "hforest" / path.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", "import hforest"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(np.__file__).parents[1])])},
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert "expected compiled extension modules" in run.stderr
+    assert "pip install -e ." in run.stderr

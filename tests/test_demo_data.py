@@ -154,7 +154,7 @@ def test_labels_of_any_kind(tmp_path, capsys, classes):
     scores = demo.predict(saved.config, saved.state, data.x_test)
     assert (saved.classes[scores.argmax(axis=1)] == classes[code[90:]]).mean() > 0.9
     assert main([*options, "--resume"]) == 0
-    assert "going on from step 400" in capsys.readouterr().out
+    assert "already complete, 400 steps are done" in capsys.readouterr().out
 
 
 def test_labels_of_two_files_parts_may_have_two_integer_dtypes(tmp_path):

@@ -8,7 +8,7 @@ from conftest import entered
 
 import hforest
 from hforest import classic, growth, manifold, project, tree
-from hforest.core import machine
+from hforest.core import dispatch, machine
 
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
@@ -388,7 +388,11 @@ def test_bad_bins():
         ({"bins": bins.bins + np.uint8(1)}, IndexError, "bins: expected numbers below n_bins = 3, got 3"),
         ({"low": bins.low[:1].copy()}, ValueError, "low: expected shape"),
         ({"high": bins.high * np.nan}, ValueError, "high: expected finite"),
-        ({"dtype": np.dtype(np.float16)}, TypeError, "bins.dtype: expected float32 or float64"),
+        (
+            {"dtype": np.dtype(np.float16)},
+            TypeError,
+            "bins.dtype: expected float32 or float64 as a numpy.dtype",
+        ),
     ):
         with pytest.raises(error, match=message):
             growth.grow(bins._replace(**change), y, 1)
@@ -1163,3 +1167,26 @@ def test_whole_numbers_are_encoded_as_others_are():
         assert (pixels.low == shifted.low + 1000).all()
         assert (pixels.high == shifted.high + 1000).all()
         assert not np.signbit(pixels.low).any()
+
+
+def test_a_class_in_place_of_the_dtype_of_bins_is_refused():
+    # numpy.float32 == numpy.dtype("float32"), but has no itemsize that a backend may read.
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    bins = growth.encode(x)._replace(dtype=np.float32)
+    with pytest.raises(
+        TypeError, match=r"bins\.dtype: expected float32 or float64 as a numpy\.dtype, got <class"
+    ):
+        growth.grow(bins, x[:, 0] > 0, 1, rng=0)
+
+
+def test_few_samples_of_many_columns_are_encoded_in_few_calls(monkeypatch):
+    # Each call may begin a parallel region, which waits for all threads.
+    cpu = dispatch.backend("hforest.growth", np.empty(0))
+    calls, encode = [], cpu.encode
+    monkeypatch.setattr(cpu, "encode", lambda *args: calls.append(args[0].shape) or encode(*args))
+    x = np.random.default_rng(0).normal(size=(10, 100_000))
+    bins = growth.encode(x)
+    assert len(calls) <= 2
+    assert sum(n for _, n in calls) == 100_000
+    rank = x[:, 77_777].argsort().argsort()
+    assert bins.bins[77_777].tolist() == rank.tolist()

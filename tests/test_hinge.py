@@ -833,6 +833,9 @@ BAD = [
     (FORWARD, "weights", lambda a: a[0, 0], ValueError, r"\(n_trees, 2\*\*depth, \.\.\.\)"),
     (BACKWARD, "grad_y", lambda a: a[:, :, 0].copy(), ValueError, r"\(n_samples, n_trees, 4\) = \(6, 2, 4\)"),
     (BACKWARD, "grad_y", lambda a: a.astype(np.float32), TypeError, "float64, got float32"),
+    (BACKWARD, "grad_y", lambda a: changed(a, (1, 0, 2), np.nan), ValueError, r"finite numbers, got nan at index \(1, 0, 2\)"),
+    (BACKWARD, "grad_y", lambda a: changed(a, (1, 0, 2), np.inf), ValueError, "finite numbers, got inf"),
+    (BACKWARD, "margin", lambda a: changed(a, (5, 1), np.nan), ValueError, r"no NaN, got nan at index \(5, 1\)"),
     (BACKWARD, "leaf", lambda a: changed(a, (3, 1), 4), IndexError, r"0 <= index < 2\*\*depth = 4, got 4"),
     (BACKWARD, "leaf", lambda a: changed(a, (3, 1), -1), IndexError, "got -1"),
     (BACKWARD, "leaf", lambda a: a.astype(np.int64), TypeError, "int32"),
@@ -862,7 +865,7 @@ def test_bad_arrays(names, name, spoil, error, words):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda g: hinge.tree_init(0, 2, 3), ValueError, "n_trees: expected at least 1, got 0"),
+        (lambda g: hinge.tree_init(0, 2, 3), ValueError, "n_trees: expected 1 to 2147483647, got 0"),
         (lambda g: hinge.tree_init(2, 0, 3), ValueError, "depth: expected 1 to 30, got 0"),
         (lambda g: hinge.tree_init(2, 40, 3), ValueError, "depth: expected 1 to 30, got 40"),
         (lambda g: hinge.fern_init(2, 40, 3), ValueError, "depth"),
@@ -899,6 +902,16 @@ def test_bad_arrays(names, name, spoil, error, words):
 def test_bad_calls(call, error, words):
     with pytest.raises(error, match=words):
         call(good())
+
+
+def test_nan_is_the_callers_affair_when_unchecked():
+    g = good()
+    g["margin"][5, 1] = g["grad_y"][0, 0, 0] = np.nan
+    with hforest.unchecked():
+        grad_x, _, _ = hinge.tree_backward(*(g[n] for n in BACKWARD), 3)
+    assert np.isnan(grad_x).any()
+    with pytest.raises(ValueError, match="^margin"):
+        hinge.leaf_outputs(g["leaf"], g["margin"], g["weights"])
 
 
 def test_bad_out():

@@ -759,3 +759,51 @@ def test_bad_out():
     ):
         raises(error, "out", remedy, lambda out=out: neural.loss_backward(F, LEAVES, Y, out=out))
         raises(error, "out", remedy, lambda out=out: neural.backward(np.ones((4, 3)), F, LEAVES, out=out))
+
+
+# ------------------------------------------------------------------------ numbers near the largest
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+def test_decisions_near_the_largest_number(backend, dtype, sharing):
+    f, leaves, y = problem(40, 3, 3, 4, dtype)
+    # The reference adds logarithms of a path in float64.
+    size = (0.9 if dtype == np.float32 else 0.1) * float(np.finfo(dtype).max)
+    f[:] = np.random.default_rng(0).choice([-size, size], size=f.shape)
+    index = None
+    if sharing:
+        f = f.reshape(40, 21)
+        index = np.random.default_rng(1).integers(0, 21, (3, 7)).astype(np.int32)
+    found = [neural.route(f, index=index), neural.forward(f, leaves, index=index)]
+    for loss in ("tree", "forest"):
+        found += neural.loss_backward(f, leaves, y, index=index, loss=loss)
+    found.append(neural.update_leaves(f, y, leaves, 3, index=index))
+    assert all(np.isfinite(a).all() for a in found)
+    mu = found[0]
+    assert set(np.unique(mu)) == {0, 1}
+    assert (mu.sum(axis=2) == 1).all()
+
+
+def test_outputs_that_would_overflow_are_refused(backend, dtype):
+    f, leaves, _ = problem(4, 3, 2, 2, dtype)
+    largest = float(np.finfo(dtype).max)
+    fits = np.full_like(leaves, largest / 13)
+    assert np.isfinite(neural.forward(f, fits, task="regression")).all()
+    with pytest.raises(ValueError, match="^leaves: expected numbers of at most.*divide the targets"):
+        neural.forward(f, np.full_like(leaves, -largest / 2), task="regression")
+    with hforest.unchecked(), np.errstate(over="ignore", invalid="ignore"):
+        neural.forward(f, np.full_like(leaves, largest / 2), task="regression")
+
+
+@pytest.mark.parametrize(
+    ("slope", "size", "name"), [(0.5, 1.0, "grad_p"), (1e-3, 0.5, "leaves"), (0.1, 0.1, "grad_p")]
+)
+def test_gradients_that_would_overflow_are_refused(backend, dtype, slope, size, name):
+    f, leaves, _ = problem(4, 3, 2, 2, dtype)
+    largest = float(np.finfo(dtype).max)
+    grad_p = np.full((4, 2), slope * (largest if name == "grad_p" else 1e6), dtype)
+    grad_p[0] *= -1
+    leaves[:] = size * (largest if name == "leaves" or slope == size else 1)
+    with pytest.raises(ValueError, match=f"^{name}: expected sums of grad_p . leaves.*divide"):
+        neural.backward(grad_p, f, leaves)
+    assert np.isfinite(neural.backward(grad_p / dtype(largest / 64), f, leaves / dtype(leaves.max()))).all()

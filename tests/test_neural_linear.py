@@ -233,3 +233,18 @@ def test_bad_models():
         neural.linear_init(2, 2, 5, 2, max_features=6)
     with pytest.raises(ValueError, match="depth"):
         neural.linear_init(2, 21, 5, 2)
+
+
+def test_decisions_that_overflow_are_refused():
+    model = neural.linear_init(2, 2, 5, 2, rng=0)
+    large = np.full((3, 5), 3e38)
+    for function in (neural.decisions, neural.predict):
+        with pytest.raises(
+            ValueError, match=r"^x: expected samples whose decision functions are finite.*scale x"
+        ):
+            function(model, large)
+    with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
+        neural.fit(model, large, [0, 1, 0], epochs=1)
+    model.weights[1, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="^weights: expected no NaN"):
+        neural.decisions(model, np.zeros((3, 5)))

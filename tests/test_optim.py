@@ -1,7 +1,9 @@
 """Optimisers: the equations, rows against dense, missed steps, bad input."""
 
 import hashlib
+import importlib
 import math
+import time
 from fractions import Fraction
 
 import hypothesis
@@ -13,7 +15,7 @@ import pytest
 import hforest
 from hforest import optim
 from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
-from hforest.optim.tables import _COSINES, DEGREE, NEVER, tables
+from hforest.optim.tables import _COSINES, DEGREE, MAX_STEPS, NEVER, _tail, tables
 
 LR = 0.05
 
@@ -331,6 +333,55 @@ def test_tables_end_where_the_biases_do():
     assert table.tail[-1, :2].tolist() == [1, 1]
 
 
+def test_the_largest_table_takes_few_megabytes_and_seconds():
+    # 7 seconds and 330 MB before steps were computed in blocks; the bound leaves room for a busy machine.
+    begin = time.perf_counter()
+    table = tables(np.zeros(1), 0.9, 0.9999, 10**9)
+    assert time.perf_counter() - begin < 20
+    assert len(table.tail) < MAX_STEPS
+    assert sum(a.nbytes for a in table[:4]) < 64e6
+    assert table.tail[-1, :2].tolist() == [1, 1]
+
+
+def test_blocks_of_steps_give_the_same_bits(monkeypatch):
+    whole, exact = _tail(0.9, 0.9999, 3000, 9)
+    module = importlib.import_module("hforest.optim.tables")
+    monkeypatch.setattr(module, "_BLOCK", 700)
+    again, exact_again = _tail(0.9, 0.9999, 3000, 9)
+    assert whole.tobytes() == again.tobytes()
+    assert exact.tobytes() == exact_again.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("betas", "name"),
+    [({"beta2": 0.99999}, "beta2"), ({"beta2": 0.999999}, "beta2"), ({"beta1": 0.99999}, "beta1")],
+)
+def test_steps_beyond_the_largest_table_are_refused(betas, name):
+    call = rows_call(step=10**9, **betas)
+    raises(
+        ValueError,
+        f"step: expected at most 524287 with {name}",
+        r"optim\.adam",
+        lambda: optim.adam_rows(**call),
+    )
+    del call["grad"]
+    raises(ValueError, f"step.*{name}", r"0\.9999", lambda: optim.adam_catch_up(**call))
+    assert (call["param"] == 1).all()
+    assert not call["last"].any()
+    optim.adam(**dense_call(step=10**9, **betas))
+
+
+@pytest.mark.parametrize("step", [10, 3000])
+def test_betas_near_one_are_right_before_the_limit(step):
+    param, m, v, last = np.zeros((1, 2)), np.full((1, 2), 0.3), np.full((1, 2), 0.5), np.array([3])
+    expected = Adam(param, LR, 0.9, 0.99999)
+    expected.m, expected.v, expected.step = m.astype(np.longdouble), v.astype(np.longdouble), 3
+    for _ in range(step - 3):
+        expected(np.zeros((1, 2)))
+    optim.adam_catch_up(param, m, v, last, step, LR, beta2=0.99999)
+    np.testing.assert_allclose(param, expected.param.astype(float), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("beta1", "beta2"), [(0.99, 0.5), (0.9, 0.8), (0.99999, 0.999)])
 def test_betas_without_polynomials_take_every_step(beta1, beta2):
     assert tables(np.zeros(1), beta1, beta2, 10**4).closed == NEVER
@@ -476,6 +527,40 @@ def test_bad_catch_up_input(changes, error, name, remedy):
     raises(error, name, remedy, lambda: optim.adam_catch_up(**call))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "changes", "name", "remedy"),
+    [
+        (np.float32, {"eps": 1e-50}, "eps: expected 1.17549e-38 to", "float64"),
+        (np.float32, {"eps": 1e-45}, "eps", "float64"),
+        (np.float32, {"eps": 1e39}, "eps", "float64"),
+        (np.float64, {"eps": 5e-324}, "eps", "range"),
+        (np.float32, {"lr": 1e38}, "lr", "range"),
+        (np.float64, {"lr": 1e308}, "lr", "range"),
+    ],
+)
+def test_numbers_that_the_dtype_does_not_hold(dtype, changes, name, remedy):
+    dense = {k: a.astype(dtype) if isinstance(a, np.ndarray) else a for k, a in dense_call(**changes).items()}
+    dense["grad"][:] = 0
+    raises(ValueError, name, remedy, lambda: optim.adam(**dense))
+    assert (dense["param"] == 1).all()
+    rows = {
+        k: a.astype(dtype) if isinstance(a, np.ndarray) and a.dtype == np.float64 else a
+        for k, a in rows_call(**changes).items()
+    }
+    raises(ValueError, name, remedy, lambda: optim.adam_rows(**rows))
+    del rows["grad"]
+    raises(ValueError, name, remedy, lambda: optim.adam_catch_up(**rows))
+
+
+def test_the_least_eps_gives_numbers(backend, dtype):
+    eps = float(np.finfo(dtype).tiny)
+    param, m, v = np.ones((2, 1), dtype), np.zeros((2, 1), dtype), np.zeros((2, 1), dtype)
+    last = np.zeros(2, np.int64)
+    optim.adam(param, np.zeros_like(param), m, v, 1, LR, eps=eps)
+    optim.adam_catch_up(param, m, v, last, 300, LR, eps=eps)
+    assert (param == 1).all()
+
+
 def test_bad_adagrad_input():
     a, rows = np.ones((3, 2)), np.array([0, 2])
     raises(TypeError, "state", "astype", lambda: optim.adagrad(a, a.copy(), a.astype(np.float32), LR))
@@ -483,6 +568,8 @@ def test_bad_adagrad_input():
     raises(ValueError, "grad", "agree", lambda: optim.adagrad_rows(a, rows, np.ones((3, 2)), a.copy(), LR))
     raises(ValueError, "lr", "range", lambda: optim.adagrad_rows(a, rows, np.ones((2, 2)), a.copy(), -1))
     raises(ValueError, "state", "copy", lambda: optim.adagrad(a, a.copy(), frozen(a.copy()), LR))
+    single = a.astype(np.float32)
+    raises(ValueError, "lr", "range", lambda: optim.adagrad(single, single.copy(), single.copy(), 1e39))
 
 
 def test_catch_up_takes_all_rows_of_nothing_to_count():

@@ -307,3 +307,22 @@ def test_bad_input(change, error, message):
 def test_bad_draws(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["x", "indptr", "indices", "data", "samples"])
+def test_out_shares_no_memory_with_an_input(name):
+    # One buffer holds the result, and the input that is tested.
+    call = {
+        "x": np.ones((4, 2)), "indptr": np.array([0, 1, 2]), "indices": np.array([0, 1], np.int32),
+        "data": np.ones(2), "samples": np.array([0, 1, 3], np.int32),
+    }  # fmt: skip
+    buffer = np.zeros(64, np.uint8)
+    given = call[name]
+    shared = buffer[: given.nbytes].view(given.dtype).reshape(given.shape)
+    shared[...] = given
+    out = buffer[:48].view(np.float64).reshape(2, 3)
+    with pytest.raises(
+        ValueError, match=f"out: expected memory of its own, got an array that overlaps {name};"
+    ):
+        project.project(**(call | {name: shared}), out=out)
+    np.testing.assert_array_equal(shared, given)

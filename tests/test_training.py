@@ -235,5 +235,53 @@ def test_read_only_and_shared_memory():
 def test_sync_refuses_rows_beyond_the_step():
     a = call()
     a["state"].weights_last[0, 1] = 7
-    with pytest.raises(ValueError, match=r"^last.*7 at row 1"):
+    with pytest.raises(ValueError, match=r"^state\.weights_last.*7 at index \(0, 1\)"):
         hinge.adam_sync(a["thresholds"], a["weights"], a["state"], 3, LR)
+
+
+@kinds
+@pytest.mark.parametrize("name", ["thresholds_last", "weights_last"])
+@pytest.mark.parametrize("step_of_row", [1, 7, -1, -(2**63)])
+def test_a_state_beyond_the_step_is_refused_and_nothing_changes(kind, name, step_of_row):
+    t, f, w = forest(kind, 2, 2, 3, (2,), np.float64)
+    state = hinge.adam_state(t, w)
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    _, route = function(kind, "adam_forward")(x, t, f, w, state, 1, LR)
+    getattr(state, name)[1, 0] = step_of_row
+    before = [a.copy() for a in (t, w, *state)]
+    match = rf"^state\.{name}: expected 0 <= last <= step.*got {step_of_row} at index \(1, 0\); pass"
+    with pytest.raises(ValueError, match=match):
+        function(kind, "adam_forward")(x, t, f, w, state, 1, LR)
+    with pytest.raises(ValueError, match=match):
+        function(kind, "adam_backward")(np.ones((4, 2)), *route, t, f, w, state, 3, 1, LR)
+    with pytest.raises(ValueError, match=match):
+        hinge.adam_sync(t, w, state, 0, LR)
+    for a, b in zip(before, (t, w, *state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("changes", [{"step": -1}, {"eps": 0.0}, {"step": 10**9, "beta2": 0.99999}])
+def test_a_sync_that_is_refused_changes_nothing(changes):
+    a = call()
+    settings = {"step": 3, "lr": LR} | changes
+    with pytest.raises(ValueError, match=r"^(step|eps): expected"):
+        hinge.adam_sync(a["thresholds"], a["weights"], a["state"], **settings)
+    assert not a["state"].thresholds_last.any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_gradients_that_are_no_numbers_do_not_reach_the_state(value):
+    a = backward_call()
+    a["grad_y"][2, 1] = value
+    with pytest.raises(
+        ValueError, match=rf"^grad_y: expected finite.*got {value} at index \(2, 1\); the loss"
+    ):
+        hinge.tree_adam_backward(**a)
+    assert not any(b.any() for b in a["state"])
+    a = backward_call()
+    a["margin"][3, 0] = np.nan
+    with pytest.raises(
+        ValueError, match=r"^margin: expected no NaN, got nan at index \(3, 0\); pass the route"
+    ):
+        hinge.tree_adam_backward(**a)
+    assert not any(b.any() for b in a["state"])

@@ -1,6 +1,8 @@
 """Forests as arrays: walks in every backend, what `check` refuses, inspection, conversion."""
 
+import doctest
 import pickle
+import re
 
 import hypothesis
 import hypothesis.strategies as st
@@ -205,6 +207,108 @@ def test_a_broken_projection_is_refused(backend, start, index, message):
         tree.check(broken)
     sound = broken._replace(indptr=np.array([0, 1, 1, 1]), indices=np.array([1], np.int32))
     assert tree.apply(sound, X).ravel().tolist() == [1, 2, 1]
+
+
+def two_parents(length, dtype):
+    # Node 11 is a child of node 5, and of node 7 a level higher, which comes later. As many splits as leaves
+    # allow: nodes 9 and 10 have no parent.
+    n_nodes = 11 + 2 * length + 2
+    feature, left = np.full(n_nodes, -1), np.zeros(n_nodes, int)
+    for v, to in ((0, 1), (1, 3), (2, 7), (3, 5), (5, 11), (7, 11)):
+        feature[v], left[v] = v % 3, to
+    feature[11 : n_nodes - 2 : 2], left[11 : n_nodes - 2 : 2] = 1, np.arange(13, n_nodes, 2)
+    return joined([(feature, np.full(n_nodes, 0.25), left)], 3, 2, dtype)
+
+
+@pytest.mark.parametrize("length", [1, 5, 60])
+def test_two_parents_of_a_child_are_refused(backend, dtype, length):
+    forest = two_parents(length, dtype)
+    both = forest._replace(left=np.where(np.arange(len(forest.left)) == 2, 5, forest.left).astype(np.int32))
+    sound = random_forest(2, 4, 3, 2, dtype, 3)
+    for bad, message in (
+        (forest, "a node without a parent at node 9 of tree 0"),
+        (both, "a child of two parents at node 5 of tree 0"),
+    ):
+        for function in (tree.check, tree.to_text, tree.importance):
+            with pytest.raises(IndexError, match=message):
+                function(bad)
+        x = inputs(3, 3, dtype)
+        with pytest.raises(IndexError, match=message):
+            tree.predict(bad, x)
+        with pytest.raises(IndexError, match=message):
+            tree.path(bad, x[0])
+        # A tree after others that are sound.
+        behind = Forest(
+            *(np.concatenate([a, b]) if a.ndim and a.size else a for a, b in zip(sound, bad, strict=True))
+        )
+        behind = behind._replace(
+            tree_start=np.append(sound.tree_start, sound.tree_start[-1] + bad.tree_start[1])
+        )
+        with pytest.raises(IndexError, match=message.replace("tree 0", "tree 2")):
+            tree.check(behind)
+
+
+def test_a_text_of_exponential_length_is_refused():
+    # Both children of a split are splits with the same children: more than 2 ** 40 paths.
+    n_nodes = 163
+    feature, left = np.full(n_nodes, -1), np.zeros(n_nodes, int)
+    feature[:81], left[0] = 0, 1
+    left[1:81:2] = left[2:81:2] = np.arange(3, 83, 2)
+    forest = joined([(feature, np.zeros(n_nodes), left)], 1, 1, np.float64)
+    with pytest.raises(IndexError, match="a child of two parents at node 3 of tree 0"):
+        tree.to_text(forest)
+
+
+@pytest.mark.parametrize(("feature", "node"), [([-1, -1, -1], 1), ([0, -1, -1, -1, -1], 3)])
+def test_a_node_without_a_parent_is_refused(backend, feature, node):
+    forest = joined([(feature, np.zeros(len(feature)), np.ones(len(feature)))], 1, 1, np.float64)
+    left = np.where(np.array(feature) == -1, 0, forest.left).astype(np.int32)
+    with pytest.raises(IndexError, match=f"a node without a parent at node {node} of tree 0"):
+        tree.check(forest._replace(left=left))
+
+
+def test_leaves_may_share_a_row(backend):
+    shared = STUMP._replace(left=np.array([1, 1, 1], np.int32))
+    assert tree.check(shared) is shared
+    assert tree.predict(shared, X).tolist() == [[1, 0]] * 3
+
+
+@hypothesis.given(
+    n_trees=st.integers(1, 4), depth=st.integers(0, 5), oblique=st.booleans(), seed=st.integers(0, 2**16),
+    n_changed=st.integers(0, 3), swapped=st.booleans(),
+)  # fmt: skip
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_backends_find_the_same_fault(
+    fast_backend, dtype, reference, n_trees, depth, oblique, seed, n_changed, swapped
+):
+    forest = random_forest(n_trees, depth, 3, 2, dtype, seed, oblique)
+    rng = np.random.default_rng(seed)
+    feature, left, threshold = forest.feature.copy(), forest.left.copy(), forest.threshold.copy()
+    splits = np.flatnonzero(feature != -1)
+    if swapped and len(splits) > 1:
+        # The children of two splits change places: sound if both still come after their parent.
+        a, b = rng.choice(splits, 2)
+        left[[a, b]] = left[[b, a]]
+    for at in rng.integers(0, len(feature), n_changed):
+        left[at] = rng.integers(-1, 2 * len(feature) // n_trees)
+        feature[at] = rng.choice([feature[at], -1, 0, 3])
+        threshold[at] = rng.choice([threshold[at], np.nan])
+    changed = forest._replace(feature=feature, left=left, threshold=threshold)
+
+    def outcome(a):
+        try:
+            tree.check(a)
+        except (IndexError, ValueError) as error:
+            return str(error)
+        return None
+
+    assert outcome(Forest(*(fast_backend.array(a) for a in changed))) == reference(outcome, changed)
+    if outcome(changed) is None:
+        for m, root in enumerate(changed.tree_start[:-1]):
+            nodes = slice(root, changed.tree_start[m + 1])
+            children = changed.left[nodes][changed.feature[nodes] != -1]
+            both = np.sort(np.concatenate([children, children + 1]))
+            np.testing.assert_array_equal(both, np.arange(1, changed.tree_start[m + 1] - root))
 
 
 def test_the_first_fault_is_named(backend):
@@ -519,18 +623,155 @@ def test_scikit_learn_forests(name):
 
 def test_scikit_learn_tree_and_strangers():
     trees = pytest.importorskip("sklearn.tree")
-    ensemble = pytest.importorskip("sklearn.ensemble")
     x, y = inputs(40, 3, np.float32), np.arange(40) % 3
     model = trees.DecisionTreeClassifier(max_depth=3).fit(x, y)
     np.testing.assert_allclose(tree.predict(tree.from_sklearn(model), x), model.predict_proba(x), rtol=1e-6)
     with pytest.raises(TypeError, match="fitted"):
         tree.from_sklearn(trees.DecisionTreeClassifier())
-    with pytest.raises(TypeError, match="averaged"):
-        tree.from_sklearn(ensemble.GradientBoostingClassifier(n_estimators=2).fit(x, y))
     with pytest.raises(ValueError, match="one output"):
         tree.from_sklearn(trees.DecisionTreeClassifier().fit(x, np.stack([y, y], 1)))
-    with pytest.raises(TypeError, match="fitted"):
-        tree.from_sklearn(3)
+    for stranger in (3, None, trees.DecisionTreeClassifier):
+        with pytest.raises(TypeError, match="model: expected trees of scikit-learn that are averaged, got"):
+            tree.from_sklearn(stranger)
+
+
+def averaging():
+    """Fitted models that average trees, with what they predict."""
+    trees = pytest.importorskip("sklearn.tree")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4)).astype(np.float32)
+    y = x[:, 0] * x[:, 1] + x[:, 2]
+    word = np.array(["no", "some", "yes"])[np.digitize(y, [-0.5, 0.5])]
+    held = rng.normal(size=(200, 4)).astype(np.float32)
+
+    class Subclass(ensemble.RandomForestClassifier):
+        """Adds nothing that matters."""
+
+    classifiers = [
+        *(trees.DecisionTreeClassifier(max_depth=4), trees.ExtraTreeClassifier(random_state=0)),
+        *(ensemble.RandomForestClassifier(5), ensemble.ExtraTreesClassifier(5), Subclass(5)),
+        ensemble.BaggingClassifier(n_estimators=5, max_samples=6, random_state=0),
+        ensemble.BaggingClassifier(trees.ExtraTreeClassifier(max_depth=3), 5, bootstrap=False),
+    ]
+    regressors = [
+        *(trees.DecisionTreeRegressor(max_depth=4), trees.ExtraTreeRegressor(random_state=0)),
+        *(ensemble.RandomForestRegressor(5), ensemble.ExtraTreesRegressor(5)),
+        ensemble.BaggingRegressor(n_estimators=5, random_state=0),
+    ]
+    for model in classifiers:
+        yield model.fit(x, word), model.predict_proba(held), held
+    for model in regressors:
+        yield model.fit(x, y), model.predict(held)[:, None], held
+        yield model.fit(x, np.stack([y, -y], 1)), model.predict(held), held
+
+
+def test_all_that_averages_trees_is_converted():
+    found = 0
+    for model, want, x in averaging():
+        forest = tree.check(tree.from_sklearn(model))
+        np.testing.assert_allclose(tree.predict(forest, x), want, rtol=1e-5, atol=1e-6, err_msg=str(model))
+        found += 1
+    assert found == 17
+
+
+def test_bagged_trees_that_know_some_of_the_classes():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    trees = pytest.importorskip("sklearn.tree")
+    x, y = inputs(60, 3, np.float32), np.arange(60) % 3
+    model = ensemble.BaggingClassifier(n_estimators=2, random_state=0).fit(x, y)
+    model.estimators_[1] = trees.DecisionTreeClassifier(max_depth=2).fit(x[y > 0], y[y > 0])
+    np.testing.assert_allclose(tree.predict(tree.from_sklearn(model), x), model.predict_proba(x), atol=1e-6)
+
+
+def others():
+    """Models that predict otherwise than by an average of trees, or that may, by names."""
+    modules = "ensemble", "tree", "multiclass", "multioutput", "linear_model", "pipeline"
+    loaded = [pytest.importorskip(f"sklearn.{name}") for name in modules]
+    ensemble, trees, multiclass, multioutput, linear, pipeline = loaded
+    one, number = trees.DecisionTreeClassifier(max_depth=3), trees.DecisionTreeRegressor(max_depth=3)
+    named = [("a", one), ("b", trees.DecisionTreeClassifier(max_depth=2))]
+    numbers = [("a", number), ("b", trees.DecisionTreeRegressor(max_depth=2))]
+    bag, mean_bag = ensemble.BaggingClassifier, ensemble.BaggingRegressor
+
+    class Changed(ensemble.RandomForestClassifier):
+        def predict_proba(self, x):
+            return super().predict_proba(x) ** 2
+
+    class ChangedTree(trees.DecisionTreeRegressor):
+        def predict(self, x):
+            return 2 * super().predict(x)
+
+    return {
+        "isolation": ensemble.IsolationForest(n_estimators=5),
+        "voting": ensemble.VotingClassifier(named, voting="soft", weights=[1, 5]),
+        "voting-equal": ensemble.VotingClassifier(named, voting="soft"),
+        "voting-regressor": ensemble.VotingRegressor(numbers, weights=[1, 5]),
+        "one-vs-rest": multiclass.OneVsRestClassifier(one),
+        "one-vs-one": multiclass.OneVsOneClassifier(one),
+        "output-code": multiclass.OutputCodeClassifier(one),
+        "multi-classifier": multioutput.MultiOutputClassifier(one),
+        "multi-regressor": multioutput.MultiOutputRegressor(number),
+        "regressor-chain": multioutput.RegressorChain(number),
+        "classifier-chain": multioutput.ClassifierChain(one),
+        "stacking": ensemble.StackingClassifier(named),
+        "stacking-regressor": ensemble.StackingRegressor(numbers),
+        "embedding": ensemble.RandomTreesEmbedding(5),
+        "boosting": ensemble.GradientBoostingClassifier(n_estimators=2),
+        "boosting-regressor": ensemble.GradientBoostingRegressor(n_estimators=2),
+        "histograms": ensemble.HistGradientBoostingRegressor(max_iter=2),
+        "ada-boost": ensemble.AdaBoostClassifier(one, n_estimators=3),
+        "bagged-bootstrapped-features": bag(one, 5, bootstrap_features=True),
+        "bagged-fewer-features": bag(one, 5, max_features=0.5),
+        "bagged-fewer-features-regressor": mean_bag(number, 5, max_features=2),
+        "bagged-forests": bag(ensemble.RandomForestClassifier(3), 3),
+        "bagged-linear": bag(linear.LogisticRegression(), 3),
+        "bagged-regressors": bag(number, 3),
+        "means-of-classes": mean_bag(one, 3),
+        "bagged-changed": mean_bag(ChangedTree(), 3),
+        "pipeline": pipeline.make_pipeline(one),
+        "linear": linear.LogisticRegression(),
+        "changed": Changed(5),
+        "changed-tree": ChangedTree(),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_that_do_not_average_trees_are_refused():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 4)).astype(np.float32)
+    y = (x[:, 0] > 0) + (x[:, 1] > 0.5) * 1
+    outcome = {}
+    for name, model in others().items():
+        several = name.startswith("multi") or name.endswith("chain")
+        model.fit(x, np.stack([y > 0, y > 1], 1) * 1 if several else y)
+        try:
+            tree.from_sklearn(model)
+        except TypeError as error:
+            outcome[name] = str(error)
+        else:
+            outcome[name] = "converted"
+    assert not [name for name, text in outcome.items() if text == "converted"]
+    for text in outcome.values():
+        assert re.match(r"model: expected .*, got .*; .+", text)
+
+
+def test_values_beyond_float32_are_refused():
+    trees = pytest.importorskip("sklearn.tree")
+    x = inputs(40, 2, np.float32)
+    for scale, message in ((1e100, "leaf values"), (1e25, "gains")):
+        model = trees.DecisionTreeRegressor(max_depth=2).fit(x, x[:, 0].astype(np.float64) * scale)
+        with pytest.raises(ValueError, match=f"model: expected {message} in the range of float32"):
+            tree.from_sklearn(model)
+
+
+def test_the_example_of_from_sklearn_runs():
+    # It is skipped where scikit-learn may be missing.
+    pytest.importorskip("sklearn.tree")
+    text = tree.from_sklearn.__doc__.replace("  # doctest: +SKIP", "")
+    example = doctest.DocTestParser().get_doctest(text, {}, "from_sklearn", None, None)
+    assert len(example.examples) == 6
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 # ---------------------------------------------------------------------------------- every way down
@@ -649,20 +890,6 @@ def test_chains_and_single_leaves(way, dtype, n_features):
     x[1::3] = -2
     check_ways(forest, x)
     check_ways(joined([leaf], n_features, 2, dtype), x[:20])
-
-
-@pytest.mark.parametrize("length", [1, 5, 60])
-def test_two_parents_of_a_child(way, dtype, length):
-    # Node 11 is a child of node 5, and of node 7 a level higher, which comes later: the longer path counts.
-    n_nodes = 11 + 2 * length + 2
-    feature, left = np.full(n_nodes, -1), np.zeros(n_nodes, int)
-    for v, to in ((0, 1), (1, 3), (2, 7), (3, 5), (5, 11), (7, 11)):
-        feature[v], left[v] = v % 3, to
-    feature[11 : n_nodes - 2 : 2], left[11 : n_nodes - 2 : 2] = 1, np.arange(13, n_nodes, 2)
-    forest = tree.check(joined([(feature, np.full(n_nodes, 0.25), left)], 3, 2, dtype))
-    x = inputs(300, 3, dtype, length)
-    x[::4] = -1  # all the way to the left
-    check_ways(forest, x)
 
 
 def test_numbers_at_the_edges(way, dtype):

@@ -1,15 +1,18 @@
 """What levels and scanners share: folds, forests of several folds as one, and out-of-fold class vectors."""
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import classic, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike
+from ..core.aliases import ArrayLike, Progress
 from ..growth import Windows
 from ..tree import Forest
+from ..tree.forest import check_layout
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest: such as `classic.grow`, settings bound by functools.partial."""
@@ -19,12 +22,14 @@ CLASS_VECTORS = ("out_of_fold", "out_of_bag")
 
 def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
     """The fold of each sample; every class is spread evenly over all folds."""
-    fold = np.empty(len(y), np.int64)
+    members = np.argsort(y, kind="stable")
     first = 0
-    for k in range(n_classes):
-        members = rng.permutation(np.flatnonzero(y == k))
-        fold[members] = (first + np.arange(len(members))) % n_folds
-        first += len(members)
+    for stop in np.cumsum(np.bincount(y, minlength=n_classes)).tolist():
+        if stop - first > 1:  # the generator draws nothing for fewer
+            rng.shuffle(members[first:stop])
+        first = stop
+    fold = np.empty(len(y), np.int64)
+    fold[members] = np.arange(len(y)) % n_folds
     return fold
 
 
@@ -130,11 +135,34 @@ def predicted(forest: Forest, x: np.ndarray) -> np.ndarray:
         return tree.predict(forest, x)
 
 
-def check_forests(forests: Sequence[Forest]) -> None:
-    """Forests of a caller, who may have made them by hand; not inside `unchecked()`."""
+def check_forest(forest: Forest) -> Forest:
+    """A forest of a caller, who may have made it by hand; inside `unchecked()` its kinds and shapes alone."""
     if check.values_checked():
-        for forest in forests:
-            tree.check(forest)
+        return tree.check(forest)
+    check_layout(forest)
+    return forest
+
+
+def check_fit(
+    name: str, forest: Forest, n_features: int, n_classes: int, dtype: np.dtype, n_folds: int = 1
+) -> None:
+    """A checked forest has the sizes and the dtype that its place needs."""
+    n_trees = forest.tree_start.size - 1
+    for what, expected, got in (
+        ("n_features", n_features, int(forest.n_features)),
+        ("n_classes", n_classes, forest.value.shape[1]),
+        ("dtype", dtype, forest.threshold.dtype),
+    ):
+        if expected != got:
+            raise ValueError(
+                f"{name}: expected a forest of {what} = {expected} at this place, got {got}; pass what was "
+                "grown or loaded, unchanged"
+            )
+    if n_trees % n_folds:
+        raise ValueError(
+            f"{name}: expected equally many trees of each of {n_folds} folds, got {n_trees} trees; pass what "
+            "was grown or loaded, unchanged"
+        )
 
 
 def grow_folds(
@@ -189,16 +217,75 @@ def out_of_bag_vectors(
     return _probabilities(name, vectors)
 
 
-def check_growers(forests: Sequence[Grower]) -> tuple[Grower, ...]:
-    """A sequence of functions, at least one."""
-    if callable(forests) or not isinstance(forests, Sequence) or not all(map(callable, forests)):
+def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:
+    """What hinders a call with so many arguments and some keyword arguments; empty if nothing is known to."""
+    try:
+        # A wrapper takes other arguments than the function that it wraps.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError as error:
+        # Raised for functions without a signature, and for partials whose settings their function lacks.
+        return str(error.__cause__) if isinstance(error.__cause__, TypeError) else ""
+    except TypeError:
+        return ""
+    try:
+        signature.bind(*(None,) * n_arguments, **dict.fromkeys(names))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def check_call(name: str, function: Callable[..., object], arguments: str, remedy: str) -> None:
+    """A caller's function takes the arguments with which it will be called, such as "x, y, n_classes=...".
+
+    Without this check it would be found out after much work.
+    """
+    words = arguments.split(", ")
+    names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
+    fault = _misfit(function, len(words) - len(names), names)
+    if fault:
+        raise TypeError(
+            f"{name}: expected a function to be called with ({arguments}), got one that cannot be ({fault}); "
+            f"{remedy}"
+        )
+
+
+def check_progress(progress: Progress) -> None:
+    """None, a bool or a function of two numbers."""
+    check.progress(progress)
+    if callable(progress):
+        check_call("progress", progress, "done, total", "pass a function of (done, total), or True for a bar")
+
+
+def check_growers(forests: Sequence[Grower], class_vectors: str = "out_of_fold") -> tuple[Grower, ...]:
+    """A sequence of functions, at least one, that can be called as a level calls them."""
+    remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
+    if isinstance(forests, str | bytes) or not isinstance(forests, Sequence):
         raise TypeError(
             f"forests: expected a sequence of functions, got {type(forests).__name__}; pass such as "
             "[functools.partial(hforest.classic.grow, n_trees=500)]"
         )
     if not forests:
         raise ValueError("forests: expected at least one function, got none; leave it out for the default")
+    arguments = "x, y, n_classes=..., rng=..."
+    if class_vectors == "out_of_bag":
+        arguments = "x, y, n_classes=..., bootstrap=..., rng=..."
+    for i, grower in enumerate(forests):
+        if not callable(grower):
+            raise TypeError(f"forests[{i}]: expected a function, got {type(grower).__name__}; {remedy}")
+        if class_vectors == "out_of_bag":
+            bound_trees(f"forests[{i}]", grower)
+        check_call(f"forests[{i}]", grower, arguments, remedy)
     return tuple(forests)
+
+
+def bound_trees(name: str, grower: Grower) -> int:
+    """The number of trees that a functools.partial binds."""
+    if not isinstance(grower, partial) or "n_trees" not in grower.keywords:
+        raise TypeError(
+            f'{name}: expected a functools.partial to bind n_trees with class_vectors="out_of_bag", got '
+            "another function; pass such as functools.partial(hforest.classic.grow, n_trees=500)"
+        )
+    return check.integer(f"{name}.keywords['n_trees']", grower.keywords["n_trees"], 1, check.MAX_COUNT)
 
 
 def labels(y: ArrayLike, n: int, n_classes: int | None) -> tuple[np.ndarray, int]:

@@ -74,7 +74,7 @@ def _grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[ArrayLike, ...]:
         raise ValueError("x: expected an array or a sequence of them, got none; pass the samples")
     try:
         several = np.ndim(x[0]) >= 2
-    except ValueError:
+    except Exception:  # of a caller's object; the check of x then says what it is
         several = False
     return tuple(x) if several else (x,)
 
@@ -121,43 +121,94 @@ class _Training(NamedTuple):
     n_folds: int
     seed: int
 
-    def fold(self, level: int) -> np.ndarray:
+    def fold(self, level: int) -> np.ndarray | None:
+        """The fold of each sample; None without folds."""
+        if self.class_vectors == "out_of_bag":
+            return None
         return f.assign(self.y, self.n_classes, self.n_folds, f.key(self.seed, level, 0))
 
-    def forest(self, name: str, grower: Grower, z: np.ndarray, place: tuple[int, ...]) -> Forest:
-        if self.class_vectors == "out_of_bag":
-            settings = getattr(grower, "keywords", {})
-            n_trees = check.integer("n_trees", settings.get("n_trees"), 1, check.MAX_COUNT)
+    def forest(
+        self, name: str, grower: Grower, z: np.ndarray, fold: np.ndarray | None, place: tuple[int, ...]
+    ) -> Forest:
+        if fold is None:
+            n_trees = f.bound_trees(name, grower)
             return f.grow_bootstrap(name, grower, z, self.y, self.n_classes, n_trees, self.seed, place)
-        return f.grow_folds(
-            name, grower, z, self.y, self.n_classes, self.fold(place[0]), self.n_folds, self.seed, place
-        )
+        return f.grow_folds(name, grower, z, self.y, self.n_classes, fold, self.n_folds, self.seed, place)
 
-    def vectors(self, name: str, forest: Forest, z: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
+    def vectors(
+        self, name: str, forest: Forest, z: np.ndarray, fold: np.ndarray | None, place: tuple[int, ...]
+    ) -> np.ndarray:
         """(n_samples, n_classes): class vectors of the training samples, by trees grown without them."""
-        if self.class_vectors == "out_of_bag":
+        if fold is None:
             return f.out_of_bag_vectors(name, forest, z, self.y, self.seed, place)
-        return f.out_of_fold_vectors(name, forest, z, self.fold(place[0]), self.n_folds)
+        return f.out_of_fold_vectors(name, forest, z, fold, self.n_folds)
 
 
-def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int) -> None:
+def _check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> None:
+    """The fields of a caller's cascade are of the right kinds, and its forests fit them and `dtype`."""
+    n_classes = check.integer(f"{name}.n_classes", cascade.n_classes, 1, supervised.MAX_CLASSES)
+    check.choice(f"{name}.class_vectors", cascade.class_vectors, CLASS_VECTORS)
+    n_folds = check.integer(f"{name}.n_folds", cascade.n_folds, 1, 2**20)
+    check.integer(f"{name}.seed", cascade.seed, 0)
+    for field in ("n_features", "levels"):
+        value = getattr(cascade, field)
+        if not isinstance(value, tuple | list):
+            raise TypeError(
+                f"{name}.{field}: expected a tuple, got {type(value).__name__}; pass what was grown or loaded"
+            )
+    sizes = [
+        check.integer(f"{name}.n_features[{g}]", size, 1, check.MAX_COUNT)
+        for g, size in enumerate(cascade.n_features)
+    ]
+    if not sizes:
+        raise ValueError(f"{name}.n_features: expected at least one grain, got none; pass what was grown")
+    before = 0
+    for level, row in enumerate(cascade.levels):
+        place = f"{name}.levels[{level}]"
+        if not isinstance(row, tuple | list):
+            raise TypeError(
+                f"{place}: expected a tuple of forests, got {type(row).__name__}; pass what was grown"
+            )
+        if not row or (level and len(row) != len(cascade.levels[0])):
+            expected = len(cascade.levels[0]) or "at least one"
+            raise ValueError(
+                f"{place}: expected as many forests as in every level, {expected}, got {len(row)}; pass what "
+                "was grown or loaded, unchanged"
+            )
+        for i, forest in enumerate(row):
+            f.check_forest(forest)
+            dtype = forest.threshold.dtype if dtype is None else dtype
+            f.check_fit(
+                f"{place}[{i}]", forest, sizes[level % len(sizes)] + before, n_classes, dtype, n_folds
+            )
+        before = len(row) * n_classes
+
+
+def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.dtype) -> None:
     if not isinstance(resume, Cascade):
         raise TypeError(
             f"resume: expected a Cascade, got {type(resume).__name__}; pass what checkpoint was called with"
         )
+    _check_levels("resume", resume, dtype)
     for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
-        if here != there:
+        if here != (tuple(there) if name == "n_features" else there):
             raise ValueError(
                 f"resume: expected {name} = {here} as in this call, got {there}; "
                 "resume with the same data and settings"
             )
-    if any(len(level) != n_forests for level in resume.levels):
+    if resume.levels and len(resume.levels[0]) != n_forests:
         raise ValueError(
             f"resume: expected levels of {n_forests} forests, got others; resume with the same forests"
         )
-    for level in resume.levels:
-        f.check_forests(level)
+
+
+def _rounds_waited(scores: Sequence[float], n_grains: int) -> int:
+    """Whole rounds after the one with the best score; 0 within a round, whose other grains are to come."""
+    n_rounds, n_more = divmod(len(scores), n_grains)
+    if not n_rounds or n_more:
+        return 0
+    return n_rounds - 1 - int(np.argmax(scores)) // n_grains
 
 
 def best(cascade: Cascade) -> Cascade:
@@ -166,20 +217,10 @@ def best(cascade: Cascade) -> Cascade:
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
 
 
-def _check_out_of_bag(growers: Sequence[Grower]) -> None:
-    if not all("n_trees" in getattr(grower, "keywords", {}) for grower in growers):
-        raise TypeError(
-            'forests: expected functools.partial objects that bind n_trees with class_vectors="out_of_bag", '
-            "got others; pass such as functools.partial(hforest.classic.grow, n_trees=500)"
-        )
-
-
-def _check_checkpoint(checkpoint: Any) -> None:
-    if checkpoint is not None and not callable(checkpoint):
-        raise TypeError(
-            f"checkpoint: expected None or a function, got {type(checkpoint).__name__}; pass a function of a "
-            "cascade"
-        )
+def _check_checkpoint(checkpoint: Callable[[Cascade], object] | None) -> None:
+    check.function("checkpoint", checkpoint)
+    if checkpoint is not None:
+        f.check_call("checkpoint", checkpoint, "cascade", "pass a function of a cascade")
 
 
 def grow(
@@ -218,9 +259,10 @@ def grow(
     n_folds : int
         2 or more; every class that is present has at least so many samples. Unused with "out_of_bag".
     patience : int
-        Levels without a better validation accuracy after which growth stops.
+        Growth stops after so many rounds without a better validation accuracy than before them. A round is
+        one level for each grain; of a single array each level is a round.
     max_levels : int
-        Levels at most.
+        Levels at most, not rounds; growth can end within a round.
     n_classes : int, optional
         Number of classes; some may be absent. By default each class occurs, and their number is the largest
         label and 1.
@@ -244,8 +286,9 @@ def grow(
     ------
     TypeError, ValueError, IndexError
         Wrong kind or dtype, or CuPy arrays; wrong shape, a number out of its range, a class of fewer samples
-        than folds; labels out of range or, without `n_classes`, with gaps; a forest whose values are not
-        shares; another cascade in `resume`.
+        than folds; labels out of range or, without `n_classes`, with gaps; a function that cannot be called
+        with its arguments; another cascade in `resume`, or one whose fields contradict its forests: all these
+        before the first forest grows. A forest whose values are not shares.
 
     Notes
     -----
@@ -268,21 +311,22 @@ def grow(
     """
     grains = _training_grains(x)
     y, n_classes = f.labels(y, len(grains[0]), n_classes)
-    growers = f.check_growers(default_forests() if forests is None else forests)
-    if check.choice("class_vectors", class_vectors, CLASS_VECTORS) == "out_of_fold":
+    check.choice("class_vectors", class_vectors, CLASS_VECTORS)
+    growers = f.check_growers(default_forests() if forests is None else forests, class_vectors)
+    if class_vectors == "out_of_fold":
         n_folds = check.integer("n_folds", n_folds, 2, 2**20)
         f.check_folds(y, n_classes, n_folds)
     else:
         n_folds = 1
-        _check_out_of_bag(growers)
     patience = check.integer("patience", patience, 1, 2**20)
     max_levels = check.integer("max_levels", max_levels, 1, 2**20)
     _check_checkpoint(checkpoint)
+    f.check_progress(progress)
     seed = int(check.generator(rng).integers(2**63))
     sizes = tuple(grain.shape[1] for grain in grains)
     cascade = Cascade(n_classes, sizes, class_vectors, n_folds, seed, (), ())
     if resume is not None:
-        _check_resume(resume, cascade, len(growers))
+        _check_resume(resume, cascade, len(growers), grains[0].dtype)
     training = _Training(y, n_classes, class_vectors, n_folds, seed)
     known = () if resume is None else resume.levels
     names = _names(growers)
@@ -290,18 +334,19 @@ def grow(
     with progresses.reporting(progress, max_levels, "level") as report:
         for level in range(max_levels):
             scores = cascade.scores
-            if scores and len(scores) - 1 - int(np.argmax(scores)) >= patience:
+            if _rounds_waited(scores, len(grains)) >= patience:
                 break
             z = _input(grains[level % len(grains)], found)
+            fold = training.fold(level)
             if level < len(known):
                 row = known[level]
             else:
                 row = tuple(
-                    training.forest(name, grower, z, (level, 1 + i))
+                    training.forest(name, grower, z, fold, (level, 1 + i))
                     for i, (name, grower) in enumerate(zip(names, growers, strict=True))
                 )
             found = [
-                training.vectors(name, forest, z, (level, 1 + i))
+                training.vectors(name, forest, z, fold, (level, 1 + i))
                 for i, (name, forest) in enumerate(zip(names, row, strict=True))
             ]
             guess = np.mean(found, axis=0, dtype=np.float64).argmax(axis=1)
@@ -351,18 +396,17 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     """
     if not isinstance(cascade, Cascade):
         raise TypeError(f"cascade: expected a Cascade, got {type(cascade).__name__}; grow or load one")
+    _check_levels("cascade", cascade)
     if not cascade.levels:
         raise ValueError("cascade: expected at least one level, got none; grow or load one")
     given = _grains(x)
     names = _grain_names(given)
     check.on_cpu(**dict(zip(names, given, strict=True)))
-    for row in cascade.levels:
-        f.check_forests(row)
     dtype = cascade.levels[0][0].threshold.dtype
     grains = [supervised.matrix(name, a, dtype) for name, a in zip(names, given, strict=True)]
     _check_lengths(grains)
     sizes = tuple(grain.shape[1] for grain in grains)
-    if sizes != cascade.n_features:
+    if sizes != tuple(cascade.n_features):
         raise ValueError(
             f"x: expected arrays of n_features = {cascade.n_features}, got {sizes}; pass the grains that the "
             "cascade was grown on"

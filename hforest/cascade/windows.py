@@ -1,5 +1,6 @@
 """Multi-grained scanning: windows as views, forests on windows, class vectors of whole samples."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,9 +36,15 @@ class Scanner(NamedTuple):
 def _axes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         value = (value,) * n_axes
-    if not isinstance(value, tuple | list) or len(value) != n_axes:
+    if not isinstance(value, tuple | list):
+        raise TypeError(
+            f"{name}: expected an int or a tuple of {n_axes}, got {type(value).__name__}; "
+            "give a size for each axis"
+        )
+    if len(value) != n_axes:
         raise ValueError(
-            f"{name}: expected an int or a tuple of {n_axes}, got {value!r}; give a size for each axis"
+            f"{name}: expected an int or a tuple of {n_axes}, got a tuple of {len(value)}; "
+            "give a size for each axis"
         )
     return tuple(check.integer(f"{name}[{i}]", size, 1, 2**31 - 1) for i, size in enumerate(value))
 
@@ -45,11 +52,13 @@ def _axes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
 def _geometry(
     shape: Any, window: Any, stride: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    if not isinstance(shape, tuple | list) or not 1 <= len(shape) <= 3:
-        raise ValueError(
-            f"shape: expected (length,), (height, width) or (height, width, channels), got {shape!r}; "
-            "pass the shape of one sample"
+    expected = "(length,), (height, width) or (height, width, channels)"
+    if not isinstance(shape, tuple | list):
+        raise TypeError(
+            f"shape: expected {expected}, got {type(shape).__name__}; pass the shape of one sample"
         )
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(f"shape: expected {expected}, got {len(shape)} sizes; pass the shape of one sample")
     sizes = _axes("shape", tuple(shape), len(shape))
     n_axes = min(len(sizes), 2)
     frame, step = _axes("window", window, n_axes), _axes("stride", stride, n_axes)
@@ -105,7 +114,7 @@ def scan(
         raise ValueError(
             f"x: expected shape (n_samples, n_features), got {x.shape}; pass a row for each sample"
         )
-    if x.shape[1] != np.prod(sizes):
+    if x.shape[1] != math.prod(sizes):  # of any size, unlike numpy.prod
         raise ValueError(
             f"shape: expected sizes that multiply to n_features = {x.shape[1]}, got {sizes}; "
             "pass the shape of one sample"
@@ -247,6 +256,7 @@ def grow_scanner(
     growers = f.check_growers(_default_forests() if forests is None else forests)
     n_folds = check.integer("n_folds", n_folds, 2, 2**20)
     f.check_folds(y, n_classes, n_folds)
+    f.check_progress(progress)
     view = scan(x, sizes, frame, step)
     grid, size = _extent(view, frame)
     n_windows = n_sampled = int(np.prod(grid))
@@ -284,6 +294,25 @@ def grow_scanner(
     return scanner, vectors[:, :, : len(joined)].reshape(len(x), -1)
 
 
+def _check_scanner(scanner: Scanner) -> None:
+    """The forests of a caller's scanner are sound and fit its window."""
+    if not isinstance(scanner, Scanner):
+        raise TypeError(f"scanner: expected a Scanner, got {type(scanner).__name__}; grow or load one")
+    forests = scanner.forests
+    if not isinstance(forests, tuple | list):
+        raise TypeError(
+            f"scanner.forests: expected a tuple of forests, got {type(forests).__name__}; grow or load one"
+        )
+    if not forests:
+        raise ValueError("scanner.forests: expected at least one forest, got none; grow or load one")
+    sizes, frame, _ = _geometry(scanner.shape, scanner.window, scanner.stride)
+    size = math.prod(frame + sizes[len(frame) :])
+    for i, forest in enumerate(forests):
+        f.check_forest(forest)
+        n_classes, dtype = forests[0].value.shape[1], forests[0].threshold.dtype
+        f.check_fit(f"scanner.forests[{i}]", forest, size, n_classes, dtype)
+
+
 def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     """Class vectors of all windows of new samples, side by side.
 
@@ -312,10 +341,8 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     --------
     See `grow_scanner`.
     """
-    if not isinstance(scanner, Scanner):
-        raise TypeError(f"scanner: expected a Scanner, got {type(scanner).__name__}; grow or load one")
+    _check_scanner(scanner)
     check.on_cpu(x=x)
-    f.check_forests(scanner.forests)
     x = supervised.matrix("x", x, scanner.forests[0].threshold.dtype)
     sizes, frame, step = _geometry(scanner.shape, scanner.window, scanner.stride)
     view = scan(x, sizes, frame, step)

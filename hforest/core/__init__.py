@@ -1,1 +1,12 @@
 """What all subpackages share: validation, dispatch, launches, threads, random numbers. Knows no trees."""
+
+import importlib.util
+from pathlib import Path
+
+# Without this every import of the package would end with the name of a missing module.
+if importlib.util.find_spec("hforest.core.machine") is None:
+    raise ImportError(
+        f"hforest: expected compiled extension modules in {Path(__file__).parent}, got the sources; run "
+        f"'pip install -e .' in {Path(__file__).parents[2]} (it needs a C compiler), or import an installed "
+        "hforest from another folder"
+    )

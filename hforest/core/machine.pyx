@@ -18,6 +18,18 @@ cdef extern from "cpu_features.h" nogil:
     int omp_get_max_threads()
     void omp_set_num_threads(int n)
 
+cdef extern from *:
+    """
+    /* Ends the threads that wait between parallel regions: a forked child has none of them, but would
+       wait for them. The next parallel region starts new ones. */
+    #if defined(_OPENMP) && (defined(__clang__) ? __clang_major__ >= 9 : defined(__GNUC__) && __GNUC__ >= 9)
+    static void hf_end_threads(void) { omp_pause_resource_all(omp_pause_soft); }
+    #else
+    static void hf_end_threads(void) {}
+    #endif
+    """
+    void hf_end_threads() nogil
+
 cdef enum:
     BLOCK = 1 << 14  # elements of one parallel step of a scan
 
@@ -103,6 +115,12 @@ set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1]
 def get_num_threads():
     """Returns the number of threads that the next call from this Python thread may use."""
     return omp_get_max_threads()
+
+
+def end_threads():
+    """Ends the OpenMP threads that wait for the next call of this Python thread; called before a fork."""
+    with nogil:
+        hf_end_threads()
 
 
 def set_num_threads(n):

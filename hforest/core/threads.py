@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 from typing import Any
 
@@ -10,13 +11,24 @@ import numpy as np
 from .._version import __version__
 from . import check, machine, recycle
 
+MAX_THREADS = 1024
+"""More threads than this overflow the stack of the OpenMP runtime's calling thread."""
+
+# OMP_NUM_THREADS is read by the runtime, which has no bound.
+if machine.get_num_threads() > MAX_THREADS:
+    machine.set_num_threads(MAX_THREADS)
+
+# A child process has the thread that forked alone.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=machine.end_threads)
+
 
 def set_num_threads(n: int) -> None:
     """Lets calls from the calling Python thread use `n` OpenMP threads.
 
     The environment variable OMP_NUM_THREADS sets the initial value; `threadpoolctl.threadpool_limits` is
     obeyed too (the last call counts). Results do not depend on the number. A build without OpenMP has one
-    thread.
+    thread. A forked child may call everything that its parent may: threads are ended before a fork.
 
     Parameters
     ----------
@@ -37,7 +49,7 @@ def set_num_threads(n: int) -> None:
     1
     >>> hforest.set_num_threads(before)
     """
-    machine.set_num_threads(check.integer("n", n, 1, 1024))
+    machine.set_num_threads(check.integer("n", n, 1, MAX_THREADS))
 
 
 def get_num_threads() -> int:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import zipfile
 import zlib
 from dataclasses import asdict
 from importlib import resources
@@ -11,13 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, files, supervised
 from ..core.aliases import FloatArray, IntArray
 from ..core.dispatch import to_numpy
-from .network import WINDOW, Config, State, start
+from .network import HISTORY, WINDOW, Config, State, start
 
 FORMAT = 2
 """Number of the checkpoint's format: 2 renamed the settings and added the classes."""
+
+_CHECKPOINT = "a checkpoint written by hforest"
 
 
 class Data(NamedTuple):
@@ -80,26 +81,11 @@ def load_digits() -> Data:
         return load_data(path)
 
 
-def _read(path: Path, what: str) -> dict[str, np.ndarray]:
-    try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("not a zip archive" if path.stat().st_size else "an empty file")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: expected {what}, got no such file; check the path") from None
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path}: expected {what}, got an unreadable file ({error}); "
-            "it is damaged, truncated or of another kind: restore it or start anew"
-        ) from None
-
-
 def _samples(path: Path, name: str, x: np.ndarray) -> np.ndarray:
-    if x.ndim < 2 or not len(x):
+    if x.ndim < 2 or not x.size:
         raise ValueError(
-            f"{path}, {name}: expected shape (n_samples, ...) with a sample at least, got {x.shape}; store a "
-            "row for each sample"
+            f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
+            f"{x.shape}; store a row for each sample"
         )
     return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), np.dtype(np.float32))
 
@@ -138,6 +124,11 @@ def _encoded(
             "convert one of them"
         )
     classes, places = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
+    if len(classes) > supervised.MAX_CLASSES:
+        raise ValueError(
+            f"{path}: expected labels of at most {supervised.MAX_CLASSES} classes, got {len(classes)}; "
+            "hforest trains classifiers: store classes, not targets of a regression"
+        )
     places = places.reshape(-1).astype(np.int32)
     learned, tested = np.split(places, [len(y_train)])
     occurs = np.bincount(learned, minlength=len(classes)) > 0
@@ -169,9 +160,9 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
 
     Raises
     ------
-    FileNotFoundError, TypeError, ValueError
-        No such file; arrays of another kind; missing arrays, wrong shapes, samples that float32 cannot hold,
-        test labels that never occur in training, a damaged file.
+    FileNotFoundError, PermissionError, TypeError, ValueError
+        No such file; a file that may not be read; arrays of another kind; missing arrays, wrong shapes,
+        samples that float32 cannot hold, test labels that never occur in training, a damaged file.
 
     Examples
     --------
@@ -187,7 +178,7 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     (array([1, 0, 1], dtype=int32), array(['ant', 'bee'], dtype='<U3'))
     """
     path = Path(path)
-    arrays = _read(path, "an .npz archive of a data set")
+    arrays = files.read_npz(path, "an .npz archive of a data set")
     names = ("x_train", "y_train", "x_test", "y_test")
     if all(name in arrays for name in names):
         if n_train is not None:
@@ -240,18 +231,15 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
 
     Raises
     ------
+    TypeError
+        Classes that are Python objects.
     OSError
-        The file cannot be written; an older file at that path is unchanged.
+        The file cannot be written; an older file at that path is unchanged. A folder, a device or another
+        thing that is no regular file.
     """
-    path = Path(path)
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
-    temporary = path.with_name(path.name + ".tmp")
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
-    with open(temporary, "wb") as file:
-        np.savez(file, head=np.array(json.dumps(head)), classes=data.classes, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    files.write_npz(path, {"head": np.array(json.dumps(head)), "classes": data.classes, **arrays})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -268,21 +256,32 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Raises
     ------
-    FileNotFoundError, ValueError
-        No such file; a damaged file, one that is no checkpoint, or one of another version.
+    FileNotFoundError, PermissionError, ValueError
+        No such file; a file that may not be read; a damaged file, one that is no checkpoint, or one of
+        another version.
     """
     path = Path(path)
-    arrays = _read(path, "a checkpoint written by hforest")
+    arrays = files.read_npz(path, _CHECKPOINT)
     try:
         head = json.loads(str(arrays.pop("head")))
         written = head["format"]
         if written == FORMAT:
             config = Config(**head["config"])
             classes = arrays.pop("classes")
+            if arrays["step"].shape != () or arrays["step"].dtype.kind not in "iu":
+                raise ValueError(f"a step that is no integer, but {arrays['step']}")
             state: State = {**arrays, "step": int(arrays["step"])}
             _check_state(config, state, classes)
             return Checkpoint(config, state, int(head["data"]), classes)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise ValueError(
             f"{path}: expected a checkpoint written by hforest, got a file with {error}; "
             "restore it or start anew without --resume"
@@ -291,6 +290,25 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         f"{path}: expected a checkpoint written by hforest in format {FORMAT}, got format {written}; start "
         "anew without --resume, or resume with the version of hforest that wrote it"
     )
+
+
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a file holds the head of a checkpoint, of any format.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        No such file; a file that may not be read.
+    """
+    try:
+        head = json.loads(str(files.read_npz(path, _CHECKPOINT, ["head"])["head"]))
+    except (KeyError, ValueError, RecursionError):
+        return False
+    return isinstance(head, dict) and {"format", "config", "data"} <= head.keys()
 
 
 def _check_state(config: Config, state: State, classes: np.ndarray) -> None:
@@ -324,6 +342,14 @@ def _check_state(config: Config, state: State, classes: np.ndarray) -> None:
         dtype = like.dtype if like.dtype.kind == "i" else kernel.dtype
         if a.shape != shape or a.dtype != dtype:
             raise ValueError(f"{name} of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")
+        # Steps of the last updates.
+        if name.endswith("_last") and (a.min() < 0 or a.max() > state["step"]):
+            raise ValueError(f"{name} from {a.min()} to {a.max()} instead of 0 to step {state['step']}")
+    if state["step"] < 0:
+        raise ValueError(f"step {state['step']} instead of 0 or more")
+    known = [state[f"history_{name}"] for name in HISTORY if f"history_{name}" in state]
+    if known and (len(known) != len(HISTORY) or len({a.shape for a in known}) > 1 or known[0].ndim != 1):
+        raise ValueError(f"histories of shapes {', '.join(str(a.shape) for a in known)}")
     f = state["features"]
     if f.min() < 0 or f.max() >= n_features:
         raise ValueError(f"features from {f.min()} to {f.max()} instead of 0 to {n_features - 1}")

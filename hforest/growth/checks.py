@@ -56,8 +56,11 @@ def check_bins(bins: Bins) -> None:
         raise TypeError(
             f"bins: expected dtype uint8, uint16 or uint32, got {bins.bins.dtype}; call encode(x)"
         )
-    if bins.dtype not in check.FLOATS:
-        raise TypeError(f"bins.dtype: expected float32 or float64, got {bins.dtype}; call encode(x)")
+    # The class numpy.float32 equals its dtype, but has no sizes that backends read.
+    if not isinstance(bins.dtype, np.dtype) or bins.dtype not in check.FLOATS:
+        raise TypeError(
+            f"bins.dtype: expected float32 or float64 as a numpy.dtype, got {bins.dtype!r}; call encode(x)"
+        )
     sizes: check.Sizes = {}
     check.array("bins", bins.bins, bins.bins.dtype, ("n_columns", "n_samples"), sizes)
     for name, a in (("low", bins.low), ("high", bins.high)):

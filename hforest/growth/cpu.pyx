@@ -126,6 +126,7 @@ def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
 
 cdef enum:
     COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
+    ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
 
 
 cdef int _encode_columns(
@@ -166,7 +167,11 @@ cdef int _encode(
 ) noexcept nogil:
     cdef Py_ssize_t block
     cdef int failed = 0
-    for block in prange((x.shape[1] + COLUMNS - 1) // COLUMNS, schedule="dynamic"):
+    # Threads cost more than they save on few values.
+    cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else omp_get_max_threads()
+    for block in prange(
+        (x.shape[1] + COLUMNS - 1) // COLUMNS, schedule="dynamic", num_threads=threads
+    ):
         failed += not _encode_columns(
             x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), bins, low, high, n_bins
         )

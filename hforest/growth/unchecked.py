@@ -22,7 +22,8 @@ _PACKAGE = __package__
 
 _LARGE_PATCH = 7  # entries from which four look-ups are cheaper
 _LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
-_ENCODED = 64  # columns that are encoded at a time
+_ENCODED = 64  # columns that are encoded at a time, at least
+_ENCODED_VALUES = 1 << 20  # values that are encoded at a time, at least
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
 _PADDING = 3  # bytes after the last, which a vector of four may read
 _TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
@@ -73,7 +74,7 @@ def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
     # as many entries as samples, for all columns, would be many times x.
-    block = min(n_columns, _ENCODED) if xp is np else n_columns
+    block = min(n_columns, max(_ENCODED, _ENCODED_VALUES // n)) if xp is np else n_columns
     wide = xp.empty((block, n), np.uint32)
     low, high = xp.empty((block, n_entries)), xp.empty((block, n_entries))
     n_bins = np.empty(n_columns, np.int64)

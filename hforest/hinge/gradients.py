@@ -11,6 +11,8 @@ from .shared import (
     Kind,
     RowGradient,
     check_depth,
+    check_flag,
+    check_grad_y,
     check_route,
     check_weights,
     divisor_of,
@@ -44,6 +46,7 @@ def _backward(
         "features": features,
         "weights": weights,
     }
+    check_flag("sparse", sparse)
     check.same_device(**inputs)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
     sizes = check_depth(kind, "features", features)
@@ -61,6 +64,7 @@ def _backward(
         ("n_samples", *outputs) if aggregate else ("n_samples", "n_trees", *outputs),
         sizes,
     )
+    check_grad_y(grad_y)
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
     check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
@@ -171,7 +175,8 @@ def tree_backward(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a leaf, vertex or feature out of range.
+        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not
+        finite; a leaf, vertex or feature out of range.
 
     Notes
     -----
@@ -259,7 +264,8 @@ def fern_backward(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a leaf, vertex or feature out of range.
+        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not
+        finite; a leaf, vertex or feature out of range.
 
     Notes
     -----

@@ -3,6 +3,7 @@
 All of it runs on the host, once before training; arrays given on a GPU come back on that GPU.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,9 +38,14 @@ def _init(
     rng: Rng,
 ) -> Parameters:
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    outputs = tuple(check.integer("outputs", size, 1) for size in outputs)
+    outputs = tuple(check.integer("outputs", size, 1, check.MAX_COUNT) for size in outputs)
     scale = check.number("scale", scale, 0.0)
     dtype = check.float_dtype(dtype)
+    if n_trees * 2**depth * math.prod(outputs) * dtype.itemsize >= 2**62:
+        raise ValueError(
+            f"n_trees: expected weights that fit into memory, got {n_trees} of depth {depth} with "
+            f"outputs {outputs}; choose fewer"
+        )
     rng = check.generator(rng)
     shape = (n_trees, n_vertices)
     if features == "random":
@@ -54,7 +60,7 @@ def _init(
 def _check_sizes(n_trees: int, depth: int, n_features: int, features: str) -> tuple[int, int, int]:
     check.choice("features", features, ("random", "sequential"))
     return (
-        check.integer("n_trees", n_trees, 1),
+        check.integer("n_trees", n_trees, 1, check.MAX_COUNT),
         check.integer("depth", depth, 1, check.MAX_DEPTH),
         check.integer("n_features", n_features, 1, check.MAX_COUNT),
     )
@@ -315,7 +321,7 @@ def tree_greedy_init(
     check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
     check.at_least_one(sizes, "n_samples", "n_features")
     check.finite("x", x)
-    n_trees = check.integer("n_trees", n_trees, 1)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
     depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
     targets, outputs = _greedy_targets(x, y, task, n_classes)
     n_features = sizes["n_features"]

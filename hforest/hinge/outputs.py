@@ -12,6 +12,7 @@ from .shared import (
     Aggregate,
     Kind,
     Route,
+    check_flag,
     check_route,
     check_routing,
     check_weights,
@@ -32,6 +33,8 @@ def _forward(
     return_route: bool,
     out: FloatArray | None,
 ) -> FloatArray | tuple[FloatArray, Route]:
+    if return_route is not False:
+        check_flag("return_route", return_route)
     if out is None and not return_route and not dispatch.is_forced():
         y = quick.forward(kind == "fern", x, thresholds, features, weights, aggregate, check.values_checked())
         if y is not None:

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch
+from ..core import check, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
 
 Kind = Literal["tree", "fern"]
@@ -67,12 +67,36 @@ def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> t
 
 
 def check_route(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
-    """Checks shapes and dtypes of a route; returns the dtype of its margins."""
+    """Checks shapes and dtypes of a route, and that no margin is NaN; returns the dtype of the margins."""
     dtype = check.floating("margin", margin)
     check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
     check.array("margin", margin, dtype, ("n_samples", "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
+    _no_nan("margin", margin, "pass the route as the forward call returned it")
     return dtype
+
+
+def check_flag(name: str, value: bool) -> None:
+    """Checks that a setting is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
+
+
+def check_grad_y(grad_y: FloatArray) -> None:
+    """Checks that a gradient is finite, unless inside `unchecked()`."""
+    remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
+    _no_nan("grad_y", grad_y, remedy, finite=True)
+
+
+def _no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
+    if not check.values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
+        return
+    xp = dispatch.array_module(a)
+    bad = (~xp.isfinite(a) if finite else xp.isnan(a)).ravel()
+    if bool(bad.any()):
+        index = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), a.shape))
+        expected = "finite numbers" if finite else "no NaN"
+        raise ValueError(f"{name}: expected {expected}, got {a[index].item()} at index {index}; {remedy}")
 
 
 def results(

@@ -21,6 +21,7 @@ from .shared import (
     Kind,
     Route,
     check_depth,
+    check_grad_y,
     check_route,
     check_routing,
     check_weights,
@@ -125,7 +126,8 @@ def adam_sync(
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout; a row beyond `step`; a number out of its range.
+        Wrong dtype or device; wrong shape or layout; a row of the state beyond `step`; a number out of its
+        range. Nothing has changed then.
 
     Notes
     -----
@@ -141,8 +143,12 @@ def adam_sync(
     array([[3, 3]])
     """
     _check_parameters(thresholds, weights)
-    _check_state(thresholds, weights, state)
-    state.thresholds_last[:, :EAGER] = check_adam(step, lr, beta1, beta2, eps, first=0)[0]
+    arrays = _check_state(thresholds, weights, state)
+    check.no_overlap({"thresholds": thresholds, "weights": weights, **arrays}, {})
+    step, (lr, beta1, beta2, eps) = check_adam(step, lr, beta1, beta2, eps, thresholds.dtype, first=0)
+    _check_last(state, step, "step")
+    tables(thresholds, beta1, beta2, step)  # refuses a step beyond them before anything has changed
+    state.thresholds_last[:, :EAGER] = step
     for param, m, v, last in (
         (thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
         (weights, state.weights_m, state.weights_v, state.weights_last),
@@ -185,6 +191,22 @@ def _check_state(thresholds: FloatArray, weights: FloatArray, state: AdamState) 
     return arrays
 
 
+def _check_last(state: AdamState, reached: int, what: str) -> None:
+    # A row cannot return to an earlier step.
+    if not check.values_checked():
+        return
+    for name in ("thresholds_last", "weights_last"):
+        last = getattr(state, name)
+        # One pass: as unsigned numbers negative ones are the largest.
+        if int(last.view(np.uint64).max()) <= reached:
+            continue
+        index = divmod(int(last.view(np.uint64).argmax()), last.shape[1])
+        raise ValueError(
+            f"state.{name}: expected 0 <= last <= {what} = {reached}, got {int(last[index])} at index "
+            f"{index}; pass the steps 1, 2, ... in order, each once, and the state of these parameters"
+        )
+
+
 def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
     return state._replace(
         weights_m=flat(state.weights_m, 2, n_outputs), weights_v=flat(state.weights_v, 2, n_outputs)
@@ -213,7 +235,8 @@ def _forward(
     moments = _check_state(thresholds, weights, state)
     inputs = {"x": x, "features": features}
     check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
-    step, settings = check_adam(step, lr, *numbers)
+    step, settings = check_adam(step, lr, *numbers, x.dtype)
+    _check_last(state, step - 1, "step - 1")
     n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
     shape = (n, n_trees)
     y, leaf, margin, vertex = results(
@@ -259,9 +282,11 @@ def _backward(
     n_outputs = sizes["n_outputs"]
     check.choice("aggregate", aggregate, _TOTALS)
     check.array("grad_y", grad_y, dtype, ("n_samples", *outputs), sizes)
+    check_grad_y(grad_y)
     moments = _check_state(thresholds, weights, state)
     check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
-    step, settings = check_adam(step, lr, *numbers)
+    step, settings = check_adam(step, lr, *numbers, dtype)
+    _check_last(state, step - 1, "step - 1")
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
     check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
@@ -320,7 +345,8 @@ def tree_adam_forward(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; a feature outside x; a number out of its range.
+        Wrong dtype or device; wrong shape, layout or NaN; a row of the state beyond step - 1; a feature
+        outside x; a number out of its range. Nothing has changed then.
 
     Notes
     -----
@@ -447,8 +473,9 @@ def tree_adam_backward(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a leaf, vertex or feature out of range; a number out
-        of its range.
+        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not finite; a
+        row of the state beyond step - 1; a leaf, vertex or feature out of range; a number out of its range.
+        Nothing has changed then.
 
     Notes
     -----

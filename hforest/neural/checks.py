@@ -65,6 +65,37 @@ def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, prob
         )
 
 
+def _largest(a: FloatArray) -> float:
+    return max(float(a.max()), -float(a.min())) if a.size else 0.0
+
+
+def outputs_fit(leaves: FloatArray) -> None:
+    """Checks that means of these leaves over trees do not overflow, unless inside `unchecked()`."""
+    if not check.values_checked():
+        return
+    size, limit = _largest(leaves), float(np.finfo(leaves.dtype).max) / (4 * len(leaves))
+    if size > limit:
+        raise ValueError(
+            f"leaves: expected numbers of at most {limit:.3g}, so that sums over {len(leaves)} trees stay "
+            f"finite, got one of size {size:.3g}; divide the targets by a constant, such as their deviation"
+        )
+
+
+def gradients_fit(grad_p: FloatArray, leaves: FloatArray) -> None:
+    """Checks that products of leaves and gradients do not overflow, unless inside `unchecked()`."""
+    if not check.values_checked():
+        return
+    # Below a vertex: n_classes products; a function's gradient sums at most half of that over each level.
+    slope, size, limit = _largest(grad_p), _largest(leaves), float(np.finfo(leaves.dtype).max) / 64
+    if slope * size * leaves.shape[2] > limit:
+        name = "grad_p" if slope >= size else "leaves"
+        raise ValueError(
+            f"{name}: expected sums of grad_p * leaves of at most {limit:.3g}, got grad_p up to {slope:.3g} "
+            f"and leaves up to {size:.3g} for {leaves.shape[2]} classes; divide the targets or "
+            "the loss by a constant"
+        )
+
+
 def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
     """Labels of the samples of `f` as int32, on its device."""
     found, _ = supervised.labels("y", y, sizes["n_samples"], sizes["n_classes"])
@@ -73,8 +104,8 @@ def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
 
 
 def given(**arrays: Array | None) -> dict[str, Any]:
-    """The arrays that are not None."""
-    return {name: a for name, a in arrays.items() if a is not None}
+    """The arrays without those that may be None and are: an index of shared decision functions."""
+    return {name: a for name, a in arrays.items() if a is not None or name != "index"}
 
 
 def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | None]) -> FloatArray:

@@ -107,6 +107,8 @@ def loss_backward(
     (0.223144, array([[[-0.09375]]]))
     """
     check.choice("loss", loss, ("forest", "tree"))
+    if not isinstance(return_p, bool | np.bool_):
+        raise TypeError(f"return_p: expected True or False, got {type(return_p).__name__}; pass one of them")
     check.same_device(**checks.given(f=f, leaves=leaves, index=index))
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
@@ -140,7 +142,7 @@ def backward(
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
-        Any finite numbers.
+        Any finite numbers whose products with grad_p, summed over the classes, are finite.
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
     out : array, shape and dtype of f, optional
@@ -176,6 +178,7 @@ def backward(
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=False)
     check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
     check.finite("grad_p", grad_p)
+    checks.gradients_fit(grad_p, leaves)
     grad_f = checks.gradient(f, out, {"grad_p": grad_p, "f": f, "leaves": leaves, "index": index})
     dispatch.backend(_PACKAGE, f).backward(grad_p, checks.flat(f), index, leaves, checks.flat(grad_f))
     return grad_f

@@ -113,7 +113,7 @@ def update_leaves(
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
     y = checks.labels(f, y, sizes)
-    n_iter = check.integer("n_iter", n_iter, 0)
+    n_iter = check.integer("n_iter", n_iter, 0, check.MAX_COUNT)
     result = leaves.copy()
     if sizes["n_samples"]:
         dispatch.backend(_PACKAGE, f).update_leaves(checks.flat(f), index, y, n_iter, result)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, Rng
 from ..tree import Forest
 from .leaves import uniform_leaves
@@ -41,6 +41,8 @@ def check_linear(model: Linear) -> check.Sizes:
         )
     check.array("leaves", model.leaves, dtype, ("n_trees", 2**depth, "n_classes"), sizes)
     check.at_least_one(sizes, "n_trees", "max_features", "n_classes")
+    check.not_nan("weights", model.weights)
+    check.not_nan("leaves", model.leaves)
     return sizes
 
 
@@ -120,10 +122,22 @@ def empty_decisions(model: Linear, n: int) -> FloatArray:
     return np.empty((n, n_trees, n_vertices), model.weights.dtype)
 
 
+def tree_decisions(model: Linear, m: int, part: FloatArray) -> FloatArray:
+    """The decision functions of tree m from its inputs; ValueError where one overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        f = part @ model.weights[m]
+    if check.values_checked() and machine.first_nonfinite(f) >= 0:
+        raise ValueError(
+            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
+            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
+        )
+    return f
+
+
 def write_decisions(model: Linear, parts: list[FloatArray], f: FloatArray) -> FloatArray:
     """Writes the decision functions of the inputs of every tree to f, and returns it."""
     for m, part in enumerate(parts):
-        f[:, m] = part @ model.weights[m]
+        f[:, m] = tree_decisions(model, m, part)
     return f
 
 

@@ -80,7 +80,8 @@ def forward(
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
     task : "classification" or "regression"
-        With "regression" leaves hold any finite numbers, in the unit of the targets.
+        With "regression" leaves hold any finite numbers, in the unit of the targets, up to the largest number
+        of the dtype divided by 4 n_trees.
 
     Returns
     -------
@@ -108,6 +109,7 @@ def forward(
     check.same_device(**checks.given(f=f, leaves=leaves, index=index))
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=task == "classification")
+    checks.outputs_fit(leaves)
     p = dispatch.array_module(f).empty((sizes["n_samples"], sizes["n_classes"]), f.dtype)
     dispatch.backend(_PACKAGE, f).forward(checks.flat(f), index, leaves, p)
     return p

@@ -11,14 +11,22 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
 from .gradients import loss_backward
 from .leaves import update_leaves
-from .linear import Linear, check_linear, empty_decisions, samples, tree_inputs, write_decisions
+from .linear import (
+    Linear,
+    check_linear,
+    empty_decisions,
+    samples,
+    tree_decisions,
+    tree_inputs,
+    write_decisions,
+)
 
 
 def _fit_leaves(model: Linear, x: FloatArray, y: IntArray, n_iter: int) -> None:
     # Tree by tree: all decisions of a training set at once would not fit into memory.
     model.leaves[:] = 1 / model.leaves.shape[2]
     for m in range(len(model.weights)):
-        f = (tree_inputs(model, m, x) @ model.weights[m])[:, None]
+        f = tree_decisions(model, m, tree_inputs(model, m, x))[:, None]
         model.leaves[m] = update_leaves(f, y, model.leaves[m : m + 1], n_iter)[0]
 
 
@@ -125,6 +133,8 @@ def fit(
     """
     check.progress(progress)
     check.function("checkpoint", checkpoint)
+    if history is not None and not isinstance(history, list):
+        raise TypeError(f"history: expected None or a list, got {type(history).__name__}; pass []")
     sizes = check_linear(model)
     x = samples(x, model)
     check.on_cpu(y=y)

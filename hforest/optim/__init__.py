@@ -26,7 +26,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
-from .settings import check_adam
+from .settings import check_adam, check_rate
 from .tables import tables
 
 __all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
@@ -47,24 +47,23 @@ def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -
     _check_outputs({"param": param, **state}, {"grad": grad})
 
 
-def _check_rows(param: FloatArray, rows: IntArray, grad: FloatArray | None, state: dict[str, Array]) -> None:
+def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> None:
     # The axes of `param` after the first are fixed by its shape, the number of rows is bound by name.
-    inputs = {"rows": rows} if grad is None else {"rows": rows, "grad": grad}
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
     sizes: check.Sizes = {}
     check.array("param", param, dtype, ("n_rows", ...), sizes)
     values = tuple(param.shape[1:])
-    check.array("rows", rows, check.INT64, ("n_given",), sizes)
-    if grad is not None:
-        check.array("grad", grad, dtype, ("n_given", *values), sizes)
+    check.array("rows", inputs["rows"], check.INT64, ("n_given",), sizes)
+    if "grad" in inputs:
+        check.array("grad", inputs["grad"], dtype, ("n_given", *values), sizes)
     for name, a in state.items():
         if name == "last":
             check.array(name, a, check.INT64, ("n_rows",), sizes)
         else:
             check.array(name, a, dtype, ("n_rows", *values), sizes)
     _check_outputs({"param": param, **state}, inputs)
-    check.rows("rows", rows, sizes["n_rows"])
+    check.rows("rows", inputs["rows"], sizes["n_rows"])
 
 
 def _check_outputs(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
@@ -133,7 +132,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
     (array([-0.3,  0.5,  0. ]), array([5., 2., 0.]))
     """
     _check_dense(param, grad, {"state": state})
-    lr = check.number("lr", lr, 0.0)
+    lr = check_rate(lr, param.dtype)
     dispatch.backend(_PACKAGE, param).adagrad(*_flat(param, grad, state), lr)
 
 
@@ -173,8 +172,8 @@ def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: Flo
            [-0.5,  0.5],
            [ 0. ,  0. ]])
     """
-    _check_rows(param, rows, grad, {"state": state})
-    lr = check.number("lr", lr, 0.0)
+    _check_rows(param, {"rows": rows, "grad": grad}, {"state": state})
+    lr = check_rate(lr, param.dtype)
     flat, flat_grad, flat_state = _by_rows(param, grad, state)
     dispatch.backend(_PACKAGE, param).adagrad_rows(flat, rows, flat_grad, flat_state, lr)
 
@@ -211,7 +210,8 @@ def adam(
     beta1, beta2 : float
         Decay of the moments, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of grad. Above 0.
+        Added to the root of the corrected second moment, in the unit of grad. A normal number of the dtype:
+        at least 1.2e-38 for float32.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def adam(
     array([0.75, 1.  ])
     """
     _check_dense(param, grad, {"m": m, "v": v})
-    step, numbers = check_adam(step, lr, beta1, beta2, eps)
+    step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
     dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, *numbers)
 
 
@@ -285,7 +285,8 @@ def adam_rows(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape or layout, rows not ascending, a given row that is already at
-        `step`, a read-only array, arrays that overlap, a number out of its range; a row outside param.
+        `step`, a read-only array, arrays that overlap, a number out of its range, a `step` beyond the tables
+        of the betas (`adam_catch_up`); a row outside param.
 
     Notes
     -----
@@ -301,8 +302,8 @@ def adam_rows(
     >>> p.ravel().round(6), last
     (array([-0.25,  0.  ,  0.25]), array([1, 0, 1]))
     """
-    _check_rows(param, rows, grad, {"m": m, "v": v, "last": last})
-    step, numbers = check_adam(step, lr, beta1, beta2, eps)
+    _check_rows(param, {"rows": rows, "grad": grad}, {"m": m, "v": v, "last": last})
+    step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
     _check_last(last, rows, step - 1, "step - 1")
     flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
     missed = tables(param, numbers[1], numbers[2], step)
@@ -347,7 +348,8 @@ def adam_catch_up(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape or layout, rows not ascending, a row that is beyond `step`, a
-        read-only array, arrays that overlap, a number out of its range; a row outside param.
+        read-only array, arrays that overlap, a number out of its range, a `step` beyond the tables of the
+        betas; a row outside param.
 
     Notes
     -----
@@ -361,7 +363,8 @@ def adam_catch_up(
     such sums (`hforest/optim/tables.py`). Moments decay by powers. Only steps missed before about step 100
     are taken one by one, and all steps when beta1**2 is not well below beta2. Cost for
     a row, at any number of missed steps: a few dense steps. The tables take 112 bytes a step, up to
-    5 MB for the default betas; they have the same bits on every machine.
+    5 MB for the default betas; they have the same bits on every machine. The largest has 2**19 steps, in
+    59 MB: with a beta above 0.9999, whose tables would be larger, `step` is at most 524 287.
 
     Examples
     --------
@@ -376,8 +379,8 @@ def adam_catch_up(
     if rows is None:
         check.same_device(param=param)
         rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
-    _check_rows(param, rows, None, {"m": m, "v": v, "last": last})
-    step, numbers = check_adam(step, lr, beta1, beta2, eps, first=0)
+    _check_rows(param, {"rows": rows}, {"m": m, "v": v, "last": last})
+    step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype, first=0)
     _check_last(last, rows, step, "step")
     if step == 0:
         return  # before the first step none is missed

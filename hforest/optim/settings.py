@@ -1,19 +1,34 @@
-"""The settings of a step of Adam, checked, for the functions here and for subpackages that fuse the step."""
+"""The settings of a step, checked, for the functions here and for subpackages that fuse the step."""
+
+import numpy as np
 
 from ..core import check
 
 _MAX_BETA = 0.999999
 _MAX_STEP = 2**62
 
+Settings = tuple[float, float, float, float]
+
+
+def check_rate(lr: float, dtype: np.dtype, beta1: float = 0.0) -> float:
+    """`lr`, which the dtype holds after the correction of the first step; TypeError or ValueError."""
+    return check.number("lr", lr, 0.0, float(np.finfo(dtype).max) * (1 - beta1))
+
 
 def check_adam(
-    step: int, lr: float, beta1: float, beta2: float, eps: float, first: int = 1
-) -> tuple[int, tuple[float, float, float, float]]:
-    """`step` (at least `first`), and (lr, beta1, beta2, eps); TypeError or ValueError."""
+    step: int, lr: float, beta1: float, beta2: float, eps: float, dtype: np.dtype, first: int = 1
+) -> tuple[int, Settings]:
+    """`step` (at least `first`), and (lr, beta1, beta2, eps) for a dtype; TypeError or ValueError."""
     step = check.integer("step", step, first, _MAX_STEP)
-    return step, (
-        check.number("lr", lr, 0.0),
-        check.number("beta1", beta1, 0.0, _MAX_BETA),
-        check.number("beta2", beta2, 0.0, _MAX_BETA),
-        check.number("eps", eps, 0.0, open_low=True),
-    )
+    beta1 = check.number("beta1", beta1, 0.0, _MAX_BETA)
+    beta2 = check.number("beta2", beta2, 0.0, _MAX_BETA)
+    lr = check_rate(lr, dtype, beta1)
+    eps = check.number("eps", eps, 0.0, open_low=True)
+    # A smaller one is 0 in the dtype or has no reciprocal there: numbers without gradient would become NaN.
+    tiny, largest = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
+    if not tiny <= eps <= largest:
+        raise ValueError(
+            f"eps: expected {tiny:g} to {largest:g}, the normal numbers of {dtype}, got {eps:g}; "
+            "choose a value in that range, or pass arrays of float64"
+        )
+    return step, (lr, beta1, beta2, eps)

@@ -41,6 +41,9 @@ from .exact import biases, exact_power, first_below, rounded, squares
 DEGREE = 10
 """Of the polynomials."""
 
+MAX_STEPS = 2**19
+"""Rows of the largest table: 59 MB."""
+
 NEVER = 2**62
 """A step that no training reaches: the polynomials are never used."""
 
@@ -49,6 +52,7 @@ _TOLERANCE = 2.0**-47  # of the last coefficient against the first; the next, wh
 _SINGLE = 2.0**-27  # of the coefficients that a float32 sum cannot tell from 0, against the first
 _DECAYS = 1024  # numbers of missed steps whose decays are in a table
 _ROUNDING = 2.0**-60  # of 1: powers below it are left out
+_BLOCK = 4096  # steps whose sums are computed together
 _MAX_DOUBLINGS = 17  # of a sum; with more (beta1 > 0.9996) missed steps are taken one by one
 # cos(j pi / 22) for j = 0 to 11, the angles of _NODES nodes.
 _COSINES = (
@@ -89,29 +93,34 @@ def _coefficients(values: np.ndarray) -> np.ndarray:
     # the sums and added after, which rounds less. Plain sums, so that the bits of a column do not depend on
     # the number of columns.
     result = np.zeros_like(values)
+    differences = values[1:] - values[0]
+    product = np.empty_like(values[0])
     for i in range(_NODES):
         for k in range(1, _NODES):
-            result[i] += (values[k] - values[0]) * (_cosine(i * (2 * k + 1)) * (1 if i == 0 else 2) / _NODES)
+            weight = _cosine(i * (2 * k + 1)) * (1 if i == 0 else 2) / _NODES
+            result[i] += np.multiply(differences[k - 1], weight, out=product)
     result[0] += values[0]
     return result
 
 
 def _clenshaw(coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
-    after, result = np.zeros_like(x), np.zeros_like(x)
+    after, result, spare, twice = np.zeros_like(x), np.zeros_like(x), np.empty_like(x), 2 * x
     for c in coefficients[:0:-1]:
-        after, result = result, c + 2 * x * result - after
+        np.multiply(twice, result, out=spare)
+        np.add(c, spare, out=spare)
+        np.subtract(spare, after, out=spare)
+        after, result, spare = result, spare, after
     return coefficients[0] + x * result - after
 
 
-def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[np.ndarray, np.ndarray]:
-    # Rows 0 to n_steps - 1 of the table, and whether the polynomial of each is exact.
+def _sums(
+    beta1: float, beta2: float, bias1: np.ndarray, bias2: np.ndarray, middle: int, n_doublings: int
+) -> tuple[np.ndarray, np.ndarray]:
+    # The centres of consecutive steps, and the sums at the nodes. The first element of a bias is that of the
+    # first step.
     z = (np.array([[_cosine(2 * i + 1)] for i in range(_NODES)]) + 1) / 2
-    # About the mean of k under the weights beta1**k.
-    middle = round(min(1 / (1 - beta1), 1 << _MAX_DOUBLINGS))
-    n = n_steps + 2**n_doublings - 1
-    bias1, bias2 = biases(beta1, n + 1), biases(beta2, n + middle)
     centre = np.sqrt(rounded(exact_power(beta2, middle)) / bias2[middle:])
-    first = np.sqrt(beta2 / bias2[1 : n + 1])
+    first = np.sqrt(beta2 / bias2[1 : len(bias1)])
     sums = beta1 / bias1[1:] / (1 + z * (first / centre - 1))
     for i in range(n_doublings):
         n = 2**i
@@ -120,16 +129,38 @@ def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[n
         later = _clenshaw(_coefficients(sums[:, n:])[:, None], 2 * (ratio * z / spread) - 1)
         sums = sums[:, :-n] + rounded(exact_power(beta1, n)) * later / spread
         centre = centre[:-n]
-    chebyshev = _coefficients(sums)
-    size = np.abs(chebyshev)
-    exact = np.maximum(size[-1], size[-2] / 8) <= _TOLERANCE * size[0]
-    table = np.zeros((n_steps, 3 + _NODES))
+    return centre, sums
+
+
+def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[np.ndarray, np.ndarray]:
+    # Rows 0 to n_steps - 1 of the table, and whether the polynomial of each is exact. In blocks of steps,
+    # which stay in cache; a block reads the biases of the 2**n_doublings - 1 steps after it.
+    # About the mean of k under the weights beta1**k.
+    middle = round(min(1 / (1 - beta1), 1 << _MAX_DOUBLINGS))
+    more = 2**n_doublings - 1
+    bias1, bias2 = biases(beta1, n_steps + more + 1), biases(beta2, n_steps + more + middle)
+    table, exact = np.zeros((n_steps, 3 + _NODES)), np.empty(n_steps, bool)
+    size = max(_BLOCK, 2**n_doublings)
+    for start in range(0, n_steps, size):
+        stop = min(start + size, n_steps)
+        centre, sums = _sums(
+            beta1,
+            beta2,
+            bias1[start : stop + more + 1],
+            bias2[start : stop + more + middle],
+            middle,
+            n_doublings,
+        )
+        chebyshev = _coefficients(sums)
+        magnitude = np.abs(chebyshev)
+        last = np.maximum(magnitude[-1], magnitude[-2] / 8)
+        exact[start:stop] = last <= _TOLERANCE * magnitude[0]
+        table[start:stop, 2] = centre
+        for degree in range(_NODES):
+            for power, weight in enumerate(cheb2poly([0] * degree + [1])):
+                table[start:stop, 3 + power] += weight * chebyshev[degree]
     table[1:, 0] = 1 / bias1[1:n_steps]  # no step has the number 0
     table[1:, 1] = 1 / np.sqrt(bias2[1:n_steps])
-    table[:, 2] = centre
-    for degree in range(_NODES):
-        for power, weight in enumerate(cheb2poly([0] * degree + [1])):
-            table[:, 3 + power] += weight * chebyshev[degree]
     return table, exact
 
 
@@ -178,12 +209,21 @@ def _on(xp: ModuleType, device: int, beta1: float, beta2: float, n_steps: int, l
 def tables(like: Array, beta1: float, beta2: float, step: int) -> Tables:
     """The tables of two betas for steps up to `step`, on the device of `like`, kept for later calls.
 
-    Cost: when `step` passes a power of two, about 10 microseconds a step and 112 bytes; nothing after
-    the step (41 569 for beta2 = 0.999) at which both biases are 1.
+    Cost: when `step` passes a power of two, about 5 microseconds a step (20 for beta1 = 0.999) and 112 bytes;
+    nothing after the step (41 569 for beta2 = 0.999, 415 868 for 0.9999) at which both biases are 1. Betas
+    whose biases are not 1 at step MAX_STEPS have tables, and so missed steps, only before it: later steps
+    raise ValueError.
     """
     enough = first_below(max(beta1, beta2), _ROUNDING)
     n_steps = max(256, 1 << step.bit_length())
     last = n_steps > enough
+    n_rows = max(256, enough + 1) if last else n_steps
+    if n_rows > MAX_STEPS:
+        name, beta = ("beta1", beta1) if beta1 > beta2 else ("beta2", beta2)
+        raise ValueError(
+            f"step: expected at most {MAX_STEPS - 1} with {name} = {beta}, got {step}; from the first step "
+            f"on pass a {name} of at most 0.9999, which has no limit, or continue with hforest.optim.adam"
+        )
     xp = array_module(like)
     device = 0 if xp is np else int(like.device.id)
-    return _on(xp, device, beta1, beta2, max(256, enough + 1) if last else n_steps, last)
+    return _on(xp, device, beta1, beta2, n_rows, last)

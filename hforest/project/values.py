@@ -94,7 +94,8 @@ def project(
         check.same_device(x=x, out=out)
         check.array("out", out, dtype, shape, {})
         check.writable("out", out)
-        check.no_overlap({"out": out}, {"x": x, "data": data})
+        inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data}
+        check.no_overlap({"out": out}, inputs if samples is None else {**inputs, "samples": samples})
     if out.size:
         backend = dispatch.backend(_PACKAGE, x)
         if samples is None:

@@ -9,6 +9,12 @@ from .forest import Forest
 
 _FLOAT32 = np.dtype(np.float32)
 
+_TREE = "DecisionTree"
+_AVERAGES = (_TREE, "RandomForest", "ExtraTrees", "Bagging")
+"""Names of scikit-learn's classes, without Classifier or Regressor; an ExtraTree is a DecisionTree, too."""
+_PREDICTS = {"Classifier": "predict_proba", "Regressor": "predict"}
+"""The methods whose results `predict` reproduces."""
+
 
 def _breadth_first(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Old numbers of nodes in their new order, and the new left children of splits."""
@@ -29,13 +35,55 @@ def _rounded_down(threshold: np.ndarray) -> np.ndarray:
     return np.where(t > threshold, np.nextafter(t, np.float32(-np.inf)), t)
 
 
+def _in_float32(name: str, a: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        narrow = a.astype(_FLOAT32)
+    if not np.isfinite(narrow).all():
+        raise ValueError(
+            f"model: expected {name} in the range of float32, got larger ones or NaN; scale the targets that "
+            "it is fitted on"
+        )
+    return narrow
+
+
+def _is_a(model: object, kind: str, names: tuple[str, ...]) -> bool:
+    """Whether a model is of a class of scikit-learn of such a name and predicts by scikit-learn's method."""
+    classes = type(model).__mro__
+    ours = [c for c in classes if c.__module__.startswith("sklearn.")]
+    known = any(c.__name__ == name + kind for c in ours for name in names)
+    return known and next((c for c in classes if _PREDICTS[kind] in vars(c)), None) in ours
+
+
+def _averaged_trees(model: object, kind: str) -> list[Any]:
+    """The fitted trees that a model averages, in their order; raises if it does not average trees."""
+    trees: list[Any] = [model] if _is_a(model, kind, (_TREE,)) else list(getattr(model, "estimators_", ()))
+    if not all(_is_a(tree, kind, (_TREE,)) for tree in trees):
+        raise TypeError(
+            f"model: expected decision trees as its estimators, each a {kind}, got {type(model).__name__} of "
+            "others; pass bagged trees or a random forest"
+        )
+    if not trees or not all(hasattr(tree, "tree_") for tree in trees):
+        raise TypeError(
+            f"model: expected a fitted forest or tree of scikit-learn, got {type(model).__name__} without "
+            "trees; fit it first"
+        )
+    every = np.arange(getattr(model, "n_features_in_", trees[0].tree_.n_features))
+    if any(not np.array_equal(every, features) for features in getattr(model, "estimators_features_", ())):
+        raise TypeError(
+            f"model: expected trees that read all features, got {type(model).__name__} that draws features "
+            "for each tree; fit it with max_features=1.0 and bootstrap_features=False"
+        )
+    return trees
+
+
 def from_sklearn(model: object) -> Forest:
     """A fitted forest or tree of scikit-learn as a Forest.
 
     Parameters
     ----------
-    model : fitted RandomForest, ExtraTrees or DecisionTree, Classifier or Regressor
-        Known by its attributes; scikit-learn is not imported.
+    model : fitted estimator of scikit-learn
+        A RandomForest, ExtraTrees, DecisionTree or ExtraTree, or a Bagging of decision trees that read all
+        features; Classifier or Regressor. Known by the names of its classes; scikit-learn is not imported.
 
     Returns
     -------
@@ -46,7 +94,9 @@ def from_sklearn(model: object) -> Forest:
     Raises
     ------
     TypeError, ValueError
-        Not such a model, or not fitted; a classifier of several outputs.
+        Any other model, such as boosted trees, a vote, a stack or an isolation forest; a subclass with
+        another `predict_proba` (of a regressor `predict`); not fitted; a classifier of several outputs;
+        leaf values or gains beyond float32.
 
     Notes
     -----
@@ -57,55 +107,53 @@ def from_sklearn(model: object) -> Forest:
     Examples
     --------
     >>> import numpy as np, hforest
-    >>> class Tree:
-    ...     children_left, children_right = np.array([1, -1, -1]), np.array([2, -1, -1])
-    ...     feature, threshold = np.array([0, -2, -2]), np.array([0.5, -2, -2])
-    ...     value, n_features = np.array([[[0.5, 0.5]], [[1, 0]], [[0, 1]]]), 1
-    ...     impurity, weighted_n_node_samples = np.array([0.5, 0, 0]), np.array([2.0, 1, 1])
-    >>> class Model:
-    ...     tree_, classes_, n_outputs_ = Tree, np.array([0, 1]), 1
-    >>> forest = hforest.tree.from_sklearn(Model)
-    >>> hforest.tree.predict(forest, np.array([[0.25]], np.float32))
-    array([[1., 0.]], dtype=float32)
+    >>> from sklearn.tree import DecisionTreeClassifier  # doctest: +SKIP
+    >>> x, y = np.array([[0.0], [1.0], [2.0]], np.float32), ["no", "yes", "yes"]
+    >>> model = DecisionTreeClassifier(random_state=0).fit(x, y)  # doctest: +SKIP
+    >>> forest = hforest.tree.from_sklearn(model)  # doctest: +SKIP
+    >>> hforest.tree.predict(forest, x)  # doctest: +SKIP
+    array([[1., 0.],
+           [0., 1.],
+           [0., 1.]], dtype=float32)
     """
-    estimators = getattr(model, "estimators_", [model])
-    trees: Any = [getattr(estimator, "tree_", None) for estimator in np.ravel(np.asarray(estimators, object))]
-    if not trees or any(tree is None for tree in trees):
+    kind = next((kind for kind in _PREDICTS if _is_a(model, kind, _AVERAGES)), None)
+    if kind is None:
         raise TypeError(
-            f"model: expected a fitted forest or tree of scikit-learn, got {type(model).__name__}; "
-            "fit it first, and pass one with the attribute estimators_ or tree_"
+            f"model: expected trees of scikit-learn that are averaged, got {type(model).__name__}; pass a "
+            "RandomForest, ExtraTrees, DecisionTree or ExtraTree, or Bagging of decision trees"
         )
-    classifier = hasattr(model, "classes_")
-    if classifier and getattr(model, "n_outputs_", 1) != 1:
+    trees = _averaged_trees(model, kind)
+    if kind == "Classifier" and any(tree.n_outputs_ != 1 for tree in trees):
         raise ValueError("model: expected a classifier of one output, got several; convert one for each")
-    if hasattr(model, "init_") or hasattr(model, "learning_rate"):
-        raise TypeError(
-            f"model: expected trees that are averaged, got {type(model).__name__}, which adds them; "
-            "pass a random forest"
-        )
+    n_classes = len(getattr(model, "classes_", ()))
     parts: dict[str, list[np.ndarray]] = {
         name: [] for name in ("feature", "threshold", "left", "value", "gain")
     }
-    for tree in trees:
+    for estimator in trees:
+        tree = estimator.tree_
         order, first = _breadth_first(tree.children_left, tree.children_right)
         is_leaf = first < 0
         n_leaves = int(is_leaf.sum())
         first[is_leaf] = np.arange(n_leaves)
         value = tree.value.reshape(len(order), -1)[order[is_leaf]].astype(np.float64)
-        if classifier:
+        if kind == "Classifier":
             value = value / value.sum(axis=1, keepdims=True)
+        if estimator is not model and kind == "Classifier":
+            # A tree of bagged ones may know some of the classes only.
+            known, value = value, np.zeros((n_leaves, n_classes))
+            value[:, np.asarray(estimator.classes_, np.int64)] = known
         weighted = tree.impurity * tree.weighted_n_node_samples
         gain = weighted - weighted[tree.children_left] - weighted[tree.children_right]
         parts["feature"].append(np.where(is_leaf, -1, tree.feature[order]).astype(np.int32))
         threshold = _rounded_down(np.where(is_leaf, 0.0, tree.threshold[order]))
         parts["threshold"].append(threshold)
         parts["left"].append(first.astype(np.int32))
-        parts["value"].append(value.astype(_FLOAT32))
-        parts["gain"].append(np.where(is_leaf, 0.0, gain[order]).astype(_FLOAT32))
+        parts["value"].append(_in_float32("leaf values", value))
+        parts["gain"].append(_in_float32("gains", np.where(is_leaf, 0.0, gain[order])))
     sizes = [len(part) for part in parts["feature"]]
     arrays = {name: np.ascontiguousarray(np.concatenate(part)) for name, part in parts.items()}
     return Forest(
-        n_features=np.array(trees[0].n_features, check.INT64),
+        n_features=np.array(trees[0].tree_.n_features, check.INT64),
         tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         indptr=np.zeros(0, np.int64),
         indices=np.zeros(0, np.int32),

@@ -2,8 +2,8 @@
 
 from cython.parallel cimport prange
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, int64_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
@@ -355,30 +355,82 @@ cdef int _fault(
     return 0 if 0 <= f < n_features else 4
 
 
-cdef void _faults(
-    const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
+cdef int _is_plain(
+    uint32_t n_nodes, const int32_t* feature, const real* threshold, const int32_t* left, int64_t n_features
+) noexcept nogil:
+    # Whether a tree is sound, without projections and breadth-first: the children of the next split are
+    # nodes n_known and n_known + 1, so that nodes 1 to n_known - 1 have one parent each. It has no branches:
+    # half the nodes are leaves, so that one would often be guessed wrong.
+    cdef uint32_t n_leaves = (n_nodes + 1) // 2, most = <uint32_t> min(n_features, <int64_t> 1 << 31)
+    cdef uint32_t n_known = 1, bad = 0, v, split
+    for v in range(n_nodes):
+        split = feature[v] != -1
+        bad |= <uint32_t> left[v] - (n_known & (0 - split)) >= (1 if split else n_leaves)
+        bad |= (<uint32_t> feature[v] + 1 > most) | (threshold[v] != threshold[v]) | (v >= n_known)
+        n_known += 2 * split
+    return not bad and n_known == n_nodes
+
+
+cdef int _tree_faults(
+    int64_t root, int64_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
     const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
     int64_t[::1] found,
 ) noexcept nogil:
-    cdef int64_t tree, root, at
+    # Returns 0 if memory is out.
+    cdef char* n_parents
+    cdef int64_t v
     cdef int kind
+    if indptr.shape[0] == 0:
+        if _is_plain(<uint32_t> n_nodes, &feature[root], &threshold[root], &left[root], n_features):
+            return 1
+    # 0, 1 or 2 for each node; 2 stands for more, too. The root needs no parent.
+    n_parents = <char*> calloc(n_nodes, 1)
+    if n_parents == NULL:
+        return 0
+    n_parents[0] = 1
+    for v in range(n_nodes):
+        kind = _fault(root + v, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
+        if kind == 0 and n_parents[v] != 1:
+            # Parents come before their children: all parents of v have been counted.
+            kind = 7 if n_parents[v] else 8
+        if kind:
+            found[0] = root + v
+            found[1] = kind
+            break
+        if feature[root + v] != -1:
+            _count(n_parents + left[root + v])
+            _count(n_parents + left[root + v] + 1)
+    free(n_parents)
+    return 1
+
+
+cdef inline void _count(char* n_parents) noexcept nogil:
+    n_parents[0] = 2 if n_parents[0] else 1
+
+
+cdef int _faults(
+    const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
+    const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
+    int64_t[::1] found,
+) except -1 nogil:
+    cdef int64_t tree
+    cdef int done
     found[0] = -1
     found[1] = 0
     for tree in range(tree_start.shape[0] - 1):
-        root = tree_start[tree]
-        for at in range(root, tree_start[tree + 1]):
-            kind = _fault(
-                at, at - root, tree_start[tree + 1] - root, feature, threshold, left, indptr, indices,
-                n_features,
-            )
-            if kind:
-                found[0] = at
-                found[1] = kind
-                return
+        done = _tree_faults(
+            tree_start[tree], tree_start[tree + 1] - tree_start[tree], feature, threshold, left, indptr,
+            indices, n_features, found,
+        )
+        if not done:
+            raise MemoryError("forest: no memory to check it; free a byte for each node of its largest tree")
+        if found[1]:
+            break
+    return 0
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
-    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
+    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
     if threshold.dtype.itemsize == 4:
         _faults[float](tree_start, feature, threshold, left, indptr, indices, n_features, found)
     else:

@@ -17,6 +17,8 @@ _FAULTS = {
     4: "a feature outside 0 <= feature < n_features",
     5: "a projection outside indices",
     6: "a projection with a feature outside 0 <= feature < n_features",
+    7: "a child of two parents",
+    8: "a node without a parent",
 }
 
 
@@ -90,7 +92,10 @@ def check_layout(forest: Forest) -> np.dtype:
 
 
 def check_nodes(forest: Forest) -> None:
-    """No node leads out of its tree, of x or of the arrays: walks do not test this."""
+    """No node leads out of its tree, of x or of the arrays, and all but roots have one parent.
+
+    Walks do not test this.
+    """
     start = dispatch.to_numpy(forest.tree_start)
     sizes = np.diff(start)
     if start[0] != 0 or start[-1] != forest.feature.size or bool(((sizes < 1) | (sizes % 2 == 0)).any()):
@@ -138,12 +143,16 @@ def check(forest: Forest) -> Forest:
     TypeError, ValueError, IndexError
         Wrong kind or dtype; wrong shape, trees of an even number of nodes, thresholds that are NaN, values
         that are not finite; children that do not come after their parent (a walk could run for ever) or lie
-        outside their tree, features or projections out of range.
+        outside their tree, nodes of two parents or of none, features or projections out of range.
 
     Notes
     -----
     A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`.
-    Cost: one read of the arrays.
+    Nodes may stand in any order in which children come after their parent; all functions that grow or
+    convert trees write them breadth-first. Leaves of a tree may share a row of values, which leaves other
+    rows unused: predictions, paths and importances are right then, too. Cost: one read of the arrays.
+    Forests with projections, and trees that are not breadth-first, take a byte of memory for each node of
+    the largest tree for as long as the check lasts, on a GPU every forest four for each node.
 
     Examples
     --------

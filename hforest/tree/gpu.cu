@@ -54,42 +54,66 @@ extern "C" __global__ void leaf_means(
     y[i] = (real)(total / (double)n_trees);
 }
 
-// Returns the fault of node `at`, or 0: see reference.py.
-__device__ static inline int fault(
-    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
-    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, size at
-) {
+// Returns the tree of node `at`.
+__device__ static inline size tree_of(const size *tree_start, size n_trees, size at) {
     size low = 0, high = n_trees;
     while (high - low > 1) {
         const size middle = (low + high) / 2;
         if (tree_start[middle] <= at) low = middle;
         else high = middle;
     }
-    const size n_nodes = tree_start[low + 1] - tree_start[low], v = at - tree_start[low];
+    return low;
+}
+
+// Whether node v of a tree of n_nodes nodes can have the children `to` and `to + 1`.
+__device__ static inline bool is_below(size v, size to, size n_nodes) { return v < to && to < n_nodes - 1; }
+
+// n_parents (n_nodes,), 0 before, OUT: of how many splits each node is a child. A thread is a node.
+extern "C" __global__ void count_parents(
+    const size *tree_start, const int *feature, const int *left, size n_trees, size n_nodes, int *n_parents
+) {
+    const size at = thread_number();
+    if (at >= n_nodes || feature[at] == -1) return;
+    const size tree = tree_of(tree_start, n_trees, at), root = tree_start[tree], to = left[at];
+    if (!is_below(at - root, to, tree_start[tree + 1] - root)) return;
+    atomicAdd(&n_parents[root + to], 1);
+    atomicAdd(&n_parents[root + to + 1], 1);
+}
+
+// Returns the fault of node `at`, or 0: see reference.py.
+__device__ static inline int fault(
+    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
+    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, const int *n_parents,
+    size at
+) {
+    const size tree = tree_of(tree_start, n_trees, at), root = tree_start[tree];
+    const size n_nodes = tree_start[tree + 1] - root, v = at - root;
     const size f = feature[at], to = left[at];
-    if (f == -1) return to >= 0 && to < (n_nodes + 1) / 2 ? 0 : 1;
-    if (!(v < to && to < n_nodes - 1)) return 2;
+    const int of_parents = v == 0 || n_parents[at] == 1 ? 0 : n_parents[at] ? 7 : 8;
+    if (f == -1) return to >= 0 && to < (n_nodes + 1) / 2 ? of_parents : 1;
+    if (!is_below(v, to, n_nodes)) return 2;
     if (threshold[at] != threshold[at]) return 3;
     if (f == -2 && has_projections) {
         if (!(indptr[at] >= 0 && indptr[at] <= indptr[at + 1] && indptr[at + 1] <= n_entries)) return 5;
         for (size j = indptr[at]; j < indptr[at + 1]; ++j)
             if (indices[j] < 0 || indices[j] >= n_features) return 6;
-        return 0;
+        return of_parents;
     }
-    return f >= 0 && f < n_features ? 0 : 4;
+    return f >= 0 && f < n_features ? of_parents : 4;
 }
 
 // lowest (1,), OUT: the first node with a fault and the kind of the fault. A thread is a node.
 extern "C" __global__ void first_fault(
     const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
     const int *indices, size n_trees, size n_entries, size has_projections, size n_features, size n_nodes,
-    unsigned long long *lowest
+    const int *n_parents, unsigned long long *lowest
 ) {
     const size at = thread_number();
     if (at >= n_nodes) return;
     const int kind = fault(
-        tree_start, feature, threshold, left, indptr, indices, n_trees, n_entries, has_projections, n_features, at
+        tree_start, feature, threshold, left, indptr, indices, n_trees, n_entries, has_projections, n_features,
+        n_parents, at
     );
     // Node and kind in one number: the least has the first node.
-    if (kind) atomicMin(lowest, (unsigned long long)at * 8 + kind);
+    if (kind) atomicMin(lowest, (unsigned long long)at * 16 + kind);
 }

@@ -71,14 +71,19 @@ def faults(
     n_features: int,
     found: Array,
 ) -> None:
-    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
+    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
     xp = array_module(feature)
+    n_parents = xp.zeros(feature.size, np.int32)
+    launch_each(
+        PACKAGE, "count_parents", threshold.dtype, feature.size,
+        (tree_start, feature, left, tree_start.size - 1, feature.size, n_parents),
+    )  # fmt: skip
     lowest = xp.full(1, 2**64 - 1, np.uint64)
     sizes = (tree_start.size - 1, indices.size, int(indptr.size > 0), n_features, feature.size)
     launch_each(
         PACKAGE, "first_fault", threshold.dtype, feature.size,
-        (tree_start, feature, threshold, left, indptr, indices, *sizes, lowest),
+        (tree_start, feature, threshold, left, indptr, indices, *sizes, n_parents, lowest),
     )  # fmt: skip
     none = lowest == np.uint64(2**64 - 1)
-    found[:1] = xp.where(none, -1, (lowest // np.uint64(8)).astype(np.int64))
-    found[1:] = xp.where(none, 0, (lowest % np.uint64(8)).astype(np.int64))
+    found[:1] = xp.where(none, -1, (lowest // np.uint64(16)).astype(np.int64))
+    found[1:] = xp.where(none, 0, (lowest % np.uint64(16)).astype(np.int64))

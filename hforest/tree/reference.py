@@ -49,16 +49,26 @@ def predict(x, tree_start, feature, threshold, left, indptr, indices, data, valu
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
-    """found[0] = the first node at which a walk could leave its tree or x, or -1; found[1] = its fault."""
+    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0.
+
+    Faults: a walk could leave the tree or x at this node, or the node has two parents or none.
+    """
     found[0], found[1] = -1, 0
     for root, stop in itertools.pairwise(tree_start):
         n_nodes = int(stop - root)
+        n_parents = [1] + [0] * (n_nodes - 1)  # The root needs no parent.
         for v in range(n_nodes):
             at = int(root + v)
             found[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
+            if not found[1] and n_parents[v] != 1:
+                # Parents come before their children: all parents of v have been counted.
+                found[1] = 7 if n_parents[v] else 8
             if found[1]:
                 found[0] = at
                 return
+            if feature[at] != -1:
+                n_parents[left[at]] += 1
+                n_parents[left[at] + 1] += 1
 
 
 def _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features):

@@ -42,10 +42,20 @@ def _results(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np
     return {function.__name__: function(forest, x) for function in functions}
 
 
-def _fault(shape: tuple[int, ...], dtype: type) -> dict[str, np.ndarray]:
+def _broken(shape: tuple[int, ...], dtype: type) -> tree.Forest:
     forest = _forest(shape, True, dtype)
     for name in ("left", "indices"):
         getattr(forest, name)[-3:] = 99
+    return forest
+
+
+def _two_parents(shape: tuple[int, ...], dtype: type) -> tree.Forest:
+    forest = _forest(shape, False, dtype)
+    forest.left[2] = forest.left[1]
+    return forest
+
+
+def _fault(forest: tree.Forest) -> dict[str, np.ndarray]:
     try:
         tree.check(forest)
     except IndexError as error:
@@ -54,11 +64,12 @@ def _fault(shape: tuple[int, ...], dtype: type) -> dict[str, np.ndarray]:
 
 
 def cases(dtype: type) -> Iterator[Case]:
-    """Every shape with features and with projections, and one broken forest."""
+    """Every shape with features and with projections, and two broken forests."""
     for shape in SHAPES:
         for oblique in (False, True):
             name = (
                 f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
             )
             yield Case(name, lambda s=shape, o=oblique: _results(s, o, dtype))
-    yield Case("broken", lambda: _fault(SHAPES[-1], dtype))
+    yield Case("broken", lambda: _fault(_broken(SHAPES[-1], dtype)))
+    yield Case("two parents", lambda: _fault(_two_parents(SHAPES[-1], dtype)))

@@ -1,0 +1,307 @@
+"""Files of arrays: written whole or not at all, and read with every kind of damage as one error.
+
+A file is replaced in four steps: its new content is written to `path + PART` beside it, which is locked
+against other writers; that file is forced to the disk (fsync); it takes the place of the old file (rename);
+and the folder is forced to the disk. A process that is killed leaves the old file, and perhaps a part, which
+the next save of the same path replaces.
+"""
+
+import errno
+import importlib
+import math
+import os
+import stat
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, TypeAlias
+
+import numpy as np
+
+FilePath: TypeAlias = str | os.PathLike[str]
+
+PART = ".hforest-part"
+"""Ends the name of a file that is not yet complete."""
+
+# Not on every system: elsewhere two saves of one path at once are not kept apart, and folders are not
+# synchronised.
+_flags = {name: getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW")}
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+# -------------------------------------------------------------------------------------------- writing
+
+
+def _target(path: FilePath) -> str:
+    """The file that a save to `path` replaces, new or regular, in a folder that exists. Follows links."""
+    name = os.fsdecode(path)
+    try:
+        mode = os.stat(name).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    except NotADirectoryError:
+        raise NotADirectoryError(
+            f"{name}: expected a file in a folder, got a path through a file; choose another path"
+        ) from None
+    if not stat.S_ISREG(mode):
+        error = IsADirectoryError if stat.S_ISDIR(mode) else OSError
+        raise error(f"{name}: expected a new or a regular file, got {_kind(mode)}; choose the path of a file")
+    if not os.path.basename(name):
+        raise IsADirectoryError(f"{name!r}: expected the path of a file, got that of a folder; add a name")
+    target = os.path.realpath(name)
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"{name}: expected a file in a folder that exists, got the folder {folder}, which does not; "
+            "make the folder, or choose another path"
+        )
+    return target
+
+
+def _is(descriptor: int, path: str) -> bool:
+    """Whether `path` is still the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _part(path: str) -> Iterator[BinaryIO]:
+    """An empty file at `path`, locked; removed at the end unless it was renamed."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _flags["O_CLOEXEC"] | _flags["O_NOFOLLOW"], 0o666)
+        stream = os.fdopen(descriptor, "wb")
+        try:
+            # Network file systems may lack locks, too.
+            with suppress(ImportError, OSError):
+                fcntl = importlib.import_module("fcntl")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The process that had the lock may have renamed or removed the file.
+            if not _is(descriptor, path):
+                continue
+            try:
+                stream.truncate(0)
+                yield stream
+                return
+            finally:
+                if _is(descriptor, path):
+                    os.remove(path)
+        finally:
+            stream.close()
+
+
+def _sync_folder(path: str) -> None:
+    if not _flags["O_DIRECTORY"]:
+        return
+    descriptor = os.open(path, os.O_RDONLY | _flags["O_DIRECTORY"])
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot do that
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: FilePath) -> Iterator[BinaryIO]:
+    """Gives a stream whose content replaces the file at the end of a `with` block, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        A new file, or a regular file, in a folder that exists. Links are followed.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written. After this and every other exception an older file is unchanged and no
+        part is left behind.
+    """
+    target = _target(path)
+    part = target + PART
+    with _part(part) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+        os.replace(part, target)
+        _sync_folder(os.path.dirname(target))
+
+
+def check_writable(path: FilePath) -> None:
+    """Checks that `replacing` can write a file; its content is not touched.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    OSError
+        A folder, a device or another thing that is no regular file; a folder that does not exist or takes no
+        new file.
+    """
+    target = _target(path)
+    try:
+        with _part(target + PART):
+            pass
+    except OSError as error:
+        raise type(error)(
+            f"{os.fsdecode(path)}: expected a file that can be written, got an error ({error.strerror}); "
+            "choose another path, or change the rights of the folder"
+        ) from None
+
+
+def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays to an .npz file, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        A new file, or a regular file that is replaced. No suffix is added.
+    arrays : mapping of str to array
+        Without Python objects, since `read_npz` reads none.
+
+    Raises
+    ------
+    TypeError
+        An array of Python objects.
+    OSError
+        As `replacing`.
+    """
+    plain = {name: np.asarray(a) for name, a in arrays.items()}
+    for name, a in plain.items():
+        if a.dtype.hasobject:
+            raise TypeError(
+                f"{name}: expected an array of numbers or text, got dtype {a.dtype}; convert it, since files "
+                "hold no Python objects"
+            )
+    with replacing(path) as stream:
+        np.savez(stream, **plain)  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+_MAX_RATIO = 1100
+"""Deflate makes data smaller by at most 1032 times: larger sizes are damage."""
+
+
+def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> None:
+    # The end of the archive holds the number of members: a damaged directory may hide the last ones.
+    stream.seek(max(0, size - 22 - len(archive.comment)))
+    end = stream.read(22)
+    members = archive.infolist()
+    if len(end) < 22 or end[:4] != b"PK\5\6":
+        raise ValueError("bytes after its end")
+    count = struct.unpack_from("<H", end, 10)[0]
+    if count not in (len(members), 0xFFFF):
+        raise ValueError(f"{len(members)} members of {count}")
+    if len(set(archive.namelist())) != len(members):
+        raise ValueError("two members of one name")
+    for info in members:
+        if not info.filename.endswith(".npy"):
+            raise ValueError(f"a member {info.filename!r} that is no array")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"a member {info.filename!r} of an unknown compression")
+        ratio = 1 if info.compress_type == zipfile.ZIP_STORED else _MAX_RATIO
+        if info.compress_size > size or info.file_size > ratio * info.compress_size:
+            raise ValueError(f"a member {info.filename!r} larger than the file")
+
+
+def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+    # The array that the header promises fills the member: a damaged header asks for no absurd memory.
+    with archive.open(info) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"an array in version {version} of the format")
+        if dtype.hasobject:
+            raise ValueError(f"Python objects in {info.filename!r}, which are not loaded")
+        if min(shape, default=0) < 0 or stream.tell() + math.prod(shape) * dtype.itemsize != info.file_size:
+            raise ValueError(f"{info.filename!r} of another size than its shape {shape} and dtype {dtype}")
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    _check_header(archive, info)
+    with archive.open(info) as stream:
+        a: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+        if stream.read(1):  # the checksum is compared at the end
+            raise ValueError(f"{info.filename!r} with bytes after its array")
+    return a
+
+
+def read_npz(path: FilePath, what: str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Returns the arrays of an .npz file; every byte that is read has been compared with a checksum.
+
+    Parameters
+    ----------
+    path : path
+    what : str
+        What the file should be, for messages: "a checkpoint written by hforest".
+    names : sequence of str, optional
+        Arrays to read, those of them that the file has; all by default.
+
+    Returns
+    -------
+    dict of str to array
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        No such file; a file that may not be read.
+    ValueError
+        A file that is damaged, truncated, of another kind or no regular file; arrays of Python objects.
+    MemoryError
+        A sound file with an array that does not fit into memory.
+    """
+    name = os.fsdecode(path)
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        mode = os.stat(name).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError(_kind(mode))
+        with open(name, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if not size:
+                raise ValueError("an empty file")
+            if not zipfile.is_zipfile(stream):
+                raise ValueError("not a zip archive")
+            with zipfile.ZipFile(stream) as archive:
+                _check_members(archive, stream, size)
+                for info in archive.infolist():
+                    key = info.filename.removesuffix(".npy")
+                    if names is None or key in names:
+                        arrays[key] = _array(archive, info)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{name}: expected {what}, got no such file; check the path") from None
+    except PermissionError:
+        raise PermissionError(
+            f"{name}: expected {what}, got a file that may not be read; change its rights"
+        ) from None
+    except MemoryError as error:
+        raise MemoryError(
+            f"{name}: expected arrays that fit into memory, got larger ones ({error}); free memory, or store "
+            "fewer samples"
+        ) from None
+    except Exception as error:  # zipfile, zlib and NumPy raise errors of a dozen classes for damaged files
+        raise ValueError(
+            f"{name}: expected {what}, got an unreadable file ({type(error).__name__}: {error}); "
+            "it is damaged, truncated or of another kind: restore it or start anew"
+        ) from None
+    return arrays

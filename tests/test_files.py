@@ -1,0 +1,613 @@
+"""Files of arrays: whole or not at all, damage as one error, in all that is saved and loaded."""
+
+import io
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+import zipfile
+from functools import partial
+
+import numpy as np
+import pytest
+
+from hforest import cascade, classic, demo
+from hforest.__main__ import main
+from hforest.core import files
+
+FOUR_PARTS = re.compile(r"^.+: expected .+, got .+; .+", re.DOTALL)
+ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array("word"), "c": np.zeros((0, 3), np.int32)}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# -------------------------------------------------------------------------------------------- writing
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "a.npz"
+    arrays = {**ARRAYS, "f": np.asfortranarray(np.ones((3, 5), ">f4")), "t": np.array([b"x", b"yz"])}
+    files.write_npz(path, arrays)
+    got = files.read_npz(path, "a file")
+    assert got.keys() == arrays.keys()
+    for name, a in arrays.items():
+        assert got[name].dtype == a.dtype
+        np.testing.assert_array_equal(got[name], a)
+    assert files.read_npz(path, "a file", ["b", "other"]).keys() == {"b"}
+    assert names(tmp_path) == ["a.npz"]
+    np.savez_compressed(path, **arrays)
+    assert files.read_npz(path, "a file")["a"].tolist() == ARRAYS["a"].tolist()
+
+
+def test_file_and_folder_are_forced_to_the_disk(tmp_path, monkeypatch):
+    """Both the checkpoints' and the cascades' writer."""
+    forced = []
+    real, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda d: (forced.append(stat.S_IFMT(os.fstat(d).st_mode)), real(d)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (forced.append("renamed"), replace(a, b)))
+    for save in writers(tmp_path / "a.npz"):
+        forced.clear()
+        save()
+        assert forced == [stat.S_IFREG, "renamed", stat.S_IFDIR]
+
+
+@pytest.fixture(scope="module")
+def grown():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = rng.normal(size=(60, 5)).astype(np.float32)
+    level = [partial(classic.grow, n_trees=3, max_depth=2)] * 2
+    return cascade.grow((x, x[:, :2].copy()), y, level, max_levels=2, patience=2, rng=0, n_folds=2)
+
+
+def run_state():
+    config = demo.Config(n_trees=2, depth=2, n_features=3, steps=4, eval_every=2)
+    data = demo.load_digits()
+    data = data._replace(x_train=data.x_train[:60], y_train=data.y_train[:60])
+    state = demo.start(config, 64, 10)
+    demo.train(config, state, *data[:4])
+    return config, state, data
+
+
+def writers(path):
+    """A save of each kind of file."""
+    config, state, data = run_state()
+    x, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
+    small = cascade.grow(x, y, [partial(classic.grow, n_trees=2)], max_levels=1, rng=0)
+    return [
+        lambda: demo.save_checkpoint(path, config, state, data),
+        lambda: cascade.save(path, small),
+        lambda: files.write_npz(path, ARRAYS),
+    ]
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), KeyboardInterrupt(), MemoryError()])
+def test_an_exception_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, error):
+    path = tmp_path / "a.npz"
+    saves = writers(path)
+    path.write_bytes(b"old")
+
+    def full(stream, **arrays):
+        stream.write(b"half")
+        raise error
+
+    monkeypatch.setattr(np, "savez", full)
+    for save in saves:
+        with pytest.raises(type(error)):
+            save()
+        assert path.read_bytes() == b"old"
+        assert names(tmp_path) == ["a.npz"]
+
+
+def test_the_part_of_a_killed_save_is_replaced(tmp_path):
+    path = tmp_path / "a.npz"
+    code = (
+        "import os, sys, numpy as np; from hforest.core import files\n"
+        "def die(stream, **arrays):\n"
+        "    stream.write(b'half'); stream.flush(); os.kill(os.getpid(), 9)\n"
+        "np.savez = die; files.write_npz(sys.argv[1], {'a': np.ones(3)})"
+    )
+    for save in writers(path):
+        killed = subprocess.run([sys.executable, "-c", code, path], capture_output=True)
+        assert killed.returncode == -signal.SIGKILL
+        assert "a.npz" + files.PART in names(tmp_path)
+        save()
+        assert names(tmp_path) == ["a.npz"]
+        files.read_npz(path, "a file")
+
+
+def test_saves_at_once_do_not_mix(tmp_path):
+    path = tmp_path / "a.npz"
+
+    def save(k):
+        for _ in range(10):
+            files.write_npz(path, {"a": np.full(10_000 + k, k)})
+
+    threads = [threading.Thread(target=save, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if path.exists():
+            a = files.read_npz(path, "a file")["a"]
+            assert set(a.tolist()) == {len(a) - 10_000}
+    for thread in threads:
+        thread.join()
+    assert names(tmp_path) == ["a.npz"]
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.npz").symlink_to(tmp_path / "there" / "a.npz")
+    files.write_npz(tmp_path / "link.npz", ARRAYS)
+    assert (tmp_path / "link.npz").is_symlink()
+    assert names(tmp_path / "there") == ["a.npz"]
+
+
+def not_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    return [
+        (tmp_path / "pipe", OSError, "got a named pipe"),
+        ("/dev/null", OSError, "got a device"),
+        (tmp_path, IsADirectoryError, "got a folder"),
+        (tmp_path / "no" / "a.npz", FileNotFoundError, "make the folder"),
+        (f"{tmp_path}/new/", IsADirectoryError, "add a name"),
+        (__file__ + "/a.npz", NotADirectoryError, "a path through a file"),
+    ]
+
+
+def test_only_files_are_written(tmp_path, grown):
+    config, state, data = run_state()
+    for path, error, words in not_files(tmp_path):
+        for save in (
+            lambda path=path: files.check_writable(path),
+            lambda path=path: files.write_npz(path, ARRAYS),
+            lambda path=path: cascade.save(path, grown),
+            lambda path=path: demo.save_checkpoint(path, config, state, data),
+        ):
+            with pytest.raises(error, match=words) as caught:
+                save()
+            assert FOUR_PARTS.match(str(caught.value))
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    assert names(tmp_path) == ["pipe"]
+    with pytest.raises(OSError, match="expected a file that can be written, got an error"):
+        files.check_writable(tmp_path / ("a" * 250))
+
+
+def test_objects_are_not_written(tmp_path):
+    with pytest.raises(TypeError, match="^a: expected an array of numbers or text, got dtype object; "):
+        files.write_npz(tmp_path / "a.npz", {"a": np.array([object()])})
+    assert not names(tmp_path)
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+def npy(header, data=b""):
+    text = header.encode()
+    text += b" " * (53 - len(text) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def archive(members, compression=zipfile.ZIP_STORED):
+    stream = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", compression) as file:
+        warnings.simplefilter("ignore")  # of two members of one name
+        for name, content in members:
+            file.writestr(name, content)
+    return stream.getvalue()
+
+
+HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }"
+GOOD = npy(HEADER % "(1,)", bytes(8))
+
+
+def pickled():
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}]))
+    return stream.getvalue()
+
+
+def stored_as(method):
+    content = bytearray(archive([("a.npy", GOOD)]))
+    for signature, at in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        content[content.index(signature) + at] = method
+    return bytes(content)
+
+
+def encrypted():
+    content = bytearray(archive([("a.npy", GOOD)]))
+    for signature, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(signature) + at] |= 1
+    return bytes(content)
+
+
+def hidden_members():
+    # The comment of the first member swallows the entries of the others.
+    content = bytearray(archive([(f"{name}.npy", GOOD) for name in "abc"]))
+    content[content.index(b"PK\1\2") + 33] = 0x7F
+    return bytes(content)
+
+
+BAD = {
+    "empty": b"",
+    "text": b"not a model" * 100,
+    "end alone": b"PK\5\6",
+    "pickle": archive([("a.npy", pickled())]),
+    "unknown compression": stored_as(99),
+    "bzip2": archive([("a.npy", GOOD)], zipfile.ZIP_BZIP2),
+    "encrypted": encrypted(),
+    "hidden members": hidden_members(),
+    "bytes after the end": archive([("a.npy", GOOD)]) + b"more",
+    "no array": archive([("a.npy", b"no array")]),
+    "a text beside": archive([("a.npy", GOOD), ("readme.txt", b"hello")]),
+    "two of one name": archive([("a.npy", GOOD), ("a.npy", GOOD)]),
+    "absurd shape": archive([("a.npy", npy(HEADER % "(10**6, 10**9)".replace("10**", "1" + "0" * 8), b"x"))]),
+    "more than int64": archive([("a.npy", npy(HEADER % f"({2**70},)", b"x"))]),
+    "negative": archive([("a.npy", npy(HEADER % "(-1, -1)", bytes(8)))]),
+    "shape of no int": archive([("a.npy", npy(HEADER % "('a',)", bytes(8)))]),
+    "shape of one": archive([("a.npy", npy(HEADER % "1", bytes(8)))]),
+    "unhashable": archive([("a.npy", npy("{[]: 1}", bytes(8)))]),
+    "no python": archive([("a.npy", npy("{'descr': (((", bytes(8)))]),
+    "too short": archive([("a.npy", npy(HEADER % "(2,)", bytes(8)))]),
+    "too long": archive([("a.npy", npy(HEADER % "(2,)", bytes(24)))]),
+    "absurd, compressed": archive(
+        [("a.npy", npy(HEADER % f"({10**12},)", bytes(8)))], zipfile.ZIP_DEFLATED
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_damage_of_every_kind_is_one_error(tmp_path, content):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(content)
+    for load in (demo.load_checkpoint, demo.load_data, cascade.load):
+        with pytest.raises(ValueError, match=r"bad\.npz: expected .*, got an unreadable file") as caught:
+            load(path)
+        assert FOUR_PARTS.match(str(caught.value))
+
+
+def test_what_is_not_there_or_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for load in (demo.load_checkpoint, demo.load_data, cascade.load):
+        with pytest.raises(FileNotFoundError, match=r"none\.npz: expected .*, got no such file; check"):
+            load(tmp_path / "none.npz")
+        for path, words in (
+            (tmp_path, "a folder"),
+            (tmp_path / "pipe", "a named pipe"),
+            ("/dev/zero", "a device"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                load(path)
+
+
+def same(a, b):
+    """Whether two results are equal to the last bit."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("kind", ["cascade", "checkpoint", "data", "compressed data"])
+def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind):
+    """Truncated, or a byte changed, at 300 places: most of them in the headers and the directory."""
+    path = tmp_path / "file.npz"
+    load = {"cascade": cascade.load, "checkpoint": demo.load_checkpoint}.get(kind, demo.load_data)
+    if kind == "cascade":
+        cascade.save(path, grown)
+    elif kind == "checkpoint":
+        demo.save_checkpoint(path, *run_state())
+    else:
+        save = np.savez_compressed if kind == "compressed data" else np.savez
+        x, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+        save(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    whole, want = path.read_bytes(), load(path)
+    directory = whole.index(b"PK\1\2")
+    rng = np.random.default_rng(0)
+    refused = 0
+    for i in range(300):
+        if i % 4 == 0:
+            content = whole[: rng.integers(len(whole))]
+        else:
+            content = bytearray(whole)
+            place = rng.integers(directory if i % 2 else 0, len(whole))
+            content[place] ^= rng.integers(1, 256)
+        path.write_bytes(content)
+        message = ""
+        try:
+            got = load(path)
+        except ValueError as error:
+            message = str(error)
+        if message:
+            refused += 1
+            assert FOUR_PARTS.match(message)
+            assert str(path) in message
+        else:
+            assert same(got, want), f"byte {i}"
+    assert refused > 150
+
+
+def changed(name, value):
+    return lambda arrays: {**arrays, name: np.asarray(value)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed("n_folds", 4), "has 6 trees and n_folds is 4"),
+        (changed("n_folds", 1), "n_folds is 1"),
+        (changed("n_folds", 0), "n_folds is 0"),
+        (changed("n_folds", [2, 2]), "n_folds is an array"),
+        (changed("n_classes", 4), "not 4"),
+        (changed("n_classes", 3.5), "n_classes is 3.5"),
+        (changed("n_features", [5, 3]), "not 9"),
+        (changed("n_features", [5]), "not 11"),
+        (changed("n_features", []), "n_features is an array"),
+        (changed("n_features", [5, -2]), "n_features is an array"),
+        (changed("scores", [0.5]), "scores are"),
+        (changed("scores", [0.5, np.nan]), "scores are"),
+        (changed("scores", [0.5, 7]), "scores are"),
+        (changed("scores", ["a", "b"]), "could not convert"),
+        (changed("scores", 0.5), "0-d"),
+        (changed("seed", -1), "seed is -1"),
+        (changed("class_vectors", "other"), "class_vectors is 'other'"),
+        (changed("class_vectors", "out_of_bag"), "n_folds is 2"),
+        (changed("n_forests", 1), "not 5"),
+        (changed("n_forests", 3), "called 'levels/0/2/n_features'"),
+        (changed("n_forests", -1), "n_forests is -1"),
+        (changed("n_levels", 1), "scores are"),
+        (changed("n_levels", 0), "n_levels is 0"),
+        (changed("n_levels", 10**9), "called 'levels/2/0"),
+        (lambda arrays: {n: a.astype(np.float64) if n.startswith("levels/1") and a.dtype == np.float32 else a for n, a in arrays.items()}, "dtype of levels/1/0 is float64, not float32"),
+        (changed("levels/0/0/value", [["a"]]), "forest.value"),
+        (changed("levels/0/0/left", [10**6]), "forest.left"),
+    ],
+)  # fmt: skip
+def test_cascades_whose_fields_contradict_are_refused(tmp_path, grown, change, words):
+    path = tmp_path / "c.npz"
+    cascade.save(path, grown)
+    np.savez(path, **change(files.read_npz(path, "a file")))
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        cascade.load(path)
+    assert FOUR_PARTS.match(str(caught.value))
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed("window", [3, 3]), "n_features of forests/0 is 6, not 9"),
+        (changed("window", [5, 3]), "window"),
+        (changed("stride", [0, 1]), "stride"),
+        (changed("stride", [1]), "stride"),
+        (changed("shape", 4), "shape"),
+        (changed("n_forests", 0), "n_forests is 0"),
+    ],
+)
+def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
+    path = tmp_path / "s.npz"
+    x, y = np.random.default_rng(0).normal(size=(12, 16)), np.arange(12) % 2
+    scanner, _ = cascade.grow_scanner(
+        x, y, (4, 4), (2, 3), [partial(classic.grow, n_trees=2)], n_folds=2, rng=0
+    )
+    cascade.save(path, scanner)
+    np.savez(path, **change(files.read_npz(path, "a file")))
+    with pytest.raises(ValueError, match=words) as caught:
+        cascade.load(path)
+    assert FOUR_PARTS.match(str(caught.value))
+
+
+def test_nothing_is_saved_of_nothing(tmp_path, grown):
+    for empty in (grown._replace(levels=()), cascade.Scanner((4,), (2,), (1,), ())):
+        with pytest.raises(ValueError, match="^grown: expected at least one forest, got none; "):
+            cascade.save(tmp_path / "c.npz", empty)
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed("step", -3), "step"),
+        (changed("step", 2.5), "step"),
+        (changed("weights_last", np.full((2, 4), 99, np.int64)), "weights_last"),
+        (changed("history_loss", [1.0]), "histories"),
+        (changed("history_step", [[2, 4]]), "histories"),
+        (changed("head", "[" * 100_000), "checkpoint"),
+        (changed("head", "[]"), "checkpoint"),
+    ],
+)
+def test_checkpoints_whose_fields_contradict_are_refused(tmp_path, change, words):
+    path = tmp_path / "m.npz"
+    demo.save_checkpoint(path, *run_state())
+    arrays = files.read_npz(path, "a file")
+    change = (
+        changed("weights_last", np.full_like(arrays["weights_last"], 99))
+        if words == "weights_last"
+        else change
+    )
+    np.savez(path, **change(arrays))
+    with pytest.raises(ValueError, match=words) as caught:
+        demo.load_checkpoint(path)
+    assert FOUR_PARTS.match(str(caught.value))
+
+
+# ------------------------------------------------------------------------------------- the main job
+
+SMALL = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "20", "--eval-every", "10"]
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    def called(*args, **kwargs):
+        raise AssertionError("work was begun")
+
+    for name in ("train", "load_digits", "load_data"):
+        monkeypatch.setattr(demo, name, called)
+
+
+def test_outputs_that_are_no_files_are_refused_before_any_work(tmp_path, capsys, no_work):
+    for path, _, _ in not_files(tmp_path):
+        for option in ("--save", "--plot"):
+            assert main([*SMALL, "--kind", "tree", option, str(path)]) == 2
+            assert FOUR_PARTS.match(capsys.readouterr().err)
+    for option in ("--save", "--plot"):
+        assert main([*SMALL, option, str(tmp_path / "no" / "a.png")]) == 2
+        assert "make the folder" in capsys.readouterr().err
+        assert main([*SMALL, option, ""]) == 2
+        assert "add a name" in capsys.readouterr().err
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_picture_of_an_unknown_kind_is_refused_before_any_work(tmp_path, capsys, no_work):
+    pytest.importorskip("matplotlib")
+    assert main([*SMALL, "--plot", str(tmp_path / "loss.npz")]) == 2
+    assert "--plot: expected a picture that ends in ." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [["--kind", "fern"], []])
+def test_save_replaces_nothing_but_checkpoints(tmp_path, capsys, no_work, kind):
+    path = tmp_path / "d.npz"
+    taken = path if kind else tmp_path / "d.fern.npz"
+    for content in (b"", b"a letter", archive([("x.npy", GOOD)]), archive([("head.npy", GOOD)])):
+        taken.write_bytes(content)
+        assert main([*SMALL, *kind, "--save", str(path)]) == 2
+        assert "--save: expected a new file or a checkpoint written by hforest" in capsys.readouterr().err
+        assert taken.read_bytes() == content
+    assert names(tmp_path) == [taken.name]
+
+
+def test_save_does_not_replace_the_data(tmp_path, capsys):
+    path, link = tmp_path / "d.npz", tmp_path / "link.npz"
+    link.symlink_to(path)
+    np.savez(path, x=np.eye(4), y=np.arange(4) % 2)
+    before = path.read_bytes()
+    os.link(path, tmp_path / "hard.npz")
+    for save in (path, link, tmp_path / "hard.npz"):
+        for resume in ([], ["--resume"]):
+            options = ["--data", str(path), "--train", "2", "--kind", "tree", *resume]
+            assert main([*SMALL, *options, "--save", str(save)]) == 2
+            assert "--save: expected another file than --data" in capsys.readouterr().err
+    assert main([*SMALL, "--data", str(path), "--train", "2", "--plot", str(path)]) == 2
+    capsys.readouterr()
+    picture = str(tmp_path / "m.png")
+    assert main([*SMALL, "--kind", "tree", "--save", picture, "--plot", picture]) == 2
+    assert "--plot: expected another file than --save" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_save_replaces_checkpoints(tmp_path):
+    path = str(tmp_path / "m.npz")
+    for steps in ("10", "20"):
+        assert main([*SMALL, "--kind", "tree", "--steps", steps, "--save", path]) == 0
+        assert demo.load_checkpoint(path).state["step"] == int(steps)
+
+
+def test_a_bad_checkpoint_of_the_second_kind_is_noticed_before_the_first_is_trained(tmp_path, capsys):
+    (tmp_path / "m.fern.npz").write_bytes(b"damaged")
+    assert main([*SMALL, "--save", str(tmp_path / "m.npz"), "--resume"]) == 2
+    assert "m.fern.npz: expected a checkpoint" in capsys.readouterr().err
+    assert names(tmp_path) == ["m.fern.npz"]
+
+
+def test_resume_of_a_run_that_is_complete(tmp_path, capsys):
+    path = tmp_path / "m.npz"
+    options = [*SMALL, "--kind", "tree", "--save", str(path)]
+    assert main(options) == 0
+    before = path.read_bytes()
+    capsys.readouterr()
+    for steps in ("5", "20"):
+        assert main([*options, "--resume", "--steps", steps]) == 0
+        out = capsys.readouterr().out
+        assert f"m.npz: already complete, 20 steps are done and --steps is {steps}" in out
+        assert "% after 20 steps" in out
+        assert "steps/s" not in out
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "-inf", "soon"])
+def test_bad_checkpoint_seconds(capsys, seconds):
+    with pytest.raises(SystemExit) as caught:
+        main([*SMALL, f"--checkpoint-seconds={seconds}"])
+    assert caught.value.code == 2
+    assert (
+        f"--checkpoint-seconds: expected a number of seconds of at least 0, got {seconds}"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("option", ["--n-trees", "--depth", "--n-features", "--n-kernels"])
+def test_absurd_sizes(capsys, option):
+    with pytest.raises(SystemExit) as caught:
+        main([*SMALL, option, str(10**20)])
+    assert caught.value.code == 2
+    assert "expected at most 2147483647, got 1000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lr", ["1e20", "1e30", "1e39", "1e300"])
+@pytest.mark.parametrize(
+    "more", [["--kind", "tree"], ["--kind", "fern"], ["--kind", "tree", "--optimizer", "adagrad"]]
+)
+def test_a_diverged_run_names_the_learning_rate(capsys, lr, more):
+    assert main([*SMALL, *more, "--lr", lr]) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"error: --lr: expected .*, got 1e\+\d+.*; lower the learning rate\n$", error), error
+    assert "impute" not in error
+
+
+def test_samples_that_overflow_are_named(tmp_path, capsys):
+    path = tmp_path / "d.npz"
+    np.savez(path, x=np.full((60, 4), 3e38), y=np.arange(60) % 2)
+    assert main([*SMALL, "--data", str(path), "--train", "40"]) == 2
+    assert re.search(
+        r"d\.npz: expected samples .*, got numbers that overflow.*; scale", capsys.readouterr().err
+    )
+
+
+def test_more_classes_than_a_forest_takes(tmp_path):
+    n = 2**20 + 1
+    np.savez(tmp_path / "d.npz", x=np.zeros((n + 1, 1), np.float32), y=np.arange(n + 1) % n)
+    with pytest.raises(ValueError, match=r"at most 1048576 classes, got 1048577; .*regression"):
+        demo.load_data(tmp_path / "d.npz", n_train=n)
+
+
+@pytest.mark.parametrize("options", [SMALL, ["--help"]])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_broken_pipe_ends_quietly(options, both):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "hforest", *options],
+            stdout=write,
+            stderr=write if both else subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    # argparse itself ignores that its help is not read.
+    assert done.returncode == 128 + signal.SIGPIPE or options == ["--help"]
+    if not both:
+        assert b"error" not in done.stderr
+        assert b"Error" not in done.stderr
+
+
+def test_closed_streams(tmp_path):
+    """No file gets the number of a stream that the caller closed, and the exit status stays."""
+    command = f'"{sys.executable}" -m hforest {" ".join(SMALL)} --kind tree'
+    for more, closed, status in (
+        (f"--save {tmp_path}/m.npz", "<&- >&- 2>&-", 0),
+        ("", "2>&-", 0),
+        ("--lr nan", "2>&-", 2),
+    ):
+        done = subprocess.run(f"{command} {more} {closed}", shell=True, capture_output=True)
+        assert done.returncode == status
+    assert demo.load_checkpoint(tmp_path / "m.npz").state["step"] == 20
