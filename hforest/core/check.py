@@ -314,6 +314,12 @@ def progress(value: Any) -> None:
         )
 
 
+def flag(name: str, value: object) -> None:
+    """Checks that a setting is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
+
+
 def function(name: str, value: Any) -> None:
     """Checks that `value` is None or a function."""
     if value is not None and not callable(value):

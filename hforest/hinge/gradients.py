@@ -11,7 +11,6 @@ from .shared import (
     Kind,
     RowGradient,
     check_depth,
-    check_flag,
     check_grad_y,
     check_route,
     check_weights,
@@ -46,7 +45,7 @@ def _backward(
         "features": features,
         "weights": weights,
     }
-    check_flag("sparse", sparse)
+    check.flag("sparse", sparse)
     check.same_device(**inputs)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
     sizes = check_depth(kind, "features", features)

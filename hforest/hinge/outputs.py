@@ -12,7 +12,6 @@ from .shared import (
     Aggregate,
     Kind,
     Route,
-    check_flag,
     check_route,
     check_routing,
     check_weights,
@@ -34,7 +33,7 @@ def _forward(
     out: FloatArray | None,
 ) -> FloatArray | tuple[FloatArray, Route]:
     if return_route is not False:
-        check_flag("return_route", return_route)
+        check.flag("return_route", return_route)
     if out is None and not return_route and not dispatch.is_forced():
         y = quick.forward(kind == "fern", x, thresholds, features, weights, aggregate, check.values_checked())
         if y is not None:

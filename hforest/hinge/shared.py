@@ -76,12 +76,6 @@ def check_route(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dt
     return dtype
 
 
-def check_flag(name: str, value: bool) -> None:
-    """Checks that a setting is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
-
-
 def check_grad_y(grad_y: FloatArray) -> None:
     """Checks that a gradient is finite, unless inside `unchecked()`."""
     remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"

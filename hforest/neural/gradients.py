@@ -107,8 +107,7 @@ def loss_backward(
     (0.223144, array([[[-0.09375]]]))
     """
     check.choice("loss", loss, ("forest", "tree"))
-    if not isinstance(return_p, bool | np.bool_):
-        raise TypeError(f"return_p: expected True or False, got {type(return_p).__name__}; pass one of them")
+    check.flag("return_p", return_p)
     check.same_device(**checks.given(f=f, leaves=leaves, index=index))
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
