@@ -207,6 +207,20 @@ def test_words(path):
         assert not found, f"{path.name}:{number}: {found[0]!r}: write {NOT_WORDS[found[0].lower()]!r}"
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_every_parallel_region_says_how_many_threads(path):
+    """OpenMP's own number has no bound, and is another one in every native thread."""
+    text = path.read_text()
+    assert "omp_get_max_threads" not in text, "use hf_threads"
+    for found in re.finditer(r"\b(prange|parallel)\(", text):
+        depth, end = 1, found.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        region = text[found.start() : end]
+        assert "num_threads=" in region, f"line {text[: found.start()].count(chr(10)) + 1}: {region}"
+
+
 def test_nothing_unfinished():
     words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):

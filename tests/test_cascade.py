@@ -551,6 +551,7 @@ FOUR_PARTS = r"^[\w\[\]'.]+: expected .+, got .+; .+"
         ("resume", {"resume": {"levels": ()}}),
         ("n_folds", {"n_folds": 3.0}),
         ("n_folds", {"n_folds": None}),
+        ("n_folds", {"n_folds": "3", "class_vectors": "out_of_bag", "forests": [partial(classic.grow, n_trees=3)]}),
         ("patience", {"patience": "1"}),
         ("patience", {"patience": 1.5}),
         ("patience", {"patience": None}),
@@ -651,7 +652,11 @@ def altered(cascade_, **fields):
         (lambda c: c._replace(levels=(3, 3)), TypeError, r"\w+.levels\[0\]"),
         (lambda c: c._replace(levels=((), ())), ValueError, r"\w+.levels\[0\]"),
         (lambda c: c._replace(levels=(c.levels[0], c.levels[1][:1])), ValueError, r"\w+.levels\[1\]"),
-        (lambda c: c._replace(levels=((None, None), c.levels[1])), TypeError, "forest"),
+        (
+            lambda c: c._replace(levels=((None, None), c.levels[1])),
+            TypeError,
+            r"\w+.levels\[0\]\[0\]: expected a hforest.tree.Forest",
+        ),
         (lambda c: c._replace(levels=c.levels[::-1]), ValueError, r"\w+.levels\[0\]\[0\]: .*n_features"),
         (lambda c: c._replace(n_classes="3"), TypeError, r"\w+.n_classes"),
         (lambda c: c._replace(n_classes=2), ValueError, r"\w+.levels\[0\]\[0\]: .*n_classes"),
@@ -663,7 +668,7 @@ def altered(cascade_, **fields):
         (lambda c: c._replace(n_folds=None), TypeError, r"\w+.n_folds"),
         (lambda c: c._replace(n_folds=7), ValueError, r"\w+.levels\[0\]\[0\]: .*trees of each of 7 folds"),
         (lambda c: c._replace(seed="0"), TypeError, r"\w+.seed"),
-        (lambda c: altered(c, threshold=None), TypeError, "forest.threshold"),
+        (lambda c: altered(c, threshold=None), TypeError, r"\w+.levels\[0\]\[0\].threshold"),
         (
             lambda c: c._replace(levels=(c.levels[0], c.levels[1][:1] + folds_of_float64(c))),
             ValueError,
@@ -698,11 +703,11 @@ def test_scanners_that_contradict_themselves():
     for change, error, name in (
         ({"forests": ()}, ValueError, "scanner.forests: expected at least one"),
         ({"forests": None}, TypeError, "scanner.forests: expected a tuple"),
-        ({"forests": (first, 3)}, TypeError, "forest: expected a hforest.tree.Forest"),
+        ({"forests": (first, 3)}, TypeError, r"scanner.forests\[1\]: expected a hforest.tree.Forest"),
         ({"forests": (first, other)}, ValueError, r"scanner.forests\[1\]: .*n_classes = 3 .*got 4"),
         ({"window": (3,)}, ValueError, r"scanner.forests\[0\]: .*n_features = 3 .*got 2"),
-        ({"window": None}, TypeError, "window: expected an int"),
-        ({"shape": "5"}, TypeError, "shape: expected"),
+        ({"window": None}, TypeError, "scanner.window: expected an int"),
+        ({"shape": "5"}, TypeError, "scanner.shape: expected"),
     ):
         with pytest.raises(error, match=f"^{name}"):
             cascade.scan_vectors(scanner._replace(**change), x)
@@ -736,13 +741,13 @@ def test_bad_resume_and_bad_predictions():
         cascade.predict(grown, np.full((2, 5), np.nan))
     broken = grown.levels[0][0]
     broken = broken._replace(left=broken.left - 1)
-    with pytest.raises(IndexError, match="forest: expected nodes that lead to leaves"):
+    with pytest.raises(IndexError, match="expected nodes that lead to leaves"):
         cascade.predict(grown._replace(levels=((broken, grown.levels[0][1]),)), x)
-    with pytest.raises(IndexError, match="forest: expected nodes that lead to leaves"):
+    with pytest.raises(IndexError, match="expected nodes that lead to leaves"):
         cascade.grow(
             x, y, FEW, max_levels=1, rng=0, resume=grown._replace(levels=((broken, grown.levels[0][1]),))
         )
-    with pytest.raises(ValueError, match="at least one level"):
+    with pytest.raises(ValueError, match="expected a number for each of 0 levels"):
         cascade.predict(grown._replace(levels=()), x)
     with pytest.raises(ValueError, match="n_features"):
         cascade.predict(grown, (x, x))
@@ -923,3 +928,67 @@ def test_bars(capsys):
     assert "level" in capsys.readouterr().err
     cascade.grow_scanner(x, y, (5,), 3, FEW, rng=0, progress=True)
     assert "forest" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------- tuples made by hand
+
+
+def _grown():
+    x, y = np.arange(24.0, dtype=np.float32).reshape(6, 4), np.array([0, 1] * 3)
+    growers = [partial(classic.grow, n_trees=2)]
+    return (
+        cascade.grow(x, y, growers, n_folds=2, max_levels=1, rng=0),
+        cascade.grow_scanner(x, y, (4,), 2, growers, n_folds=2, rng=0)[0],
+    )
+
+
+# Values that a field refuses besides those of no kind.
+_REFUSED = {
+    "n_classes": (0, 3, 2.0), "n_features": ((), (5,), 4), "class_vectors": ("in_bag",), "n_folds": (0, 3, 1.5),
+    "seed": (-1, 2**70, 0.5), "scores": ((), (2.0,), (None,), 0.5), "levels": ((1,), ((),), ((None,),), 3),
+    "shape": ((1,), (0,), (), 4), "window": ((5,), (1, 1), 0, 1.5), "stride": ((0,), 2**70, "1"),
+    "forests": ((), (None,), [1], 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", _REFUSED)
+def test_fields_that_do_not_fit_are_not_saved(field, tmp_path):
+    grown, scanner = _grown()
+    made, use, argument = (
+        (grown, cascade.predict, "cascade")
+        if hasattr(grown, field)
+        else (scanner, cascade.scan_vectors, "scanner")
+    )
+    for value in (None, object(), "a", np.zeros((2, 2)), np.array(["a"]), {1}, *_REFUSED[field]):
+        bad = made._replace(**{field: value})
+        with pytest.raises((TypeError, ValueError), match=r"(?s)^grown\.\w+.*: expected .*, got .*; "):
+            cascade.save(tmp_path / "a.npz", bad)
+        with pytest.raises(
+            (TypeError, ValueError), match=rf"(?s)^({argument}|x|shape)\b.*: expected .*, got .*; "
+        ):
+            use(bad, np.zeros((2, 4), np.float32))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_forest_is_named_by_its_place(tmp_path):
+    grown, scanner = _grown()
+    bad = grown.levels[0][0]._replace(left=grown.levels[0][0].left + 99)
+    with pytest.raises(IndexError, match=r"^cascade\.levels\[0\]\[0\]: expected nodes that lead to leaves"):
+        cascade.predict(grown._replace(levels=((bad,),)), np.zeros((2, 4), np.float32))
+    bad = scanner.forests[0]._replace(left=None)
+    wrong = r"^scanner\.forests\[0\]\.left: expected a numpy.ndarray .* numpy.asarray\(scanner\.forests\[0\]\.left,"
+    with pytest.raises(TypeError, match=wrong):
+        cascade.scan_vectors(scanner._replace(forests=(bad,)), np.zeros((2, 4), np.float32))
+
+
+def test_vectors_of_no_samples():
+    _, scanner = _grown()
+    assert cascade.scan_vectors(scanner, np.zeros((0, 4), np.float32)).shape == (0, 3 * 2)
+
+
+def test_paths_of_wrong_kinds():
+    for value in (None, 3, 1j, object(), "a\0b", b"a.npz"):
+        with pytest.raises((TypeError, ValueError), match="^file: expected a path, got .*; pass"):
+            cascade.load(value)
+        with pytest.raises((TypeError, ValueError), match="^file: expected a path, got .*; pass"):
+            cascade.save(value, _grown()[0])

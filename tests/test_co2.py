@@ -786,9 +786,103 @@ def test_bad_input_is_told(call, error, word):
         call()
 
 
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"max_rounds": "a"}, r"settings\['max_rounds'\]: "),
+        ({"stump": 3}, r"settings\['stump'\]: "),
+        ({"stump": StumpSettings(tau=0)}, r"settings\['stump'\]\.tau: "),
+        ({"bootstrap": np.zeros((1, 2), int)}, r"settings\['bootstrap'\]: "),
+        ({"class_weight": [1.0, -1.0, 1.0]}, r"settings\['class_weight'\]: "),
+    ],
+)
+def test_settings_of_a_search_are_named(settings, place):
+    x, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 3
+    with pytest.raises((TypeError, ValueError), match=f"^{place}expected .*, got .*; "):
+        co2.search(x, y, 1, nu=[1], lr=[0.1], settings=settings, rng=0)
+
+
 def test_unchecked_still_refuses_shapes():
     x, y, w, theta0, theta1 = problem(10, 3)
     with hforest.unchecked():
         assert np.isfinite(co2.surrogate(x, y, w, theta0, theta1))
         with pytest.raises(ValueError, match="expected shape"):
             co2.surrogate(x, y, w[:2], theta0, theta1)
+
+
+def test_weights_that_leave_the_range_of_numbers_are_refused():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(60, 3)).astype(np.float32), np.ones(3, np.float32)
+    labels, targets = (x[:, 0] > 0) * 1, x[:, 0] * 1e14
+    tiny, uneven = np.full(60, 1e-200), np.where(labels > 0, 1e10, 1e-95)
+    for weight, message in (
+        (tiny, "some weights of at least 1e-60"),
+        (uneven, "weights of 0 or within a factor"),
+    ):
+        for call in (
+            lambda a: co2.grow(x, labels, 1, sample_weight=a, rng=0, **QUICK),
+            lambda a: co2.fit_stump(x, labels, w, sample_weight=a),
+            lambda a: co2.fit_oc1(x, labels, w, sample_weight=a, rng=0),
+        ):
+            with pytest.raises(ValueError, match=f"sample_weight: expected {message}"):
+                call(weight)
+    with pytest.raises(ValueError, match="class_weight: expected weights of 0 or within a factor"):
+        co2.grow(x, labels, 1, class_weight=[1e-95, 1], rng=0, **QUICK)
+    # Gains of 1e45 are no numbers of float32.
+    heavy = {"task": "regression", "sample_weight": np.full(60, 1e15), "rng": 0} | QUICK
+    with pytest.raises(ValueError, match=r"sample_weight: expected weights .* in the range of float32"):
+        co2.grow(x, targets, 1, **heavy)
+    for forest in (
+        co2.grow(x.astype(np.float64), targets, 1, **heavy),
+        co2.grow(x, targets, 1, **heavy | {"sample_weight": None}),
+    ):
+        assert hforest.tree.check(forest).gain.max() > 1e27
+
+
+# ------------------------------------------------------------------------------------------- arguments of wrong kinds
+
+
+@pytest.mark.parametrize("field", StumpSettings._fields)
+@pytest.mark.parametrize("value", [None, "2", np.array([2]), np.nan, -1, 10**400, True])
+def test_settings_of_a_stump_are_named_by_their_argument(field, value):
+    x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    stump = StumpSettings(**{field: value})
+    for call in (lambda: co2.grow(x, y, 1, stump=stump), lambda: co2.fit_stump(x, y, x[0], stump=stump)):
+        with pytest.raises((TypeError, ValueError), match=rf"^stump\.{field}: expected .*, got .*; "):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("nu", "lr", "max_features") for value in (3, 1.5, "10", [[1], [1, 2]], np.array(3.0), print, {1})),
+        *(("settings", value) for value in (3, "max_depth", [("max_depth", 3)], object())),
+        *(("trials", value) for value in (3, "a", [], (1, 2, 3, 4), object())),
+    ],
+)  # fmt: skip
+def test_search_of_settings_of_wrong_kinds(name, value):
+    x, y = np.zeros((8, 2)), np.array([0, 1] * 4)
+    with pytest.raises((TypeError, ValueError), match=f"^{name}: expected .*, got .*; "):
+        co2.search(x, y, 1, **{name: value})
+
+
+@pytest.mark.parametrize("field", co2.Trials._fields)
+def test_trials_made_by_hand(field):
+    x, y = np.zeros((8, 2)), np.array([0, 1] * 4)
+    good = co2.Trials(np.array([10.0]), np.array([0.01]), np.array([2]), np.array([0.5]))
+    for value in (None, [1.0], np.zeros(2, complex), np.zeros((1, 1)), np.array(["a"])):
+        with pytest.raises((TypeError, ValueError), match=r"^trials\.\w+: expected .*, got .*; "):
+            co2.search(x, y, 1, trials=good._replace(**{field: value}))
+
+
+@pytest.mark.parametrize("name", ["restarts", "jumps"])
+def test_settings_of_the_other_splitter(name):
+    for value in (None, 1.5, "2", -1, np.zeros(2)):
+        with pytest.raises((TypeError, ValueError), match=f"^{name}: expected .*, got .*; "):
+            co2.grow(np.zeros((4, 2)), [0, 1, 0, 1], 1, **{name: value})
+
+
+def test_a_history_is_a_list():
+    for value in ((), np.zeros(2), "a", 3):
+        with pytest.raises(TypeError, match="^history: expected None or a list, got .*; pass"):
+            co2.fit_stump(np.zeros((2, 1)), [0, 1], np.zeros(1), history=value)

@@ -237,12 +237,12 @@ def test_missing_cupy_is_an_error_of_its_backend():
 
 def test_function():
     for value in (None, print, lambda state: None):
-        check.function("checkpoint", value)
+        check.function("checkpoint", value, "state")
     for value in (True, 1, "print"):
         with pytest.raises(
             TypeError, match="^checkpoint: expected None or a function, got .*; pass a function"
         ):
-            check.function("checkpoint", value)
+            check.function("checkpoint", value, "state")
 
 
 def test_float_dtype():
@@ -350,6 +350,53 @@ def test_the_number_of_threads_is_bounded_at_import():
     assert int(run.stdout) == (1024 if machine.openmp() else 1)
 
 
+IN_A_THREAD = """
+import threading
+import numpy as np
+from hforest import classic, co2, growth, hinge, manifold, neural, project, split, tree
+import hforest
+
+def results():
+    rng = np.random.default_rng(0)
+    x = rng.random((3000, 20)).astype(np.float32)
+    y = (3 * x[:, 0]).astype(int)
+    forest = classic.grow(x, y, 20, rng=0)
+    t, f, w = hinge.tree_init(50, 4, 20, outputs=3, rng=0)
+    ft, ff, fw = hinge.fern_init(50, 4, 20, rng=0)
+    p, route = hinge.tree_forward(x, t, f, w, return_route=True)
+    grads = hinge.tree_backward(p, *route, f, w, 20)
+    decisions = rng.normal(size=(500, 5, 15)).astype(np.float32)
+    leaves = neural.update_leaves(decisions, y[:500], neural.uniform_leaves(5, 4, 3), 2)
+    wide = (100 * x).astype(np.uint8).repeat(2, axis=1)
+    return [np.asarray(a).tobytes() for a in (
+        tree.predict(forest, x), tree.apply(forest, x), p, *grads, hinge.fern_forward(x, ft, ff, fw),
+        tree.predict(co2.grow(x, y, 2, max_depth=3, rng=0), x), tree.predict(manifold.grow(wide, y, 3, shape=(5, 8), rng=0), wide),
+        growth.bootstrap_counts(1000, 5, rng=0), leaves, neural.forward(decisions, leaves),
+        project.project(x, *project.sample(project.probe_distribution(20), 10, rng=0)),
+        split.best_split(x.T, y).threshold,
+    )]
+
+found = []
+threads = [threading.Thread(target=lambda: found.append((hforest.get_num_threads(), results()))) for _ in range(2)]
+for thread in threads:
+    thread.start()
+    thread.join()
+hforest.set_num_threads(2)
+expected = results()
+print([(n, part == expected) for n, part in found])
+"""
+
+
+def test_the_number_of_threads_is_bounded_in_every_thread():
+    # Each native thread has OpenMP's number from the environment; results are those of two threads.
+    environment = {**os.environ, "OMP_NUM_THREADS": "100000", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", IN_A_THREAD], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == str([(1024 if machine.openmp() else 1, True)] * 2)
+
+
 def test_sources_that_are_not_built_say_what_to_run(tmp_path):
     package = Path(hforest.__file__).parent
     for path in package.rglob("*.py"):
@@ -363,3 +410,151 @@ def test_sources_that_are_not_built_say_what_to_run(tmp_path):
     assert run.returncode == 1
     assert "expected compiled extension modules" in run.stderr
     assert "pip install -e ." in run.stderr
+
+
+# ------------------------------------------------------------------------------------------- kinds of settings
+
+
+@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.array(3), np.array(3, ">i2")])
+def test_integers_of_every_kind(value):
+    assert check.integer("n", value, 1) == 3
+    assert type(check.integer("n", value, 1)) is int
+    assert check.repeatable_seed(value) == 3
+    assert check.seed(value) == check.seed(3)
+    assert check.number("n", value, 1) == 3.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, 3.0, np.float32(3), "3", None, np.timedelta64(3, "D"), np.array([3]), np.array("3"), np.ma.masked],
+    ids=repr,
+)  # fmt: skip
+def test_no_integers(value):
+    with pytest.raises(TypeError, match="^n: expected an int, got .*; pass"):
+        check.integer("n", value, 1)
+    if value is not None:
+        with pytest.raises(TypeError, match="^rng: expected None, an int or .*; pass"):
+            check.generator(value)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), 2**70, -(2**70), np.longdouble("1e400"), np.nan, np.inf]
+)
+def test_numbers_out_of_range(value):
+    with pytest.raises(ValueError, match="^lr: expected a finite number .*got.*; choose"):
+        check.number("lr", value, 0.0, 1.0)
+    if isinstance(value, int):
+        with pytest.raises(ValueError, match="^n: expected 0 to 9, got .*; choose"):
+            check.integer("n", value, 0, 9)
+
+
+def test_numbers_of_no_kind():
+    for value in (True, "1", None, 1j, np.timedelta64(1, "s"), np.array([1.0]), np.array("1"), np.ma.masked):
+        with pytest.raises(TypeError, match="^lr: expected a number, got .*; pass a float"):
+            check.number("lr", value, 0.0)
+    assert check.number("lr", np.array(0.5), 0.0) == 0.5
+
+
+def test_paths():
+    assert check.path("file", "a.npz") == check.path("file", Path("a.npz")) == "a.npz"
+    for value in (None, 3, 1j, ["a"], object(), b"a.npz"):
+        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass such as"):
+            check.path("file", value)
+    for value in ("", "a\0b"):
+        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass such as"):
+            check.path("file", value)
+
+
+def test_using_takes_a_word():
+    for value in (np.array(["reference"] * 2), None, 3, "gpu"):
+        with pytest.raises(ValueError, match="^backend: expected 'reference', got"):
+            hforest.using(value)
+
+
+def test_memory_that_there_is_not():
+    message = "^n: expected weights that fit into memory, got [0-9]+ bytes of them; choose fewer"
+    with pytest.raises(ValueError, match=message), check.memory("n", "weights", 2**62):
+        pytest.fail("the block is entered")
+    with pytest.raises(MemoryError, match=message), check.memory("n", "weights", 7):
+        np.empty(2**60, np.uint8)
+
+
+def test_fields_of_an_argument():
+    for error in (TypeError, ValueError, IndexError):
+        with pytest.raises(error, match="^bins.low: expected"), check.fields_of("bins"):
+            raise error("low: expected")
+
+
+def test_items_of_an_argument():
+    for error in (TypeError, ValueError, IndexError):
+        for text, named in (("low: expected", "bins['low']: expected"), ("low.a: b", "bins['low'].a: b")):
+            with pytest.raises(error) as caught, check.items_of("bins", {"low"}):
+                raise error(text)
+            assert str(caught.value) == named
+    for error in (
+        ValueError("lower: expected"),
+        ValueError(),
+        UnicodeError("low: expected"),
+        KeyError("low"),
+    ):
+        with pytest.raises(type(error)) as caught, check.items_of("bins", {"low"}):
+            raise error
+        assert caught.value is error
+
+
+def _settings():
+    """Calls with sizes that no memory holds, which an error names at once."""
+    x, y, big = np.zeros((4, 2)), np.array([0, 1, 0, 1]), 2**30
+    t, f, w = hinge.tree_init(2, 3, 2, rng=0)
+    leaf, margin, vertex = hinge.tree_traverse(x.astype(np.float32), t, f)
+    bins = hforest.growth.encode(x)
+    sparse = hforest.project.sparse_distribution(2)
+    return {
+        "n_trees": (
+            lambda: hforest.growth.bootstrap_counts(2**20, big),
+            lambda: hforest.growth.grow(bins, y, big),
+            lambda: hforest.growth.grow_projected(x, y, big, sparse, n_projections=1),
+            lambda: hforest.classic.grow(x, y, big),
+            lambda: hforest.classic.grow_random(x, y, big),
+            lambda: hforest.manifold.grow(x, y, big, projection="sparse"),
+            lambda: hforest.co2.grow(x, y, big),
+            lambda: hforest.cascade.default_forests(big),
+            lambda: hinge.tree_init(big, 30, 2),
+            lambda: hinge.fern_init(big, 30, 2),
+            lambda: hinge.tree_greedy_init(x, y, big, 3),
+            lambda: hinge.tree_greedy_init(x, y, 2**20, 30),
+            lambda: hforest.neural.uniform_leaves(big, 20, 9),
+            lambda: hforest.neural.linear_init(big, 20, 2, 9),
+        ),
+        "n_projections": (
+            lambda: hforest.growth.grow_projected(x, y, 1, sparse, n_projections=big),
+            lambda: hforest.manifold.grow(x, y, 1, projection="sparse", n_projections=big),
+            lambda: hforest.project.sample(sparse, big),
+        ),
+        "n_iter": (
+            lambda: hforest.neural.update_leaves(
+                np.zeros((1, 1, 1)), [0], hforest.neural.uniform_leaves(1, 1, 2, dtype=float), big
+            ),
+        ),
+        "n": tuple(
+            lambda simulate=simulate: simulate(big, dtype=np.float64)
+            for simulate in (
+                hforest.manifold.simulate_circle,
+                hforest.manifold.simulate_bars,
+                hforest.manifold.simulate_impulse,
+            )
+        ),
+        "n_features": (
+            lambda: hinge.tree_backward(
+                np.ones((2**12, 2), np.float32), *(np.repeat(a, 2**10, axis=0) for a in (leaf, margin, vertex)),
+                f, w, 2**31 - 1,
+            ),
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["n_trees", "n_projections", "n_iter", "n", "n_features"])
+def test_sizes_beyond_memory_are_refused_at_once(name):
+    for call in _settings()[name]:
+        with pytest.raises((ValueError, MemoryError), match=f"^{name}: expected .*, got .*; choose"):
+            call()

@@ -125,10 +125,10 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
     assert main([*options, "--save", whole]) == 0
     real = demo.network._step
 
-    def interrupted(config, state, x, y):
+    def interrupted(config, state, *batch):
         if state["step"] == 47:
             raise KeyboardInterrupt
-        return real(config, state, x, y)
+        return real(config, state, *batch)
 
     monkeypatch.setattr(demo.network, "_step", interrupted)
     assert main([*options, "--save", broken]) == 130
@@ -489,3 +489,199 @@ def test_old_formats_are_refused(checkpoint):
         ValueError, match="format 2, got format 1; start anew without --resume, or resume with the version"
     ):
         demo.load_checkpoint(checkpoint)
+
+
+# ------------------------------------------------------------------------------------------- arguments of wrong kinds
+
+CONFIG = demo.Config(n_trees=2, depth=2, n_features=3, steps=1)
+X, Y = np.zeros((4, 5)), np.array([0, 1, 0, 1])
+
+
+def _uses(config, state):
+    return (
+        lambda: demo.step(config, state, X, Y),
+        lambda: demo.predict(config, state, X),
+        lambda: demo.error_rate(config, state, X, Y),
+        lambda: demo.train(config, state, X, Y, X, Y),
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("value", [None, "a", [1.0], 3, np.zeros(7), np.zeros((2, 3), complex), object()])
+def test_states_with_an_array_of_a_wrong_kind(optimizer, kind, value, tmp_path):
+    config = demo.Config(kind, 2, 2, 3, optimizer=optimizer)
+    for name in demo.start(config, 5, 2):
+        if name == "step" and isinstance(value, int):
+            continue
+        state = demo.start(config, 5, 2) | {name: value}
+        save = lambda s=state: demo.save_checkpoint(tmp_path / "a.npz", config, s, demo.load_digits())  # noqa: E731
+        for call in (*_uses(config, state), save):
+            with pytest.raises((TypeError, ValueError), match=rf"^state\['{name}'\]: expected .*, got .*; "):
+                call()
+        del state[name]
+        for call in _uses(config, state):
+            with pytest.raises(
+                ValueError, match=f"^state: expected the arrays .*, got none called '{name}'; "
+            ):
+                call()
+
+
+@pytest.mark.parametrize("value", [None, 3, "a", [], object()])
+def test_models_of_wrong_kinds(value, tmp_path):
+    for call in _uses(CONFIG, value):
+        with pytest.raises(TypeError, match="^state: expected a dict, got .*; call"):
+            call()
+    state = demo.start(CONFIG, 5, 2)
+    start = lambda: demo.start(value, 5, 2)  # noqa: E731
+    for call in (
+        *_uses(value, state),
+        start,
+        lambda: demo.save_checkpoint(tmp_path / "a", value, state, None),
+    ):
+        with pytest.raises(TypeError, match="^config: expected a Config, got .*; pass"):
+            call()
+    with pytest.raises(TypeError, match="^data: expected a Data, got .*; call"):
+        demo.save_checkpoint(tmp_path / "a", CONFIG, state, value)
+    for call in (demo.load_data, demo.load_checkpoint):
+        if not isinstance(value, str):
+            with pytest.raises(TypeError, match="^path: expected a path, got .*; pass"):
+                call(value)
+
+
+def test_arrays_of_a_state_that_overlap():
+    state = demo.start(CONFIG, 5, 2)
+    state["kernel_m"] = state["kernel_v"]
+    with pytest.raises(
+        ValueError, match=r"^state\['kernel_m'\]: .* overlaps state\['kernel_v'\]; pass a copy"
+    ):
+        demo.step(CONFIG, state, X, Y)
+
+
+def test_settings_of_numpy_kinds_are_saved(tmp_path):
+    config = demo.Config(n_trees=np.int64(2), depth=np.uint8(2), n_features=np.array(3), lr=np.float32(0.5))
+    assert config == demo.Config(n_trees=2, depth=2, n_features=3, lr=0.5)
+    data = demo.load_digits()
+    demo.save_checkpoint(
+        tmp_path / "a.npz", config, demo.start(config, data.x_train.shape[1], data.n_classes), data
+    )
+    assert demo.load_checkpoint(tmp_path / "a.npz").config == config
+
+
+def test_sizes_of_a_start():
+    for name in ("n_inputs", "n_classes"):
+        for value in (2**70, 10**400, 0, None, 1.5):
+            with pytest.raises((TypeError, ValueError), match=f"^{name}: expected .*, got .*; "):
+                demo.start(CONFIG, **({"n_inputs": 5, "n_classes": 2} | {name: value}))
+
+
+def _bytes(state):
+    return {name: np.asarray(a).tobytes() for name, a in state.items()}
+
+
+WRONG = {
+    "frozen": lambda a: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape),
+    "backwards": lambda a: a[::-1],
+    "masked": np.ma.array,
+    "NaN": lambda a: np.full_like(a, np.nan),
+    "below 0": lambda a: a - a.dtype.type(7),
+}
+READ = {"NaN": ("kernel", "thresholds", "weights", "mean", "var"), "below 0": ("features", "var")}
+"""The arrays of whose numbers a step takes note."""
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("change", WRONG)
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+def test_an_error_leaves_the_state_as_it_was(kind, optimizer, change):
+    config = demo.Config(kind, 2, 2, 3, optimizer=optimizer, steps=1)
+    start = lambda: demo.start(config, 5, 2, dtype=np.float64)  # noqa: E731
+    for name in READ.get(change, start().keys() - {"step"}):
+        if (name, change) == ("features", "frozen"):
+            continue
+        state = start()
+        state[name] = WRONG[change](state[name])
+        before = _bytes(state)
+        for call in (demo.step, demo.train):
+            with pytest.raises(
+                (TypeError, ValueError, IndexError),
+                match=rf"^(state\['{name}'\]|x|x_train|scores): expected .*, got .*; ",
+            ):
+                call(config, state, X, Y, *(() if call is demo.step else (X, Y)))
+            assert _bytes(state) == before, (name, change)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("big", [1e300, 1.7e308])
+def test_samples_near_the_largest_number(optimizer, big):
+    config = demo.Config("tree", 2, 2, 3, optimizer=optimizer, steps=1)
+    for sample in (np.full((4, 5), big), np.full((4, 5), 1e155)):
+        state = demo.start(config, 5, 2, dtype=np.float64)
+        demo.predict(config, state, sample / 1e160)
+        before = _bytes(state)
+        if sample[0, 0] == 1.7e308:
+            for call in (demo.step, demo.predict):
+                with pytest.raises(
+                    ValueError, match="^x: expected samples whose learned features are finite, got"
+                ):
+                    call(config, state, sample, *((Y,) if call is demo.step else ()))
+                assert _bytes(state) == before
+        else:
+            assert demo.step(config, state, sample, Y) >= 0
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_states_that_overlap_the_samples(optimizer):
+    config = demo.Config("tree", 2, 2, 3, optimizer=optimizer, steps=1)
+    for dtype in (np.float64, np.float32):
+        state = demo.start(config, 5, 2, dtype=np.float64)
+        buffer = np.zeros(state["weights"].size + 100, np.float64)
+        state["weights"] = buffer[: state["weights"].size].reshape(state["weights"].shape)
+        x = buffer.view(dtype)[:20].reshape(4, 5)
+        y = buffer.view(np.int64)[:4]
+        calls = [("step", (x, Y), "x"), ("step", (X, y), "y"), ("train", (X, Y, x, Y), "x_test")]
+        if optimizer == "adam":
+            calls += [("predict", (x,), "x"), ("error_rate", (X, y), "y")]
+        else:
+            demo.predict(config, state, x)
+        for name, given, argument in calls:
+            with pytest.raises(
+                ValueError, match=rf"^state\['weights'\]: .* overlaps {argument}; pass a copy"
+            ):
+                getattr(demo, name)(config, state, *given)
+
+
+@pytest.mark.parametrize("name", ["step", "loss", "error", "pending"])
+def test_histories_of_wrong_kinds(name):
+    for value in (3, "word", object(), np.zeros((2, 2)), [1, "a"], {}):
+        state = demo.start(CONFIG, 5, 2) | {f"history_{name}": value}
+        before = _bytes(demo.start(CONFIG, 5, 2))
+        with pytest.raises(
+            TypeError, match=rf"^state\['history_{name}'\]: expected a row of numbers, got .*; pass"
+        ):
+            demo.train(CONFIG, state, X, Y, X, Y)
+        assert {n: a for n, a in _bytes(state).items() if n in before} == before
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moment"), [("adam", "kernel_m"), ("adam", "kernel_v"), ("adagrad", "kernel_h")]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_moments_that_no_optimiser_makes_are_refused(optimizer, moment, value):
+    config = demo.Config(
+        kind="tree", n_trees=2, depth=2, n_features=3, n_kernels=0, optimizer=optimizer, steps=2
+    )
+    state = demo.start(config, 4, 2)
+    state[moment][0, 0] = value
+    x, y = np.random.default_rng(0).normal(size=(6, 4)), np.array([0, 1] * 3)
+    if moment.endswith("_m") and value == -1:
+        demo.step(config, state, x, y)
+        return
+    before = {name: np.copy(a) for name, a in state.items()}
+    for call in (lambda: demo.step(config, state, x, y), lambda: demo.train(config, state, x, y, x, y)):
+        with pytest.raises(ValueError, match=rf"^state\['{moment}'\]: expected .*, got .*; "):
+            call()
+        for name, a in before.items():
+            np.testing.assert_array_equal(state[name], a)

@@ -407,8 +407,8 @@ def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
 
 
 def test_nothing_is_saved_of_nothing(tmp_path, grown):
-    for empty in (grown._replace(levels=()), cascade.Scanner((4,), (2,), (1,), ())):
-        with pytest.raises(ValueError, match="^grown: expected at least one forest, got none; "):
+    for empty in (grown._replace(levels=(), scores=()), cascade.Scanner((4,), (2,), (1,), ())):
+        with pytest.raises(ValueError, match=r"^grown\.\w+: expected .*, got none; "):
             cascade.save(tmp_path / "c.npz", empty)
     assert not names(tmp_path)
 

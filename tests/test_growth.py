@@ -310,6 +310,130 @@ def test_a_bootstrap_without_weight_takes_every_sample():
     assert len(grown.feature) == (3 if y[0] != y[5] else 1)
 
 
+# ------------------------------------------------------------------------------- extreme weights
+
+
+def scaled_by(trees, target_exponent):
+    """Trees of targets times 2**target_exponent."""
+    return trees._replace(value=np.ldexp(trees.value, target_exponent))
+
+
+def shares(trees):
+    """Gains as shares of the largest."""
+    return trees.gain / trees.gain.max()
+
+
+@pytest.mark.parametrize("weight_exponent", [-1000, -664, 0, 100, 328])
+@pytest.mark.parametrize("target_exponent", [-400, -80, 0, 60, 126, 328])
+@pytest.mark.parametrize("bootstrap", [True, False])
+def test_regression_trees_of_extreme_numbers_are_the_scaled_ones(
+    backend, dtype, weight_exponent, target_exponent, bootstrap
+):
+    if dtype == np.float32 and abs(target_exponent) > 126:
+        return  # leaves are not in the range of float32
+    x, _ = samples(40, 2, 2, dtype, 0, False)
+    y, w = x @ [1.0, -0.5] + 0.1, 0.5 + np.arange(40) % 3
+    settings = {"n_classes": None, "bootstrap": bootstrap, "n_trees": 2, "max_depth": 4}
+    usual = make(x, y, sample_weight=w, **settings)
+    extreme = make(
+        x, np.ldexp(y, target_exponent), sample_weight=np.ldexp(w, weight_exponent), **settings
+    )  # fmt: skip
+    for name, a, b in zip(usual._fields, extreme, scaled_by(usual, target_exponent), strict=True):
+        if name != "gain":
+            np.testing.assert_array_equal(a, b, err_msg=name)
+    assert np.isfinite(extreme.gain).all()
+    tiny = np.finfo(dtype).tiny
+    np.testing.assert_allclose(shares(extreme), shares(usual), rtol=1e-6, atol=1e4 * tiny)
+
+
+@pytest.mark.parametrize("exponent", [-1000, -664, 100, 328])
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_classification_trees_of_extreme_weights_are_the_scaled_ones(backend, dtype, exponent, criterion):
+    x, y = samples(40, 3, 3, dtype, 0, False)
+    w = 0.5 + np.arange(40) % 3
+    usual = make(x, y, sample_weight=np.ldexp(w, -3), criterion=criterion)
+    extreme = make(x, y, sample_weight=np.ldexp(w, exponent), criterion=criterion)
+    for name, a, b in zip(usual._fields, extreme, usual, strict=True):
+        if name != "gain":
+            np.testing.assert_array_equal(a, b, err_msg=name)
+    np.testing.assert_allclose(shares(extreme), shares(usual), rtol=1e-6)
+
+
+def test_float32_gains_of_large_targets_can_be_read_back(backend):
+    # As masses of stars in kg, and charges of electrons in coulomb.
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    expected = None
+    for unit in (1.0, 2e30, 1.6e-19):
+        for forest in (
+            classic.grow(x, x[:, 0] * unit, 3, task="regression", rng=0),
+            manifold.grow(x, x[:, 0] * unit, 3, projection="sparse", task="regression", rng=0),
+        ):
+            assert forest.gain.dtype == np.float32
+            tree.check(forest)
+        found = tree.importance(classic.grow(x, x[:, 0] * unit, 3, task="regression", rng=0), by="gain")
+        expected = found if expected is None else expected
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_in_bag_counts_do_not_make_gains_overflow(backend):
+    x, y = samples(10, 2, 2, np.float32, 0, False)
+    counts = np.full((1, 10), 2**31 - 1, np.int32)
+    for weight in (1.0, 2.0**100):
+        grown = make(
+            x, y * 2.0**55, n_trees=1, n_classes=None, bootstrap=counts, sample_weight=np.full(10, weight)
+        )
+        assert np.isfinite(grown.gain).all()
+        assert grown.gain.max() > 0
+
+
+def test_class_weights_times_weights_stay_in_range(backend):
+    x, y = samples(40, 3, 2, np.float64, 0, False)
+    bins = growth.encode(x)
+    usual = classic.grow(x, y, 2, class_weight=[1.0, 0.5], rng=0)
+    for by, factor in ((1e100, 2.0**332), (1e-200, 2.0**-664), (2.0**-1000, 2.0**-1000)):
+        extreme = classic.grow(
+            x, y, 2, sample_weight=np.full(40, by), class_weight=[factor, factor / 2], rng=0
+        )
+        np.testing.assert_array_equal(extreme.feature, usual.feature)
+        np.testing.assert_allclose(extreme.value, usual.value, rtol=1e-12)
+    with pytest.raises(
+        ValueError, match=r"class_weight: expected weights of 0 or within a factor of .*; set"
+    ):
+        classic.grow(x, y, 2, class_weight=[1.0, 1e-95], rng=0)
+    with pytest.raises(
+        ValueError, match=r"sample_weight: expected weights of 0 or within a factor of .*; set"
+    ):
+        growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 1e50, 1e-50), rng=0)
+
+
+def test_targets_beyond_float32_are_refused():
+    x, _ = samples(10, 2, 2, np.float32, 0, False)
+    y = np.linspace(0, 1e39, 10)
+    with pytest.raises(ValueError, match=r"y: expected numbers from -3.40282e\+38 to 3.40282e\+38"):
+        make(x, y, n_classes=None)
+    assert make(x.astype(np.float64), y, n_classes=None).value.max() > 1e38
+
+
+# ------------------------------------------------------------------------------------------- chains
+
+
+@pytest.mark.parametrize("n", [40, 60, 500])
+@pytest.mark.parametrize(
+    "settings", [{}, {"criterion": "entropy"}, {"sample_weight": 0.3}, {"n_classes": None}]
+)
+def test_chains_equal_the_reference(n, settings):
+    # Labels that alternate along the only feature: each split parts off one sample.
+    x, y = np.arange(float(n))[:, None], np.arange(n, dtype=np.int32) % 2
+    if "sample_weight" in settings:
+        settings = {"sample_weight": np.full(n, settings["sample_weight"])}
+    settings = {"n_classes": 2, "n_trees": 1, "bootstrap": False} | settings
+    for order in (np.arange(n), np.random.default_rng(0).permutation(n)):
+        got = make(x[order], y[order], **settings)
+        assert len(got.feature) == 2 * n - 1
+        if n < 100:
+            both(x[order], y[order], **settings)
+
+
 # --------------------------------------------------------------------------------------- bad input
 
 
@@ -1190,3 +1314,68 @@ def test_few_samples_of_many_columns_are_encoded_in_few_calls(monkeypatch):
     assert sum(n for _, n in calls) == 100_000
     rank = x[:, 77_777].argsort().argsort()
     assert bins.bins[77_777].tolist() == rank.tolist()
+
+
+# ------------------------------------------------------------------------------------------- arguments of wrong kinds
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes", np.array([True, False]), np.zeros(0), {1}])
+def test_flags_are_true_or_false(value):
+    bins = growth.encode(np.zeros((2, 1)))
+    with pytest.raises(TypeError, match="^completely_random: expected True or False, got .*; pass"):
+        growth.grow(bins, [0, 1], 1, completely_random=value)
+    for name in ("channels", "cyclic"):
+        with pytest.raises(TypeError, match=f"^{name}: expected True or False, got .*; pass"):
+            project.patch_distribution((2, 2), **{name: value})
+
+
+@pytest.mark.parametrize(
+    "counts", [[[1], [1, 2]], [np.zeros((2, 2)), np.zeros((2, 3))], np.ma.ones((1, 2)), "all", None]
+)
+def test_counts_that_are_no_array(counts):
+    x, y = np.zeros((2, 1)), [0, 1]
+    for grow in (classic.grow, classic.grow_random):
+        with pytest.raises(TypeError, match="^bootstrap: expected .*, got .*; "):
+            grow(x, y, 1, bootstrap=counts)
+    with pytest.raises(TypeError, match="^counts: expected .*, got .*; "):
+        classic.out_of_bag(classic.grow(x, y, 1), x, counts)
+
+
+@pytest.mark.parametrize(
+    "value", [None, [0, 1], "a", np.zeros(2), np.zeros((1, 1, 1), np.int64), np.array(["a"])]
+)
+def test_fields_are_named_by_their_argument(value):
+    windows = growth.Windows(np.zeros((2, 2), np.float32), np.array([0, 2]), np.array([0, 1]))
+    bins = growth.encode(windows)
+    for field in ("base", "offset"):
+        with pytest.raises((TypeError, ValueError), match=rf"^x\.{field}: expected .*, got .*; "):
+            growth.encode(windows._replace(**{field: value}))
+    for field in ("bins", "low", "high", "base", "offset"):
+        with pytest.raises((TypeError, ValueError), match=r"^bins\.\w+: expected .*"):
+            growth.grow(bins._replace(**{field: value}), [0, 1], 1)
+    with pytest.raises(TypeError, match=r"^x\.x: expected .*, got .*; "):
+        growth.encode(windows._replace(x=None))
+
+
+def test_a_task_that_is_an_array():
+    windows = growth.Windows(np.zeros((2, 2), np.float32), np.array([0, 2]), np.array([0, 1]))
+    with pytest.raises(ValueError, match="^task: expected one of"):
+        classic.grow(windows, [0, 1], 1, task=np.array(["classification", "regression"]))
+
+
+@pytest.mark.parametrize("table", ["low", "high"])
+@pytest.mark.parametrize("change", ["order", "overlap"])
+def test_tables_of_bins_that_contradict_themselves_are_refused(table, change):
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    bins = growth.encode(x)
+    wrong = getattr(bins, table).copy()
+    if change == "order":
+        wrong[0, [0, 5]] = wrong[0, [5, 0]]
+    else:
+        wrong[1, 4] = wrong[1, 5] if table == "high" else wrong[1, 3]
+    with pytest.raises(
+        ValueError, match=r"^bins\.low: expected bins in ascending order .*, got .*; call encode"
+    ):
+        growth.grow(bins._replace(**{table: wrong}), np.arange(30) % 2, 1, rng=0)
+    for max_bins in (None, 5):
+        growth.grow(growth.encode(np.round(x), max_bins=max_bins), np.arange(30) % 2, 1, rng=0)

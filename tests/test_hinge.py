@@ -917,13 +917,13 @@ def test_nan_is_the_callers_affair_when_unchecked():
 def test_bad_out():
     g = good()
     forward = [g[n] for n in FORWARD]
-    with pytest.raises(ValueError, match="out y: expected shape"):
+    with pytest.raises(ValueError, match="^out: expected shape"):
         hinge.tree_forward(*forward, out=np.empty((6, 2)))
-    with pytest.raises(TypeError, match="out y: expected dtype float64"):
+    with pytest.raises(TypeError, match="^out: expected dtype float64"):
         hinge.tree_forward(*forward, out=np.empty((6, 2, 4), np.float32))
     locked = np.empty((6, 2, 4))
     locked.flags.writeable = False
-    with pytest.raises(ValueError, match="out y: expected a writable array"):
+    with pytest.raises(ValueError, match="^out: expected a writable array"):
         hinge.tree_forward(*forward, out=locked)
     with pytest.raises(ValueError, match="out leaf: expected memory of its own.*overlaps out vertex"):
         both = np.empty((6, 2), np.int32)
@@ -954,3 +954,42 @@ def test_failed_call_changes_nothing():
     with pytest.raises(IndexError):
         hinge.tree_forward(g["x"], g["thresholds"], g["features"] + np.int32(9), g["weights"], out=y)
     assert (y == 7).all()
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("value", [np.array(["sum", "mean"]), np.zeros(0), {"sum"}, 3, True, object()])
+def test_an_aggregate_that_is_no_word(kind, value):
+    t, f, w = getattr(hinge, f"{kind}_init")(2, 2, 3, rng=0)
+    with pytest.raises(ValueError, match="^aggregate: expected one of None, 'sum', 'mean', got .*; choose"):
+        getattr(hinge, f"{kind}_forward")(np.zeros((1, 3), np.float32), t, f, w, aggregate=value)
+
+
+def test_labels_of_a_greedy_start_that_are_no_array():
+    x = np.zeros((2, 1))
+    for y in ([[1], [1, 2]], None, 3, "ab", [0], np.ma.array([0, 1])):
+        with pytest.raises((TypeError, ValueError), match="^y: expected .*, got .*; "):
+            hinge.tree_greedy_init(x, y, 1, 1)
+
+
+def test_sizes_of_a_greedy_start():
+    x, y = np.array([[0.0], [1.0]]), np.array([0, 1])
+    for n_trees, depth in ((1, 25), (1, 30), (2**15, 10)):
+        with pytest.raises(
+            ValueError, match=r"^n_trees: expected n_trees \* 2\*\*depth of at most 2\*\*24, got .*; choose"
+        ):
+            hinge.tree_greedy_init(x, y, n_trees, depth)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("dtype", "big"), [(np.float32, 3e38), (np.float64, 1.7e308)])
+def test_starts_from_numbers_near_the_largest(dtype, big):
+    x, y = np.array([[-big], [-big / 2], [big], [big]], dtype), np.array([0, 0, 1, 1])
+    for thresholds in (
+        hinge.tree_median_thresholds(x, np.zeros((1, 1), np.int32)),
+        hinge.fern_median_thresholds(x, np.zeros((1, 1), np.int32)),
+    ):
+        assert -big / 2 <= thresholds < big
+    with pytest.raises(
+        ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
+    ):
+        hinge.tree_greedy_init(x, y * 1e99, 1, 1, task="regression")

@@ -269,6 +269,53 @@ def test_bad_input(function, args, error, name, remedy):
         function(*args)
 
 
+LARGE = [(np.float32, 3e38), (np.float64, 1.7e308)]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("dtype", "big"), LARGE)
+def test_numbers_near_the_largest(dtype, big):
+    x, one = np.array([[big, big], [-big, big]], dtype), np.ones(2, dtype)
+    assert np.isinf(layers.conv2d(x[None], np.ones((1, 1, 2), dtype), 1)[0, 0, 0, 0])
+    assert np.isnan(layers.conv2d(x[None], np.full((1, 2, 1), np.inf, dtype), 1)).any()
+    for grad in layers.conv2d_backward(
+        x[None, None, :1, :1], x[None, :1, :1], np.full((1, 1, 1), big, dtype), 1
+    ):
+        assert np.isinf(grad).all()
+    assert np.isinf(layers.normalize(x, -x[0], one)).any()
+    assert np.isinf(layers.normalize(x, 0 * one, 0 * one)).all()
+    assert np.isinf(layers.normalize_backward(x, 0 * one)).all()
+    loss, grad = layers.squared_loss(x, -x)
+    assert loss == np.inf or dtype == np.float32
+    assert np.isinf(layers.squared_loss(x[:1], -x[:1])[1]).all()
+    loss, grad = layers.softmax_loss(x, np.array([0, 0]))
+    assert loss == np.inf or dtype == np.float32
+    np.testing.assert_array_equal(grad, [[-0.25, 0.25], [-0.5, 0.5]])
+    mean, var = 0 * one, one.copy()
+    layers.normalize_update(x, mean, var, 0)
+    assert var[0] == np.inf
+    assert mean[0] == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [-1.0, -np.inf, np.nan, -1e-300])
+def test_variances_below_0(value):
+    mean, var = MEAN.copy(), np.array([1.0, value, 1.0])
+    calls = (
+        lambda: layers.normalize(X, mean, var),
+        lambda: layers.normalize_update(X, mean, var, 3),
+        lambda: layers.normalize_backward(X, var),
+    )
+    for call in calls:
+        with pytest.raises(
+            ValueError, match=rf"^var: expected variances of at least 0, got {value} at index 1; "
+        ):
+            call()
+    assert not mean.any()
+    with hforest.unchecked():
+        assert np.isnan(layers.normalize(X, mean, var)[:, 1]).all() or value == -1e-300
+
+
 def test_unchecked_lets_nan_through():
     with hforest.unchecked():
         assert np.isnan(layers.normalize(NAN, MEAN, VAR)).all()

@@ -272,3 +272,31 @@ def test_samples_are_scanned_once(monkeypatch):
     monkeypatch.setattr(check, "finite", lambda name, a: (seen.append(name), real(name, a)))
     manifold.grow(x, y, 3, rng=0, **KINDS["patch"])
     assert seen == ["x"]
+
+
+@pytest.mark.parametrize("projection", ["sparse", "probe", "patch"])
+@pytest.mark.parametrize("name", ["shape", "patch_min", "patch_max"])
+def test_patches_of_another_projection(projection, name):
+    x, y = np.zeros((4, 4)), [0, 1, 0, 1]
+    for value in (object(), "2", 1.5, (2, "word"), np.zeros(2), {}):
+        call = {"shape": (2, 2), "patch_max": 2} | {name: value}
+        with pytest.raises(TypeError, match=rf"^{name}(\[[01]\])?: expected .*, got .*; "):
+            manifold.grow(x, y, 1, projection=projection, **call)
+    if projection != "patch":  # values are read by patches alone
+        manifold.grow(x, y, 1, projection=projection, shape=(7,), patch_min=9, patch_max=(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("projection", ["sparse", "probe", "patch"])
+@pytest.mark.parametrize("name", ["density", "channels", "cyclic"])
+def test_settings_of_another_projection(projection, name):
+    for value in (None, "2", [1], np.zeros(2), np.zeros(0)):
+        with pytest.raises(TypeError, match=f"^{name}: expected .*, got .*; "):
+            manifold.grow(
+                np.zeros((4, 4)),
+                [0, 1, 0, 1],
+                1,
+                projection=projection,
+                shape=(2, 2),
+                patch_max=2,
+                **{name: value},
+            )

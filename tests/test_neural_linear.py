@@ -246,5 +246,24 @@ def test_decisions_that_overflow_are_refused():
     with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
         neural.fit(model, large, [0, 1, 0], epochs=1)
     model.weights[1, 0, 0] = np.nan
-    with pytest.raises(ValueError, match="^weights: expected no NaN"):
+    with pytest.raises(ValueError, match=r"^model\.weights: expected no NaN"):
         neural.decisions(model, np.zeros((3, 5)))
+
+
+@pytest.mark.parametrize(
+    "value", [None, [1], "a", np.zeros((1, 1)), np.zeros((2, 3, 1), complex), np.zeros(0)]
+)
+def test_fields_are_named_by_their_argument(value):
+    model = neural.linear_init(2, 1, 2, 2, rng=0)
+    for field in model._fields:
+        bad = model._replace(**{field: value})
+        for call in (
+            lambda m=bad: neural.decisions(m, np.zeros((1, 2))),
+            lambda m=bad: neural.predict(m, np.zeros((1, 2))),
+            lambda m=bad: neural.fit(m, np.zeros((1, 2)), [0]),
+            lambda m=bad: neural.to_hard(m, 2),
+        ):
+            with pytest.raises(
+                (TypeError, ValueError, IndexError), match=r"^model\.\w+: expected .*, got .*; "
+            ):
+                call()

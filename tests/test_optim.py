@@ -394,6 +394,28 @@ def test_betas_without_polynomials_take_every_step(beta1, beta2):
     np.testing.assert_allclose(param, expected.param.astype(float), rtol=1e-9)
 
 
+@pytest.mark.parametrize(("beta1", "beta2"), [(0.9, 0.8), (0.5, 0.0), (0.0, 0.9)])
+def test_missed_steps_end_when_the_moment_has_underflowed(backend, dtype, beta1, beta2):
+    # With NaN and infinite moments too, as of a training that diverged.
+    m = np.array([[0.3, 0.0, -2e-30, np.nan, np.inf]], dtype)
+    results = []
+    for step in (8, 10**5, 10**9):  # the first one builds what is built once
+        param, first, second = np.ones(m.shape, dtype), m.copy(), np.full(m.shape, 0.5, dtype)
+        begin = time.perf_counter()
+        with np.errstate(invalid="ignore"):
+            optim.adam_catch_up(param, first, second, np.array([7]), step, LR, beta1=beta1, beta2=beta2)
+        assert step == 8 or time.perf_counter() - begin < 3
+        assert step == 8 or not (first[0, :3].any() or second[0, :3].any())
+        results.append(param[0, :3].tobytes())
+    assert results[1] == results[2]  # the steps after these move nothing
+    expected = Adam(np.ones((1, 3)), LR, beta1, beta2)
+    expected.m, expected.v = m[:, :3].astype(np.longdouble), np.full((1, 3), 0.5, np.longdouble)
+    expected.step = 7
+    for _ in range(2000):
+        expected(np.zeros((1, 3)))
+    np.testing.assert_allclose(param[:, :3], expected.param.astype(float), **tolerance(dtype))
+
+
 # --------------------------------------------------------------------------- backends, threads, layout
 
 

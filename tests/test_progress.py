@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from hforest import cascade, classic, co2, demo, neural, tree
 from hforest.core import progress
 from hforest.core.progress import reporting
 
@@ -132,3 +133,48 @@ def test_errors_of_the_function_come_through():
 def test_no_work():
     assert work(lambda done, total: False, 0) == 0
     assert work(True, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "fault"),
+    [
+        (3, "None, True or a function, got int"),
+        ("bar", "None, True or a function, got str"),
+        (np.array([True, False]), "None, True or a function, got ndarray"),
+        (lambda: None, "called with .done, total., got one that cannot be .too many positional"),
+        (lambda done, total, unit: None, "called with .done, total., got one that cannot be .missing"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
+    x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    calls = (
+        lambda: work(argument),
+        lambda: classic.grow(x, y, 1, progress=argument),
+        lambda: co2.search(x, y, 1, progress=argument),
+        lambda: cascade.grow(x, y, n_folds=2, progress=argument),
+        lambda: demo.select_features(x, y, 1, progress=argument),
+        lambda: neural.fit(neural.linear_init(1, 1, 2, 2), x, y, progress=argument),
+        lambda: tree.permutation_importance(classic.grow(x, y, 1), x, y, progress=argument),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=f"^progress: expected (a function to be )?{fault}.*; pass "):
+            call()
+
+
+def test_functions_without_a_signature_raise_what_they_raise():
+    with pytest.raises(TypeError, match="^int"):
+        work(int)
+
+
+def test_checkpoints_are_functions_of_one_argument():
+    x, y, bad = np.zeros((4, 2)), np.array([0, 1, 0, 1]), lambda: None
+    config = demo.Config(n_trees=1, depth=1, n_features=2)
+    calls = (
+        lambda: co2.search(x, y, 1, checkpoint=bad),
+        lambda: cascade.grow(x, y, n_folds=2, checkpoint=bad),
+        lambda: neural.fit(neural.linear_init(1, 1, 2, 2), x, y, checkpoint=bad),
+        lambda: demo.train(config, demo.start(config, 2, 2), x, y, x, y, checkpoint=bad),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match="^checkpoint: expected a function to be called with .*; pass "):
+            call()

@@ -298,7 +298,7 @@ def test_bad_input(change, error, message):
             ValueError,
             "patch_min: expected an int or 2",
         ),
-        (lambda: project.patch_distribution(12), ValueError, "shape: expected"),
+        (lambda: project.patch_distribution(12), TypeError, "shape: expected"),
         (lambda: project.patch_distribution((1, 1, 1, 12)), ValueError, "shape: expected 1 to 3 sizes"),
         (lambda: project.patch_distribution((4,), channels=True), ValueError, "shape: expected"),
         (lambda: project.patch_distribution((2**16, 2**16)), ValueError, r"product is less than 2\*\*31"),
@@ -326,3 +326,35 @@ def test_out_shares_no_memory_with_an_input(name):
     ):
         project.project(**(call | {name: shared}), out=out)
     np.testing.assert_array_equal(shared, given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("sparse", "kind", 1.0),
+        ("sparse", "n_features", 2.0),
+        ("sparse", "n_features", -1),
+        ("sparse", "density", None),
+        ("sparse", "density", 10**400),
+        ("patch", "n_features", 5),
+        ("patch", "n_features", np.zeros(2)),
+        ("patch", "shape", (1, 2**40, 2)),
+        ("patch", "patch_max", (1, 2, None)),
+        ("patch", "patch_min", "a"),
+        ("patch", "channels", True),
+        ("patch", "cyclic", np.zeros(2)),
+    ],
+)
+def test_fields_of_a_distribution_made_by_hand(kind, field, value):
+    made = (
+        project.sparse_distribution(4)
+        if kind == "sparse"
+        else project.patch_distribution((2, 2), patch_max=2)
+    )
+    bad = made._replace(**{field: value})
+    for call in (
+        lambda: project.sample(bad, 2),
+        lambda: growth.grow_projected(np.zeros((2, 4)), [0, 1], 1, bad, n_projections=1),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"^distribution\.\w+.*: expected .*, got .*; "):
+            call()

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from hforest.core import check, supervised
+from hforest.core import check, progress, supervised
 
 
 def test_criterion():
@@ -92,8 +92,8 @@ def test_messages_have_four_parts():
         lambda: supervised.max_features(0, 1),
         lambda: check.seed("a"),
         lambda: check.float_dtype(int),
-        lambda: check.progress(3),
-        lambda: check.function("checkpoint", 3),
+        lambda: progress.check_progress(3),
+        lambda: check.function("checkpoint", 3, "state"),
     ]
     for call in calls:
         with pytest.raises((TypeError, ValueError, IndexError)) as caught:

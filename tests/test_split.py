@@ -1,6 +1,7 @@
 """Scores of splits: p5's example, brute force over every threshold, adversarial values, bad input."""
 
 import itertools
+from fractions import Fraction
 
 import hypothesis
 import hypothesis.strategies as st
@@ -228,6 +229,25 @@ def test_wild_weights(backend, criterion):
     assert found.candidate == 0
     assert found.threshold in (1.5, 2.5)
     assert found.gain == pytest.approx({"gini": 1e100, "entropy": 2e100, "squared_error": 0.5e100}[criterion])
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(("weight", "target"), [(328, 328), (-1000, 0), (328, -400), (-332, -400), (0, 328)])
+def test_extreme_weights_and_targets_are_scaled(backend, criterion, weight, target):
+    rng = np.random.default_rng(0)
+    values, w = rng.normal(size=(3, 30)), rng.integers(1, 5, 30).astype(float)
+    y, settings = rng.integers(0, 2, 30, np.int32), goals(criterion, 2)
+    if criterion == "squared_error":
+        y = y + 0.25 * rng.integers(0, 9, 30)
+    usual = best_split(values, y, sample_weight=w, criterion=criterion, **settings)
+    if criterion == "squared_error":
+        y = np.ldexp(y, target)
+        unit = Fraction(2) ** (weight + 2 * target)
+    else:
+        unit = Fraction(2) ** weight
+    found = best_split(values, y, sample_weight=np.ldexp(w, weight), criterion=criterion, **settings)
+    assert found[:2] == usual[:2]
+    assert found.gain == pytest.approx(float(Fraction(usual.gain) * unit), rel=1e-12)
 
 
 def test_threads_change_nothing(threads):

@@ -269,6 +269,22 @@ def test_a_sync_that_is_refused_changes_nothing(changes):
     assert not a["state"].thresholds_last.any()
 
 
+@pytest.mark.parametrize("name", ["thresholds_m", "thresholds_v", "weights_m", "weights_v"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0])
+def test_a_sync_of_moments_that_are_none(name, value):
+    a = call()
+    t, w, state = a["thresholds"], a["weights"], a["state"]
+    getattr(state, name)[1, 0] = value
+    before = [b.copy() for b in (t, w, *state)]
+    if name.endswith("m") and value == -1:
+        hinge.adam_sync(t, w, state, 3, LR)
+        return
+    with pytest.raises(ValueError, match=rf"^state\.{name}: expected .*, got {value:g}.*; "):
+        hinge.adam_sync(t, w, state, 3, LR)
+    for b, c in zip(before, (t, w, *state), strict=True):
+        np.testing.assert_array_equal(b, c)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_gradients_that_are_no_numbers_do_not_reach_the_state(value):
     a = backward_call()

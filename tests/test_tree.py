@@ -756,6 +756,55 @@ def test_models_that_do_not_average_trees_are_refused():
         assert re.match(r"model: expected .*, got .*; .+", text)
 
 
+def test_the_text_of_a_chain_grows_with_its_length():
+    depth = 20_000
+    n = 2 * depth + 1
+    split = np.arange(0, n - 2, 2)
+    feature, left = np.full(n, -1, np.int32), np.zeros(n, np.int32)
+    feature[split], left[split] = 0, split + 1  # node 2 k has the leaf 2 k + 1 and the node 2 k + 2
+    left[feature == -1] = np.arange(depth + 1)
+    forest = tree.Forest(
+        np.array(1), np.array([0, n]), feature, np.zeros(n), left, np.arange(depth + 1.0)[:, None], np.zeros(n),
+        np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0),
+    )  # fmt: skip
+    text = tree.to_text(forest)
+    assert len(text) < 300 * n
+    lines = text.split("\n")
+    assert len(lines) == n
+    assert lines[:4] == ["x[0] <= 0", "  yes: 0", "  no: x[0] <= 0", "    yes: 1"]
+    assert lines[200] == "  " * 100 + "no: x[0] <= 0"
+    assert lines[201] == "  " * 100 + "[101] yes: 100"
+    assert lines[-1] == "  " * 100 + f"[{depth}] no: {depth}"
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_forests_of_numbers_that_are_not_finite_are_refused(backend, number):
+    x, y = np.array([[0.0, 1], [1, 0], [1, 2], [2, 1]]), np.array([0.5, 0.25, 3, 4])
+    forest = hforest.manifold.grow(
+        x, y, 3, projection="probe", n_projections=3, bootstrap=False, task="regression", rng=0
+    )
+    assert forest.data.size
+    value, data = forest.value.copy(), forest.data.copy()
+    value[-1], data[-1] = number, number
+    reads = {
+        "value": (
+            tree.predict,
+            tree.vote_shares,
+            lambda f, a: tree.permutation_importance(f, a, y, task="regression"),
+        ),
+        "data": (tree.apply, tree.predict, tree.vote_shares, lambda f, a: tree.path(f, a[0])),
+    }
+    for name, functions in reads.items():
+        broken = forest._replace(**{name: value if name == "value" else data})
+        for function in functions:
+            function(forest, x)
+            with pytest.raises(
+                ValueError, match=f"forest.{name}: expected finite numbers, got .*; pass arrays"
+            ):
+                function(broken, x)
+    tree.apply(forest._replace(value=value), x)  # it reads no values
+
+
 def test_values_beyond_float32_are_refused():
     trees = pytest.importorskip("sklearn.tree")
     x = inputs(40, 2, np.float32)
@@ -962,3 +1011,31 @@ def test_a_forest_is_pickled_by_its_public_name():
     back = pickle.loads(data)
     assert isinstance(back, tree.Forest)
     assert all(np.array_equal(a, b) for a, b in zip(back, STUMP, strict=True))
+
+
+@pytest.mark.parametrize(
+    "names", [3, None.__class__, "ab", {"a", "b"}, {0: "a", 1: "b"}, (n for n in "ab"), ["a", 3], object()]
+)
+def test_names_that_are_no_sequence_of_str(names):
+    forest = classic.grow(np.zeros((2, 2)), [0, 1], 1)
+    with pytest.raises(TypeError, match=r"^feature_names.*: expected a.*, got .*; pass"):
+        tree.to_text(forest, feature_names=names)
+
+
+def test_names_in_an_array():
+    forest = classic.grow(np.arange(8.0).reshape(4, 2), [0, 0, 1, 1], 1, bootstrap=False, max_features=None)
+    assert tree.to_text(forest, feature_names=np.array(["a", "b"])) == tree.to_text(
+        forest, feature_names=["a", "b"]
+    )
+
+
+def test_more_features_than_int32_counts():
+    forest = classic.grow(np.zeros((2, 2)), [0, 1], 1)._replace(n_features=np.array(2**62))
+    for call in (lambda: tree.check(forest), lambda: tree.importance(forest)):
+        with pytest.raises(ValueError, match=r"^forest\.n_features: expected 0 to 2\*\*31 - 1, got"):
+            call()
+
+
+def test_text_does_not_name_the_features_that_it_does_not_show():
+    wide = STUMP._replace(n_features=np.array(2**31 - 1))
+    assert tree.to_text(wide) == tree.to_text(STUMP)

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from .. import tree
 from ..core import check, files
 from ..tree import Forest
 from .folds import CLASS_VECTORS
-from .levels import Cascade
-from .windows import Scanner, _geometry
+from .levels import Cascade, check_levels
+from .windows import Scanner, _geometry, check_scanner
 
 _Arrays = Mapping[str, np.ndarray]
 
@@ -21,11 +21,6 @@ _WHAT = "a cascade or scanner that save wrote"
 
 def _named(prefix: str, forest: Forest) -> dict[str, np.ndarray]:
     return {f"{prefix}/{name}": a for name, a in forest._asdict().items()}
-
-
-def _check_present(name: str, forests: Sequence[Forest]) -> None:
-    if not forests:
-        raise ValueError(f"{name}: expected at least one forest, got none; grow it on")
 
 
 def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
@@ -64,8 +59,11 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     >>> bool((hforest.cascade.predict(back, x) == hforest.cascade.predict(cascade, x)).all())
     True
     """
+    file = check.path("file", file)
     if isinstance(grown, Cascade):
-        _check_present("grown", grown.levels[0] if grown.levels else ())
+        check_levels("grown", grown)
+        if not grown.levels:
+            raise ValueError("grown.levels: expected at least one level, got none; grow it on")
         arrays: dict[str, Any] = {
             name: np.array(getattr(grown, name))
             for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed", "scores")
@@ -75,7 +73,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
             for i, forest in enumerate(row):
                 arrays |= _named(f"levels/{level}/{i}", forest)
     elif isinstance(grown, Scanner):
-        _check_present("grown", grown.forests)
+        check_scanner("grown", grown)
         arrays = {name: np.array(getattr(grown, name)) for name in ("shape", "window", "stride")}
         arrays["n_forests"] = np.array(len(grown.forests))
         for i, forest in enumerate(grown.forests):
@@ -109,7 +107,7 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     --------
     See `save`.
     """
-    name = os.fspath(file)
+    name = check.path("file", file)
     found = files.read_npz(name, _WHAT)
     try:
         return _scanner(found) if "n_levels" not in found else _cascade(found)

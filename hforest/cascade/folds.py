@@ -1,6 +1,6 @@
 """What levels and scanners share: folds, forests of several folds as one, and out-of-fold class vectors."""
 
-import inspect
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import classic, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, Progress
+from ..core.aliases import ArrayLike
 from ..growth import Windows
 from ..tree import Forest
 from ..tree.forest import check_layout
@@ -135,12 +135,14 @@ def predicted(forest: Forest, x: np.ndarray) -> np.ndarray:
         return tree.predict(forest, x)
 
 
-def check_forest(forest: Forest) -> Forest:
+def check_forest(name: str, forest: Forest) -> None:
     """A forest of a caller, who may have made it by hand; inside `unchecked()` its kinds and shapes alone."""
-    if check.values_checked():
-        return tree.check(forest)
-    check_layout(forest)
-    return forest
+    try:
+        check_layout(forest)
+        if check.values_checked():
+            tree.check(forest)
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None
 
 
 def check_fit(
@@ -217,45 +219,6 @@ def out_of_bag_vectors(
     return _probabilities(name, vectors)
 
 
-def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:
-    """What hinders a call with so many arguments and some keyword arguments; empty if nothing is known to."""
-    try:
-        # A wrapper takes other arguments than the function that it wraps.
-        signature = inspect.signature(function, follow_wrapped=False)
-    except ValueError as error:
-        # Raised for functions without a signature, and for partials whose settings their function lacks.
-        return str(error.__cause__) if isinstance(error.__cause__, TypeError) else ""
-    except TypeError:
-        return ""
-    try:
-        signature.bind(*(None,) * n_arguments, **dict.fromkeys(names))
-    except TypeError as error:
-        return str(error)
-    return ""
-
-
-def check_call(name: str, function: Callable[..., object], arguments: str, remedy: str) -> None:
-    """A caller's function takes the arguments with which it will be called, such as "x, y, n_classes=...".
-
-    Without this check it would be found out after much work.
-    """
-    words = arguments.split(", ")
-    names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
-    fault = _misfit(function, len(words) - len(names), names)
-    if fault:
-        raise TypeError(
-            f"{name}: expected a function to be called with ({arguments}), got one that cannot be ({fault}); "
-            f"{remedy}"
-        )
-
-
-def check_progress(progress: Progress) -> None:
-    """None, a bool or a function of two numbers."""
-    check.progress(progress)
-    if callable(progress):
-        check_call("progress", progress, "done, total", "pass a function of (done, total), or True for a bar")
-
-
 def check_growers(forests: Sequence[Grower], class_vectors: str = "out_of_fold") -> tuple[Grower, ...]:
     """A sequence of functions, at least one, that can be called as a level calls them."""
     remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
@@ -274,7 +237,7 @@ def check_growers(forests: Sequence[Grower], class_vectors: str = "out_of_fold")
             raise TypeError(f"forests[{i}]: expected a function, got {type(grower).__name__}; {remedy}")
         if class_vectors == "out_of_bag":
             bound_trees(f"forests[{i}]", grower)
-        check_call(f"forests[{i}]", grower, arguments, remedy)
+        check.called_with(f"forests[{i}]", grower, arguments, remedy)
     return tuple(forests)
 
 
@@ -285,7 +248,7 @@ def bound_trees(name: str, grower: Grower) -> int:
             f'{name}: expected a functools.partial to bind n_trees with class_vectors="out_of_bag", got '
             "another function; pass such as functools.partial(hforest.classic.grow, n_trees=500)"
         )
-    return check.integer(f"{name}.keywords['n_trees']", grower.keywords["n_trees"], 1, check.MAX_COUNT)
+    return check.integer(f"{name}.keywords['n_trees']", grower.keywords["n_trees"], 1, check.MAX_TREES)
 
 
 def labels(y: ArrayLike, n: int, n_classes: int | None) -> tuple[np.ndarray, int]:

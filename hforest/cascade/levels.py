@@ -60,7 +60,7 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     >>> len(hforest.cascade.default_forests(100))
     8
     """
-    n_trees = check.integer("n_trees", n_trees, 1, 2**31 - 1)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     random = partial(classic.grow, n_trees=n_trees)
     completely = partial(classic.grow_random, n_trees=n_trees)
     return (random,) * 4 + (completely,) * 4
@@ -144,13 +144,13 @@ class _Training(NamedTuple):
         return f.out_of_fold_vectors(name, forest, z, fold, self.n_folds)
 
 
-def _check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> None:
+def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> None:
     """The fields of a caller's cascade are of the right kinds, and its forests fit them and `dtype`."""
     n_classes = check.integer(f"{name}.n_classes", cascade.n_classes, 1, supervised.MAX_CLASSES)
     check.choice(f"{name}.class_vectors", cascade.class_vectors, CLASS_VECTORS)
     n_folds = check.integer(f"{name}.n_folds", cascade.n_folds, 1, 2**20)
-    check.integer(f"{name}.seed", cascade.seed, 0)
-    for field in ("n_features", "levels"):
+    check.integer(f"{name}.seed", cascade.seed, 0, 2**63 - 1)
+    for field in ("n_features", "scores", "levels"):
         value = getattr(cascade, field)
         if not isinstance(value, tuple | list):
             raise TypeError(
@@ -162,6 +162,13 @@ def _check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) ->
     ]
     if not sizes:
         raise ValueError(f"{name}.n_features: expected at least one grain, got none; pass what was grown")
+    for level, score in enumerate(cascade.scores):
+        check.number(f"{name}.scores[{level}]", score, 0.0, 1.0)
+    if len(cascade.scores) != len(cascade.levels):
+        raise ValueError(
+            f"{name}.scores: expected a number for each of {len(cascade.levels)} levels, got "
+            f"{len(cascade.scores)}; pass what was grown or loaded, unchanged"
+        )
     before = 0
     for level, row in enumerate(cascade.levels):
         place = f"{name}.levels[{level}]"
@@ -176,7 +183,7 @@ def _check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) ->
                 "was grown or loaded, unchanged"
             )
         for i, forest in enumerate(row):
-            f.check_forest(forest)
+            f.check_forest(f"{place}[{i}]", forest)
             dtype = forest.threshold.dtype if dtype is None else dtype
             f.check_fit(
                 f"{place}[{i}]", forest, sizes[level % len(sizes)] + before, n_classes, dtype, n_folds
@@ -189,7 +196,7 @@ def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.d
         raise TypeError(
             f"resume: expected a Cascade, got {type(resume).__name__}; pass what checkpoint was called with"
         )
-    _check_levels("resume", resume, dtype)
+    check_levels("resume", resume, dtype)
     for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
         if here != (tuple(there) if name == "n_features" else there):
@@ -215,12 +222,6 @@ def best(cascade: Cascade) -> Cascade:
     """The levels up to the best one; of equal ones the first."""
     n_levels = int(np.argmax(cascade.scores)) + 1
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
-
-
-def _check_checkpoint(checkpoint: Callable[[Cascade], object] | None) -> None:
-    check.function("checkpoint", checkpoint)
-    if checkpoint is not None:
-        f.check_call("checkpoint", checkpoint, "cascade", "pass a function of a cascade")
 
 
 def grow(
@@ -313,15 +314,15 @@ def grow(
     y, n_classes = f.labels(y, len(grains[0]), n_classes)
     check.choice("class_vectors", class_vectors, CLASS_VECTORS)
     growers = f.check_growers(default_forests() if forests is None else forests, class_vectors)
+    n_folds = check.integer("n_folds", n_folds, 2 if class_vectors == "out_of_fold" else 1, 2**20)
     if class_vectors == "out_of_fold":
-        n_folds = check.integer("n_folds", n_folds, 2, 2**20)
         f.check_folds(y, n_classes, n_folds)
     else:
         n_folds = 1
     patience = check.integer("patience", patience, 1, 2**20)
     max_levels = check.integer("max_levels", max_levels, 1, 2**20)
-    _check_checkpoint(checkpoint)
-    f.check_progress(progress)
+    check.function("checkpoint", checkpoint, "cascade")
+    progresses.check_progress(progress)
     seed = int(check.generator(rng).integers(2**63))
     sizes = tuple(grain.shape[1] for grain in grains)
     cascade = Cascade(n_classes, sizes, class_vectors, n_folds, seed, (), ())
@@ -396,7 +397,7 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     """
     if not isinstance(cascade, Cascade):
         raise TypeError(f"cascade: expected a Cascade, got {type(cascade).__name__}; grow or load one")
-    _check_levels("cascade", cascade)
+    check_levels("cascade", cascade)
     if not cascade.levels:
         raise ValueError("cascade: expected at least one level, got none; grow or load one")
     given = _grains(x)

@@ -34,7 +34,8 @@ class Scanner(NamedTuple):
 
 
 def _axes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    value = check.scalar(value)
+    if check.is_integer(value):
         value = (value,) * n_axes
     if not isinstance(value, tuple | list):
         raise TypeError(
@@ -150,7 +151,7 @@ def _vectors(forests: Sequence[Forest], view: np.ndarray, n_windows: int, size: 
         for i, forest in enumerate(forests):
             p = f.predicted(forest, block)
             result[first : first + step, :, i] = p.reshape(-1, n_windows, n_classes)
-    return result.reshape(n, -1)
+    return result.reshape(n, n_windows * len(forests) * n_classes)
 
 
 def _sampled(
@@ -256,7 +257,7 @@ def grow_scanner(
     growers = f.check_growers(_default_forests() if forests is None else forests)
     n_folds = check.integer("n_folds", n_folds, 2, 2**20)
     f.check_folds(y, n_classes, n_folds)
-    f.check_progress(progress)
+    progresses.check_progress(progress)
     view = scan(x, sizes, frame, step)
     grid, size = _extent(view, frame)
     n_windows = n_sampled = int(np.prod(grid))
@@ -294,23 +295,24 @@ def grow_scanner(
     return scanner, vectors[:, :, : len(joined)].reshape(len(x), -1)
 
 
-def _check_scanner(scanner: Scanner) -> None:
+def check_scanner(name: str, scanner: Scanner) -> None:
     """The forests of a caller's scanner are sound and fit its window."""
     if not isinstance(scanner, Scanner):
-        raise TypeError(f"scanner: expected a Scanner, got {type(scanner).__name__}; grow or load one")
+        raise TypeError(f"{name}: expected a Scanner, got {type(scanner).__name__}; grow or load one")
     forests = scanner.forests
     if not isinstance(forests, tuple | list):
         raise TypeError(
-            f"scanner.forests: expected a tuple of forests, got {type(forests).__name__}; grow or load one"
+            f"{name}.forests: expected a tuple of forests, got {type(forests).__name__}; grow or load one"
         )
     if not forests:
-        raise ValueError("scanner.forests: expected at least one forest, got none; grow or load one")
-    sizes, frame, _ = _geometry(scanner.shape, scanner.window, scanner.stride)
+        raise ValueError(f"{name}.forests: expected at least one forest, got none; grow or load one")
+    with check.fields_of(name):
+        sizes, frame, _ = _geometry(scanner.shape, scanner.window, scanner.stride)
     size = math.prod(frame + sizes[len(frame) :])
     for i, forest in enumerate(forests):
-        f.check_forest(forest)
+        f.check_forest(f"{name}.forests[{i}]", forest)
         n_classes, dtype = forests[0].value.shape[1], forests[0].threshold.dtype
-        f.check_fit(f"scanner.forests[{i}]", forest, size, n_classes, dtype)
+        f.check_fit(f"{name}.forests[{i}]", forest, size, n_classes, dtype)
 
 
 def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
@@ -341,7 +343,7 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     --------
     See `grow_scanner`.
     """
-    _check_scanner(scanner)
+    check_scanner("scanner", scanner)
     check.on_cpu(x=x)
     x = supervised.matrix("x", x, scanner.forests[0].threshold.dtype)
     sizes, frame, step = _geometry(scanner.shape, scanner.window, scanner.stride)

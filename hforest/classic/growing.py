@@ -38,7 +38,7 @@ def _grow(
 ) -> Forest:
     """A forest on checked samples; the rest of the settings is checked here."""
     n_samples, n_features = x.shape
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
@@ -85,12 +85,14 @@ def grow(
         float32 are computed in float32, other dtypes in float64. Windows are taken as they are, and are for
         classification alone.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
-        Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        at most 1e100 and in the range of the forest's dtype. Number other labels with
+        ``numpy.unique(y, return_inverse=True)[1]``.
     n_trees : int
-        Trees.
+        Trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0; those above 0 within a factor of 2e90. A sample of
+        weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
         "balanced" gives the present classes equal weight.
@@ -166,7 +168,7 @@ def grow(
     x, numbers = _samples(x, task)
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
     )  # fmt: skip
     return _grow(
         x, learned, n_trees, max_bins=max_bins,
@@ -200,7 +202,7 @@ def grow_random(
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them; they decide when a node is pure, and the leaf values.
     n_trees : int
-        Trees.
+        Trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
         As `grow` takes it.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
@@ -249,7 +251,7 @@ def grow_random(
     x, numbers = _samples(x, task)
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=None, limits=limits,
+        class_weight=class_weight, criterion=None, limits=limits, dtype=numbers.dtype,
     )  # fmt: skip
     return _grow(
         x, learned, n_trees, max_bins=None, max_features=1, completely_random=True, bootstrap=bootstrap,

@@ -91,7 +91,7 @@ def surrogate(
     loss : "log" or "squared"
         ``-theta[y] + log sum exp theta`` (eq 3), or ``||y - theta||**2`` (eq 4).
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, at least 0; by default 1.
+        Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
     Returns
     -------

@@ -2,11 +2,17 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..growth import unchecked
 
 MAX_MAGNITUDE = 1e15
 """Bound of x, w, targets and sample weights: their products and the squares of these must not overflow."""
+
+LEAST_WEIGHT = 1e-60
+"""Bound of the greatest sample weight: squares of sums must not underflow."""
 
 LOSSES = ("log", "squared")
 DEFAULT = "n**0.6"
@@ -44,7 +50,30 @@ def target_and_weight(
     learned: Array = found.targets if found.labels is None else found.labels
     check.same_device(x=x, y=learned)
     weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
+    moderate_weight("sample_weight", weight)
     return found, weight
+
+
+def moderate_weight(name: str, weight: FloatArray) -> None:
+    """Weights that are all 0, or similar and not all tiny."""
+    supervised.similar(name, weight)
+    if check.values_checked() and weight.size and 0 < float(weight.max()) < LEAST_WEIGHT:
+        raise ValueError(
+            f"{name}: expected some weights of at least {LEAST_WEIGHT:g}, got at most "
+            f"{float(weight.max()):g}; scale them"
+        )
+
+
+def check_gains(
+    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: bool | IntArray
+) -> None:
+    """Gains of splits are numbers of the dtype of the forest."""
+    n_drawn = unchecked.most_drawn(len(weight), bootstrap)
+    if supervised.scaled_weight(weight, targets, dtype, n_drawn)[1] < 0:
+        raise ValueError(
+            f"sample_weight: expected weights whose sum times squared targets is in the range of {dtype}, "
+            f"got weights up to {float(weight.max()):g}; scale them, or y, or pass x as float64"
+        )
 
 
 def samples_and_split(

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from hforest.core.machine cimport simd_path
+from hforest.core.machine cimport (
+    hf_share, hf_stop, hf_stopped, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path, start_watch,
+)
 
 cnp.import_array()
 
@@ -35,6 +37,7 @@ cdef extern from "engine.h" nogil:
         double min_decrease
         int in_floats
         uint64_t seed
+        hf_watch* watch
     ctypedef struct hf_pending:
         int64_t first
         int64_t last
@@ -119,7 +122,7 @@ cdef extern from "stump.h" nogil:
     double hf_slope_of_theta(const hf_losses* losses, const hf_pull* pull, int side, int64_t k)
     int64_t hf_fit_stump(
         int path, int single, const hf_rows* rows, hf_members* m, const hf_schedule* c, int64_t n_outputs,
-        uint64_t key, hf_stump_workspace* s, double* history,
+        uint64_t key, hf_stump_workspace* s, double* history, hf_watch* watch,
     )
 
 cdef extern from "oc1.h" nogil:
@@ -220,12 +223,16 @@ def surrogate_grad(
     cdef hf_pull pull
     cdef int64_t first, k, size = stump.rows.n_blocks * HF_LANES * (4 if stump.single else 8)
     cdef double[:, ::1] pulls = np.zeros((2, len(theta0)))
+    cdef hf_watch watch
+    start_watch(&watch)
     stump.surrogate(w, theta0, theta1)
     pull.sum[0], pull.sum[1] = &pulls[0, 0], &pulls[1, 0]
     pull.weight[0] = pull.weight[1] = 0
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
     for first in range(0, stump.m.n, CHUNK):
+        if hf_stopped(&watch):
+            break
         memset(stump.s.slope, 0, size)
         hf_slopes(
             simd_path(), stump.single, &stump.rows, &stump.m, &stump.losses, stump.s.w, first,
@@ -233,6 +240,7 @@ def surrogate_grad(
         )
         for k in range(grad_w.shape[0]):
             grad_w[k] += (<float*> stump.s.slope)[k] if stump.single else (<double*> stump.s.slope)[k]
+    raise_interrupt(&watch)
     for k in range(grad_theta0.shape[0]):
         grad_theta0[k] = hf_slope_of_theta(&stump.losses, &pull, 0, k)
         grad_theta1[k] = hf_slope_of_theta(&stump.losses, &pull, 1, k)
@@ -246,11 +254,15 @@ def fit_stump(
     cdef int64_t n_outputs = theta0.shape[0]
     cdef _Stump stump = _Stump(x, labels, targets, weight, n_outputs)
     cdef hf_schedule c = schedule._asdict()
+    cdef hf_watch watch
+    start_watch(&watch)
     memcpy(stump.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
     with nogil:
         hf_fit_stump(
-            simd_path(), stump.single, &stump.rows, &stump.m, &c, n_outputs, key, &stump.s, &history[0]
+            simd_path(), stump.single, &stump.rows, &stump.m, &c, n_outputs, key, &stump.s, &history[0],
+            &watch,
         )
+    raise_interrupt(&watch)
     memcpy(cnp.PyArray_DATA(w), stump.s.w, cnp.PyArray_NBYTES(w))
     memcpy(&theta0[0], stump.s.theta[0], n_outputs * sizeof(double))
     memcpy(&theta1[0], stump.s.theta[1], n_outputs * sizeof(double))
@@ -266,11 +278,14 @@ def fit_oc1(
     cdef hf_oc1_workspace o
     cdef hf_oc1 c
     cdef hf_pending node
+    cdef hf_watch watch
     cdef int fine
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&o, 0, sizeof(hf_oc1_workspace))
     memset(&node, 0, sizeof(hf_pending))
+    start_watch(&watch)
+    t.watch = &watch
     c.restarts, c.jumps = restarts, jumps
     t.n, t.width, t.single, t.in_floats = len(x), 4, x.dtype.itemsize == 4, 1
     if labels is not None:
@@ -287,6 +302,7 @@ def fit_oc1(
             hf_fit_oc1(&t, &r, &node, &c, key, &o, &w[0])
     hf_free_workspace(&r)
     hf_free_oc1(&o)
+    raise_interrupt(&watch)
     if not fine:
         raise MemoryError(f"fit_oc1: no memory for {t.n} samples")
 
@@ -324,10 +340,12 @@ def grow(
     cdef hf_oblique_tree* grown = <hf_oblique_tree*> calloc(n_trees + 1, sizeof(hf_oblique_tree))
     cdef const int32_t* bag = NULL
     cdef int64_t m, bag_size = 0
-    cdef int failed = 0
+    cdef hf_watch watch
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
     memset(&o, 0, sizeof(hf_oblique_task))
+    start_watch(&watch)
+    t.watch = &watch
     try:
         t.n, t.n_columns, t.single = x.shape[0], x.shape[1], x.dtype.itemsize == 4
         t.codes, t.width = cnp.PyArray_DATA(bins), bins.itemsize
@@ -346,9 +364,15 @@ def grow(
             o.oc1 = &oc1
         if counts is not None:
             bag, bag_size = <const int32_t*> cnp.PyArray_DATA(counts), t.n
-        for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_grow_oblique(&o, first + m, bag + m * bag_size, &grown[m])
-        if failed:
+        hf_share(&watch, n_trees)
+        with nogil, parallel(num_threads=hf_threads()):
+            m = hf_take(&watch)
+            while m >= 0:
+                if not hf_grow_oblique(&o, first + m, bag + m * bag_size, &grown[m]):
+                    hf_stop(&watch)
+                m = hf_take(&watch)
+        raise_interrupt(&watch)
+        if watch.stopped:
             raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
         for m in range(n_trees):
             trees.append(_tree(&grown[m], n_outputs, x.dtype))

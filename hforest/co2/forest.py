@@ -8,7 +8,7 @@ import numpy as np
 from .. import growth
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import reporting
+from ..core.progress import check_progress, reporting
 from ..growth import unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.trees import joined
@@ -67,7 +67,7 @@ def grow(
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets for a regression.
     n_trees : int
-        Trees.
+        Trees, 1 to 2**20.
     nu, lr, max_rounds : float, float, int
         Bound on ``||w||**2``, learning rate (p2's eta) and rounds of a stump, as `fit_stump` takes them. The
         paper tries nu of 0.1 to 100 and eta of 0.003 to 0.03 (`search`).
@@ -84,7 +84,8 @@ def grow(
         A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
         feature, and few samples do not show which are noise.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, at least 0, not all 0. A sample of weight 0 is left out.
+        Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
+        sample of weight 0 is left out.
     class_weight : "balanced", mapping, or (n_classes,) array of real numbers, optional
         Factors of the weights of samples by class (a mapping may leave classes out, which then have 1);
         "balanced" gives the present classes equal weight.
@@ -140,20 +141,24 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).mean() > 0.97)
     True
     """
-    check.progress(progress)
+    check_progress(progress)
     check.choice("splitter", splitter, _SPLITTERS)
-    oc1 = search_settings(restarts, jumps) if splitter == "oc1" else None
+    search = search_settings(restarts, jumps)
+    oc1 = search if splitter == "oc1" else None
     if splitter == "oc1":
         check.on_cpu(x=x, y=y, sample_weight=sample_weight)
     settings = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     x = supervised.samples("x", x)
     found, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
-    weight = supervised.class_weight(class_weight, found, weight)
+    if class_weight is not None:
+        weight = supervised.class_weight(class_weight, found, weight)
+        checks.moderate_weight("class_weight", weight)
     number = supervised.criterion(criterion, task, "entropy")
     n_candidates = checks.candidates(max_features, x.shape[1])
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    checks.check_gains(weight, found.targets, x.dtype, bootstrap)
     bins = _encode(x)
     backend = dispatch.backend(_PACKAGE, x)
 

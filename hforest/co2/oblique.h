@@ -86,7 +86,7 @@ static int64_t hf_part(hf_workspace *r, const hf_pending *node, const int8_t *go
     return left;
 }
 
-/* Splits node v, or makes it a leaf. Returns 0 if memory is out. */
+/* Splits node v, or makes it a leaf. Returns 0 if memory is out, or where the call is to end. */
 static int hf_split_oblique(
     const hf_oblique_task *o, hf_workspace *r, hf_stump_workspace *s, hf_oc1_workspace *search, int8_t *goes_right,
     void *values, hf_oblique_tree *grown, int64_t v, double *root_weight
@@ -104,6 +104,7 @@ static int hf_split_oblique(
         return hf_write_leaf(t, r, tree, v, weight);
     const uint64_t key = v ? hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side) : node.key;
     const hf_cut cut = hf_best_cut(t, r, &node, key, weight);
+    if (hf_has_stopped(t->watch)) return 0;
     if (cut.column < 0) return hf_write_leaf(t, r, tree, v, weight);
     const double base = hf_node_score(t->criterion, r->total, t->n_outputs, weight);
     const double low = t->high[cut.column * t->n_codes + cut.low], high = t->low[cut.column * t->n_codes + cut.high];
@@ -132,8 +133,9 @@ static int hf_split_oblique(
             else ((double *)s->w)[j] = w[j];
         }
     } else {
-        hf_fit_stump(o->path, single, &o->rows, &m, &o->schedule, t->n_outputs, key, s, NULL);
+        hf_fit_stump(o->path, single, &o->rows, &m, &o->schedule, t->n_outputs, key, s, NULL, t->watch);
     }
+    if (hf_stopped(t->watch)) return 0;
 
     /* The sides of the split, computed as in a prediction. */
     int64_t n_entries = 0;
@@ -184,7 +186,8 @@ static int hf_split_oblique(
     return hf_put(r, tree, left) && hf_put(r, tree, right);
 }
 
-/* Grows tree number `number`; `counts` counts how often each sample was drawn, NULL for once. Returns 0 if memory is out. */
+/* Grows tree number `number`; `counts` counts how often each sample was drawn, NULL for once. Returns 0 if memory is out,
+   or where the call is to end. */
 static int hf_grow_oblique(const hf_oblique_task *o, int64_t number, const int32_t *counts, hf_oblique_tree *grown) {
     const hf_task *t = &o->univariate;
     hf_workspace r;

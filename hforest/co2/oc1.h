@@ -1,7 +1,7 @@
 /* Oblique splits by coordinate-wise search (Murthy, Kasif and Salzberg, A system for induction of oblique decision
    trees, JAIR 1994): each weight in turn takes the best of all values, the others fixed, by a scan of the values at
    which a sample changes sides; random directions and restarts against local optima. Unlike theirs, a weight does not
-   move where the impurity stays equal. */
+   move where the impurity stays equal. Where a call is to end (watch.h), functions return early. */
 #ifndef HFOREST_CO2_OC1_H
 #define HFOREST_CO2_OC1_H
 #include "engine.h"
@@ -86,11 +86,15 @@ static double hf_oc1_search(const hf_task *t, hf_workspace *r, const hf_pending 
         o->order[n_moving] = hf_ordered(-o->value[i] / along);
         o->place[n_moving++] = (uint32_t)i;
     }
-    const int swapped = hf_sort(o->order, o->place, o->order2, o->place2, n_moving);
+    const int swapped = hf_sort(o->order, o->place, o->order2, o->place2, n_moving, t->watch);
+    if (swapped < 0) return best;
     const uint64_t *order = swapped ? o->order2 : o->order;
     const uint32_t *place = swapped ? o->place2 : o->place;
+    const int64_t size = t->n_outputs + 16;
+    int64_t n_steps = 0;
     for (int64_t c = 0; c + 1 < n_moving; ++c) {
         const int64_t i = place[c];
+        if (hf_stopped_after(t->watch, &n_steps, size)) break;
         const double weight = r->weight[node->first + i];
         if (o->along[i] > 0) {
             hf_oc1_move(t, r, node->first + i, r->left, r->right);
@@ -134,8 +138,10 @@ static double hf_oc1_score(const hf_task *t, hf_workspace *r, const hf_pending *
 static double hf_oc1_climb(const hf_task *t, hf_workspace *r, const hf_pending *node, hf_oc1_workspace *o, double score) {
     const int64_t n = node->last - node->first, width = o->width;
     const uint32_t *sample = r->sample + node->first;
+    int64_t n_steps = 0;
     for (int64_t cycle = 0, idle = 0; cycle < HF_CYCLES && idle < width; ++cycle)
         for (int64_t j = 0; j < width && idle < width; ++j, ++idle) {
+            if (hf_stopped_after(t->watch, &n_steps, n)) return score;
             for (int64_t i = 0; i < n; ++i) o->along[i] = hf_oc1_number(o, sample[i], j);
             double step;
             const double better = hf_oc1_search(t, r, node, o, &step);
@@ -162,13 +168,15 @@ static void hf_fit_oc1(
     const uint32_t *sample = r->sample + node->first;
     double best = -INFINITY;
     uint64_t n_jumps = 0;
-    for (int64_t restart = 0; restart <= c->restarts; ++restart) {
+    int64_t n_steps = 0;
+    for (int64_t restart = 0; restart <= c->restarts && !hf_stopped(t->watch); ++restart) {
         if (restart == 0) memcpy(o->w, w, width * 8);
         else hf_oc1_draw(key, (uint64_t)restart, HF_STREAM_RESTART, o->w, width);
         hf_oc1_values(o, sample, n, o->w, o->value);
         double score = hf_oc1_climb(t, r, node, o, hf_oc1_score(t, r, node, o));
         for (int64_t failed = 0; failed < c->jumps;) {
             double step;
+            if (hf_stopped_after(t->watch, &n_steps, n * width)) break;
             hf_oc1_draw(key, n_jumps++, HF_STREAM_JUMP, o->direction, width);
             hf_oc1_values(o, sample, n, o->direction, o->along);
             const double better = hf_oc1_search(t, r, node, o, &step);

@@ -49,7 +49,8 @@ def fit_oc1(
     w : (n_features,) array, dtype of x
         Where to start, such as a univariate split. It is not changed.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, at least 0, not all 0. A sample of weight 0 is left out.
+        Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
+        sample of weight 0 is left out.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity; by default "entropy", for a regression "squared_error".
     min_samples_leaf : int

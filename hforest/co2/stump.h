@@ -13,6 +13,7 @@
 #include "philox.h"
 #include "score.h"
 #include "simd.h"
+#include "watch.h"
 
 enum {
     HF_TOGETHER = 8, /* rows whose products are summed in one loop */
@@ -354,17 +355,18 @@ static void hf_start_theta(const hf_members *m, const hf_schedule *c, int64_t n_
 }
 
 /* Alg. 1 from s->w. s->w and s->theta: OUT, the best of the states at the start and after the rounds. `history`, if not
-   NULL, takes the surrogate of each of these. Returns the number of rounds. */
+   NULL, takes the surrogate of each of these. Returns the number of rounds. Ends early where `watch` says so. */
 static int64_t hf_fit_stump(
     int path, int single, const hf_rows *rows, hf_members *m, const hf_schedule *c, int64_t n_outputs, uint64_t key,
-    hf_stump_workspace *s, double *history
+    hf_stump_workspace *s, double *history, hf_watch *watch
 ) {
     const size_t w_size = (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8), theta_size = (size_t)n_outputs * 8;
     hf_losses losses = {n_outputs, m->label == NULL, {s->theta[0], s->theta[1]}, {s->loss[0], s->loss[1]}};
     const int64_t batch = c->batch < m->n ? c->batch : m->n, n_steps = (m->n + batch - 1) / batch;
     const int64_t n_epochs = c->tau * n_steps < c->min_steps ? (c->min_steps + n_steps - 1) / n_steps : c->tau;
     double eta = c->eta;
-    int64_t waiting = 0, lowered = 0, round = 0;
+    const int64_t step_size = batch * (rows->n_features + n_outputs) / HF_LANES + 2 * n_outputs;
+    int64_t waiting = 0, lowered = 0, round = 0, n_done = 0;
     uint64_t epoch = 0;
 
     if (m->n < c->min_samples) {
@@ -396,6 +398,7 @@ static int64_t hf_fit_stump(
             hf_order_epoch(key, epoch, s->shuffled, s->order, m->n);
             for (int64_t first = 0; first < m->n; first += batch) {
                 const int64_t last = first + batch < m->n ? first + batch : m->n;
+                if (hf_stopped_after(watch, &n_done, step_size)) return round;
                 hf_step(path, single, rows, m, c, &losses, eta, first, last, s);
             }
         }

@@ -77,16 +77,16 @@ def schedule(
     return Schedule(
         nu=check.number("nu", nu, 0.0, open_low=True),
         eta=check.number("lr", lr, 0.0, open_low=True),
-        momentum=check.number("momentum", stump.momentum, 0.0, 1.0),
-        decay=check.number("decay", stump.decay, 0.0, 1.0, open_low=True),
-        tolerance=check.number("tolerance", stump.tolerance, 0.0, 1.0),
-        smooth=check.number("smooth", stump.smooth, 0.0, open_low=True),
-        tau=check.integer("tau", stump.tau, 1, _MAX_ROUNDS),
-        batch=check.integer("batch_size", stump.batch_size, 1, check.MAX_COUNT),
-        min_steps=check.integer("min_steps", stump.min_steps, 1, _MAX_ROUNDS),
-        patience=check.integer("patience", stump.patience, 0, _MAX_ROUNDS),
+        momentum=check.number("stump.momentum", stump.momentum, 0.0, 1.0),
+        decay=check.number("stump.decay", stump.decay, 0.0, 1.0, open_low=True),
+        tolerance=check.number("stump.tolerance", stump.tolerance, 0.0, 1.0),
+        smooth=check.number("stump.smooth", stump.smooth, 0.0, open_low=True),
+        tau=check.integer("stump.tau", stump.tau, 1, _MAX_ROUNDS),
+        batch=check.integer("stump.batch_size", stump.batch_size, 1, check.MAX_COUNT),
+        min_steps=check.integer("stump.min_steps", stump.min_steps, 1, _MAX_ROUNDS),
+        patience=check.integer("stump.patience", stump.patience, 0, _MAX_ROUNDS),
         max_rounds=check.integer("max_rounds", max_rounds, 0, _MAX_ROUNDS),
-        convex_rounds=check.integer("convex_rounds", stump.convex_rounds, 0, _MAX_ROUNDS),
+        convex_rounds=check.integer("stump.convex_rounds", stump.convex_rounds, 0, _MAX_ROUNDS),
         min_samples=check.integer("min_samples_oblique", min_samples_oblique, 1, check.MAX_COUNT),
     )
 
@@ -125,7 +125,8 @@ def fit_stump(
     stump : StumpSettings
         The other settings of the procedure.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, at least 0, not all 0. A sample of weight 0 is left out.
+        Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
+        sample of weight 0 is left out.
     task : "classification" or "regression"
         The log loss (eq 3), or the squared loss (eq 4).
     n_classes : int, optional
@@ -169,6 +170,7 @@ def fit_stump(
     >>> bool(((x @ w >= 0) == y).mean() > 0.95)
     True
     """
+    check.history(history)
     settings = schedule(nu, lr, max_rounds, stump)
     x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
     xp = dispatch.array_module(x)

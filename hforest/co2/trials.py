@@ -10,7 +10,7 @@ import numpy as np
 from .. import tree
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import reporting
+from ..core.progress import check_progress, reporting
 from . import checks
 from .forest import grow
 
@@ -33,16 +33,26 @@ class Trials(NamedTuple):
 _Setting = tuple[float, float, int]
 
 
+def _values(name: str, given: Any) -> list[Any]:
+    """The values of a setting to be tried."""
+    one_axis = given.ndim == 1 if isinstance(given, np.ndarray) else isinstance(given, Sequence)
+    if not one_axis or isinstance(given, str | bytes):
+        raise TypeError(
+            f"{name}: expected a sequence of values, got {type(given).__name__}; pass such as [{name}]"
+        )
+    return list(given)
+
+
 def _grid(
     nu: Sequence[float], lr: Sequence[float], max_features: Sequence[Any] | None, n_features: int
 ) -> list[_Setting]:
     grid = [
         (check.number("nu", a, 0.0, open_low=True), check.number("lr", b, 0.0, open_low=True), n_candidates)
-        for a in nu
-        for b in lr
+        for a in _values("nu", nu)
+        for b in _values("lr", lr)
         for n_candidates in [
             checks.candidates(c, n_features)
-            for c in ([checks.DEFAULT] if max_features is None else max_features)
+            for c in ([checks.DEFAULT] if max_features is None else _values("max_features", max_features))
         ]
     ]
     if not grid:
@@ -54,6 +64,11 @@ def _grid(
 
 def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
     """The further arguments of `grow`, which are neither set by `search` nor given for each sample."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(
+            f"settings: expected None or a mapping, got {type(settings).__name__}; pass such as "
+            '{"max_depth": 8}'
+        )
     fixed = dict(settings or {})
     known = set(inspect.signature(grow).parameters) - set(inspect.signature(search).parameters)
     known.difference_update(_SET_BY_SAMPLE)
@@ -132,8 +147,8 @@ def search(
     >>> trials.nu, len(trials.error)
     (array([ 1., 10.]), 2)
     """
-    check.progress(progress)
-    check.function("checkpoint", checkpoint)
+    check_progress(progress)
+    check.function("checkpoint", checkpoint, "trials")
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
     found = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
@@ -147,7 +162,7 @@ def search(
         )
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
-    rows = [] if trials is None else list(zip(*(np.asarray(a).tolist() for a in trials), strict=True))
+    rows = [] if trials is None else _tried(trials)
     tried = {row[:3] for row in rows}
     order = np.random.default_rng(seed).permutation(len(x))
     kept, held = np.sort(order[n_held:]), np.sort(order[:n_held])
@@ -157,7 +172,7 @@ def search(
         for setting in grid:
             if setting in tried:
                 continue
-            with values:
+            with values, check.items_of("settings", fixed):
                 forest = grow(
                     x_kept, y_kept, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
                     n_classes=n_classes, rng=seed, **fixed,
@@ -169,6 +184,22 @@ def search(
             if not report(sum(row[:3] in grid for row in rows)):
                 break
     return _trials(rows)
+
+
+def _tried(trials: Trials) -> list[tuple[Any, ...]]:
+    """The rows of a caller's trials."""
+    if not isinstance(trials, Trials):
+        raise TypeError(
+            f"trials: expected a Trials, got {type(trials).__name__}; pass what search returned or what "
+            "checkpoint was called with"
+        )
+    sizes: check.Sizes = {}
+    with check.fields_of("trials"):
+        check.same_device(**trials._asdict())
+        for name, a in trials._asdict().items():
+            dtype = np.dtype(np.int64 if name == "max_features" else np.float64)
+            check.array(name, a, dtype, ("n_trials",), sizes)
+    return list(zip(*(a.tolist() for a in trials), strict=True))
 
 
 def _error(p: FloatArray, y: FloatArray | IntArray, task: str) -> float:

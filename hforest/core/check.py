@@ -4,7 +4,11 @@ Every message has four parts: the argument, what was expected, what was given, a
 are shared by the arrays of a call: the first array with an axis `n_trees` sets it, and the others must agree.
 """
 
-from collections.abc import Iterator, Sequence
+import inspect
+import math
+import os
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import EllipsisType
@@ -24,6 +28,8 @@ INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 MAX_COUNT = 2**31 - 1
 """Largest size that kernels count in int32."""
+MAX_TREES = 2**20
+"""Largest number of trees that a call grows: each takes about a kilobyte and ten microseconds at least."""
 
 Axes = tuple[str | int | EllipsisType, ...]
 Sizes = dict[str, int]
@@ -250,29 +256,99 @@ def rows(name: str, a: Array, n_rows: int) -> None:
         )
 
 
-def writable(name: str, a: Array) -> None:
-    """Checks that `a` may be written to."""
-    if isinstance(a, np.ndarray) and not a.flags.writeable:
-        raise ValueError(f"{name}: expected a writable array, got a read-only one; pass {name}.copy()")
+def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
+    """Checks the arrays that a call writes: each is writable and overlaps no other array of the call.
 
-
-def no_overlap(outputs: dict[str, Array], inputs: dict[str, Array]) -> None:
-    """Checks that no output shares memory with another output or an input."""
-    names = list(outputs)
-    for i, name in enumerate(names):
-        others = {other: outputs[other] for other in names[i + 1 :]} | inputs
-        for other, b in others.items():
-            a = outputs[name]
-            # All arrays are C-contiguous: they overlap if their bounds do.
-            if array_module(a).may_share_memory(a, b) and a.size and b.size:
+    `read` has all other arrays of the call as the caller gave them, before any conversion, or named tuples of
+    arrays; what is no array is passed over. The arrays in `written` are C-contiguous.
+    """
+    for name, a in written.items():
+        if isinstance(a, np.ndarray) and not a.flags.writeable:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one; pass {name}.copy()")
+    others = list(_arrays(read))
+    for name, a in reversed(list(written.items())):
+        share = array_module(a).may_share_memory
+        for other, b in others if a.size else ():
+            # C-contiguous arrays overlap if their bounds do.
+            if share(a, b) and b.size and (b.flags.c_contiguous or array_module(a).shares_memory(a, b)):
                 raise ValueError(
                     f"{name}: expected memory of its own, got an array that overlaps {other}; pass a copy"
                 )
+        others.append((name, a))
+
+
+def _arrays(named: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+    for name, a in named.items():
+        if isinstance(a, np.ndarray) or is_cupy(a):
+            yield name, a
+        elif isinstance(a, tuple) and hasattr(a, "_fields"):
+            for field, b in zip(a._fields, a, strict=True):
+                yield f"{name}.{field}", b
+
+
+@contextmanager
+def fields_of(owner: str) -> Iterator[None]:
+    """Makes the errors of a `with` block, which name fields, name them as fields of an argument."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(f"{owner}.{error}") from None
+
+
+@contextmanager
+def items_of(owner: str, names: Container[str]) -> Iterator[None]:
+    """Makes the errors of a `with` block about one of these names name it as an item of an argument."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        name = re.split("[^A-Za-z0-9_]", str(error), maxsplit=1)[0]
+        if type(error) not in (TypeError, ValueError, IndexError) or name not in names:
+            raise
+        raise type(error)(f"{owner}[{name!r}]{str(error).removeprefix(name)}") from None
+
+
+class memory:
+    """Makes `n_bytes` of new arrays in a `with` block; an error names the argument that asks for so many.
+
+    Raises
+    ------
+    ValueError
+        More than an address holds.
+    MemoryError
+        More than the system has.
+    """
+
+    def __init__(self, name: str, what: str, n_bytes: int) -> None:
+        self._asked = (name, what, n_bytes)
+        if n_bytes >= 2**62:
+            raise ValueError(self._message())
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, MemoryError):
+            raise MemoryError(self._message()) from None
+
+    def _message(self) -> str:
+        name, what, n_bytes = self._asked
+        return f"{name}: expected {what} that fit into memory, got {n_bytes} bytes of them; choose fewer"
+
+
+def scalar(value: Any) -> Any:
+    """Returns the number in an array of no axes; anything else as it is."""
+    return value[()] if type(value) is np.ndarray and not value.ndim else value
+
+
+def is_integer(value: Any) -> bool:
+    """Returns whether `value` is a Python or NumPy integer; bools are none, and neither are durations."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """Returns a Python or NumPy integer in low <= value (<= high) as an int."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    value = scalar(value)
+    if not is_integer(value):
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as {low}")
     if value < low or (high is not None and value > high):
         limits = f"at least {low}" if high is None else f"{low} to {high}"
@@ -282,9 +358,13 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
 
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
     """Returns a finite real number in low <= value <= high (low < value if `open_low`) as a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    value = scalar(value)
+    if not is_integer(value) and not isinstance(value, float | np.floating):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass a float")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:  # of an int beyond the largest float
+        value = math.copysign(math.inf, value > 0 or -1)
     if not np.isfinite(value) or value < low or value > high or (open_low and value == low):
         sign = ">" if open_low else ">="
         limits = f"{sign} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
@@ -305,13 +385,21 @@ def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     return value
 
 
-def progress(value: Any) -> None:
-    """Checks that `value` is None, a bool or a function."""
-    if value is not None and not isinstance(value, bool | np.bool_) and not callable(value):
-        raise TypeError(
-            f"progress: expected None, True or a function, got {type(value).__name__}; pass True for a bar, "
-            "or a function of (done, total)"
-        )
+def path(name: str, value: Any) -> str:
+    """Returns the path of a file as a str, from a str or a path object."""
+    remedy = 'pass such as "model.npz"'
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name}: expected a path, got {type(value).__name__}; {remedy}")
+    found = os.fsdecode(value)
+    if not found or "\0" in found:
+        raise ValueError(f"{name}: expected a path, got {found!r}; {remedy}")
+    return found
+
+
+def history(value: Any) -> None:
+    """Checks that `value` is None or a list, to which numbers are appended."""
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"history: expected None or a list, got {type(value).__name__}; pass []")
 
 
 def flag(name: str, value: object) -> None:
@@ -320,10 +408,45 @@ def flag(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
 
 
-def function(name: str, value: Any) -> None:
-    """Checks that `value` is None or a function."""
-    if value is not None and not callable(value):
+def function(name: str, value: Any, arguments: str) -> None:
+    """Checks that `value` is None or a function to be called with `arguments`, such as "done, total"."""
+    if value is None:
+        return
+    if not callable(value):
         raise TypeError(f"{name}: expected None or a function, got {type(value).__name__}; pass a function")
+    called_with(name, value, arguments, f"pass a function of ({arguments})")
+
+
+def called_with(name: str, value: Callable[..., object], arguments: str, remedy: str) -> None:
+    """Checks that a function can be called with `arguments`, such as "x, y, rng=...".
+
+    A function whose signature cannot be read, such as the type int, passes.
+    """
+    words = arguments.split(", ")
+    names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
+    fault = _misfit(value, len(words) - len(names), names)
+    if fault:
+        raise TypeError(
+            f"{name}: expected a function to be called with ({arguments}), got one that cannot be ({fault}); "
+            f"{remedy}"
+        )
+
+
+def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:
+    """What hinders a call with so many arguments and some keyword arguments; empty if nothing is known to."""
+    try:
+        # A wrapper takes other arguments than the function that it wraps.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError as error:
+        # Raised for functions without a signature, and for partials whose settings their function lacks.
+        return str(error.__cause__) if isinstance(error.__cause__, TypeError) else ""
+    except TypeError:
+        return ""
+    try:
+        signature.bind(*(None,) * n_arguments, **dict.fromkeys(names))
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def float_dtype(dtype: Any) -> np.dtype:
@@ -345,7 +468,8 @@ def seed(rng: Any) -> int:
 def repeatable_seed(rng: Any) -> int:
     """Returns a seed for work that can be resumed: `rng` if that is an int, else one of 63 bits is drawn."""
     drawn = generator(rng)
-    return int(rng) if isinstance(rng, int | np.integer) else int(drawn.integers(2**63))
+    rng = scalar(rng)
+    return int(rng) if is_integer(rng) else int(drawn.integers(2**63))
 
 
 def generator(rng: Any) -> np.random.Generator:
@@ -354,7 +478,8 @@ def generator(rng: Any) -> np.random.Generator:
         return rng
     if rng is None:
         return np.random.default_rng()
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
+    rng = scalar(rng)
+    if not is_integer(rng):
         raise TypeError(
             f"rng: expected None, an int or a numpy.random.Generator, got {type(rng).__name__}; "
             "pass numpy.random.default_rng(seed)"

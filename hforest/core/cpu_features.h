@@ -38,7 +38,18 @@ static int hf_cpu_features(void) {
 #else
 #define HF_OPENMP 0
 static inline int omp_get_max_threads(void) { return 1; }
+static inline int omp_get_num_threads(void) { return 1; }
+static inline int omp_get_thread_num(void) { return 0; }
 static inline void omp_set_num_threads(int n) { (void)n; }
 #endif
+
+enum { HF_MAX_THREADS = 1024 /* more overflow the stack of the OpenMP runtime's calling thread */ };
+
+/* Returns the number of threads that a parallel region of the calling thread may have. Each native thread has a setting
+   of its own, which begins with that of the environment and has no bound. */
+static inline int hf_threads(void) {
+    const int n = omp_get_max_threads();
+    return n < HF_MAX_THREADS ? n : HF_MAX_THREADS;
+}
 
 #endif

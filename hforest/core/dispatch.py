@@ -98,7 +98,7 @@ def using(backend: str) -> AbstractContextManager[None]:
     >>> leaf.item(), margin.item()
     (1, 0.75)
     """
-    if backend != "reference":
+    if not isinstance(backend, str) or backend != "reference":
         raise ValueError(
             f"backend: expected 'reference', got {backend!r}; "
             "CPU and GPU are chosen by the arrays that a call is given"

@@ -1,4 +1,29 @@
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
+
+# The number of threads of a parallel region: every one names it.
+cdef extern from "cpu_features.h" nogil:
+    int hf_threads()
+
+# How a long call ends early. Its threads take units of work until hf_take is negative; the calling thread
+# then waits for the others, and looks for signals all the time.
+cdef extern from "watch.h" nogil:
+    ctypedef struct hf_watch:
+        bint stopped
+        bint interrupted
+    bint hf_has_stopped(const hf_watch* watch)
+    bint hf_stopped(hf_watch* watch)
+    bint hf_stopped_after(hf_watch* watch, int64_t* n_steps, int64_t more)
+    void hf_stop(hf_watch* watch)
+    void hf_share(hf_watch* watch, int64_t n_units)
+    int64_t hf_take(hf_watch* watch)
+
+cdef void start_watch(hf_watch* watch) noexcept nogil
+
+
+cdef inline int raise_interrupt(const hf_watch* watch) except -1:
+    # Called with the GIL after the work: the exception of the signal handler is pending.
+    return -1 if watch.interrupted else 0
+
 
 # Returns the vector path in use, one of simd.h's HF_PATH_...
 cdef int simd_path() noexcept nogil

@@ -4,8 +4,8 @@ with which benches measure the highest rates of memory and of loads."""
 import os
 
 cimport numpy as cnp
-from cython.parallel cimport prange
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from cython.parallel cimport parallel, prange
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cnp.import_array()
@@ -14,9 +14,16 @@ cdef extern from "cpu_features.h" nogil:
     int HF_AVX2, HF_AVX512, HF_NEON, HF_GATHERS
     int HF_OPENMP
     const char* HF_COMPILER
+    int HF_MAX_THREADS
     int hf_cpu_features()
-    int omp_get_max_threads()
+    int hf_threads()
     void omp_set_num_threads(int n)
+
+cdef extern from "watch.h" nogil:
+    void hf_start_watch(hf_watch* watch, int is_main_thread)
+
+cdef extern from "pythread.h" nogil:
+    unsigned long PyThread_get_thread_ident()
 
 cdef extern from *:
     """
@@ -32,6 +39,20 @@ cdef extern from *:
 
 cdef enum:
     BLOCK = 1 << 14  # elements of one parallel step of a scan
+
+
+MAX_THREADS = HF_MAX_THREADS
+cdef unsigned long _main_thread = 0
+
+
+def set_main_thread(unsigned long ident):
+    """Says which thread runs signal handlers: the one with this `threading.Thread.ident`."""
+    global _main_thread
+    _main_thread = ident
+
+
+cdef void start_watch(hf_watch* watch) noexcept nogil:
+    hf_start_watch(watch, PyThread_get_thread_ident() == _main_thread)
 
 
 def compiler():
@@ -114,7 +135,7 @@ set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1]
 
 def get_num_threads():
     """Returns the number of threads that the next call from this Python thread may use."""
-    return omp_get_max_threads()
+    return hf_threads()
 
 
 def end_threads():
@@ -152,17 +173,25 @@ cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
     return hit
 
 
-cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
+cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop, hf_watch* watch) noexcept nogil:
+    # Blocks are taken in their order, and each that is taken is scanned: the first bad one is among them.
     cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
-    cdef Py_ssize_t b, i, bad_blocks = 0
-    if n_blocks == 1:
-        bad_blocks = _any_bad(a, n, stop)
+    cdef int64_t b = 0, i
+    cdef bint bad = False
+    watch.interrupted = False
+    if n_blocks <= 1:
+        bad = _any_bad(a, n, stop)
     else:
-        for b in prange(
-            n_blocks, schedule="static", num_threads=1 if n_blocks < 16 else omp_get_max_threads()
-        ):
-            bad_blocks += _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop)
-    if bad_blocks:
+        start_watch(watch)
+        hf_share(watch, n_blocks)
+        with parallel(num_threads=1 if n_blocks < 16 else hf_threads()):
+            b = hf_take(watch)
+            while b >= 0:
+                if _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop):
+                    hf_stop(watch)
+                b = hf_take(watch)
+        bad = hf_has_stopped(watch)
+    if bad and not watch.interrupted:
         for i in range(n):
             if _bad(a[i], stop):
                 return i
@@ -185,10 +214,14 @@ def first_nonfinite(cnp.ndarray a):
     Cost: one read of the array.
     """
     cdef const void* start = cnp.PyArray_DATA(a)
-    cdef Py_ssize_t n = cnp.PyArray_SIZE(a)
+    cdef Py_ssize_t n = cnp.PyArray_SIZE(a), first
+    cdef hf_watch watch
     if cnp.PyArray_ITEMSIZE(a) == 4:
-        return _first_bad[uint32_t](<const uint32_t*> start, n, 0)
-    return _first_bad[uint64_t](<const uint64_t*> start, n, 0)
+        first = _first_bad[uint32_t](<const uint32_t*> start, n, 0, &watch)
+    else:
+        first = _first_bad[uint64_t](<const uint64_t*> start, n, 0, &watch)
+    raise_interrupt(&watch)
+    return first
 
 
 def first_outside(cnp.ndarray a, int32_t stop):
@@ -196,7 +229,11 @@ def first_outside(cnp.ndarray a, int32_t stop):
 
     Cost: one read of the array.
     """
-    return _first_bad[int32_t](<const int32_t*> cnp.PyArray_DATA(a), cnp.PyArray_SIZE(a), stop)
+    cdef Py_ssize_t first
+    cdef hf_watch watch
+    first = _first_bad[int32_t](<const int32_t*> cnp.PyArray_DATA(a), cnp.PyArray_SIZE(a), stop, &watch)
+    raise_interrupt(&watch)
+    return first
 
 
 def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
@@ -235,7 +272,7 @@ def copy(unsigned char[::1] target, const unsigned char[::1] source):
     if n == 0:
         return
     with nogil:
-        for i in prange(n_chunks, schedule="static"):
+        for i in prange(n_chunks, schedule="static", num_threads=hf_threads()):
             memcpy(&target[i * CHUNK], &source[i * CHUNK], min(<Py_ssize_t> CHUNK, n - i * CHUNK))
 
 
@@ -257,6 +294,6 @@ def gather(const int32_t[::1] table, const int32_t[::1] index):
     if n == 0:
         return 0
     with nogil:
-        for i in prange(n_chunks, schedule="static"):
+        for i in prange(n_chunks, schedule="static", num_threads=hf_threads()):
             total ^= _gather_some(&table[0], &index[i * INDICES], min(<Py_ssize_t> INDICES, n - i * INDICES))
     return total

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "simd.h"
+#include "watch.h"
 
 enum { HF_INSERTION = 40 /* up to so many keys, insertion sort is faster than a radix pass with its fixed cost */ };
 
@@ -21,8 +22,12 @@ HF_INLINE uint64_t hf_ordered(double a) {
    key, index     IN (n,), OUT if 0 is returned
    key2, index2   scratch (n,), OUT if 1 is returned
 
+   Returns -1, and nothing of use, if `watch` says that the call is to end.
+
    Passes over bytes in which all keys agree are skipped: float32 values, converted to double, take four of eight. */
-static int hf_sort(uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *index2, int64_t n) {
+static int hf_sort(
+    uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *index2, int64_t n, hf_watch *watch
+) {
     if (n <= HF_INSERTION) {
         for (int64_t i = 1; i < n; ++i) {
             const uint64_t k = key[i];
@@ -49,10 +54,14 @@ static int hf_sort(uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *ind
             start[d] = total;
             total += count[b][d];
         }
-        for (int64_t i = 0; i < n; ++i) {
-            const uint32_t to = start[key[i] >> (8 * b) & 255]++;
-            key2[to] = key[i];
-            index2[to] = index[i];
+        for (int64_t i = 0; i < n;) {
+            if (n > HF_WORK && hf_stopped(watch)) return -1;
+            const int64_t stop = n - i < HF_WORK ? n : i + HF_WORK;
+            for (; i < stop; ++i) {
+                const uint32_t to = start[key[i] >> (8 * b) & 255]++;
+                key2[to] = key[i];
+                index2[to] = index[i];
+            }
         }
         uint64_t *k = key;
         uint32_t *at = index;

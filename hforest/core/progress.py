@@ -8,6 +8,9 @@ True                   shows a bar (tqdm's where it is installed, else a line on
 a function             calls ``progress(done, total)`` after every unit of work; when it returns False, the
                        work stops and what is finished is returned
 =====================  =======================================================================================
+
+A function that takes other arguments is refused before the work begins. One whose signature cannot be read,
+such as the type int, is called; what it raises ends the work.
 """
 
 import sys
@@ -26,13 +29,25 @@ Report = Callable[[int], bool]
 _LINE_SECONDS = 1.0
 
 
+def check_progress(progress: Progress) -> None:
+    """Checks that `progress` is None, a bool or a function to be called with (done, total)."""
+    if progress is None or isinstance(progress, bool | np.bool_):
+        return
+    remedy = "pass True for a bar, or a function of (done, total)"
+    if not callable(progress):
+        raise TypeError(
+            f"progress: expected None, True or a function, got {type(progress).__name__}; {remedy}"
+        )
+    check.called_with("progress", progress, "done, total", remedy)
+
+
 @contextmanager
 def reporting(progress: Progress, total: int, unit: str) -> Iterator[Report]:
     """Yields the function that a loop calls with the number of finished units; False means stop.
 
-    `unit` is the word beside the bar, such as "tree". Raises TypeError for a `progress` that is no function.
+    `unit` is the word beside the bar, such as "tree". Raises TypeError as `check_progress` does.
     """
-    check.progress(progress)
+    check_progress(progress)
     if callable(progress):
         function = progress
         yield lambda done: not _is_false(function(done, total))

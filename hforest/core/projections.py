@@ -18,6 +18,8 @@ PROJECTION, ENTRY = 5, 6
 """Streams of the generator."""
 AXES = 3
 """Axes of a patch, at most."""
+MAX_PROJECTIONS = 2**20
+"""Largest number of projections sampled in a call, or at a node: a million take seconds."""
 MAX_DENSITY = 500.0
 MAX_NON_ZEROS = 4096
 """Entries of a sparse projection, at most."""
@@ -213,6 +215,23 @@ def _sizes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     return tuple(check.integer(f"{name}[{i}]", size, 1, check.MAX_COUNT) for i, size in enumerate(sizes))
 
 
+def check_shape(value: Any) -> None:
+    """Checks that the shape of a sample is a tuple or a list."""
+    if not isinstance(value, tuple | list):
+        raise TypeError(
+            f"shape: expected a tuple of ints, got {type(value).__name__}; pass the shape of one sample"
+        )
+
+
+def check_patch(shape: Any, patch_min: Any, patch_max: Any) -> None:
+    """Checks the kinds of the settings of patches, where another distribution leaves them unused."""
+    if shape is not None:
+        check_shape(shape)
+        _sizes("shape", shape, len(shape))
+    for name, value in (("patch_min", patch_min), ("patch_max", patch_max)):
+        _sizes(name, value, len(value) if isinstance(value, tuple | list) else 1)
+
+
 def patch_distribution(
     shape: Sequence[int],
     *,
@@ -253,7 +272,10 @@ def patch_distribution(
     >>> patches.n_features, patches.max_entries
     (20, 6)
     """
-    n_axes = len(shape) - bool(channels) if isinstance(shape, tuple | list) else 0
+    check.flag("channels", channels)
+    check.flag("cyclic", cyclic)
+    check_shape(shape)
+    n_axes = len(shape) - bool(channels)
     if not 1 <= n_axes <= AXES:
         raise ValueError(
             f"shape: expected 1 to {AXES} sizes, and then the channels if there are any, got {shape!r}; "
@@ -291,7 +313,12 @@ def check_distribution(value: Distribution) -> Distribution:
             f"distribution: expected hforest.project.Distribution, got {type(value).__name__}; call "
             "hforest.project.sparse_distribution or the like"
         )
-    kind = check.integer("distribution.kind", value.kind, AXIS, PROBE)
+    with check.fields_of("distribution"):
+        return _made_anew(value)
+
+
+def _made_anew(value: Distribution) -> Distribution:
+    kind = check.integer("kind", value.kind, AXIS, PROBE)
     if kind == AXIS:
         return axis_distribution(value.n_features)
     if kind == PROBE:
@@ -299,12 +326,12 @@ def check_distribution(value: Distribution) -> Distribution:
     if kind == SPARSE:
         return sparse_distribution(value.n_features, value.density)
     made = patch_distribution(
-        (*_sizes("distribution.shape", value.shape, AXES), value.channels), patch_min=value.patch_min,
+        (*_sizes("shape", value.shape, AXES), value.channels), patch_min=value.patch_min,
         patch_max=value.patch_max, channels=True, cyclic=value.cyclic,
     )  # fmt: skip
-    if made.n_features != value.n_features:
+    if made.n_features != check.integer("n_features", value.n_features, 1):
         raise ValueError(
-            f"distribution.n_features: expected the product of its shape, {made.n_features}, got "
+            f"n_features: expected the product of its shape, {made.n_features}, got "
             f"{value.n_features}; call hforest.project.patch_distribution"
         )
     return made

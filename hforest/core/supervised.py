@@ -15,6 +15,7 @@ targets, weights of samples and classes              float64
 Results are new arrays or the given one: nothing here writes into an argument.
 """
 
+import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -27,7 +28,10 @@ from .dispatch import array_module, is_cupy, to_numpy
 
 MAX_CLASSES = 2**20
 MAX_WEIGHT = 1e100
-"""Bound of weights and targets: their products and sums must not overflow."""
+"""Bound of weights and targets; `scaled_weight` keeps their products and sums from overflowing."""
+
+_SPREAD = 2.0**300
+"""Bound of the ratio of two weights above 0: squares of sums of the least must not underflow."""
 
 TASKS = ("classification", "regression")
 CRITERIA = {"classification": ("gini", "entropy"), "regression": ("squared_error",)}
@@ -40,7 +44,7 @@ _FLOAT64 = np.dtype(np.float64)
 # ------------------------------------------------------------------------------------------- arrays
 
 
-def _as_given(name: str, a: ArrayLike) -> Array:
+def as_given(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of any layout and dtype."""
     if is_cupy(a):
         return a
@@ -64,7 +68,7 @@ def _as_given(name: str, a: ArrayLike) -> Array:
 
 def _as_array(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of numbers, of any layout and real dtype."""
-    given = _as_given(name, a)
+    given = as_given(name, a)
     if given.dtype.kind == "O":
         given = _from_objects(name, given)
     if given.dtype.kind not in "biuf":
@@ -78,7 +82,7 @@ def _as_array(name: str, a: ArrayLike) -> Array:
 def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
     # Such arrays come from tables whose columns have several types.
     for i, value in enumerate(a.flat):
-        if not isinstance(value, Real | np.bool_):
+        if not isinstance(value, Real | np.bool_) or isinstance(value, np.timedelta64):
             place = tuple(int(k) for k in np.unravel_index(i, a.shape))
             raise TypeError(
                 f"{name}: expected numbers, got {value!r} ({type(value).__name__}) at index {place}; "
@@ -182,7 +186,7 @@ def labels(
     number is the largest label plus 1; otherwise classes may be absent. `or_targets` says that the caller has
     the argument `task`, which the advice for real numbers then names.
     """
-    given = _as_given(name, y)
+    given = as_given(name, y)
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
     if given.dtype.kind == "O" and all(isinstance(label, Integral | np.bool_) for label in given.flat):
         given = _from_integers(given)
@@ -301,8 +305,46 @@ def sample_weight(
     return converted
 
 
+def similar(name: str, weight: FloatArray) -> None:
+    """Weights that are 0 or within a factor of 2**300 (2e90) of each other."""
+    if not check.values_checked() or not weight.size:
+        return
+    greatest = float(weight.max())
+    least = float(array_module(weight).where(weight > 0, weight, greatest).min())
+    if greatest / _SPREAD > least:
+        raise ValueError(
+            f"{name}: expected weights of 0 or within a factor of {_SPREAD:g} of each other, got {least:g} "
+            f"and {greatest:g}; set the small ones to 0"
+        )
+
+
+def _exponent(a: FloatArray) -> int:
+    """The least e with all numbers below 2**e; 0 if there are none but 0."""
+    return math.frexp(max(float(a.max()), -float(a.min())))[1] if a.size else 0
+
+
+def scaled_weight(
+    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, n_drawn: int
+) -> tuple[FloatArray, int]:
+    """`weight` times 2**e, and e, such that sums of weights and targets are in range, and gains in `dtype`.
+
+    e is 0 but for weights, or products of weights and squared targets, that are far from 1: a power of two
+    changes no bit of a mean, a share or a threshold, and of a gain only the exponent. `n_drawn` is how many
+    samples a tree draws at most.
+    """
+    heavy = _exponent(weight)
+    # A gain is at most the entropy or the squared error of the root: n_drawn 2**gain, times log2(n_classes).
+    large = 0 if targets is None else 2 * max(-400, min(_exponent(targets), 150))
+    gain = heavy + (0 if targets is None else 2 * _exponent(targets))
+    spare = n_drawn.bit_length() + (5 if targets is None else 0)
+    low, high = (-80, 127 - spare) if dtype.itemsize == 4 else (-300, 600)
+    if -100 <= heavy <= 250 and low <= gain <= high:
+        return weight, 0
+    return array_module(weight).ldexp(weight, -heavy - large), -heavy - large
+
+
 def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArray:
-    """`of_samples` times the weight of each sample's class.
+    """`of_samples` times the weight of each sample's class, or a power of two times that if it is extreme.
 
     `weight` is None, "balanced" (present classes get equal weight), a mapping from labels (others have 1), or
     an array of n_classes numbers.
@@ -336,7 +378,10 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
             )
         factor = _converted(given, _FLOAT64)
         bounded("class_weight", factor, 0.0, MAX_WEIGHT)
-    total = of_samples * xp.asarray(factor)[found.labels]
+    # Products of extreme numbers would leave the range of float64.
+    of_samples, _ = scaled_weight(of_samples, None, _FLOAT64, 1)
+    factor, _ = scaled_weight(xp.asarray(factor), None, _FLOAT64, 1)
+    total = of_samples * factor[found.labels]
     if not bool((total > 0).any()):
         raise ValueError(
             "class_weight: expected some samples of weight above 0, got none; raise some of them"
@@ -378,6 +423,7 @@ def limits(
 
 def max_features(value: Any, n_features: int) -> int:
     """Features sampled at a node: "sqrt" (root, rounded down), None (all), a share, or a number of them."""
+    value = check.scalar(value)
     if isinstance(value, str):
         check.choice("max_features", value, ("sqrt",))
         return max(1, int(n_features**0.5))

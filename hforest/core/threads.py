@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ import numpy as np
 from .._version import __version__
 from . import check, machine, recycle
 
-MAX_THREADS = 1024
-"""More threads than this overflow the stack of the OpenMP runtime's calling thread."""
 
-# OMP_NUM_THREADS is read by the runtime, which has no bound.
-if machine.get_num_threads() > MAX_THREADS:
-    machine.set_num_threads(MAX_THREADS)
+def _note_main_thread() -> None:
+    ident = threading.main_thread().ident
+    assert ident is not None
+    machine.set_main_thread(ident)
 
-# A child process has the thread that forked alone.
+
+_note_main_thread()
+# A child process has the thread that forked alone, which is its main thread.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=machine.end_threads)
+    os.register_at_fork(before=machine.end_threads, after_in_child=_note_main_thread)
 
 
 def set_num_threads(n: int) -> None:
@@ -28,7 +30,8 @@ def set_num_threads(n: int) -> None:
 
     The environment variable OMP_NUM_THREADS sets the initial value; `threadpoolctl.threadpool_limits` is
     obeyed too (the last call counts). Results do not depend on the number. A build without OpenMP has one
-    thread. A forked child may call everything that its parent may: threads are ended before a fork.
+    thread. A forked child may call everything that its parent may: threads are ended before a fork. More than
+    1024 threads, which the environment may ask for, are taken as 1024.
 
     Parameters
     ----------
@@ -40,6 +43,13 @@ def set_num_threads(n: int) -> None:
     TypeError, ValueError
         Not an integer; outside that range.
 
+    Notes
+    -----
+    Threads start in the first call that uses them. Where the system refuses a thread (a container's limit of
+    processes, ``ulimit -u``) the OpenMP runtime ends the process ("libgomp: Thread creation failed"): no
+    library can catch that. Set fewer threads before that call, or raise the limit. A process needs `n` - 1 of
+    them for each Python thread that calls hforest.
+
     Examples
     --------
     >>> import hforest
@@ -49,7 +59,7 @@ def set_num_threads(n: int) -> None:
     1
     >>> hforest.set_num_threads(before)
     """
-    machine.set_num_threads(check.integer("n", n, 1, MAX_THREADS))
+    machine.set_num_threads(check.integer("n", n, 1, machine.MAX_THREADS))
 
 
 def get_num_threads() -> int:

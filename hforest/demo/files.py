@@ -13,7 +13,7 @@ import numpy as np
 from ..core import check, files, supervised
 from ..core.aliases import FloatArray, IntArray
 from ..core.dispatch import to_numpy
-from .network import HISTORY, WINDOW, Config, State, start
+from .network import HISTORY, WINDOW, Config, State, check_model, start
 
 FORMAT = 2
 """Number of the checkpoint's format: 2 renamed the settings and added the classes."""
@@ -177,7 +177,7 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     >>> data.y_train, data.classes
     (array([1, 0, 1], dtype=int32), array(['ant', 'bee'], dtype='<U3'))
     """
-    path = Path(path)
+    path = Path(check.path("path", path))
     arrays = files.read_npz(path, "an .npz archive of a data set")
     names = ("x_train", "y_train", "x_test", "y_test")
     if all(name in arrays for name in names):
@@ -237,6 +237,15 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
         The file cannot be written; an older file at that path is unchanged. A folder, a device or another
         thing that is no regular file.
     """
+    path = check.path("path", path)
+    check_model(config, state)
+    if not isinstance(data, Data):
+        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    with check.fields_of("data"):
+        check.same_device(**data._asdict())
+        for name, a in data._asdict().items():
+            if a.dtype.kind not in ("biuf" if name != "classes" else "biufSU"):
+                raise TypeError(f"{name}: expected numbers, got dtype {a.dtype}; call hforest.demo.load_data")
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
     files.write_npz(path, {"head": np.array(json.dumps(head)), "classes": data.classes, **arrays})
@@ -260,7 +269,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         No such file; a file that may not be read; a damaged file, one that is no checkpoint, or one of
         another version.
     """
-    path = Path(path)
+    path = Path(check.path("path", path))
     arrays = files.read_npz(path, _CHECKPOINT)
     try:
         head = json.loads(str(arrays.pop("head")))
@@ -304,8 +313,9 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     FileNotFoundError, PermissionError
         No such file; a file that may not be read.
     """
+    name = check.path("path", path)
     try:
-        head = json.loads(str(files.read_npz(path, _CHECKPOINT, ["head"])["head"]))
+        head = json.loads(str(files.read_npz(name, _CHECKPOINT, ["head"])["head"]))
     except (KeyError, ValueError, RecursionError):
         return False
     return isinstance(head, dict) and {"format", "config", "data"} <= head.keys()

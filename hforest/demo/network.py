@@ -6,7 +6,7 @@ alone.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from .. import hinge, layers, optim
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray, Progress
 from ..core.dispatch import array_module
-from ..core.progress import reporting
+from ..core.progress import check_progress, reporting
 
 Kind = Literal["tree", "fern"]
 State = dict[str, Array]
@@ -73,13 +73,16 @@ class Config:
     def __post_init__(self) -> None:
         check.choice("kind", self.kind, ("tree", "fern"))
         check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
-        check.integer("n_trees", self.n_trees, 1)
-        check.integer("depth", self.depth, 1, check.MAX_DEPTH)
-        for name in ("n_features", "batch_size", "steps", "eval_every"):
-            check.integer(name, getattr(self, name), 1)
-        check.integer("n_kernels", self.n_kernels, 0)
-        check.integer("seed", self.seed, 0)
-        check.number("lr", self.lr, 0.0, open_low=True)
+        plain: dict[str, int | float] = {
+            name: check.integer(name, getattr(self, name), 1)
+            for name in ("n_trees", "n_features", "batch_size", "steps", "eval_every")
+        }
+        plain["depth"] = check.integer("depth", self.depth, 1, check.MAX_DEPTH)
+        plain["n_kernels"] = check.integer("n_kernels", self.n_kernels, 0)
+        plain["seed"] = check.integer("seed", self.seed, 0)
+        plain["lr"] = check.number("lr", self.lr, 0.0, open_low=True)
+        for name, value in plain.items():  # Python's numbers, which a checkpoint stores
+            object.__setattr__(self, name, value)
 
 
 PARAMETERS = ("kernel", "thresholds", "weights")
@@ -168,13 +171,15 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     >>> state["kernel"].shape, state["weights"].shape
     ((5, 4), (2, 8, 3))
     """
-    check.integer("n_inputs", n_inputs, 1)
-    check.integer("n_classes", n_classes, 1)
+    _check_config(config)
+    n_inputs = check.integer("n_inputs", n_inputs, 1, check.MAX_COUNT)
+    n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
     dtype = check.float_dtype(dtype)
     rng = np.random.default_rng([config.seed, 0])
     init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
     shape, n_features = _first_layer(config, n_inputs)
-    state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
+    with check.memory("n_inputs", "weights", math.prod(shape) * (8 + dtype.itemsize)):
+        state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
     state["thresholds"], state["features"], state["weights"] = init(
         config.n_trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
     )
@@ -226,6 +231,77 @@ def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Arr
     return grad_z
 
 
+def _check_config(config: Config) -> None:
+    if not isinstance(config, Config):
+        raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
+
+
+def check_model(config: Config, state: State) -> dict[str, Array]:
+    """The arrays of a state by their places ("state['kernel']"), if they are those of the configuration.
+
+    What they hold is checked where it is used.
+    """
+    _check_config(config)
+    if not isinstance(state, dict):
+        raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
+    adam = config.optimizer == "adam"
+    n_vertices = 2**config.depth - 1 if config.kind == "tree" else config.depth
+    vertices = (config.n_trees, n_vertices)
+    shapes: dict[str, check.Axes] = {
+        "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
+        "thresholds": vertices, "features": vertices,
+        "weights": (config.n_trees, 2**config.depth, "n_classes"),
+        "mean": ("n_normalized",), "var": ("n_normalized",),
+    }  # fmt: skip
+    for name in PARAMETERS:
+        shapes |= {f"{name}_{moment}": shapes[name] for moment in (("m", "v") if adam else ("h",))}
+    if adam:
+        shapes |= {"thresholds_last": vertices, "weights_last": shapes["weights"][:2]}
+    for name in (*shapes, "step"):
+        if name not in state:
+            raise ValueError(
+                f"state: expected the arrays that start makes, got none called {name!r}; pass a whole state"
+            )
+    named = {f"state[{name!r}]": state[name] for name in shapes}
+    check.same_device(**named)
+    real = check.floating("state['kernel']", state["kernel"])
+    whole: dict[str, np.dtype] = {
+        "features": check.INT32, "thresholds_last": check.INT64, "weights_last": check.INT64,
+    }  # fmt: skip
+    sizes: check.Sizes = {} if config.n_kernels else {"n_normalized": config.n_features}
+    for (label, a), (name, axes) in zip(named.items(), shapes.items(), strict=True):
+        check.array(label, a, whole.get(name, real), axes, sizes)
+    check.integer("state['step']", state["step"], 0, 2**62)
+    return named
+
+
+def _check_written(arrays: dict[str, Array], **read: ArrayLike) -> None:
+    # A step changes all arrays of the state but the features in place; `read` has the samples and labels as
+    # the caller gave them.
+    written = dict(arrays)
+    features = {"state['features']": written.pop("state['features']")}
+    check.outputs(written, features | {name: supervised.as_given(name, a) for name, a in read.items()})
+
+
+def _check_moments(config: Config, state: State, names: Sequence[str]) -> None:
+    # An optimiser would make NaN of moments that it cannot have made.
+    kinds = ("m", "v") if config.optimizer == "adam" else ("h",)
+    for name in (f"{parameter}_{kind}" for parameter in names for kind in kinds):
+        with check.items_of("state", state):
+            check.finite(name, state[name])
+        if check.values_checked() and not name.endswith("_m") and bool((state[name] < 0).any()):
+            raise ValueError(
+                f"state[{name!r}]: expected sums of squares, got a number below 0; go back to a checkpoint"
+            )
+
+
+def _check_synced(config: Config, arrays: dict[str, Array], **read: ArrayLike) -> None:
+    # An evaluation brings the forest up to date where Adam trains it.
+    if config.optimizer == "adam":
+        written = {place: a for place, a in arrays.items() if place[7:].startswith(("thresholds", "weights"))}
+        check.outputs(written, {name: supervised.as_given(name, a) for name, a in read.items()})
+
+
 def _samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 0) -> FloatArray:
     # At least `least` rows in the dtype of the state, on its device, with the columns that the first layer
     # takes.
@@ -271,7 +347,9 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state.
+        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state;
+        arrays of the state that are read-only, overlap each other or the samples, or are not those of the
+        configuration. No step has been made then.
 
     Notes
     -----
@@ -289,20 +367,46 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     >>> losses[-1] < losses[0]
     True
     """
+    arrays, given = check_model(config, state), (x, y)
     x = _samples(config, state, "x", x, 1)
-    return _step(config, state, x, _labels(state, "y", y, x))
+    y = _labels(state, "y", y, x)
+    _check_written(arrays, x=given[0], y=given[1])
+    _check_moments(config, state, ["kernel"])
+    return _step(config, state, "x", x, y)
 
 
-def _step(config: Config, state: State, x: FloatArray, y: IntArray) -> float:
-    # `step` on arrays that are checked and converted.
-    inner = _inner(config, state["kernel"], x)
+def _features(config: Config, state: State, name: str, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    # The learned features of samples before and after normalisation.
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = _inner(config, state["kernel"], x)
+    _check_features(name, inner)
     z = layers.normalize(inner, state["mean"], state["var"])
-    scores, route = _forward(config, state, z)
-    loss, grad_scores = layers.softmax_loss(scores, y)
+    _check_features(name, z)
+    return inner, z
 
-    grad_z = _update(config, state, grad_scores, route)
+
+def _check_features(name: str, a: FloatArray) -> None:
+    try:
+        check.finite(name, a)
+    except ValueError:
+        raise ValueError(
+            f"{name}: expected samples whose learned features are finite, got one that is not; scale them, "
+            "or go back to a checkpoint and lower the learning rate"
+        ) from None
+
+
+def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
+    # `step` on arrays that are checked and converted; `name` is that of the samples.
+    with check.items_of("state", state):
+        inner, z = _features(config, state, name, x)
+        scores, route = _forward(config, state, z)
+        loss, grad_scores = layers.softmax_loss(scores, y)
+
+        # Nothing is refused from here on: no error leaves a state that is half changed.
+        grad_z = _update(config, state, grad_scores, route)
     grad_inner = layers.normalize_backward(grad_z, state["var"])
-    grad_kernel = _kernel_gradient(config, state["kernel"], x, grad_inner)
+    with np.errstate(over="ignore", invalid="ignore"):
+        grad_kernel = _kernel_gradient(config, state["kernel"], x, grad_inner)
     layers.normalize_update(inner, state["mean"], state["var"], state["step"])
     state["step"] += 1
     if config.optimizer == "adam":
@@ -347,20 +451,24 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     >>> classes[scores.argmax(axis=1)].shape
     (7,)
     """
-    return _predict(config, state, _samples(config, state, "x", x))
+    arrays, given = check_model(config, state), x
+    x = _samples(config, state, "x", x)
+    _check_synced(config, arrays, x=given)
+    return _predict(config, state, "x", x)
 
 
-def _predict(config: Config, state: State, x: FloatArray) -> FloatArray:
+def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArray:
     # `predict` on rows that are checked and converted.
-    if config.optimizer == "adam":
-        hinge.adam_sync(state["thresholds"], state["weights"], _adam_state(state), state["step"], config.lr)
     forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
-    for first in range(0, len(x), CHUNK):
-        part = slice(first, first + CHUNK)
-        z = layers.normalize(_inner(config, state["kernel"], x[part]), state["mean"], state["var"])
-        forward(z, t, f, w, aggregate="sum", out=scores[part])
+    with check.items_of("state", state):
+        if config.optimizer == "adam":
+            hinge.adam_sync(t, w, _adam_state(state), state["step"], config.lr)
+        for first in range(0, len(x), CHUNK):
+            part = slice(first, first + CHUNK)
+            _, z = _features(config, state, name, x[part])
+            forward(z, t, f, w, aggregate="sum", out=scores[part])
     return scores
 
 
@@ -383,12 +491,15 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     TypeError, ValueError, IndexError
         As `predict`; labels that are not those of the state; no sample.
     """
+    arrays, given = check_model(config, state), (x, y)
     x = _samples(config, state, "x", x, 1)
-    return _error_rate(config, state, x, _labels(state, "y", y, x))
+    y = _labels(state, "y", y, x)
+    _check_synced(config, arrays, x=given[0], y=given[1])
+    return _error_rate(config, state, "x", x, y)
 
 
-def _error_rate(config: Config, state: State, x: FloatArray, y: IntArray) -> float:
-    return float((_predict(config, state, x).argmax(axis=1) != y).mean())
+def _error_rate(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
+    return float((_predict(config, state, name, x).argmax(axis=1) != y).mean())
 
 
 @lru_cache(maxsize=2)
@@ -405,6 +516,16 @@ def _batch(config: Config, n: int, i: int) -> np.ndarray:
 
 
 HISTORY = ("step", "loss", "error")
+
+
+def _appended(state: State, name: str) -> list[float]:
+    # What an earlier part of the run has written.
+    given = np.asarray(state.get(name, ()))
+    if given.ndim != 1 or (given.dtype.kind not in "iuf" and given.size):
+        raise TypeError(
+            f"state[{name!r}]: expected a row of numbers, got {type(state[name]).__name__}; pass an array"
+        )
+    return list(given)
 
 
 def train(
@@ -455,22 +576,28 @@ def train(
     There is no validation set: the least test error over the evaluations is what p1 reports in its second set
     of experiments.
     """
-    check.function("checkpoint", checkpoint)
+    check_progress(progress)
+    check.function("checkpoint", checkpoint, "state")
+    arrays = check_model(config, state)
+    given = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
     x_train = _samples(config, state, "x_train", x_train, 1)
     y_train = _labels(state, "y_train", y_train, x_train)
     x_test = _samples(config, state, "x_test", x_test, 1)
     y_test = _labels(state, "y_test", y_test, x_test)
-    history: dict[str, list[float]] = {name: list(state.get(f"history_{name}", ())) for name in HISTORY}
+    _check_written(arrays, **given)
+    _check_moments(config, state, PARAMETERS)
+    history = {name: _appended(state, f"history_{name}") for name in HISTORY}
     # Losses of the batches since the last evaluation, if the run was stopped between two.
-    losses: list[float] = list(state.pop("history_pending", ()))
+    losses = _appended(state, "history_pending")
+    state.pop("history_pending", None)
     xp = array_module(x_train)
     try:
         with reporting(progress, config.steps, "step") as report:
             for i in range(state["step"], config.steps):
                 picked = xp.asarray(_batch(config, len(x_train), i))
-                losses.append(_step(config, state, x_train[picked], y_train[picked]))
+                losses.append(_step(config, state, "x_train", x_train[picked], y_train[picked]))
                 if (i + 1) % config.eval_every == 0 or i + 1 == config.steps:
-                    error = _error_rate(config, state, x_test, y_test)
+                    error = _error_rate(config, state, "x_test", x_test, y_test)
                     for name, value in zip(HISTORY, (i + 1, float(np.mean(losses)), error), strict=True):
                         history[name].append(value)
                         state[f"history_{name}"] = np.array(history[name])

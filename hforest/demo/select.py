@@ -6,7 +6,7 @@ from .. import hinge
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.dispatch import to_numpy
-from ..core.progress import reporting
+from ..core.progress import check_progress, reporting
 
 
 def split_gains(
@@ -139,7 +139,7 @@ def select_features(
     >>> select_features(x, y, 2, rng=0)
     array([3, 7])
     """
-    check.progress(progress)
+    check_progress(progress)
     x = supervised.samples("x", x)
     labels, n_classes = supervised.labels("y", y, len(x))
     n_selected = check.integer("n_selected", n_selected, 1, x.shape[1])

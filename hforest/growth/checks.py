@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import Array, ArrayLike, IntArray
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .bins import Bins, Windows
 from .trees import Learned
 
@@ -35,11 +35,12 @@ def _check_places(base: IntArray, offset: IntArray, size: int) -> None:
 
 
 def check_windows(windows: Windows) -> None:
-    """Windows of finite numbers that lie inside their array."""
-    check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
-    check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
-    _check_places(windows.base, windows.offset, windows.x.size)
-    check.finite("x", windows.x)
+    """Windows of finite numbers that lie inside their array; an argument called x."""
+    with check.fields_of("x"):
+        check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
+        check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
+        _check_places(windows.base, windows.offset, windows.x.size)
+        check.finite("x", windows.x)
 
 
 def check_bins(bins: Bins) -> None:
@@ -50,6 +51,11 @@ def check_bins(bins: Bins) -> None:
         raise TypeError(
             "bins.base: expected it with bins.offset or neither, got one without the other; call encode(x)"
         )
+    with check.fields_of("bins"):
+        _check_fields(bins)
+
+
+def _check_fields(bins: Bins) -> None:
     places = {} if bins.base is None else {"base": bins.base, "offset": bins.offset}
     check.same_device(bins=bins.bins, low=bins.low, high=bins.high, **places)
     if bins.bins.dtype not in BIN_DTYPES:
@@ -59,7 +65,7 @@ def check_bins(bins: Bins) -> None:
     # The class numpy.float32 equals its dtype, but has no sizes that backends read.
     if not isinstance(bins.dtype, np.dtype) or bins.dtype not in check.FLOATS:
         raise TypeError(
-            f"bins.dtype: expected float32 or float64 as a numpy.dtype, got {bins.dtype!r}; call encode(x)"
+            f"dtype: expected float32 or float64 as a numpy.dtype, got {bins.dtype!r}; call encode(x)"
         )
     sizes: check.Sizes = {}
     check.array("bins", bins.bins, bins.bins.dtype, ("n_columns", "n_samples"), sizes)
@@ -69,6 +75,8 @@ def check_bins(bins: Bins) -> None:
     check.at_least_one(sizes, "n_columns", "n_bins", "n_samples")
     if max(sizes["n_samples"], sizes["n_columns"]) > check.MAX_COUNT:
         raise ValueError("bins: expected less than 2**31 samples and columns, got more; take a part of them")
+    if check.values_checked():
+        _check_tables(bins.low, bins.high)
     if check.values_checked() and int(bins.bins.max()) >= sizes["n_bins"]:
         raise IndexError(
             f"bins: expected numbers below n_bins = {sizes['n_bins']}, got {int(bins.bins.max())}; "
@@ -83,8 +91,20 @@ def check_bins(bins: Bins) -> None:
     _check_places(bins.base, bins.offset, sizes["n_samples"])
 
 
+def _check_tables(low: FloatArray, high: FloatArray) -> None:
+    """Bins lie in ascending order, apart from each other; the last one of a column may be repeated."""
+    apart = high[:, :-1] < low[:, 1:]
+    repeated = (low[:, :-1] == low[:, 1:]) & (high[:, :-1] == high[:, 1:])
+    if not bool((low <= high).all()) or not bool((apart | repeated).all()):
+        raise ValueError(
+            "low: expected bins in ascending order between low and high, got some that overlap or are not in "
+            "order; call encode(x)"
+        )
+
+
 def check_windows_task(base: IntArray | None, task: str) -> None:
     """Targets are not learned on windows."""
+    check.choice("task", task, supervised.TASKS)
     if base is not None and task == "regression":
         raise ValueError(
             'task: expected "classification" for windows, got "regression"; copy the windows to an array '
@@ -94,7 +114,7 @@ def check_windows_task(base: IntArray | None, task: str) -> None:
 
 def in_bag_counts(name: str, counts: Any, n_trees: int, n_samples: int) -> IntArray:
     """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
-    given: Array = counts if dispatch.is_cupy(counts) else np.asarray(counts)
+    given = supervised.as_given(name, counts)
     if given.dtype.kind not in "biu":
         raise TypeError(
             f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "
@@ -135,10 +155,19 @@ def check_learned(
     class_weight: Any = None,
     criterion: str | None,
     limits: supervised.Limits,
+    dtype: np.dtype,
 ) -> Learned:
-    """Labels or targets of samples on the device of the array `beside`, their weights, and settings."""
-    target = supervised.target(y, n_samples, task, n_classes)
+    """Labels or targets of samples on the device of the array `beside`, their weights, and settings.
+
+    `dtype` is that of the forest.
+    """
+    most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
+    target = supervised.target(y, n_samples, task, n_classes, most)
     given: Array = target.targets if target.labels is None else target.labels
     check.same_device(x=beside, y=given)
-    weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, given))
+    weight = supervised.sample_weight(sample_weight, given)
+    supervised.similar("sample_weight", weight)
+    if class_weight is not None:
+        weight = supervised.class_weight(class_weight, target, weight)
+        supervised.similar("class_weight", weight)
     return Learned(target, weight, supervised.criterion(criterion, task), limits)

@@ -51,6 +51,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_workspace *r, const hf_pending *n
     hf_cut best = {-INFINITY, -1, 0, 0, 0, 0, 0};
     int64_t n_drawn = 0;
     int varies = 0;
+    int64_t n_steps = 0;
     hf_draw draw = {{0, 0, 0, 0}};
 #if HF_X86
     if (hf_is_paired(t, r, n, weight)) {
@@ -80,6 +81,7 @@ static hf_cut hf_best_cut(const hf_task *t, hf_workspace *r, const hf_pending *n
     }
 #endif
     while (n_drawn < t->n_columns && (n_drawn < t->n_drawn || !varies)) {
+        if (hf_stopped_after(t->watch, &n_steps, n)) break;
         const uint32_t column = hf_draw_column(t, r, key, n_drawn, &draw);
         ++n_drawn;
 

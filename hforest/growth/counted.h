@@ -209,7 +209,9 @@ HF_AVX512_CODE static int hf_best_of_counted(
         slot[i] = (uint16_t)number[payload[i] >> 8];
         weights[i] = (uint8_t)payload[i];
     }
+    int64_t n_steps = 0;
     for (int64_t first = 0; first < n_drawn; first += HF_TILED) {
+        if (hf_stopped_after(t->watch, &n_steps, n * HF_TILED)) return 1;
         const int n_lanes = n_drawn - first < HF_TILED ? (int)(n_drawn - first) : HF_TILED;
         const int by_rows = n <= HF_MOST_TILED && hf_is_by_rows(t, n);
         uint32_t varies = (1u << n_lanes) - 1;

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
 
-from hforest.core.machine cimport simd_path
+from hforest.core.machine cimport (
+    hf_share, hf_stop, hf_stopped, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path,
+    start_watch,
+)
 
 from ..core import recycle
 
 cnp.import_array()
-
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
 
 cdef extern from "order.h" nogil:
     uint64_t hf_ordered(double a)
@@ -27,7 +27,7 @@ cdef extern from "encode.h" nogil:
     )
     int64_t hf_encode(
         const double* value, int64_t n, int64_t n_codes, uint64_t* key, uint32_t* index, uint64_t* key2,
-        uint32_t* index2, uint32_t* code, double* low, double* high,
+        uint32_t* index2, uint32_t* code, double* low, double* high, hf_watch* watch,
     )
 
 cdef extern from "atoms.h" nogil:
@@ -80,6 +80,7 @@ cdef extern from "engine.h" nogil:
         int completely_random
         int in_floats
         uint64_t seed
+        hf_watch* watch
     ctypedef struct hf_tree:
         int32_t* feature
         int32_t* left
@@ -117,22 +118,32 @@ ctypedef fused real:
 
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
-    cdef int64_t m
+    cdef int64_t m = 0
+    cdef hf_watch watch
     if counts.size == 0:
         return
-    for m in prange(counts.shape[0], nogil=True, schedule="dynamic"):
-        hf_draw_bag(seed, first + m, counts.shape[1], &counts[m, 0])
+    start_watch(&watch)
+    hf_share(&watch, counts.shape[0])
+    with nogil, parallel(num_threads=hf_threads()):
+        m = hf_take(&watch)
+        while m >= 0:
+            hf_draw_bag(seed, first + m, counts.shape[1], &counts[m, 0])
+            m = hf_take(&watch)
+    raise_interrupt(&watch)
 
 
 cdef enum:
     COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
     ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
+    COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
+    ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
 
 
 cdef int _encode_columns(
     const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
-    double[:, ::1] high, int64_t[::1] n_bins,
+    double[:, ::1] high, int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
+    # Returns 0 if memory is out.
     cdef Py_ssize_t n = x.shape[0], i, f
     cdef char* workspace = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
     cdef double* value = <double*> workspace
@@ -143,9 +154,13 @@ cdef int _encode_columns(
     if workspace == NULL:
         return 0
     for i in range(n):
+        if i % ROWS == 0 and hf_stopped(watch):
+            break
         for f in range(first, last):
             column[(f - first) * n + i] = x[i, f]
     for f in range(first, last):
+        if hf_stopped(watch):
+            break
         for i in range(n):
             value[i] = column[(f - first) * n + i]
         n_bins[f] = hf_encode_bytes(value, n, low.shape[1], &bins[f, 0], &low[f, 0], &high[f, 0])
@@ -155,27 +170,28 @@ cdef int _encode_columns(
             key[i] = hf_ordered(value[i])
             index[i] = <uint32_t> i
         n_bins[f] = hf_encode(
-            value, n, low.shape[1], key, index, key2, index + n, &bins[f, 0], &low[f, 0], &high[f, 0]
+            value, n, low.shape[1], key, index, key2, index + n, &bins[f, 0], &low[f, 0], &high[f, 0], watch
         )
     free(workspace)
     return 1
 
 
-cdef int _encode(
+cdef void _encode(
     const real[:, ::1] x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high,
-    int64_t[::1] n_bins,
+    int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t block
-    cdef int failed = 0
+    cdef int64_t block = 0
     # Threads cost more than they save on few values.
-    cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else omp_get_max_threads()
-    for block in prange(
-        (x.shape[1] + COLUMNS - 1) // COLUMNS, schedule="dynamic", num_threads=threads
-    ):
-        failed += not _encode_columns(
-            x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), bins, low, high, n_bins
-        )
-    return failed
+    cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else hf_threads()
+    hf_share(watch, (x.shape[1] + COLUMNS - 1) // COLUMNS)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            if not _encode_columns(
+                x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), bins, low, high, n_bins, watch
+            ):
+                hf_stop(watch)
+            block = hf_take(watch)
 
 
 def encode(x, bins, low, high, n_bins):
@@ -184,12 +200,14 @@ def encode(x, bins, low, high, n_bins):
     x (n, n_columns): IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64 and n_bins
     (n_columns,) int64: OUT.
     """
-    cdef int failed
+    cdef hf_watch watch
+    start_watch(&watch)
     if x.dtype.itemsize == 4:
-        failed = _encode[float](x, bins, low, high, n_bins)
+        _encode[float](x, bins, low, high, n_bins, &watch)
     else:
-        failed = _encode[double](x, bins, low, high, n_bins)
-    if failed:
+        _encode[double](x, bins, low, high, n_bins, &watch)
+    raise_interrupt(&watch)
+    if watch.stopped:
         raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
 
 
@@ -212,7 +230,8 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     cdef hf_arrays part
     cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
     cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
-    cdef int single = dtype.itemsize == 4, failed = 0
+    cdef int single = dtype.itemsize == 4
+    cdef hf_watch watch
     cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
     cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64)
     try:
@@ -240,9 +259,16 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
                 part.start = <int64_t*> _at(indptr, nodes[m])
                 part.index, part.weight = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
             parts[m] = part
-        for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_order_tree(tree[m], n_outputs, single, parts[m])
-        if failed:
+        start_watch(&watch)
+        hf_share(&watch, n_trees)
+        with nogil, parallel(num_threads=hf_threads()):
+            m = hf_take(&watch)
+            while m >= 0:
+                if not hf_order_tree(tree[m], n_outputs, single, parts[m]):
+                    hf_stop(&watch)
+                m = hf_take(&watch)
+        raise_interrupt(&watch)
+        if watch.stopped:
             raise MemoryError(f"grow: no memory to order a tree of {n_trees}")
     finally:
         free(parts)
@@ -270,24 +296,32 @@ cdef hf_task _task(
     t.n_outputs, t.weight, t.criterion = n_outputs, &sample_weight[0], criterion
     t.n_drawn, t.max_depth, t.min_split = n_candidates, max_depth, min_samples_split
     t.min_leaf, t.min_decrease = min_samples_leaf, min_impurity_decrease
-    t.completely_random, t.in_floats, t.seed = 0, 0, seed
+    t.completely_random, t.in_floats, t.seed, t.watch = 0, 0, seed, NULL
     return t
 
 
-cdef object _grow(const hf_task* t, int64_t first, int64_t n_trees, counts, trees):
+cdef object _grow(hf_task* t, int64_t first, int64_t n_trees, counts, trees):
     cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
     cdef const int32_t* count = NULL
     cdef int64_t m, counts_size = 0
-    cdef int failed = 0
+    cdef hf_watch watch
     cdef _Grown one
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
+    start_watch(&watch)
+    t.watch = &watch
     if counts is not None:
         count, counts_size = <const int32_t*> cnp.PyArray_DATA(counts), t.n
     try:
-        for m in prange(n_trees, nogil=True, schedule="dynamic"):
-            failed += not hf_grow(t, first + m, count + m * counts_size, &grown[m])
-        if failed:
+        hf_share(&watch, n_trees)
+        with nogil, parallel(num_threads=hf_threads()):
+            m = hf_take(&watch)
+            while m >= 0:
+                if not hf_grow(t, first + m, count + m * counts_size, &grown[m]):
+                    hf_stop(&watch)
+                m = hf_take(&watch)
+        raise_interrupt(&watch)
+        if watch.stopped:
             raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
         for m in range(n_trees):
             one = _Grown()
@@ -304,7 +338,10 @@ def rows_of(bins):
     """Returns a copy of the bins, samples first, for nodes of few samples; None where none would read it."""
     if simd_path() != HF_PATH_AVX512 or bins.itemsize > 2:
         return None
-    return np.ascontiguousarray(bins.T)
+    rows, step = np.empty((bins.shape[1], bins.shape[0]), bins.dtype), max(1, COPIED // bins.shape[0])
+    for i in range(0, len(rows), step):
+        rows[i : i + step] = bins[:, i : i + step].T
+    return rows
 
 
 def grow(
@@ -344,27 +381,35 @@ cdef hf_atoms _atoms(distribution):
     return a
 
 
-cdef int _whole_rows(const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] found) noexcept nogil:
-    cdef Py_ssize_t n
-    cdef int least = 2
-    for n in prange(x.shape[0], schedule="static"):
-        if real is float:
-            found[n] = hf_whole_row_f32(&x[n, 0], x.shape[1], &small[n, 0])
-        else:
-            found[n] = hf_whole_row_f64(&x[n, 0], x.shape[1], &small[n, 0])
-    for n in range(x.shape[0]):
-        least = min(least, found[n])
-    return least
+cdef void _whole_rows(
+    const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] found, hf_watch* watch
+) noexcept nogil:
+    cdef int64_t block = 0, n = 0
+    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
+    with parallel(num_threads=hf_threads()):
+        block = hf_take(watch)
+        while block >= 0:
+            for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
+                if real is float:
+                    found[n] = hf_whole_row_f32(&x[n, 0], x.shape[1], &small[n, 0])
+                else:
+                    found[n] = hf_whole_row_f64(&x[n, 0], x.shape[1], &small[n, 0])
+            block = hf_take(watch)
 
 
 def whole_numbers(x, small):
     """Returns 2 if x is whole numbers 0 to 255, written to `small` (OUT); 1 if x is whole numbers whose sums
     float32 holds exactly; else 0.
     """
+    cdef hf_watch watch
     found = np.empty(len(x), np.int32)
+    start_watch(&watch)
     if x.dtype.itemsize == 4:
-        return _whole_rows[float](x, small, found)
-    return _whole_rows[double](x, small, found)
+        _whole_rows[float](x, small, found, &watch)
+    else:
+        _whole_rows[double](x, small, found, &watch)
+    raise_interrupt(&watch)
+    return int(found.min())
 
 
 def columns_of(x, whole, small):
@@ -374,8 +419,14 @@ def columns_of(x, whole, small):
     source = x if small is None else small
     # A vector reads up to 64 numbers after the last.
     columns = np.empty(source.size + 64, source.dtype)
-    columns[:source.size].reshape(source.shape[1], source.shape[0])[...] = source.T
+    by_feature, step = columns[:source.size].reshape(source.T.shape), max(1, COPIED // source.shape[1])
+    for i in range(0, len(source), step):
+        by_feature[:, i : i + step] = source[i : i + step].T
     return columns
+
+
+cdef enum:
+    BLOCK = 64            # rows of one parallel step
 
 
 ctypedef fused corner:
@@ -383,17 +434,24 @@ ctypedef fused corner:
     uint32_t
 
 
-cdef void _fill_table(const real[:, ::1] x, const hf_atoms* a, corner[:, ::1] table) noexcept nogil:
-    cdef Py_ssize_t n
-    for n in prange(x.shape[0], schedule="static"):
-        if real is float and corner is uint16_t:
-            hf_fill_table_f32_16(a, &x[n, 0], &table[n, 0])
-        elif real is float:
-            hf_fill_table_f32_32(a, &x[n, 0], &table[n, 0])
-        elif corner is uint16_t:
-            hf_fill_table_f64_16(a, &x[n, 0], &table[n, 0])
-        else:
-            hf_fill_table_f64_32(a, &x[n, 0], &table[n, 0])
+cdef void _fill_table(
+    const real[:, ::1] x, const hf_atoms* a, corner[:, ::1] table, hf_watch* watch
+) noexcept nogil:
+    cdef int64_t block = 0, n = 0
+    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
+    with parallel(num_threads=hf_threads()):
+        block = hf_take(watch)
+        while block >= 0:
+            for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
+                if real is float and corner is uint16_t:
+                    hf_fill_table_f32_16(a, &x[n, 0], &table[n, 0])
+                elif real is float:
+                    hf_fill_table_f32_32(a, &x[n, 0], &table[n, 0])
+                elif corner is uint16_t:
+                    hf_fill_table_f64_16(a, &x[n, 0], &table[n, 0])
+                else:
+                    hf_fill_table_f64_32(a, &x[n, 0], &table[n, 0])
+            block = hf_take(watch)
 
 
 def corner_table(x, distribution, table):
@@ -402,14 +460,17 @@ def corner_table(x, distribution, table):
     """
     cdef hf_atoms a = _atoms(distribution)
     cdef bint single = x.dtype.itemsize == 4, narrow = table.itemsize == 2
+    cdef hf_watch watch
+    start_watch(&watch)
     if single and narrow:
-        _fill_table[float, uint16_t](x, &a, table)
+        _fill_table[float, uint16_t](x, &a, table, &watch)
     elif single:
-        _fill_table[float, uint32_t](x, &a, table)
+        _fill_table[float, uint32_t](x, &a, table, &watch)
     elif narrow:
-        _fill_table[double, uint16_t](x, &a, table)
+        _fill_table[double, uint16_t](x, &a, table, &watch)
     else:
-        _fill_table[double, uint32_t](x, &a, table)
+        _fill_table[double, uint32_t](x, &a, table, &watch)
+    raise_interrupt(&watch)
 
 
 def grow_projected(

@@ -29,18 +29,22 @@ static int64_t hf_encode_bytes(
 
 /* Codes of n > 0 values `value`, already as keys of hf_ordered in `key` with index 0..n-1 beside them; how many codes
    there are. Ranks of the distinct values, or where those are more than n_codes, bins of about as many samples
-   each. low and high get the least and the greatest value of each code. */
+   each. low and high get the least and the greatest value of each code. 0 if the call is to end. */
 static int64_t hf_encode(
     const double *value, int64_t n, int64_t n_codes, uint64_t *key, uint32_t *index, uint64_t *key2,
-    uint32_t *index2, uint32_t *code, double *low, double *high
+    uint32_t *index2, uint32_t *code, double *low, double *high, hf_watch *watch
 ) {
-    if (hf_sort(key, index, key2, index2, n)) key = key2, index = index2;
+    const int swapped = hf_sort(key, index, key2, index2, n, watch);
+    if (swapped < 0) return 0;
+    if (swapped) key = key2, index = index2;
     int64_t n_distinct = 1;
     for (int64_t i = 1; i < n; ++i) n_distinct += key[i] != key[i - 1];
-    int64_t last = -1, bin = -1;
+    int64_t last = -1, bin = -1, n_steps = 0;
     for (int64_t i = 0; i < n;) {
         int64_t stop = i + 1;
         while (stop < n && key[stop] == key[i]) ++stop;
+        /* Values and codes of neighbours lie anywhere in memory: a step is slow. */
+        if (hf_stopped_after(watch, &n_steps, 8 * (stop - i))) return 0;
         /* A value's bin is where the middle of its samples lies. */
         const int64_t wanted = n_distinct <= n_codes ? bin + 1 : (i + stop) * n_codes / (2 * n);
         if (wanted != bin) {

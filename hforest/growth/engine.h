@@ -363,7 +363,8 @@ static int hf_order_tree(const hf_tree *tree, int64_t n_outputs, int single, hf_
     return 1;
 }
 
-/* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out. */
+/* Grows tree number `number`; `bag` counts how often each sample was drawn, NULL for once. 0 if memory is out, or where
+   the call is to end. */
 static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree *tree) {
     hf_workspace r;
     memset(&r, 0, sizeof r);
@@ -378,7 +379,13 @@ static int hf_grow(const hf_task *t, int64_t number, const int32_t *bag, hf_tree
     double root_weight = 0;
     fine = fine && hf_put(&r, tree, root);
     /* Depth-first: what a subtree looks at, if small, stays in cache. */
-    while (fine && r.n_open) fine = hf_split_or_leave(t, &r, tree, r.open[--r.n_open], root_weight, &root_weight);
+    for (int64_t n_steps = 0; fine && r.n_open;) {
+        const hf_pending node = r.open[--r.n_open];
+        const int64_t steps = (node.last - node.first) * (t->n_drawn + 1);
+        fine = hf_split_or_leave(t, &r, tree, node, root_weight, &root_weight) &&
+               !hf_stopped_after(t->watch, &n_steps, steps);
+    }
+    fine = fine && !hf_has_stopped(t->watch);
     hf_free_workspace(&r);
     if (!fine) hf_free_tree(tree);
     return fine;

@@ -13,11 +13,13 @@ static void hf_sweep_entropy(
     const hf_task *t, const hf_workspace *r, const uint64_t *key, int64_t n, double total_weight, hf_cut *best
 ) {
     double left_weight = 0;
+    int64_t n_steps = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) {
         r->left[k] = r->left_term[k] = 0;
         r->right_term[k] = hf_entropy_term(r, r->total[k]);
     }
     for (int64_t i = 0; i + 1 < n; ++i) {
+        if (hf_stopped_after(t->watch, &n_steps, t->n_outputs)) return;
         const int64_t at = (int64_t)(key[i] & 0xffffffff), label = r->label[at];
         r->left[label] += r->weight[at];
         left_weight += r->weight[at];
@@ -49,8 +51,10 @@ static void hf_sweep_floats(
         return;
     }
     double left_weight = 0;
+    int64_t n_steps = 0;
     for (int64_t k = 0; k < t->n_outputs; ++k) r->left[k] = 0;
     for (int64_t i = 0; i + 1 < n; ++i) {
+        if (hf_stopped_after(t->watch, &n_steps, t->n_outputs)) return;
         const int64_t at = (int64_t)(key[i] & 0xffffffff);
         hf_add(t, r, at, r->left);
         left_weight += r->weight[at];

@@ -5,7 +5,7 @@ import numpy as np
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.progress import reporting
-from ..core.projections import Distribution, check_distribution
+from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from . import unchecked
 from .bins import Bins
 from .checks import check_bins, check_bootstrap, check_learned, check_windows_task
@@ -48,7 +48,8 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArr
     """
     n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
     n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
-    counts = np.empty((n_trees, n_samples), np.int32)
+    with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
+        counts = np.empty((n_trees, n_samples), np.int32)
     dispatch.backend(_PACKAGE, counts).bootstrap_counts(check.seed(rng), 0, counts)
     return counts
 
@@ -79,12 +80,13 @@ def grow(
     bins : Bins
         Candidates, one column each: from `encode`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
-        Bins of windows are for classification alone.
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        at most 1e100 and in the range of the trees' dtype. Bins of windows are for classification alone.
     n_trees : int
-        Trees.
+        Trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0; those above 0 within a factor of 2e90. A sample of
+        weight 0 counts for nothing.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_features : "sqrt", int, float or None
@@ -128,8 +130,9 @@ def grow(
     p5 steps 1 to 4: a bootstrap weighs samples, it does not copy them. Lower ``sum_b W_b H(b)`` is better; of
     equal splits the column sampled first wins, in it the lowest threshold. What a node samples depends on its
     key alone, which comes from its parent's by a counter-based generator: trees do not depend on the number
-    of threads. A tree whose bootstrap holds no weight takes every sample. Cost: for each level, sample and
-    candidate a few nanoseconds.
+    of threads. A tree whose bootstrap holds no weight takes every sample. Extreme weights are scaled by a
+    power of two, and `gain` with them (`hforest.tree.Forest`). Cost: for each level, sample and candidate a
+    few nanoseconds; a tree has as many levels as samples where each split parts off one of them.
 
     Examples
     --------
@@ -141,13 +144,14 @@ def grow(
     """
     check_bins(bins)
     n_samples, n_columns = bins.shape
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     learned = check_learned(
         y, bins.bins, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
-        criterion=criterion, limits=limits,
+        criterion=criterion, limits=limits, dtype=bins.dtype,
     )  # fmt: skip
     check_windows_task(bins.base, task)
+    check.flag("completely_random", completely_random)
     n_candidates = supervised.max_features(max_features, n_columns)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, bins.bins)
     seed = check.seed(rng)
@@ -188,7 +192,7 @@ def grow_projected(
     distribution : Distribution
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
     n_projections : int
-        Projections sampled at a node. If all of them are constant in the node it is a leaf.
+        Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
     sample_weight, criterion, bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
         As `grow` takes them.
     task, n_classes, progress, rng
@@ -229,12 +233,12 @@ def grow_projected(
         raise ValueError(
             f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
         )
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
-    n_projections = check.integer("n_projections", n_projections, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     learned = check_learned(
         y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, criterion=criterion,
-        limits=limits,
+        limits=limits, dtype=x.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
     seed = check.seed(rng)

@@ -183,7 +183,8 @@ static const uint64_t *hf_code_values(const hf_task *t, hf_workspace *r, const h
         r->order[i] = hf_ordered(value[i]);
         r->place[i] = (uint32_t)i;
     }
-    const int swapped = hf_sort(r->order, r->place, r->order2, r->place2, n);
+    const int swapped = hf_sort(r->order, r->place, r->order2, r->place2, n, t->watch);
+    if (swapped < 0) return NULL;
     const uint64_t *order = swapped ? r->order2 : r->order;
     const uint32_t *place = swapped ? r->place2 : r->place;
     r->sorted_place = place;
@@ -230,7 +231,9 @@ static void hf_try_atoms(
     const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_atom_draws *draws, int n, double weight, void *bins,
     hf_cut *best
 ) {
+    const int is_large = node->last - node->first > HF_WORK / HF_ATOMS;
     for (int i = 0; i < n; ++i) {
+        if (is_large && hf_stopped(t->watch)) return;
         const hf_atom atom = {draws->key[i], draws, i};
         hf_project_atom(t, r, node, atom, r->projected);
         hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
@@ -289,8 +292,10 @@ static hf_cut hf_best_projection(const hf_task *t, hf_workspace *r, const hf_pen
     /* Of few samples one of the first candidates may part all classes; two samples, any that varies. */
     const int64_t most = n == 2 ? 1 : n < HF_FIRST_BELOW ? HF_ATOMS_FIRST : HF_ATOMS;
     const int path = n == 2 ? HF_PATH_PLAIN : t->path;
+    int64_t n_steps = 0;
     for (int64_t first = 0; first < t->n_drawn && !hf_is_perfect(r, best.score, weight); first += most) {
         const int n_atoms = t->n_drawn - first < most ? (int)(t->n_drawn - first) : (int)most;
+        if (hf_stopped_after(t->watch, &n_steps, n * n_atoms)) break;
         hf_draw_atoms(path, t->atoms, key, (uint64_t)first, n_atoms, &draws);
 #if HF_X86
         if (few) {

@@ -42,6 +42,9 @@ static HF_KEY *HF(hf_sort_codes)(HF_KEY *key, HF_KEY *scratch, int64_t n, uint32
         }
         return key;
     }
+    int64_t ordered = 1; /* keys in order so far: of a column that is sorted itself, all */
+    while (ordered < n && key[ordered - 1] >> HF_CODE_SHIFT <= key[ordered] >> HF_CODE_SHIFT) ++ordered;
+    if (ordered == n) return key;
     const int bits = 32 - __builtin_clz((highest - lowest) | 1);
     const int n_passes = (bits + HF_DIGIT - 1) / HF_DIGIT, digit = (bits + n_passes - 1) / n_passes;
     const uint32_t mask = (1u << digit) - 1;

@@ -14,6 +14,7 @@
 #include "philox.h"
 #include "score.h"
 #include "simd.h"
+#include "watch.h"
 
 enum {
     HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
@@ -64,6 +65,7 @@ typedef struct {
     int completely_random;
     int in_floats; /* score in float64 even where integers would do */
     uint64_t seed;
+    hf_watch *watch; /* whether the call is to end */
 } hf_task;
 
 /* A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`. */

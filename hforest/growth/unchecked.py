@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dispatch, machine
+from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import Report
 from ..core.projections import PATCH, Distribution
@@ -139,6 +139,19 @@ def in_batches(
     return trees
 
 
+def most_drawn(n_samples: int, bootstrap: bool | IntArray) -> int:
+    """How many samples a tree draws at most."""
+    if isinstance(bootstrap, bool) or not bootstrap.size:
+        return n_samples
+    return n_samples * max(1, int(bootstrap.max()))
+
+
+def _weight(learned: Learned, dtype: np.dtype, bootstrap: bool | IntArray) -> FloatArray:
+    """The weights of the samples, scaled so that sums, and gains in `dtype`, are in range."""
+    n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
+    return supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)[0]
+
+
 def grow(
     bins: Bins,
     learned: Learned,
@@ -151,7 +164,8 @@ def grow(
     seed: int,
 ) -> Trees:
     """Trees on bins."""
-    target, weight, criterion, limits = learned
+    target, _, criterion, limits = learned
+    weight = _weight(learned, bins.dtype, bootstrap)
     xp, backend = dispatch.array_module(weight), dispatch.backend(_PACKAGE, weight)
     rows = backend.rows_of(bins.bins) if bins.base is None else None
     columns = (bins.bins, rows, bins.low, bins.high, bins.base, bins.offset, bins.dtype)
@@ -190,7 +204,8 @@ def grow_projected(
         size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
         table = xp.empty((len(x), size), np.uint16 if narrow else np.uint32)
         backend.corner_table(x, distribution, table)
-    target, weight, criterion, limits = learned
+    target, _, criterion, limits = learned
+    weight = _weight(learned, x.dtype, bootstrap)
     values = (x, whole > 0, small, columns, table)
 
     def grow_some(*part: Any) -> None:

@@ -3,16 +3,21 @@
 Each output element is computed by one thread: parallel loops run over tiles of (samples, trees) when routing,
 over samples for `y` and `grad_x`, over trees for the parameters. No sum is shared between threads, nothing is
 atomic, and the result has the same bits at every number of threads.
+
+Calls that write results alone stop for a signal (core/watch.h). Steps of Adam are in place and do not.
 """
 
 import numpy as np
 
-from cython.parallel cimport prange, threadid
+from cython.parallel cimport parallel, prange, threadid
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memmove, memset
 
-from hforest.core.machine cimport simd_path
+from hforest.core.machine cimport (
+    hf_has_stopped, hf_share, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt,
+    simd_path, start_watch,
+)
 from hforest.hinge.kernels cimport (
     HF_WIDTH, hf_has_lanes, hf_route_lanes, hf_route_plain_f32, hf_route_plain_f64, hf_sum_f32, hf_sum_f64,
 )
@@ -21,8 +26,8 @@ from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables
 from ..core import recycle
 from ..optim.exact import bias
 
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
+cdef extern from "watch.h" nogil:
+    void hf_start_watch(hf_watch* watch, int is_main_thread)
 
 cdef extern from "bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
@@ -113,7 +118,12 @@ cdef enum:
 
 
 cdef int _threads(Py_ssize_t pairs) noexcept nogil:
-    return 1 if pairs < SMALL else omp_get_max_threads()
+    return 1 if pairs < SMALL else hf_threads()
+
+
+cdef Py_ssize_t _samples_each(Py_ssize_t n_samples, int threads, Py_ssize_t least) noexcept nogil:
+    # Samples of one parallel step, a multiple of `least`: few steps, but several for each thread.
+    return max(<Py_ssize_t> 1, min(<Py_ssize_t> 32, n_samples // (8 * threads * least))) * least
 
 
 # ------------------------------------------------------------------------------------------ routing
@@ -129,6 +139,7 @@ cdef struct Plan:
     Way way
     int path, depth, fern, threads
     Py_ssize_t n_samples, n_features, n_trees, n_vertices, itemsize, block, tree_step, workspace_bytes
+    hf_watch* watch
 
 
 # Workspace of a thread for one unit of TILES: its input feature-major, one packed tree, results of a group.
@@ -171,9 +182,10 @@ cdef Py_ssize_t _workspace_bytes(const Plan* plan) noexcept nogil:
 
 
 cdef Plan _plan(Py_ssize_t n, Py_ssize_t n_features, Py_ssize_t n_trees, Py_ssize_t n_vertices,
-                Py_ssize_t itemsize, int depth, bint fern) noexcept nogil:
+                Py_ssize_t itemsize, int depth, bint fern, hf_watch* watch) noexcept nogil:
     # The kernel, and the size of its blocks of samples.
     cdef Plan plan
+    plan.watch = watch
     cdef Py_ssize_t block = max(<Py_ssize_t> 64, BLOCK_BYTES // (n_features * itemsize))
     plan.path, plan.depth, plan.fern, plan.threads = simd_path(), depth, fern, _threads(n * n_trees)
     plan.n_samples, plan.n_features, plan.n_trees = n, n_features, n_trees
@@ -236,16 +248,18 @@ cdef void _fill(const Plan* plan, const real* x, Py_ssize_t n, real* tiles) noex
 
 cdef void _fill_together(const Plan* plan, const real[:, ::1] x, real* tiles) noexcept nogil:
     # The tiles of all samples; threads share the features of each.
-    cdef Py_ssize_t parts = (plan.n_features + COLUMNS - 1) // COLUMNS, unit, s, f
-    for unit in prange(
-        (plan.n_samples + HF_TILE - 1) // HF_TILE * parts, schedule="static", num_threads=plan.threads
-    ):
-        s = unit // parts * HF_TILE
-        f = unit % parts * COLUMNS
-        _fill_tile(
-            plan, &x[s, 0], plan.n_samples - s, f, min(f + COLUMNS, plan.n_features),
-            tiles + s * plan.n_features,
-        )
+    cdef Py_ssize_t parts = (plan.n_features + COLUMNS - 1) // COLUMNS, unit = 0, s = 0, f = 0
+    hf_share(plan.watch, (plan.n_samples + HF_TILE - 1) // HF_TILE * parts)
+    with parallel(num_threads=plan.threads):
+        unit = hf_take(plan.watch)
+        while unit >= 0:
+            s = unit // parts * HF_TILE
+            f = unit % parts * COLUMNS
+            _fill_tile(
+                plan, &x[s, 0], plan.n_samples - s, f, min(f + COLUMNS, plan.n_features),
+                tiles + s * plan.n_features,
+            )
+            unit = hf_take(plan.watch)
 
 
 cdef void _route_tree(
@@ -281,6 +295,7 @@ cdef void _route_tiles(
     int32_t* vertex,
 ) noexcept nogil:
     cdef Py_ssize_t j, at, block = plan.block, step = plan.n_trees
+    cdef int64_t n_steps = 0
     cdef int count
     if tiles == NULL:
         _fill(plan, x, n, <real*> workspace.tiles)
@@ -288,6 +303,8 @@ cdef void _route_tiles(
         workspace.tiles = tiles
     while first < last:
         count = <int> min(<Py_ssize_t> HF_GROUP, last - first)
+        if hf_stopped_after(plan.watch, &n_steps, n * count * plan.depth):
+            return
         for j in range(count):
             # The next tree is prefetched where there are enough samples to read most of its lines.
             if not plan.fern and plan.n_vertices <= 8 * n and first + j + 1 < last:
@@ -337,6 +354,7 @@ cdef void _route_ferns(
     # they are not, all tiles pass through a group, whose leaves are then read from L1 or L2.
     cdef double* total = <double*> scratch
     cdef Py_ssize_t s = 0, at, m, step = HF_GROUP if leaf == NULL else last - first
+    cdef int64_t n_steps = 0
     if tiles == NULL:
         tiles = <float*> (scratch + _align(plan.block * 8))
         _fill(plan, x, n, tiles)
@@ -346,6 +364,8 @@ cdef void _route_ferns(
     while m < last:
         s = 0
         while s < n:
+            if hf_stopped_after(plan.watch, &n_steps, HF_TILE * step * plan.depth // 8):
+                return
             at = s * plan.n_trees
             _fern_tile(
                 plan, tiles + s * plan.n_features, min(<Py_ssize_t> HF_TILE, n - s), thresholds, features,
@@ -367,6 +387,7 @@ cdef void _route(
     # Routes n samples, the first at x, through trees first to last - 1. The results of a sample are a row of
     # n_trees. Tiles are filled here where the caller has none (NULL).
     cdef Py_ssize_t m = first, at
+    cdef int64_t n_steps = 0
     cdef int count
     scratch += 127 - (<size_t> scratch + 127) % 128
     if plan.way == TILES:
@@ -384,6 +405,8 @@ cdef void _route(
         return
     while m < last:
         count = <int> min(<Py_ssize_t> HF_WIDTH, last - m)
+        if hf_stopped_after(plan.watch, &n_steps, n * count * plan.depth):
+            return
         at = m * plan.n_vertices
         if real is float:
             if plan.way == LANES:
@@ -410,30 +433,35 @@ cdef void _traverse_units(
     int32_t[:, ::1] vertex,
 ) noexcept nogil:
     cdef real* tiles = NULL
-    cdef Py_ssize_t parts = (plan.n_trees + plan.tree_step - 1) // plan.tree_step, unit, first, m
+    cdef Py_ssize_t parts = (plan.n_trees + plan.tree_step - 1) // plan.tree_step, unit = 0, first = 0, m = 0
     if shared is not None:
         tiles = &shared[0]
         tiles += (127 - (<size_t> tiles + 127) % 128) // sizeof(real)
         _fill_together(plan, x, tiles)
-    for unit in prange(
-        (plan.n_samples + plan.block - 1) // plan.block * parts, schedule="dynamic", num_threads=plan.threads
-    ):
-        first = unit // parts * plan.block
-        m = unit % parts * plan.tree_step
-        _route(
-            plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0], &features[0, 0],
-            m, min(m + plan.tree_step, plan.n_trees), &scratch[threadid(), 0],
-            tiles + first * plan.n_features if tiles != NULL else NULL,
-            &leaf[first, 0], &margin[first, 0], &vertex[first, 0],
-        )
+    hf_share(plan.watch, (plan.n_samples + plan.block - 1) // plan.block * parts)
+    with parallel(num_threads=plan.threads):
+        unit = hf_take(plan.watch)
+        while unit >= 0:
+            first = unit // parts * plan.block
+            m = unit % parts * plan.tree_step
+            _route(
+                plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0],
+                &features[0, 0], m, min(m + plan.tree_step, plan.n_trees), &scratch[threadid(), 0],
+                tiles + first * plan.n_features if tiles != NULL else NULL,
+                &leaf[first, 0], &margin[first, 0], &vertex[first, 0],
+            )
+            unit = hf_take(plan.watch)
 
 
 def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, vertex):
     cdef Plan plan
+    cdef hf_watch watch
     if x.shape[0] == 0:
         return
+    start_watch(&watch)
     plan = _plan(
-        x.shape[0], x.shape[1], thresholds.shape[0], thresholds.shape[1], x.dtype.itemsize, depth, fern
+        x.shape[0], x.shape[1], thresholds.shape[0], thresholds.shape[1], x.dtype.itemsize, depth, fern,
+        &watch,
     )
     _share_trees(&plan)
     scratch = np.empty((plan.threads, plan.workspace_bytes), np.uint8)
@@ -447,6 +475,7 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
         _traverse_units[float](&plan, x, thresholds, features, scratch, shared, leaf, margin, vertex)
     else:
         _traverse_units[double](&plan, x, thresholds, features, scratch, shared, leaf, margin, vertex)
+    raise_interrupt(&watch)
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
@@ -463,13 +492,21 @@ def fern_traverse(x, thresholds, features, leaf, margin, vertex):
 # ---------------------------------------------------------------------------------------- outputs
 
 cdef void _each_output(
-    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, real[:, :, ::1] y
+    const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, real[:, :, ::1] y,
+    hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], n, m, k
-    for n in prange(n_samples, schedule="static", num_threads=_threads(n_samples * n_trees)):
-        for m in range(n_trees):
-            for k in range(weights.shape[2]):
-                y[n, m, k] = weights[m, leaf[n, m], k] * fabs(margin[n, m])
+    cdef Py_ssize_t n_samples = leaf.shape[0], n_trees = leaf.shape[1], block = 0, n = 0, m = 0, k = 0
+    cdef int threads = _threads(n_samples * n_trees)
+    cdef Py_ssize_t step = _samples_each(n_samples, threads, 1)
+    hf_share(watch, (n_samples + step - 1) // step)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            for n in range(block * step, min((block + 1) * step, n_samples)):
+                for m in range(n_trees):
+                    for k in range(weights.shape[2]):
+                        y[n, m, k] = weights[m, leaf[n, m], k] * fabs(margin[n, m])
+            block = hf_take(watch)
 
 
 cdef void _sum_block(
@@ -508,35 +545,43 @@ cdef void _sum_block(
 
 cdef void _sum_outputs(
     const int32_t[:, ::1] leaf, const real[:, ::1] margin, const real[:, :, ::1] weights, double divisor,
-    int path, double[:, ::1] total, real[:, ::1] y,
+    int path, double[:, ::1] total, real[:, ::1] y, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_samples = leaf.shape[0], block, n
-    for block in prange(
-        (n_samples + HF_TOGETHER - 1) // HF_TOGETHER, schedule="static", num_threads=<int> total.shape[0]
-    ):
-        n = block * HF_TOGETHER
-        _sum_block(
-            path, min(<Py_ssize_t> HF_TOGETHER, n_samples - n), &leaf[n, 0], &margin[n, 0], weights, divisor,
-            &total[threadid(), 0], &y[n, 0],
-        )
+    cdef Py_ssize_t n_samples = leaf.shape[0], block = 0, n = 0
+    cdef int threads = <int> total.shape[0]
+    cdef Py_ssize_t step = _samples_each(n_samples, threads, HF_TOGETHER)
+    hf_share(watch, (n_samples + step - 1) // step)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            n = block * step
+            _sum_block(
+                path, min(step, n_samples - n), &leaf[n, 0], &margin[n, 0], weights, divisor,
+                &total[threadid(), 0], &y[n, 0],
+            )
+            block = hf_take(watch)
 
 
 def leaf_outputs(leaf, margin, weights, double divisor, y):
     """p1 eq 10 for known routes."""
+    cdef hf_watch watch
     if leaf.shape[0] == 0:
         return
+    start_watch(&watch)
     if y.ndim == 3:
         if y.dtype.itemsize == 4:
-            _each_output[float](leaf, margin, weights, y)
+            _each_output[float](leaf, margin, weights, y, &watch)
         else:
-            _each_output[double](leaf, margin, weights, y)
+            _each_output[double](leaf, margin, weights, y, &watch)
+        raise_interrupt(&watch)
         return
     # One line of partial sums a thread, padded so that threads do not share cache lines.
     total = np.empty((_threads(leaf.size), weights.shape[2] + 8))
     if y.dtype.itemsize == 4:
-        _sum_outputs[float](leaf, margin, weights, divisor, simd_path(), total, y)
+        _sum_outputs[float](leaf, margin, weights, divisor, simd_path(), total, y, &watch)
     else:
-        _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y)
+        _sum_outputs[double](leaf, margin, weights, divisor, simd_path(), total, y, &watch)
+    raise_interrupt(&watch)
 
 
 cdef void _forward_block(
@@ -553,6 +598,9 @@ cdef void _forward_block(
             )
             return
     _route(plan, x, n, thresholds, features, 0, plan.n_trees, scratch, NULL, leaf, margin, vertex)
+    # A route that was left unfinished is not to be followed.
+    if hf_has_stopped(plan.watch):
+        return
     _sum_block(plan.path, n, leaf, margin, weights, divisor, total, y)
 
 
@@ -563,26 +611,30 @@ cdef void _forward_blocks(
 ) noexcept nogil:
     # The route of a block is read while it is in cache. Routes that are not returned go to rows of the
     # thread.
-    cdef Py_ssize_t block, first, row
-    for block in prange(
-        (plan.n_samples + plan.block - 1) // plan.block, schedule="dynamic", num_threads=plan.threads
-    ):
-        first = block * plan.block
-        row = first if keep else threadid() * plan.block
-        _forward_block(
-            plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0], &features[0, 0],
-            weights, divisor, &scratch[threadid(), 0], &total[threadid(), 0], keep,
-            &leaf[row, 0], &margin[row, 0], &vertex[row, 0], &y[first, 0],
-        )
+    cdef Py_ssize_t block = 0, first = 0, row = 0
+    hf_share(plan.watch, (plan.n_samples + plan.block - 1) // plan.block)
+    with parallel(num_threads=plan.threads):
+        block = hf_take(plan.watch)
+        while block >= 0:
+            first = block * plan.block
+            row = first if keep else threadid() * plan.block
+            _forward_block(
+                plan, &x[first, 0], min(plan.block, plan.n_samples - first), &thresholds[0, 0],
+                &features[0, 0], weights, divisor, &scratch[threadid(), 0], &total[threadid(), 0], keep,
+                &leaf[row, 0], &margin[row, 0], &vertex[row, 0], &y[first, 0],
+            )
+            block = hf_take(plan.watch)
 
 
 def _forward(x, thresholds, features, int depth, bint fern, weights, double divisor, y, route):
     cdef Plan plan
     cdef Py_ssize_t n = x.shape[0], n_trees = thresholds.shape[0], chunk = max(1, PAIRS // n_trees), block
     cdef bint keep = route is not None
+    cdef hf_watch watch
     if n == 0:
         return
-    plan = _plan(n, x.shape[1], n_trees, thresholds.shape[1], x.dtype.itemsize, depth, fern)
+    start_watch(&watch)
+    plan = _plan(n, x.shape[1], n_trees, thresholds.shape[1], x.dtype.itemsize, depth, fern, &watch)
     block = chunk
     if plan.threads > 1:
         block = min(chunk, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
@@ -608,6 +660,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
                 &plan, x, thresholds, features, weights, divisor, scratch, total, keep, leaf, margin, vertex,
                 y,
             )
+        raise_interrupt(&watch)
         return
     # Trees are kept apart, or threads share the trees of few samples; extra memory is constant.
     whole = route
@@ -618,6 +671,10 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
         leaf, margin, vertex = (a[part] if keep else a[: min(chunk, n - start)] for a in whole)
         _traverse(x[part], thresholds, features, depth, fern, leaf, margin, vertex)
         leaf_outputs(leaf, margin, weights, divisor, y[part])
+        # The watches of these calls may each be too short for a look.
+        if hf_stopped(&watch):
+            break
+    raise_interrupt(&watch)
 
 
 def _empty_route(Py_ssize_t n, Py_ssize_t n_trees, dtype):
@@ -725,7 +782,7 @@ cdef void _group_gradients(
     double* totals, unsigned char* seen, int32_t* words, real* margins,
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
-    real* grad_thresholds, real* grad_weights, real[:, ::1] slope,
+    real* grad_thresholds, real* grad_weights, real[:, ::1] slope, hf_watch* watch,
 ) noexcept nogil:
     # Parameter gradients of some trees, and their slopes. Without row lists gradients are dense; grad_y has
     # one tree when the trees share it (aggregated), all of them otherwise. Sums are 0 between trees: with one
@@ -737,10 +794,13 @@ cdef void _group_gradients(
     cdef double* total
     cdef double* by_vertex
     cdef const real* grad
+    cdef int64_t n_steps = 0
     while start < n_samples:
         n = min(stretch, n_samples - start)
         _load_group(leaf, margin, vertex, start, n, first, <int> count, path, words, margins)
         for j in range(count):
+            if hf_stopped_after(watch, &n_steps, n * (n_outputs // 4 + 1)):
+                return
             m = first + j
             total = totals + (j if sets > 1 else 0) * (size + n_vertices)
             by_vertex = total + size
@@ -787,22 +847,37 @@ cdef void _group_gradients(
         start += n
 
 
+cdef void _input_tile(
+    const real[:, ::1] slope, const int32_t[:, ::1] vertex, const int32_t[:, ::1] features,
+    real[:, ::1] grad_x, Py_ssize_t first, Py_ssize_t last,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = slope.shape[0], n, m
+    memset(&grad_x[first, 0], 0, (last - first) * grad_x.shape[1] * sizeof(real))
+    for m in range(n_trees):
+        if m + HF_AHEAD < n_trees:
+            hf_fetch(&slope[m + HF_AHEAD, first], (last - first) * sizeof(real))
+        for n in range(first, last):
+            grad_x[n, features[m, vertex[n, m]]] += slope[m, n]
+
+
 cdef void _input_gradients(
     const real[:, ::1] slope, const int32_t[:, ::1] vertex, const int32_t[:, ::1] features,
-    real[:, ::1] grad_x, int threads,
+    real[:, ::1] grad_x, int threads, hf_watch* watch,
 ) noexcept nogil:
     # A sample is computed by one thread, which adds the trees in their order. A tile of samples shares the
     # cache lines of slope, whose first axis is trees.
-    cdef Py_ssize_t n_samples = slope.shape[1], n_trees = slope.shape[0], tile, n, m, first, last
-    for tile in prange((n_samples + TREES - 1) // TREES, schedule="static", num_threads=threads):
-        first = tile * TREES
-        last = min(first + TREES, n_samples)
-        memset(&grad_x[first, 0], 0, (last - first) * grad_x.shape[1] * sizeof(real))
-        for m in range(n_trees):
-            if m + HF_AHEAD < n_trees:
-                hf_fetch(&slope[m + HF_AHEAD, first], (last - first) * sizeof(real))
-            for n in range(first, last):
-                grad_x[n, features[m, vertex[n, m]]] += slope[m, n]
+    cdef Py_ssize_t n_samples = slope.shape[1], step = _samples_each(n_samples, threads, TREES)
+    cdef Py_ssize_t block = 0, first = 0, last = 0
+    hf_share(watch, (n_samples + step - 1) // step)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            first = block * step
+            last = min(first + step, n_samples)
+            while first < last:
+                _input_tile(slope, vertex, features, grad_x, first, min(first + TREES, n_samples))
+                first = first + TREES
+            block = hf_take(watch)
 
 
 cdef void _gradients(
@@ -813,16 +888,21 @@ cdef void _gradients(
     const int64_t[::1] vertex_start, const int64_t[::1] vertex_rows,
     const int64_t[::1] leaf_start, const int64_t[::1] leaf_rows,
     real[:, ::1] grad_x, real[::1] grad_thresholds, real[::1] grad_weights, real[:, ::1] slope,
+    hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = leaf.shape[1], n_groups = (n_trees + group - 1) // group, i
-    for i in prange(n_groups, schedule="dynamic", num_threads=<int> words.shape[0]):
-        _group_gradients(
-            grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
-            min(group, n_trees - i * group), stretch, sets, &totals[threadid(), 0], &seen[threadid(), 0],
-            &words[threadid(), 0], &margins[threadid(), 0], vertex_start, vertex_rows, leaf_start, leaf_rows,
-            &grad_thresholds[0], &grad_weights[0], slope,
-        )
-    _input_gradients(slope, vertex, features, grad_x, threads)
+    cdef Py_ssize_t n_trees = leaf.shape[1], i = 0
+    hf_share(watch, (n_trees + group - 1) // group)
+    with parallel(num_threads=<int> words.shape[0]):
+        i = hf_take(watch)
+        while i >= 0:
+            _group_gradients(
+                grad_y, leaf, margin, vertex, features, weights, divisor, path, i * group,
+                min(group, n_trees - i * group), stretch, sets, &totals[threadid(), 0], &seen[threadid(), 0],
+                &words[threadid(), 0], &margins[threadid(), 0], vertex_start, vertex_rows, leaf_start,
+                leaf_rows, &grad_thresholds[0], &grad_weights[0], slope, watch,
+            )
+            i = hf_take(watch)
+    _input_gradients(slope, vertex, features, grad_x, threads, watch)
 
 
 def _backward(
@@ -833,6 +913,7 @@ def _backward(
     cdef Py_ssize_t n_leaves = weights.shape[1], n_outputs = weights.shape[2], n_vertices = features.shape[1]
     cdef Py_ssize_t n_sums = n_leaves * hf_sum_width(n_outputs) + n_vertices
     cdef int threads = _threads(leaf.size), workers
+    cdef hf_watch watch
     # Whole groups are transposed fastest by far; with few trees, smaller ones share the work better.
     while group > 4 and n_trees < 3 * threads * group and threads > 1:
         group //= 2
@@ -845,18 +926,27 @@ def _backward(
         stretch = n
     sets = HF_GROUP if stretch < n else 1
     dtype = margin.dtype
-    args = (
-        grad_y.reshape(n, -1, n_outputs), leaf, margin, vertex, features, weights, divisor, simd_path(),
-        group, stretch, sets, threads, np.zeros((workers, sets * n_sums)),
-        np.zeros((workers, n_leaves), np.uint8),
-        np.empty((workers, 2 * HF_GROUP * stretch), np.int32), np.empty((workers, HF_GROUP * stretch), dtype),
-        *touched, grad_x, grad_thresholds.reshape(-1), grad_weights.reshape(-1),
-        recycle.empty((n_trees, n), dtype),
-    )
+    grad_y = grad_y.reshape(n, -1, n_outputs)
+    totals, seen = np.zeros((workers, sets * n_sums)), np.zeros((workers, n_leaves), np.uint8)
+    words = np.empty((workers, 2 * HF_GROUP * stretch), np.int32)
+    margins = np.empty((workers, HF_GROUP * stretch), dtype)
+    vertex_start, vertex_rows, leaf_start, leaf_rows = touched
+    grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
+    slope = recycle.empty((n_trees, n), dtype)
+    start_watch(&watch)
     if dtype.itemsize == 4:
-        _gradients[float](*args)
+        _gradients[float](
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, stretch, sets,
+            threads, totals, seen, words, margins, vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x,
+            grad_thresholds, grad_weights, slope, &watch,
+        )
     else:
-        _gradients[double](*args)
+        _gradients[double](
+            grad_y, leaf, margin, vertex, features, weights, divisor, simd_path(), group, stretch, sets,
+            threads, totals, seen, words, margins, vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x,
+            grad_thresholds, grad_weights, slope, &watch,
+        )
+    raise_interrupt(&watch)
 
 
 def backward(
@@ -950,13 +1040,17 @@ cdef void _touched_group(
 
 cdef void _touched(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, int path, unsigned char[:, ::1] scratch,
-    int64_t[::1] start, int64_t[::1] rows,
+    int64_t[::1] start, int64_t[::1] rows, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group, m
-    for group in prange(
-        (n_trees + HF_GROUP - 1) // HF_GROUP, schedule="static", num_threads=<int> scratch.shape[0]
-    ):
-        _touched_group(index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], start, rows)
+    cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group = 0, m
+    hf_share(watch, (n_trees + HF_GROUP - 1) // HF_GROUP)
+    with parallel(num_threads=<int> scratch.shape[0]):
+        group = hf_take(watch)
+        while group >= 0:
+            _touched_group(index, n_slots, group * HF_GROUP, path, &scratch[threadid(), 0], start, rows)
+            group = hf_take(watch)
+    if hf_has_stopped(watch):
+        return
     start[0] = 0
     for m in range(n_trees):
         memmove(&rows[start[m]], &rows[m * capacity], start[m + 1] * sizeof(int64_t))
@@ -965,6 +1059,7 @@ cdef void _touched(
 
 def touched(index, n_slots, start, rows):
     """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    cdef hf_watch watch
     if index.shape[0] == 0:
         start[...] = 0
         return
@@ -972,20 +1067,34 @@ def touched(index, n_slots, start, rows):
     # slot.
     n_bytes = HF_GROUP * max((n_slots + 63) // 64 * 8 + STRIP * 4, min(n_slots, BYTE_SLOTS))
     scratch = np.empty((_threads(index.size), n_bytes), np.uint8)
-    _touched(index, n_slots, simd_path(), scratch, start, rows)
+    start_watch(&watch)
+    _touched(index, n_slots, simd_path(), scratch, start, rows, &watch)
+    raise_interrupt(&watch)
 
 
-cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts) noexcept nogil:
-    cdef Py_ssize_t n, m
-    for m in prange(leaf.shape[1], schedule="static", num_threads=_threads(leaf.shape[0] * leaf.shape[1])):
-        for n in range(leaf.shape[0]):
-            counts[m, leaf[n, m]] += 1
+cdef void _count_tree(const int32_t[:, ::1] leaf, Py_ssize_t m, int64_t[:, ::1] counts) noexcept nogil:
+    cdef Py_ssize_t n
+    for n in range(leaf.shape[0]):
+        counts[m, leaf[n, m]] += 1
+
+
+cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts, hf_watch* watch) noexcept nogil:
+    cdef Py_ssize_t m = 0
+    hf_share(watch, leaf.shape[1])
+    with parallel(num_threads=_threads(leaf.shape[0] * leaf.shape[1])):
+        m = hf_take(watch)
+        while m >= 0:
+            _count_tree(leaf, m, counts)
+            m = hf_take(watch)
 
 
 def leaf_counts(leaf, counts):
     """Samples in each leaf of each tree."""
+    cdef hf_watch watch
     counts[...] = 0
-    _count(leaf, counts)
+    start_watch(&watch)
+    _count(leaf, counts, &watch)
+    raise_interrupt(&watch)
 
 
 # ---------------------------------------------------------------------------------- steps of training
@@ -1240,6 +1349,9 @@ def adam_backward(
     """p1 eq 11-12 and a step of Adam, tree by tree."""
     cdef hf_adam a = adam_settings(lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step))
     cdef int threads = _threads(leaf.size)
+    cdef hf_watch deaf
+    # The step is in place: it is finished, whatever signals come.
+    hf_start_watch(&deaf, False)
     adam_tables(&a, missed)
     dtype, n_trees, (n_leaves, n_outputs) = margin.dtype, leaf.shape[1], weights.shape[1:]
     if leaf.shape[0] == 0:
@@ -1261,7 +1373,7 @@ def adam_backward(
             state.weights_last, step, &a, divisor, simd_path(), words, margins, total, by_vertex,
             seen, eager, row, slope,
         )
-        _input_gradients[float](slope, vertex, features, grad_x, threads)
+        _input_gradients[float](slope, vertex, features, grad_x, threads, &deaf)
     else:
         _steps[double](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
@@ -1269,4 +1381,4 @@ def adam_backward(
             state.weights_last, step, &a, divisor, simd_path(), words, margins, total, by_vertex,
             seen, eager, row, slope,
         )
-        _input_gradients[double](slope, vertex, features, grad_x, threads)
+        _input_gradients[double](slope, vertex, features, grad_x, threads, &deaf)

@@ -70,13 +70,14 @@ def _backward(
     backend = dispatch.backend(PACKAGE, leaf)
     g, w = flat(grad_y, 1 if aggregate else 2, n_outputs), flat(weights, 2, n_outputs)
     if not sparse:
-        grad_x, grad_thresholds, grad_weights = results(
-            ("grad_x", "grad_thresholds", "grad_weights"),
-            out,
-            ((n, n_features), features.shape, weights.shape),
-            (dtype,) * 3,
-            inputs,
-        )
+        with check.memory("n_features", "gradients", n * n_features * dtype.itemsize):
+            grad_x, grad_thresholds, grad_weights = results(
+                ("grad_x", "grad_thresholds", "grad_weights"),
+                out,
+                ((n, n_features), features.shape, weights.shape),
+                (dtype,) * 3,
+                inputs,
+            )
         by_weight = flat(grad_weights, 2, n_outputs)
         backend.backward(g, leaf, margin, vertex, features, w, divisor, grad_x, grad_thresholds, by_weight)
         return grad_x, grad_thresholds, grad_weights
@@ -88,7 +89,8 @@ def _backward(
     vertex_start, vertex_rows = touched(backend, vertex, features.shape[1])
     leaf_start, leaf_rows = touched(backend, leaf, weights.shape[1])
     empty = dispatch.empty(leaf)
-    grad_x = empty((n, n_features), dtype)
+    with check.memory("n_features", "gradients", n * n_features * dtype.itemsize):
+        grad_x = empty((n, n_features), dtype)
     grad_thresholds = empty(len(vertex_rows), dtype)
     grad_weights = empty((len(leaf_rows), n_outputs), dtype)
     backend.backward_sparse(

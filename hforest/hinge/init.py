@@ -14,6 +14,9 @@ from .thresholds import SPREAD, aside, between, children
 
 Features = Literal["random", "sequential"]
 
+MAX_GREEDY = 2**24
+"""Leaves that a call of `tree_greedy_init` grows, at most: each takes about a hundred microseconds."""
+
 
 class Parameters(NamedTuple):
     """The arrays of a hinge forest."""
@@ -41,19 +44,17 @@ def _init(
     outputs = tuple(check.integer("outputs", size, 1, check.MAX_COUNT) for size in outputs)
     scale = check.number("scale", scale, 0.0)
     dtype = check.float_dtype(dtype)
-    if n_trees * 2**depth * math.prod(outputs) * dtype.itemsize >= 2**62:
-        raise ValueError(
-            f"n_trees: expected weights that fit into memory, got {n_trees} of depth {depth} with "
-            f"outputs {outputs}; choose fewer"
-        )
     rng = check.generator(rng)
     shape = (n_trees, n_vertices)
-    if features == "random":
-        f = rng.integers(0, n_features, shape, dtype=np.int32)
-    else:
-        f = (np.arange(n_trees * n_vertices, dtype=np.int64) % n_features).astype(np.int32).reshape(shape)
-    t = rng.uniform(-SPREAD, SPREAD, shape).astype(dtype)
-    w = (scale * rng.standard_normal((n_trees, 2**depth, *outputs))).astype(dtype)
+    # Random numbers are drawn in float64.
+    with check.memory("n_trees", "weights", n_trees * 2**depth * math.prod(outputs) * (8 + dtype.itemsize)):
+        w = np.empty((n_trees, 2**depth, *outputs), dtype)
+        if features == "random":
+            f = rng.integers(0, n_features, shape, dtype=np.int32)
+        else:
+            f = (np.arange(n_trees * n_vertices, dtype=np.int64) % n_features).astype(np.int32).reshape(shape)
+        t = rng.uniform(-SPREAD, SPREAD, shape).astype(dtype)
+        w[...] = scale * rng.standard_normal(w.shape)
     return Parameters(t, f, w)
 
 
@@ -226,10 +227,9 @@ def _greedy_targets(
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     # The sums of these rows score a split; and the trailing shape of the weights.
     n = x.shape[0]
-    if not hasattr(y, "shape"):
-        y = np.asarray(y)
+    y = supervised.as_given("y", y)
     shape = tuple(y.shape[1:])
-    found = supervised.target(y.reshape(n, -1) if len(shape) > 1 else y, n, task, n_classes)
+    found = supervised.target(y.reshape(n, -1) if len(shape) > 1 and len(y) == n else y, n, task, n_classes)
     given = found.targets if found.labels is None else found.labels
     check.same_device(x=x, y=given)
     host = dispatch.to_numpy(given)
@@ -269,7 +269,7 @@ def tree_greedy_init(
     y : (n_samples,) array of integers or bools, or (n_samples, *outputs) array of real numbers
         Labels 0 to n_classes - 1, or regression targets.
     n_trees, depth : int
-        At least 1; depth at most 30.
+        At least 1; ``n_trees * 2**depth`` at most 2**24.
     task : "classification" or "regression"
     n_classes : int, optional
         Classes, of which some may be absent. If left out, y has the labels 0 to K - 1, each at least once.
@@ -294,7 +294,7 @@ def tree_greedy_init(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape, layout or NaN; no sample, a class without samples; a label out
-        of range.
+        of range; numbers so large that weights overflow; too many or too deep trees.
 
     Notes
     -----
@@ -303,7 +303,8 @@ def tree_greedy_init(
     weight of a leaf with one sample is about half of what fits it. Vertices that cannot split their samples
     use those of their nearest ancestor that can, as in `tree_median_thresholds`.
 
-    Cost: n_trees * depth * max_features * n_samples * (log(n_samples) + n_outputs), on the host.
+    Cost: n_trees * depth * max_features * n_samples * (log(n_samples) + n_outputs), on the host, and about a
+    hundred microseconds a vertex.
 
     Examples
     --------
@@ -321,23 +322,33 @@ def tree_greedy_init(
     check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
     check.at_least_one(sizes, "n_samples", "n_features")
     check.finite("x", x)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
+    if n_trees * 2**depth > MAX_GREEDY:
+        raise ValueError(
+            f"n_trees: expected n_trees * 2**depth of at most 2**24, got {n_trees} * 2**{depth}; choose "
+            "fewer or shallower trees"
+        )
     targets, outputs = _greedy_targets(x, y, task, n_classes)
     n_features = sizes["n_features"]
     n_candidates = _candidates(max_features, n_features)
     rng = check.generator(rng)
     host = dispatch.to_numpy(x)
-    features = np.empty((n_trees, 2**depth - 1), np.int32)
-    thresholds = np.empty(features.shape, dtype)
+    with check.memory("n_trees", "trees", n_trees * 2**depth * (4 + dtype.itemsize)):
+        features = np.empty((n_trees, 2**depth - 1), np.int32)
+        thresholds = np.empty(features.shape, dtype)
     for m in range(n_trees):
         _greedy_tree(host, targets, n_candidates, rng, thresholds[m], features[m])
-    weights = _fit_leaves(host, targets - targets.mean(axis=0), thresholds, features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = _fit_leaves(host, targets - targets.mean(axis=0), thresholds, features).astype(dtype)
+    if not np.isfinite(weights).all():
+        raise ValueError(
+            f"x: expected samples and targets whose leaf weights are in the range of {dtype}, got others; "
+            "scale x, or the targets, to deviation 1"
+        )
     asarray = dispatch.array_module(x).asarray
     return Parameters(
-        asarray(thresholds),
-        asarray(features),
-        asarray(weights.astype(dtype).reshape(n_trees, 2**depth, *outputs)),
+        asarray(thresholds), asarray(features), asarray(weights.reshape(n_trees, 2**depth, *outputs))
     )
 
 

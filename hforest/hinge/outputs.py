@@ -8,6 +8,7 @@ from ..core import check, dispatch
 from ..core.aliases import FloatArray, IntArray
 from . import quick
 from .shared import (
+    AGGREGATES,
     PACKAGE,
     Aggregate,
     Kind,
@@ -34,6 +35,8 @@ def _forward(
 ) -> FloatArray | tuple[FloatArray, Route]:
     if return_route is not False:
         check.flag("return_route", return_route)
+    if aggregate is not None and not isinstance(aggregate, str):
+        check.choice("aggregate", aggregate, AGGREGATES)
     if out is None and not return_route and not dispatch.is_forced():
         y = quick.forward(kind == "fern", x, thresholds, features, weights, aggregate, check.values_checked())
         if y is not None:

@@ -85,7 +85,8 @@ def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
     array([[1, 2]])
     """
     _check_leaf(leaf, n_leaves)
-    counts = dispatch.empty(leaf)((leaf.shape[1], int(n_leaves)), np.int64)
+    with check.memory("n_leaves", "counts", 8 * leaf.shape[1] * int(n_leaves)):
+        counts = dispatch.empty(leaf)((leaf.shape[1], int(n_leaves)), np.int64)
     dispatch.backend(PACKAGE, leaf).leaf_counts(leaf, counts)
     return counts
 

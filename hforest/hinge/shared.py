@@ -111,12 +111,12 @@ def results(
             f"out: expected a tuple of {len(names)} arrays ({', '.join(names)}), "
             f"got {type(out).__name__}; pass (" + ", ".join(names) + ")"
         )
-    outputs = {f"out {name}": a for name, a in zip(names, given, strict=True)}
+    labels = [f"out {name}" for name in names] if len(names) > 1 else ["out"]
+    outputs = dict(zip(labels, given, strict=True))
     check.same_device(**inputs, **outputs)
     for (name, a), shape, dtype in zip(outputs.items(), shapes, dtypes, strict=True):
         check.array(name, a, np.dtype(dtype), shape, {})
-        check.writable(name, a)
-    check.no_overlap(outputs, inputs)
+    check.outputs(outputs, inputs)
     return given
 
 

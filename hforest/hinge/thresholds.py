@@ -18,7 +18,8 @@ SPREAD = 3.0
 
 def between(low: Any, high: Any) -> Any:
     """A threshold with low <= t < high: the midpoint, or low where the midpoint rounds to high."""
-    middle = low + (high - low) / 2
+    with np.errstate(over="ignore"):
+        middle = low + (high - low) / 2
     return low if middle >= high else middle
 
 

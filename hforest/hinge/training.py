@@ -6,6 +6,7 @@ weights that a batch does not reach are not moved; their missed steps are taken 
 an array of gradients for the forest.
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +40,12 @@ them, and a vector instruction moves up to sixteen neighbours."""
 
 
 class AdamState(NamedTuple):
-    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place."""
+    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place.
+
+    What the moments hold is checked by `adam_sync`, which reads all of them. The functions of a step do not
+    check it, as that would cost more than the step: second moments that are NaN, infinite or below 0 make the
+    parameters that are read NaN there.
+    """
 
     thresholds_m: FloatArray
     """First moments, shape and dtype of thresholds."""
@@ -126,13 +132,13 @@ def adam_sync(
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout; a row of the state beyond `step`; a number out of its
-        range. Nothing has changed then.
+        Wrong dtype or device; wrong shape or layout; a row of the state beyond `step`; moments that are NaN
+        or infinite, second moments below 0; a number out of its range. Nothing has changed then.
 
     Notes
     -----
     `optim.adam_catch_up` for every vertex and leaf. Cost: a few dense steps of Adam for those with missed
-    steps, one read of `state.thresholds_last` and `state.weights_last` for the others.
+    steps, one read of the state for the others.
 
     Examples
     --------
@@ -144,9 +150,10 @@ def adam_sync(
     """
     _check_parameters(thresholds, weights)
     arrays = _check_state(thresholds, weights, state)
-    check.no_overlap({"thresholds": thresholds, "weights": weights, **arrays}, {})
+    check.outputs({"thresholds": thresholds, "weights": weights, **arrays}, {})
     step, (lr, beta1, beta2, eps) = check_adam(step, lr, beta1, beta2, eps, thresholds.dtype, first=0)
     _check_last(state, step, "step")
+    _check_moments(arrays)
     tables(thresholds, beta1, beta2, step)  # refuses a step beyond them before anything has changed
     state.thresholds_last[:, :EAGER] = step
     for param, m, v, last in (
@@ -185,9 +192,6 @@ def _check_state(thresholds: FloatArray, weights: FloatArray, state: AdamState) 
         last = name.endswith("last")
         shape = tuple(of.shape[:2] if last else of.shape)
         check.array(name, a, check.INT64 if last else np.dtype(of.dtype), shape, {})
-        check.writable(name, a)
-    for name, a in (("thresholds", thresholds), ("weights", weights)):
-        check.writable(name, a)
     return arrays
 
 
@@ -205,6 +209,24 @@ def _check_last(state: AdamState, reached: int, what: str) -> None:
             f"state.{name}: expected 0 <= last <= {what} = {reached}, got {int(last[index])} at index "
             f"{index}; pass the steps 1, 2, ... in order, each once, and the state of these parameters"
         )
+
+
+def _check_moments(arrays: dict[str, FloatArray]) -> None:
+    if not check.values_checked():
+        return
+    remedy = "training has diverged, go back to a checkpoint or lower the learning rate"
+    for name, a in arrays.items():
+        if name.endswith("last"):
+            continue
+        try:
+            check.finite(name, a)
+        except ValueError as error:
+            raise ValueError(f"{str(error).split('; ')[0]}; {remedy}") from None
+        if name.endswith("v") and a.size and float(a.min()) < 0:
+            raise ValueError(
+                f"{name}: expected second moments of at least 0, got {float(a.min()):g}; pass the state of "
+                "these parameters, unchanged"
+            )
 
 
 def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
@@ -234,7 +256,7 @@ def _forward(
     check.choice("aggregate", aggregate, _TOTALS)
     moments = _check_state(thresholds, weights, state)
     inputs = {"x": x, "features": features}
-    check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
+    check.outputs({"thresholds": thresholds, "weights": weights, **moments}, inputs)
     step, settings = check_adam(step, lr, *numbers, x.dtype)
     _check_last(state, step - 1, "step - 1")
     n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
@@ -284,13 +306,15 @@ def _backward(
     check.array("grad_y", grad_y, dtype, ("n_samples", *outputs), sizes)
     check_grad_y(grad_y)
     moments = _check_state(thresholds, weights, state)
-    check.no_overlap({"thresholds": thresholds, "weights": weights, **moments}, inputs)
+    check.outputs({"thresholds": thresholds, "weights": weights, **moments}, inputs)
     step, settings = check_adam(step, lr, *numbers, dtype)
     _check_last(state, step - 1, "step - 1")
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
     check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
-    (grad_x,) = results(("grad_x",), None, ((sizes["n_samples"], n_features),), (dtype,), inputs)
+    shape = (sizes["n_samples"], n_features)
+    with check.memory("n_features", "gradients", math.prod(shape) * dtype.itemsize):
+        (grad_x,) = results(("grad_x",), None, (shape,), (dtype,), inputs)
     dispatch.backend(PACKAGE, leaf).adam_backward(
         flat(grad_y, 1, n_outputs), leaf, margin, vertex, thresholds, features, flat(weights, 2, n_outputs),
         _flat_state(state, n_outputs), step, *settings, tables(leaf, settings[1], settings[2], step),

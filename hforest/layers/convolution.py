@@ -85,8 +85,9 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     Notes
     -----
     y[n, o, i, j] = sum over c, a, b of kernels[o, c, a, b] x[n, c, stride i + a, stride j + b], the first
-    layer of p1's network for MNIST (Fig. 2: 80 kernels of 5 by 5, stride 3). Cost: one matrix product a
-    sample, and a copy of its windows. Extra memory does not grow with n_samples.
+    layer of p1's network for MNIST (Fig. 2: 80 kernels of 5 by 5, stride 3). Sums beyond the largest number
+    of the dtype are infinite or NaN. Cost: one matrix product a sample, and a copy of its windows. Extra
+    memory does not grow with n_samples.
 
     Examples
     --------
@@ -103,8 +104,9 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     windows = out[0] * out[1]
     images, weights = x.reshape(image), kernels.reshape(kernel[0], math.prod(kernel[1:]))
     y = xp.empty((image[0], kernel[0], windows), x.dtype)
-    for part in _chunks(image[0], weights.shape[1] * windows):
-        xp.matmul(weights, _unfold(images[part], kernel[2:], stride, out), out=y[part])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _chunks(image[0], weights.shape[1] * windows):
+            xp.matmul(weights, _unfold(images[part], kernel[2:], stride, out), out=y[part])
     return y.reshape(image[0], kernel[0], *out)
 
 
@@ -136,7 +138,8 @@ def conv2d_backward(
     -----
     grad_kernels[o, c, a, b] = sum over n, i, j of grad_y[n, o, i, j] x[n, c, stride i + a, stride j + b],
     and grad_x adds kernels[o, c, a, b] grad_y[n, o, i, j] at that place. Sums over samples are added in
-    float64 in the order of the samples. Cost: two matrix products a sample, and a copy of its windows.
+    float64 in the order of the samples; those beyond the largest number of the dtype are infinite or NaN.
+    Cost: two matrix products a sample, and a copy of its windows.
 
     Examples
     --------
@@ -159,12 +162,14 @@ def conv2d_backward(
     slopes = grad_y.reshape(n, n_kernels, windows)
     grad_x = xp.zeros(image, x.dtype)
     total = xp.zeros(weights.shape, np.float64)
-    for part in _chunks(n, weights.shape[1] * windows):
-        columns = _unfold(images[part], kernel[2:], stride, out)
-        total += xp.matmul(slopes[part], columns.transpose(0, 2, 1)).sum(axis=0, dtype=np.float64)
-        folded = xp.matmul(weights.T, slopes[part]).reshape(-1, *kernel[1:], *out)
-        for i in range(kernel[2]):
-            for j in range(kernel[3]):
-                # Windows of one offset never overlap: no sum depends on an order.
-                grad_x[part, :, _span(i, out[0], stride), _span(j, out[1], stride)] += folded[:, :, i, j]
-    return grad_x.reshape(x.shape), total.astype(x.dtype).reshape(kernels.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _chunks(n, weights.shape[1] * windows):
+            columns = _unfold(images[part], kernel[2:], stride, out)
+            total += xp.matmul(slopes[part], columns.transpose(0, 2, 1)).sum(axis=0, dtype=np.float64)
+            folded = xp.matmul(weights.T, slopes[part]).reshape(-1, *kernel[1:], *out)
+            for i in range(kernel[2]):
+                for j in range(kernel[3]):
+                    # Windows of one offset never overlap: no sum depends on an order.
+                    grad_x[part, :, _span(i, out[0], stride), _span(j, out[1], stride)] += folded[:, :, i, j]
+        grad_kernels = total.astype(x.dtype)
+    return grad_x.reshape(x.shape), grad_kernels.reshape(kernels.shape)

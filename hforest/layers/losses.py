@@ -31,9 +31,10 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
 
     Notes
     -----
-    loss = mean of log sum_k exp(s_k) - s_y, with the largest score subtracted first, so that nothing
-    overflows; grad = (softmax(s) - onehot(y)) / n_samples. In float64, the gradient rounded once.
-    On a GPU this waits for the loss. Cost: a few passes over the scores.
+    loss = mean of log sum_k exp(s_k) - s_y, with the largest score subtracted first, so that no exponential
+    overflows; grad = (softmax(s) - onehot(y)) / n_samples. In float64, the gradient rounded once. A loss
+    beyond the largest float64 is infinite, its gradient is exact. On a GPU this waits for the loss. Cost: a
+    few passes over the scores.
 
     Examples
     --------
@@ -56,11 +57,12 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
         return 0.0, xp.empty_like(scores)
     at = (xp.arange(n), labels)
     shifted = scores.astype(np.float64)
-    shifted -= shifted.max(axis=1, keepdims=True)
-    own = shifted[at]
-    p = xp.exp(shifted, out=shifted)
-    total = p.sum(axis=1, keepdims=True)
-    loss = float((xp.log(total[:, 0]) - own).sum()) / n
+    with np.errstate(over="ignore"):
+        shifted -= shifted.max(axis=1, keepdims=True)
+        own = shifted[at]
+        p = xp.exp(shifted, out=shifted)
+        total = p.sum(axis=1, keepdims=True)
+        loss = float((xp.log(total[:, 0]) - own).sum()) / n
     p /= total
     p[at] -= 1
     p /= n
@@ -92,8 +94,8 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     Notes
     -----
     loss = mean over samples of the sum over outputs of (prediction - y)**2 / 2, so that
-    grad = (prediction - y) / n_samples. In float64, the gradient rounded once. On a GPU this waits for
-    the loss. Cost: a few passes over the arrays.
+    grad = (prediction - y) / n_samples. In float64, the gradient rounded once; what is beyond the range of
+    its dtype is infinite. On a GPU this waits for the loss. Cost: a few passes over the arrays.
 
     Examples
     --------
@@ -113,7 +115,8 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     if n == 0:
         return 0.0, dispatch.array_module(prediction).empty_like(prediction)
     difference = prediction.astype(np.float64)
-    difference -= y
-    loss = float((difference * difference).sum()) / (2 * n)
-    difference /= n
-    return loss, difference.astype(dtype)
+    with np.errstate(over="ignore"):
+        difference -= y
+        loss = float((difference * difference).sum()) / (2 * n)
+        difference /= n
+        return loss, difference.astype(dtype)

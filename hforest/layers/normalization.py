@@ -19,8 +19,21 @@ def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> che
     return sizes
 
 
+def _check_var(var: FloatArray) -> None:
+    if not check.values_checked():
+        return
+    bad = ~(var >= 0)
+    if bool(bad.any()):
+        i = int(bad.argmax())
+        raise ValueError(
+            f"var: expected variances of at least 0, got {var[i].item()} at index {i}; pass what "
+            "normalize_update keeps, from ones at the start"
+        )
+
+
 def _deviation(var: FloatArray) -> FloatArray:
-    return dispatch.array_module(var).sqrt(var + var.dtype.type(EPSILON))
+    with np.errstate(invalid="ignore"):  # of numbers below 0, inside unchecked()
+        return dispatch.array_module(var).sqrt(var + var.dtype.type(EPSILON))
 
 
 def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
@@ -41,12 +54,12 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in x.
+        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a variance below 0 or NaN.
 
     Notes
     -----
     z = (x - mean) / sqrt(var + 1e-7), the same in training and in use, without learned scale or shift.
-    Cost: two passes over x.
+    Numbers beyond the largest of the dtype are infinite. Cost: two passes over x.
 
     Examples
     --------
@@ -56,8 +69,10 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
     """
     _check_statistics("x", x, mean=mean, var=var)
     check.finite("x", x)
-    z = x - mean
-    z /= _deviation(var)
+    _check_var(var)
+    with np.errstate(over="ignore", invalid="ignore"):
+        z = x - mean
+        z /= _deviation(var)
     return z
 
 
@@ -76,15 +91,15 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a read-only array, arrays that
-        overlap, a negative step.
+        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a variance below 0 or NaN, a
+        read-only array, arrays that overlap, a negative step. Nothing has changed then.
 
     Notes
     -----
     With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and likewise var with the
     unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A batch of one
     sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums run in
-    float64. Cost: two passes over x.
+    float64; a mean or variance beyond the range of the dtype is infinite. Cost: two passes over x.
 
     Examples
     --------
@@ -96,19 +111,19 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
     """
     sizes = _check_statistics("x", x, mean=mean, var=var)
     step = check.integer("step", step, 0)
-    for name, a in (("mean", mean), ("var", var)):
-        check.writable(name, a)
-    check.no_overlap({"mean": mean, "var": var}, {"x": x})
+    check.outputs({"mean": mean, "var": var}, {"x": x})
     check.finite("x", x)
+    _check_var(var)
     n = sizes["n_samples"]
     if n == 0:
         return
     old = min(step / (step + 1), 0.99)
-    batch = x.mean(axis=0, dtype=np.float64)
-    mean[...] = old * mean + (1 - old) * batch
-    if n > 1:
+    with np.errstate(over="ignore", invalid="ignore"):
+        batch = x.mean(axis=0, dtype=np.float64)
         squares = ((x - batch) ** 2).sum(axis=0)
-        var[...] = old * var + (1 - old) * (squares / (n - 1))
+        mean[...] = old * mean + (1 - old) * batch
+        if n > 1:
+            var[...] = old * var + (1 - old) * (squares / (n - 1))
 
 
 def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
@@ -128,11 +143,12 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout.
+        Wrong dtype or device; wrong shape or layout, a variance below 0 or NaN.
 
     Notes
     -----
-    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (p1 §4). Cost: one pass.
+    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (p1 §4). Numbers beyond the
+    largest of the dtype are infinite. Cost: one pass.
 
     Examples
     --------
@@ -141,4 +157,6 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
     array([[1.5]])
     """
     _check_statistics("grad_z", grad_z, var=var)
-    return grad_z / _deviation(var)
+    _check_var(var)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return grad_z / _deviation(var)

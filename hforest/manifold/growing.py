@@ -11,7 +11,9 @@ from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.progress import reporting
 from ..core.projections import (
+    MAX_PROJECTIONS,
     Distribution,
+    check_patch,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
@@ -27,6 +29,11 @@ def _distribution(
     projection: str, n_features: int, shape: Sequence[int] | None, density: float, **patch: Any
 ) -> Distribution:
     check.choice("projection", projection, _PROJECTIONS)
+    # Also where another projection is chosen.
+    check.number("density", density, 0.0, open_low=True)
+    for name in ("channels", "cyclic"):
+        check.flag(name, patch[name])
+    check_patch(shape, patch["patch_min"], patch["patch_max"])
     if projection == "sparse":
         return sparse_distribution(n_features, density)
     if projection == "probe":
@@ -79,7 +86,7 @@ def grow(
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
     n_trees : int
-        Trees.
+        Trees, 1 to 2**20.
     projection : "patch", "sparse" or "probe"
         Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
@@ -93,7 +100,7 @@ def grow(
     density : float
         Mean number of non-zeros of a sparse projection (p3's lambda), above 0 to 500.
     n_projections : int, optional
-        Projections sampled at a node (p3's d); by default the root of n_features, rounded up.
+        Projections sampled at a node (p3's d), 1 to 2**20; by default the root of n_features, rounded up.
     sample_weight, class_weight, criterion, bootstrap
         As `hforest.classic.grow` takes them.
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
@@ -137,11 +144,11 @@ def grow(
     )  # fmt: skip
     if n_projections is None:
         n_projections = math.isqrt(n_features - 1) + 1
-    n_projections = check.integer("n_projections", n_projections, 1, check.MAX_COUNT)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     learned = check_learned(
         y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, class_weight=class_weight,
-        criterion=criterion, limits=limits,
+        criterion=criterion, limits=limits, dtype=x.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
     seed = check.seed(rng)

@@ -48,12 +48,12 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
     >>> set(x.sum(axis=1).tolist())
     {10.0}
     """
-    n, generator, dtype = _arguments(n, dtype, rng)
+    x, generator, _ = _arguments(n, dtype, rng, _LENGTH)
+    n = len(x)
     y = _labels(n, generator)
     first = generator.integers(0, _LENGTH, n)
     # The distance from the first segment's start to the second's, modulo 100.
     gap = np.where(y == 0, generator.integers(6, _LENGTH - 5, n), generator.integers(5, _LENGTH - 6, n))
-    x = np.zeros((n, _LENGTH), dtype)
     for start, length in ((first, np.where(y == 0, 5, 4)), (first + gap, np.where(y == 0, 5, 6))):
         for i in range(6):
             rows = np.flatnonzero(i < length)
@@ -92,15 +92,15 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
     >>> bool((x.reshape(5, 28, 28)[y == 0].std(axis=2) == 0).all())
     True
     """
-    n, generator, dtype = _arguments(n, dtype, rng)
+    x, generator, _ = _arguments(n, dtype, rng, 28 * 28)
+    n = len(x)
     y = _labels(n, generator)
-    x = np.zeros((n, 28, 28), dtype)
-    for image, label, count in zip(x, y, generator.poisson(10, n), strict=True):
+    for image, label, count in zip(x.reshape(n, 28, 28), y, generator.poisson(10, n), strict=True):
         # Positions with replacement: two bars may fall on one row.
         image[generator.integers(0, 28, count)] = 1
         if label:
             image[:] = image.T.copy()
-    return x.reshape(n, 28 * 28), y
+    return x, y
 
 
 def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
@@ -134,12 +134,19 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
     >>> bool(x[y == 1, 20].mean() > 0.8)
     True
     """
-    n, generator, dtype = _arguments(n, dtype, rng)
+    x, generator, dtype = _arguments(n, dtype, rng, _LENGTH)
+    n = len(x)
     y = _labels(n, generator)
     j = np.arange(_LENGTH)
     response = np.where(j >= 20, np.exp(-0.1 * (j - 20.0)), 0)
     return (generator.standard_normal((n, _LENGTH)) + y[:, None] * response).astype(dtype), y
 
 
-def _arguments(n: int, dtype: DType, rng: Rng) -> tuple[int, np.random.Generator, np.dtype]:
-    return check.integer("n", n, 0, check.MAX_COUNT), check.generator(rng), check.float_dtype(dtype)
+def _arguments(
+    n: int, dtype: DType, rng: Rng, n_features: int
+) -> tuple[FloatArray, np.random.Generator, np.dtype]:
+    """Zeros for the samples, the generator and the dtype."""
+    n = check.integer("n", n, 0, check.MAX_COUNT)
+    generator, dtype = check.generator(rng), check.float_dtype(dtype)
+    with check.memory("n", "samples", n * n_features * dtype.itemsize):
+        return np.zeros((n, n_features), dtype), generator, dtype

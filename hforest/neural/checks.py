@@ -10,6 +10,9 @@ from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 MAX_DEPTH = 20
 """A tree of depth 20 has a million leaves; every sample reaches all of them."""
 
+MAX_ITERATIONS = 2**20
+"""Iterations of a leaf update, at most; tens are usual."""
+
 _VERTICES = "2**depth - 1"
 
 
@@ -114,8 +117,7 @@ def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | No
         return dispatch.array_module(f).empty(f.shape, f.dtype)
     check.same_device(f=f, out=out)
     check.array("out", out, f.dtype, f.shape, {})
-    check.writable("out", out)
-    check.no_overlap({"out": out}, given(**inputs))
+    check.outputs({"out": out}, inputs)
     return out
 
 

@@ -4,7 +4,7 @@ from typing import Literal, overload
 
 import numpy as np
 
-from ..core import check, dispatch
+from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from . import checks
 
@@ -111,9 +111,10 @@ def loss_backward(
     check.same_device(**checks.given(f=f, leaves=leaves, index=index))
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
-    y = checks.labels(f, y, sizes)
+    given = supervised.as_given("y", y)
+    y = checks.labels(f, given, sizes)
     n = sizes["n_samples"]
-    grad_f = checks.gradient(f, out, {"f": f, "leaves": leaves, "y": y, "index": index})
+    grad_f = checks.gradient(f, out, {"f": f, "leaves": leaves, "y": given, "index": index})
     empty = dispatch.array_module(f).empty
     losses, p = empty(n, np.float64), empty((n, sizes["n_classes"]), f.dtype) if return_p else None
     dispatch.backend(_PACKAGE, f).loss_backward(

@@ -1,5 +1,7 @@
 """The class probabilities of leaves: their start and their update."""
 
+import math
+
 import numpy as np
 
 from ..core import check, dispatch
@@ -40,12 +42,9 @@ def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = n
     depth = check.integer("depth", depth, 1, checks.MAX_DEPTH)
     n_classes = check.integer("n_classes", n_classes, 1, check.MAX_COUNT)
     kind = check.float_dtype(dtype)
-    if n_trees * 2**depth * n_classes * kind.itemsize >= 2**62:
-        raise ValueError(
-            f"n_trees: expected leaves that fit into memory, got {n_trees} trees of depth {depth} with "
-            f"{n_classes} classes; choose fewer"
-        )
-    return np.full((n_trees, 2**depth, n_classes), 1 / n_classes, kind)
+    shape = (n_trees, 2**depth, n_classes)
+    with check.memory("n_trees", "leaves", math.prod(shape) * kind.itemsize):
+        return np.full(shape, 1 / n_classes, kind)
 
 
 def update_leaves(
@@ -71,7 +70,7 @@ def update_leaves(
         Where to begin: `uniform_leaves`, or leaves fitted before. A class of probability 0 in a leaf keeps
         probability 0 there.
     n_iter : int
-        Iterations, at least 0; the 2015 paper (Kontschieder et al.) takes 20 an epoch, p4 gives no number.
+        Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, p4 gives no number.
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
 
@@ -113,7 +112,7 @@ def update_leaves(
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
     y = checks.labels(f, y, sizes)
-    n_iter = check.integer("n_iter", n_iter, 0, check.MAX_COUNT)
+    n_iter = check.integer("n_iter", n_iter, 0, checks.MAX_ITERATIONS)
     result = leaves.copy()
     if sizes["n_samples"]:
         dispatch.backend(_PACKAGE, f).update_leaves(checks.flat(f), index, y, n_iter, result)

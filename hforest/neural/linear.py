@@ -28,6 +28,11 @@ def check_linear(model: Linear) -> check.Sizes:
     """A Linear of NumPy arrays whose sizes agree; returns the sizes."""
     if not isinstance(model, Linear):
         raise TypeError(f"model: expected a Linear, got {type(model).__name__}; call linear_init or fit")
+    with check.fields_of("model"):
+        return _check_fields(model)
+
+
+def _check_fields(model: Linear) -> check.Sizes:
     check.on_cpu(features=model.features, weights=model.weights, leaves=model.leaves)
     check.same_device(features=model.features, weights=model.weights, leaves=model.leaves)
     dtype = check.floating("weights", model.weights)
@@ -42,7 +47,7 @@ def check_linear(model: Linear) -> check.Sizes:
     check.array("leaves", model.leaves, dtype, ("n_trees", 2**depth, "n_classes"), sizes)
     check.at_least_one(sizes, "n_trees", "max_features", "n_classes")
     check.not_nan("weights", model.weights)
-    check.not_nan("leaves", model.leaves)
+    check.finite("leaves", model.leaves)
     return sizes
 
 
@@ -50,7 +55,7 @@ def samples(x: ArrayLike, model: Linear) -> FloatArray:
     """Samples in the dtype of the model, with every feature that it reads."""
     check.on_cpu(x=x)
     x = supervised.matrix("x", x, model.weights.dtype)
-    check.indices("features", model.features, x.shape[1], "n_features")
+    check.indices("model.features", model.features, x.shape[1], "n_features")
     return x
 
 
@@ -102,9 +107,10 @@ def linear_init(
     scale = check.number("scale", scale, 0.0, open_low=True)
     generator = check.generator(rng)
     leaves = uniform_leaves(n_trees, depth, n_classes, dtype=dtype)
-    features = np.array(
-        [np.sort(generator.permutation(n_features)[:n_sampled]) for _ in range(n_trees)], np.int32
-    )
+    with check.memory("n_features", "permutations", 8 * n_features):
+        features = np.array(
+            [np.sort(generator.permutation(n_features)[:n_sampled]) for _ in range(n_trees)], np.int32
+        )
     weights = generator.standard_normal((n_trees, n_sampled + 1, 2**depth - 1)) * (scale / np.sqrt(n_sampled))
     return Linear(features, weights.astype(leaves.dtype), leaves)
 
@@ -254,7 +260,7 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     """
     sizes = check_linear(model)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
-    check.indices("features", model.features, n_features, "n_features")
+    check.indices("model.features", model.features, n_features, "n_features")
     n_trees, n_read, n_vertices = (sizes[name] for name in ("n_trees", "max_features", "n_vertices"))
     n_nodes = 2 * n_vertices + 1
     inner = np.arange(n_nodes) < n_vertices

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "simd.h"
+#include "watch.h"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_VECTORS 1
@@ -26,6 +27,7 @@ typedef struct {
     const int32_t *index;
     const void *leaves;
     ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes;
+    hf_watch *watch; /* whether the call is to end: then tiles are left unfinished */
 } hf_forest;
 
 /* Posterior mass of all samples below which a leaf counts as not reached. */

@@ -409,8 +409,10 @@ CODE static HF_APART void T(forward_tile)(
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW;
     const REAL *rows[ROW];
+    int64_t n_steps = 0;
     memset(total, 0, ROW * n_classes * sizeof *total);
     for (ptrdiff_t m = 0; m < a->n_trees; ++m) {
+        if (hf_stopped_after(a->watch, &n_steps, v * ROW)) return;
         T(samples)(a, NULL, first, count, m, rows);
         T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
         T(reach)(v, tile, mu);
@@ -430,11 +432,13 @@ CODE static HF_APART void T(labels_tile)(
     REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
     const REAL *rows[ROW];
     int32_t labels[ROW];
+    int64_t n_steps = 0;
     int s;
     for (s = 0; s < ROW; ++s) labels[s] = y[first + (s < count ? s : 0)];
     if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
     if (p) memset(total, 0, ROW * n_classes * sizeof *total);
     for (ptrdiff_t m = 0; m < a->n_trees; ++m) {
+        if (hf_stopped_after(a->watch, &n_steps, v * ROW)) return;
         const int32_t *index = a->index ? a->index + m * v : NULL;
         const REAL *leaves = (const REAL *)a->leaves + m * (v + 1) * n_classes;
         T(samples)(a, NULL, first, count, m, rows);
@@ -460,6 +464,7 @@ CODE static HF_APART void T(outputs_tile)(
     REAL scale[ROW];
     const REAL *rows[ROW];
     ptrdiff_t m, k;
+    int64_t n_steps = 0;
     int s;
     if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
     for (k = 0; k < n_classes; ++k)
@@ -467,6 +472,7 @@ CODE static HF_APART void T(outputs_tile)(
     /* The output grows with f on the left side: the opposite of the sign in `ascend`. */
     for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
     for (m = 0; m < a->n_trees; ++m) {
+        if (hf_stopped_after(a->watch, &n_steps, v * ROW)) return;
         const int32_t *index = a->index ? a->index + m * v : NULL;
         T(samples)(a, NULL, first, count, m, rows);
         T(targets)(a, grad_f, first, count, m, to);

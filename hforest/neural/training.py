@@ -8,7 +8,8 @@ import numpy as np
 from .. import optim
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import reporting
+from ..core.progress import check_progress, reporting
+from .checks import MAX_ITERATIONS
 from .gradients import loss_backward
 from .leaves import update_leaves
 from .linear import (
@@ -88,7 +89,7 @@ def fit(
     lr, last_lr : float
         Learning rates of the first and of the last epoch, with a cosine between them.
     n_iter : int
-        Iterations of the leaf update; 20 in the 2015 paper (Kontschieder et al.).
+        Iterations of the leaf update, 1 to 2**20; 20 in the 2015 paper (Kontschieder et al.).
     loss : "tree" or "forest"
         As `loss_backward` takes it.
     first_epoch : int
@@ -131,10 +132,9 @@ def fit(
     >>> bool((hforest.neural.predict(model, x).argmax(axis=1) == y).mean() > 0.9)
     True
     """
-    check.progress(progress)
-    check.function("checkpoint", checkpoint)
-    if history is not None and not isinstance(history, list):
-        raise TypeError(f"history: expected None or a list, got {type(history).__name__}; pass []")
+    check_progress(progress)
+    check.function("checkpoint", checkpoint, "model")
+    check.history(history)
     sizes = check_linear(model)
     x = samples(x, model)
     check.on_cpu(y=y)
@@ -144,7 +144,7 @@ def fit(
     epochs = check.integer("epochs", epochs, 1, check.MAX_COUNT)
     first_epoch = check.integer("first_epoch", first_epoch, 0, epochs)
     batch_size = check.integer("batch_size", batch_size, 1, check.MAX_COUNT)
-    n_iter = check.integer("n_iter", n_iter, 1, check.MAX_COUNT)
+    n_iter = check.integer("n_iter", n_iter, 1, MAX_ITERATIONS)
     lr = check.number("lr", lr, 0.0, open_low=True)
     last_lr = check.number("last_lr", last_lr, 0.0, lr, open_low=True)
     check.choice("loss", loss, ("tree", "forest"))

@@ -101,6 +101,7 @@ static void X(loss_backward)(
     unsigned before = hf_flush();
     HF_ON(path, labels_tile, a, y, forest, first, count, workspace, likelihood, total, grad_f, p);
     hf_unflush(before);
+    if (hf_has_stopped(a->watch)) return;
     for (int s = 0; s < count; ++s) {
         const double factor = X(finish)(
             a, forest, first + s, y[first + s], likelihood + s, (double *)workspace, loss + first + s, grad_f);
@@ -122,11 +123,13 @@ static void X(expect)(
     REAL *column = (REAL *)workspace;
     double *logs = (double *)(workspace + ((n_leaves + ROW - 1) / ROW) * 64), p[ROW];
     ptrdiff_t t, l;
+    int64_t n_steps = 0;
     for (l = 0; l < n_leaves; ++l) {
         column[l] = leaves[l * a->n_classes];
         total[l] = 0;
     }
     for (t = 0; t < n; t += ROW) {
+        if (hf_stopped_after(a->watch, &n_steps, n_leaves * ROW)) return;
         const int count = n - t < ROW ? (int)(n - t) : ROW;
         const unsigned before = hf_flush();
         HF_ON(path, expect_tile, a, order + t, count, m, column, (unsigned char *)logs,

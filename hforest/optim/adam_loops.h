@@ -37,7 +37,8 @@ HF_CODE HF_INLINE VEC NAME(rest)(
 }
 
 /* Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
-   steps are few, the others at once. */
+   steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0 are left
+   out. */
 HF_CODE static void NAME(pass)(
     REAL *p, REAL *m, REAL *v, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a) {
     const VEC eps = SET1((REAL)a->eps), lr = SET1((REAL)a->lr);
@@ -57,7 +58,10 @@ HF_CODE static void NAME(pass)(
                 const double *row = hf_row(a, s);
                 decay *= a->beta1;
                 root_decay *= root_beta2;
-                motion = ADD(motion, DIV(MUL(SET1((REAL)(decay * row[0])), first),
+                const REAL share = (REAL)(decay * row[0]);
+                /* This step and all later ones add 0. Subnormal products would round to themselves for ever. */
+                if (share == 0 || decay < DBL_MIN) break;
+                motion = ADD(motion, DIV(MUL(SET1(share), first),
                                          ADD(MUL(SET1((REAL)(root_decay * row[1])), root), eps)));
             }
             if (middle < stop) {

@@ -6,18 +6,17 @@ not depend on the number of threads. AdaGrad computes in float64, Adam (adam.h) 
 Moments decay geometrically, so those of rows without gradients pass through the subnormal numbers, on
 which a processor is a hundred times slower and where 0.9 times the least of them rounds to itself. They
 are therefore set to 0 below the smallest normal number; with eps >> 1e-19 no parameter changes by it.
+
+Steps are in place, so none of them stops for a signal once it has begun.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t
 
-from hforest.core.machine cimport simd_path
+from hforest.core.machine cimport hf_threads, simd_path
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
-
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
 
 cdef extern from "roots.h" nogil:
     void hf_roots(double* a, Py_ssize_t n)
@@ -38,7 +37,7 @@ cdef enum:
 
 
 cdef int _threads(Py_ssize_t elements) noexcept nogil:
-    return 1 if elements < SMALL else omp_get_max_threads()
+    return 1 if elements < SMALL else hf_threads()
 
 
 # ---------------------------------------------------------------------------------------- AdaGrad

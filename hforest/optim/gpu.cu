@@ -91,7 +91,8 @@ __device__ static inline real rest(
 }
 
 // Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
-// steps are few, the others at once.
+// steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0
+// are left out.
 __device__ static inline void pass_over(real* p, real* m, real* v, size start, size stop, const Missed& a) {
     if (start < 0) start = 0;
     if (start >= stop) return;
@@ -108,7 +109,10 @@ __device__ static inline void pass_over(real* p, real* m, real* v, size start, s
             const double* row = a.row(step);
             decay *= a.beta1;
             root_decay *= root_beta2;
-            motion = motion + (real)(decay * row[0]) * first / ((real)(root_decay * row[1]) * root + eps);
+            const real share = (real)(decay * row[0]);
+            // This step and all later ones add 0. Subnormal products would round to themselves for ever.
+            if (share == 0 || decay < 2.2250738585072014e-308) break;
+            motion = motion + share * first / ((real)(root_decay * row[1]) * root + eps);
         }
         if (middle < stop) {
             motion = motion + rest(first, root, decay, root_decay, a.row(middle), a.top(middle), eps);

@@ -61,6 +61,10 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
     first = max(int(last[row]), 0) + 1
     for late in range(first, step + 1):
         new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps)
+        if not (beta1 * np.abs(new[1]) < np.abs(new[1])).any():
+            # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only v decays on.
+            new = new[0], new[1], new[2] * beta2 ** (step - late)
+            break
     if first <= step:
         _store(param, m, v, row, new)
 

@@ -1,10 +1,11 @@
 """Projections on the CPU. A thread owns a block of samples, whose rows stay in cache for all projections."""
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t
 
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
+from hforest.core.machine cimport (
+    hf_share, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+)
 
 ctypedef fused real:
     float
@@ -17,12 +18,14 @@ cdef enum:
 
 cdef void _project_block(
     const real[:, ::1] x, const int32_t* samples, const int64_t[::1] indptr, const int32_t[::1] indices,
-    const real[::1] data, Py_ssize_t first, Py_ssize_t last, real[:, ::1] values,
+    const real[::1] data, Py_ssize_t first, Py_ssize_t last, real[:, ::1] values, hf_watch* watch,
 ) noexcept nogil:
     cdef Py_ssize_t p, i, s
-    cdef int64_t j
+    cdef int64_t j, n_steps = 0
     cdef double total
     for p in range(indptr.shape[0] - 1):
+        if hf_stopped_after(watch, &n_steps, (last - first) * (indptr[p + 1] - indptr[p] + 1)):
+            return
         for i in range(first, last):
             s = i if samples == NULL else samples[i]
             total = 0
@@ -33,28 +36,38 @@ cdef void _project_block(
 
 cdef void _project(
     const real[:, ::1] x, const int32_t* samples, const int64_t[::1] indptr, const int32_t[::1] indices,
-    const real[::1] data, real[:, ::1] values,
+    const real[::1] data, real[:, ::1] values, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n = values.shape[1], block
-    cdef int threads = 1 if values.shape[0] * n < SMALL else omp_get_max_threads()
-    for block in prange((n + BLOCK - 1) // BLOCK, schedule="static", num_threads=threads):
-        _project_block(
-            x, samples, indptr, indices, data, block * BLOCK, min(n, (block + 1) * BLOCK), values
-        )
+    cdef int64_t n = values.shape[1], block = 0
+    cdef int threads = 1 if values.shape[0] * n < SMALL else hf_threads()
+    hf_share(watch, (n + BLOCK - 1) // BLOCK)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            _project_block(
+                x, samples, indptr, indices, data, block * BLOCK, min(n, (block + 1) * BLOCK), values, watch
+            )
+            block = hf_take(watch)
 
 
 def project(x, indptr, indices, data, values):
     """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
+    cdef hf_watch watch
+    start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _project[float](x, NULL, indptr, indices, data, values)
+        _project[float](x, NULL, indptr, indices, data, values, &watch)
     else:
-        _project[double](x, NULL, indptr, indices, data, values)
+        _project[double](x, NULL, indptr, indices, data, values, &watch)
+    raise_interrupt(&watch)
 
 
 def project_some(x, samples, indptr, indices, data, values):
     """The same for some rows of x."""
     cdef const int32_t[::1] rows = samples
+    cdef hf_watch watch
+    start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _project[float](x, &rows[0], indptr, indices, data, values)
+        _project[float](x, &rows[0], indptr, indices, data, values, &watch)
     else:
-        _project[double](x, &rows[0], indptr, indices, data, values)
+        _project[double](x, &rows[0], indptr, indices, data, values, &watch)
+    raise_interrupt(&watch)

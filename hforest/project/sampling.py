@@ -6,7 +6,13 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import Array, DType, Rng
-from ..core.projections import Distribution, check_distribution, draw_projection, projection_key
+from ..core.projections import (
+    MAX_PROJECTIONS,
+    Distribution,
+    check_distribution,
+    draw_projection,
+    projection_key,
+)
 
 
 class Projections(NamedTuple):
@@ -31,7 +37,7 @@ def sample(
         What to draw from: made by `axis_distribution`, `sparse_distribution`, `patch_distribution` or
         `probe_distribution`.
     n_projections : int
-        Projections to draw.
+        Projections to draw, 0 to 2**20.
     dtype : float32 or float64
         Of the weights.
     rng : None, int or numpy.random.Generator
@@ -67,7 +73,7 @@ def sample(
     [0, 1, 28, 29]
     """
     distribution = check_distribution(distribution)
-    n_projections = check.integer("n_projections", n_projections, 0, check.MAX_COUNT)
+    n_projections = check.integer("n_projections", n_projections, 0, MAX_PROJECTIONS)
     dtype = check.float_dtype(dtype)
     seed = check.seed(rng)
     indptr: list[int] = [0]

@@ -93,9 +93,8 @@ def project(
     else:
         check.same_device(x=x, out=out)
         check.array("out", out, dtype, shape, {})
-        check.writable("out", out)
-        inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data}
-        check.no_overlap({"out": out}, inputs if samples is None else {**inputs, "samples": samples})
+        inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data, "samples": samples}
+        check.outputs({"out": out}, inputs)
     if out.size:
         backend = dispatch.backend(_PACKAGE, x)
         if samples is None:

@@ -1,11 +1,12 @@
 """Impurities and best splits on the CPU. A thread owns a candidate, so no sum is shared."""
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
+from hforest.core.machine cimport (
+    hf_share, hf_stop, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+)
 
 cdef extern from "score.h" nogil:
     int HF_GINI, HF_ENTROPY, HF_SQUARED
@@ -15,7 +16,7 @@ cdef extern from "scan.h" nogil:
     int hf_best_of(
         const double* value, const int32_t* y, const double* outputs, const double* weight, int64_t n,
         int64_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, int single, double* threshold,
-        double* gain,
+        double* gain, hf_watch* watch,
     )
 
 ctypedef fused real:
@@ -26,10 +27,15 @@ cdef enum:
     SMALL = 1 << 12       # numbers below which a second thread does not pay
 
 
-cdef void _impurity(const real[:, ::1] counts, int criterion, real[::1] out) noexcept nogil:
+cdef void _impurity(
+    const real[:, ::1] counts, int criterion, real[::1] out, hf_watch* watch
+) noexcept nogil:
     cdef Py_ssize_t i, k
+    cdef int64_t n_steps = 0
     cdef double weight, total, p
     for i in range(counts.shape[0]):
+        if hf_stopped_after(watch, &n_steps, counts.shape[1]):
+            return
         if criterion == HF_SQUARED:
             weight = counts[i, 0]
             p = counts[i, 1] / weight if weight > 0 else 0.0
@@ -50,16 +56,21 @@ cdef void _impurity(const real[:, ::1] counts, int criterion, real[::1] out) noe
 
 def impurity(counts, int criterion, out):
     """Writes H of every row; 0 if a row is empty."""
+    cdef hf_watch watch
+    start_watch(&watch)
     if counts.dtype.itemsize == 4:
-        _impurity[float](counts, criterion, out)
+        _impurity[float](counts, criterion, out, &watch)
     else:
-        _impurity[double](counts, criterion, out)
+        _impurity[double](counts, criterion, out, &watch)
+    raise_interrupt(&watch)
 
 
 cdef int _candidate(
     const real* value, const int32_t* y, const double* outputs, const double* weight, Py_ssize_t n,
     Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real* threshold, double* gain,
+    hf_watch* watch,
 ) noexcept nogil:
+    # Returns 0 if memory is out.
     cdef Py_ssize_t i
     cdef double best
     cdef double* wide = <double*> malloc(n * sizeof(double))
@@ -69,28 +80,31 @@ cdef int _candidate(
     for i in range(n):
         wide[i] = value[i]
     done = hf_best_of(
-        wide, y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, sizeof(real) == 4, &best, gain
+        wide, y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, sizeof(real) == 4, &best, gain,
+        watch,
     )
     threshold[0] = <real> best
     free(wide)
     return done
 
 
-cdef int _splits(
+cdef void _splits(
     const real[:, ::1] values, const int32_t* y, const double* outputs, const double* weight,
     Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real[::1] threshold,
-    double[::1] gain,
+    double[::1] gain, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_candidates = values.shape[0], n = values.shape[1], c
-    cdef int failed = 0
-    for c in prange(
-        n_candidates, schedule="dynamic", num_threads=1 if n_candidates * n < SMALL else omp_get_max_threads()
-    ):
-        failed += not _candidate(
-            &values[c, 0], y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, &threshold[c],
-            &gain[c],
-        )
-    return failed
+    cdef Py_ssize_t n_candidates = values.shape[0], n = values.shape[1]
+    cdef int64_t c = 0
+    hf_share(watch, n_candidates)
+    with parallel(num_threads=1 if n_candidates * n < SMALL else hf_threads()):
+        c = hf_take(watch)
+        while c >= 0:
+            if not _candidate(
+                &values[c, 0], y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, &threshold[c],
+                &gain[c], watch,
+            ):
+                hf_stop(watch)
+            c = hf_take(watch)
 
 
 cdef int _splits_of(
@@ -101,20 +115,24 @@ cdef int _splits_of(
     cdef const double[:, ::1] values8
     cdef float[::1] threshold4
     cdef double[::1] threshold8
-    cdef int failed
+    cdef hf_watch watch
+    start_watch(&watch)
     if values.dtype.itemsize == 4:
         values4, threshold4 = values, threshold
         with nogil:
-            failed = _splits[float](
-                values4, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold4, gain
+            _splits[float](
+                values4, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold4, gain,
+                &watch,
             )
     else:
         values8, threshold8 = values, threshold
         with nogil:
-            failed = _splits[double](
-                values8, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold8, gain
+            _splits[double](
+                values8, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold8, gain,
+                &watch,
             )
-    if failed:
+    raise_interrupt(&watch)
+    if watch.stopped:
         raise MemoryError(f"values: no memory to sort {values.shape[1]} of them; pass fewer samples")
     return 0
 

@@ -7,6 +7,7 @@
 
 #include "order.h"
 #include "score.h"
+#include "watch.h"
 
 /* The state of a scan. `left`, `right` and `total` are sums over classes or outputs. */
 typedef struct {
@@ -32,10 +33,11 @@ static void hf_make_bins(uint64_t *key, int64_t n, int64_t max_bins) {
 }
 
 /* Writes the best threshold of n > 0 values and its gain; returns 0 if memory is out. `y` are classes (outputs ==
-   NULL), or `outputs` are n rows of n_out centred targets. A gain of -inf means that no threshold is allowed. */
+   NULL), or `outputs` are n rows of n_out centred targets. A gain of -inf means that no threshold is allowed.
+   Returns early where `watch` says so. */
 static int hf_best_of(
     const double *value, const int32_t *y, const double *outputs, const double *weight, int64_t n, int64_t n_out,
-    int criterion, int64_t min_leaf, int64_t max_bins, int single, double *threshold, double *gain
+    int criterion, int64_t min_leaf, int64_t max_bins, int single, double *threshold, double *gain, hf_watch *watch
 ) {
     char *workspace = malloc(n * 24 + 3 * n_out * sizeof(double));
     if (!workspace) return 0;
@@ -46,7 +48,12 @@ static int hf_best_of(
         key[i] = hf_ordered(value[i]);
         index[i] = (uint32_t)i;
     }
-    if (hf_sort(key, index, key2, index2, n)) key = key2, index = index2;
+    const int swapped = hf_sort(key, index, key2, index2, n, watch);
+    if (swapped < 0) {
+        free(workspace);
+        return 1;
+    }
+    if (swapped) key = key2, index = index2;
     if (max_bins) hf_make_bins(key, n, max_bins);
 
     int whole = 1; /* all weights are integers: squares may be updated instead of summed again */
@@ -66,8 +73,9 @@ static int hf_best_of(
         s.right_square += s.total[k] * s.total[k];
     }
     double best = -INFINITY;
-    int64_t best_at = -1;
+    int64_t best_at = -1, n_steps = 0;
     for (int64_t i = 0; i + 1 < n; ++i) {
+        if (hf_stopped_after(watch, &n_steps, n_out)) break;
         const uint32_t at = index[i];
         const double w = weight[at];
         s.left_weight += w;

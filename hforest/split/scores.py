@@ -1,5 +1,6 @@
 """Impurities of nodes, and the best split of one node."""
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | No
     number = supervised.ALL_CRITERIA.index(check.choice("criterion", criterion, supervised.ALL_CRITERIA))
     squared = number == _SQUARED_ERROR
     axes = ("n_nodes", "3") if squared else ("n_nodes", "n_classes")
-    counts = supervised.matrix("counts", counts, axes=axes)
+    given, counts = counts, supervised.matrix("counts", counts, axes=axes)
     n_nodes, n_sums = counts.shape
     if squared and n_sums != 3:
         raise ValueError(
@@ -77,8 +78,7 @@ def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | No
     else:
         check.same_device(counts=counts, out=out)
         check.array("out", out, counts.dtype, ("n_nodes",), {"n_nodes": n_nodes})
-        check.writable("out", out)
-        check.no_overlap({"out": out}, {"counts": counts})
+        check.outputs({"out": out}, {"counts": supervised.as_given("counts", given)})
     dispatch.backend(_PACKAGE, counts).impurity(counts, number, out)
     return out
 
@@ -186,6 +186,8 @@ def _best(
     """
     xp, backend = dispatch.array_module(values), dispatch.backend(_PACKAGE, values)
     threshold, gain = xp.empty(len(values), values.dtype), xp.empty(len(values))
+    targets = goal if found.labels is None else None
+    weights, exponent = supervised.scaled_weight(weights, targets, gain.dtype, len(weights))
     if found.labels is None:
         centred = goal - (weights[:, None] * goal).sum(axis=0) / weights.sum()
         backend.target_splits(values, centred, weights, min_samples_leaf, bins, threshold, gain)
@@ -196,4 +198,6 @@ def _best(
     best = int(gain.argmax())
     if float(gain[best]) == -np.inf:
         return Split(-1, float("nan"), 0.0)
-    return Split(best, float(threshold[best]), max(float(gain[best]), 0.0))
+    with np.errstate(over="ignore"):
+        found_gain = float(np.ldexp(max(float(gain[best]), 0.0), -exponent))
+    return Split(best, float(threshold[best]), min(found_gain, sys.float_info.max))

@@ -1,6 +1,6 @@
 """Forests applied on the CPU. A thread owns a block of samples and adds trees up in their order."""
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
@@ -8,12 +8,12 @@ from libc.string cimport memset
 
 cimport numpy as cnp
 
-from hforest.core.machine cimport simd_gathers, simd_path
+from hforest.core.machine cimport (
+    hf_has_stopped, hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch,
+    raise_interrupt, simd_gathers, simd_path, start_watch,
+)
 
 cnp.import_array()
-
-cdef extern from "cpu_features.h" nogil:
-    int omp_get_max_threads()
 
 cdef extern from "walk.h" nogil:
     ctypedef struct hf_forest_f32:
@@ -97,6 +97,8 @@ cdef enum:
     TREES = 8             # trees walked before their leaf values are added: HF_WALKS of walk.h
     SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
     STEPS = 32            # nodes for each walk up to which packing them pays
+    WALKS = 1 << 16       # walks between two looks for signals,
+    OBLIQUE_WALKS = 1 << 12   # and through projections
 
 
 cdef struct Batch:
@@ -118,6 +120,9 @@ cdef struct Batch:
     const int64_t* tree_start
     int32_t* class_of
     char* has_classes
+    # Walks between two looks for signals.
+    int64_t walks
+    hf_watch* watch
 
 
 cdef void _walk(
@@ -163,7 +168,8 @@ cdef void _add(
 
 
 cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y) noexcept nogil:
-    cdef int64_t n = min(b.block, b.n_samples - first), tree = 0, last, i
+    # Returns 0 if memory is out.
+    cdef int64_t n = min(b.block, b.n_samples - first), tree = 0, last, i, n_steps = 0
     cdef int64_t n_sums = n * b.n_outputs if y != NULL else 0
     # Whole groups of samples; a column of them begins with a cache line.
     cdef int64_t whole = (n + GROUP - 1) // GROUP * GROUP
@@ -190,7 +196,11 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
             <const float*> b.x + first * b.n_features, b.n_features, n, <hf_columns_f32*> columns
         )
     if y == NULL:
-        _walk(b, wide, columns, first, n, 0, b.n_trees, reached, leaf + first * b.n_trees, b.n_trees, 1)
+        leaf += first * b.n_trees
+        while tree < b.n_trees and not hf_stopped(b.watch):
+            last = min(tree + max(b.walks // n // TREES, 1) * TREES, b.n_trees)
+            _walk(b, wide, columns, first, n, tree, last, reached, leaf + tree, b.n_trees, 1)
+            tree = last
         free(workspace)
         return 1
     memset(total, 0, n_sums * sizeof(double))
@@ -203,7 +213,12 @@ cdef int _block(const Batch* b, bint wide, int64_t first, int32_t* leaf, void* y
                 last += 1
         _walk(b, wide, columns, first, n, tree, last, NULL, reached, 1, whole)
         _add(b, wide, n, tree, last, reached, whole, total)
+        n_steps += n * (last - tree)
         tree = last
+        if n_steps >= b.walks:
+            n_steps = 0
+            if hf_stopped(b.watch):
+                break
     if wide:
         for i in range(n_sums):
             (<double*> y)[first * b.n_outputs + i] = total[i] / b.n_trees
@@ -244,11 +259,11 @@ cdef void _prepare(Batch* b, bint wide, int64_t tree, void* nodes, void* tops) n
 
 
 cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint oblique) noexcept nogil:
-    cdef int64_t n_blocks, block, tree, row = b.n_features * (8 if wide else 4)
+    # Returns 0 if memory is out.
+    cdef int64_t n_blocks, block = 0, tree = 0, row = b.n_features * (8 if wide else 4)
     cdef int64_t node = sizeof(hf_node_f64) if wide else sizeof(hf_node_f32)
     cdef int64_t top = sizeof(hf_top_f64) if wide else sizeof(hf_top_f32)
-    cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else omp_get_max_threads()
-    cdef int failed = 0
+    cdef int threads = 1 if b.n_samples * b.n_trees < SMALL else hf_threads()
     cdef char* nodes = NULL
     cdef char* tops
     if not oblique and b.n_samples * b.n_trees * STEPS >= n_nodes:
@@ -260,21 +275,31 @@ cdef int _run(Batch* b, bint wide, int32_t* leaf, void* y, int64_t n_nodes, bint
         b.class_of = <int32_t*> (tops + b.n_trees * top)
         if y != NULL:
             b.has_classes = <char*> (b.class_of + n_nodes)
-        for tree in prange(b.n_trees, schedule="dynamic", num_threads=threads):
-            _prepare(b, wide, tree, nodes, tops)
+        hf_share(b.watch, b.n_trees)
+        with parallel(num_threads=threads):
+            tree = hf_take(b.watch)
+            while tree >= 0:
+                _prepare(b, wide, tree, nodes, tops)
+                tree = hf_take(b.watch)
     b.nodes = nodes
     # Blocks as large as caches and a fair share of the threads allow.
     b.block = min(MAX_BLOCK, min(ROWS // max(row, 1), b.n_samples // (4 * threads)))
     b.block = max(MIN_BLOCK, b.block) // GROUP * GROUP
     n_blocks = (b.n_samples + b.block - 1) // b.block
     if n_blocks == 1:
-        # Without the cost of a parallel region.
-        failed = not _block(b, wide, 0, leaf, y)
+        # Without the cost of a parallel region. Trees may have been left unprepared.
+        if hf_has_stopped(b.watch) or not _block(b, wide, 0, leaf, y):
+            hf_stop(b.watch)
     else:
-        for block in prange(n_blocks, schedule="dynamic", num_threads=threads):
-            failed += not _block(b, wide, block * b.block, leaf, y)
+        hf_share(b.watch, n_blocks)
+        with parallel(num_threads=threads):
+            block = hf_take(b.watch)
+            while block >= 0:
+                if not _block(b, wide, block * b.block, leaf, y):
+                    hf_stop(b.watch)
+                block = hf_take(b.watch)
     free(nodes)
-    return not failed
+    return not b.watch.stopped
 
 
 cdef int _call(
@@ -290,7 +315,11 @@ cdef int _call(
     cdef int64_t n_nodes = cnp.PyArray_DIM(feature, 0)
     cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
     cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
+    cdef hf_watch watch
     cdef int done
+    start_watch(&watch)
+    b.watch = &watch
+    b.walks = OBLIQUE_WALKS if oblique else WALKS
     b.x = cnp.PyArray_DATA(x)
     b.value = NULL if value is None else cnp.PyArray_DATA(value)
     b.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
@@ -318,6 +347,7 @@ cdef int _call(
     b.forest = <const void*> &doubles if wide else <const void*> &narrow
     with nogil:
         done = _run(&b, wide, leaves_to, y_to, n_nodes, oblique)
+    raise_interrupt(&watch)
     if not done:
         raise MemoryError("forest: no memory to walk it; pass fewer samples or trees at a time")
     return 0
@@ -411,9 +441,9 @@ cdef inline void _count(char* n_parents) noexcept nogil:
 cdef int _faults(
     const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
     const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
-    int64_t[::1] found,
+    int64_t[::1] found, hf_watch* watch,
 ) except -1 nogil:
-    cdef int64_t tree
+    cdef int64_t tree, n_steps = 0
     cdef int done
     found[0] = -1
     found[1] = 0
@@ -424,14 +454,17 @@ cdef int _faults(
         )
         if not done:
             raise MemoryError("forest: no memory to check it; free a byte for each node of its largest tree")
-        if found[1]:
+        if found[1] or hf_stopped_after(watch, &n_steps, tree_start[tree + 1] - tree_start[tree]):
             break
     return 0
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
     """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
+    cdef hf_watch watch
+    start_watch(&watch)
     if threshold.dtype.itemsize == 4:
-        _faults[float](tree_start, feature, threshold, left, indptr, indices, n_features, found)
+        _faults[float](tree_start, feature, threshold, left, indptr, indices, n_features, found, &watch)
     else:
-        _faults[double](tree_start, feature, threshold, left, indptr, indices, n_features, found)
+        _faults[double](tree_start, feature, threshold, left, indptr, indices, n_features, found, &watch)
+    raise_interrupt(&watch)

@@ -44,7 +44,11 @@ class Forest(NamedTuple):
     value: FloatArray
     """(n_leaves, n_outputs) real: shares of the classes, or means."""
     gain: FloatArray
-    """(n_nodes,) real: by how much a split lowered the weighted impurity; 0 in a leaf."""
+    """(n_nodes,) real: by how much a split lowered the weighted impurity; 0 in a leaf.
+
+    Where sample weights, or their products with squared targets, are so far from 1 that sums or gains would
+    leave the range of the dtype, weights are scaled by a power of two first, and gains with them.
+    """
     indptr: IntArray
     """(n_nodes + 1,) int64: where projections begin, as in a CSR matrix; (0,) without projections."""
     indices: IntArray
@@ -108,8 +112,10 @@ def check_nodes(forest: Forest) -> None:
             "forest.tree_start: expected trees of less than 2**31 nodes, got a larger one; prune it"
         )
     n_features = int(forest.n_features)
-    if n_features < 0:
-        raise ValueError(f"forest.n_features: expected at least 0, got {n_features}; pass the columns of x")
+    if not 0 <= n_features <= checks.MAX_COUNT:
+        raise ValueError(
+            f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the columns of x"
+        )
     found = dispatch.array_module(forest.feature).empty(2, np.int64)
     dispatch.backend(PACKAGE, forest.feature).faults(
         forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
@@ -123,6 +129,16 @@ def check_nodes(forest: Forest) -> None:
             f"forest: expected nodes that lead to leaves, got {_FAULTS[fault]} at node {node - start[tree]} "
             f"of tree {tree}; pass arrays of one forest, unchanged"
         )
+
+
+def check_numbers(forest: Forest, *names: str) -> None:
+    """No number of these arrays is NaN or infinite."""
+    for name in names:
+        try:
+            checks.finite(f"forest.{name}", getattr(forest, name))
+        except ValueError as error:
+            found = str(error).split("; ")[0]
+            raise ValueError(f"{found}; pass arrays of one forest, unchanged") from None
 
 
 def check(forest: Forest) -> Forest:
@@ -167,8 +183,7 @@ def check(forest: Forest) -> Forest:
     """
     check_layout(forest)
     check_nodes(forest)
-    for name in ("value", "gain", "data"):
-        checks.finite(f"forest.{name}", getattr(forest, name))
+    check_numbers(forest, "value", "gain", "data")
     return forest
 
 

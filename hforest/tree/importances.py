@@ -62,15 +62,16 @@ def importance(forest: Forest, *, by: str = "count") -> FloatArray:
         entry, which = entry[host.data[entry] != 0], which[host.data[entry] != 0]
         node, feature = np.concatenate([node, which]), np.concatenate([feature, host.indices[entry]])
     n_features = int(host.n_features)
-    if by == "count":
-        total: Any = np.bincount(feature, minlength=n_features).astype(np.float64)
-    else:
-        n_trees = len(host.tree_start) - 1
-        tree = np.searchsorted(host.tree_start, node, side="right") - 1
-        gain = host.gain[node].astype(np.float64)
-        of_tree = np.bincount(tree, gain, n_trees)
-        shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
-        total = np.bincount(feature, shares, n_features)
+    with checks.memory("forest.n_features", "features", 8 * n_features):
+        if by == "count":
+            total: Any = np.bincount(feature, minlength=n_features).astype(np.float64)
+        else:
+            n_trees = len(host.tree_start) - 1
+            tree = np.searchsorted(host.tree_start, node, side="right") - 1
+            gain = host.gain[node].astype(np.float64)
+            of_tree = np.bincount(tree, gain, n_trees)
+            shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
+            total = np.bincount(feature, shares, n_features)
     if total.sum() > 0:
         total /= total.sum()
     return xp.asarray(total)

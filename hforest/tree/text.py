@@ -1,9 +1,12 @@
 """Trees as text."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..core import check as checks
 from .forest import Forest, check, on_host, root_of
+
+_INDENTED = 100  # levels; without a limit the text of a chain would grow with the square of its length
 
 
 def to_text(
@@ -25,7 +28,8 @@ def to_text(
     Returns
     -------
     str
-        Lines; the children of a split are labelled yes (``<= threshold``) and no.
+        Lines; the children of a split are labelled yes (``<= threshold``) and no. Lines of levels beyond 100
+        are indented as level 100, and begin with their level in brackets.
 
     Raises
     ------
@@ -34,7 +38,7 @@ def to_text(
 
     Notes
     -----
-    Cost: a Python step a node.
+    Cost: a Python step and at most some hundred characters a node.
 
     Examples
     --------
@@ -51,12 +55,10 @@ def to_text(
     deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0)
     host = on_host(forest)
     n_features = int(host.n_features)
-    if feature_names is None:
-        feature_names = [f"x[{f}]" for f in range(n_features)]
-    if len(feature_names) != n_features:
+    names = None if feature_names is None else _names(feature_names)
+    if names is not None and len(names) != n_features:
         raise ValueError(
-            f"feature_names: expected n_features = {n_features} names, got {len(feature_names)}; "
-            "name each feature"
+            f"feature_names: expected n_features = {n_features} names, got {len(names)}; name each feature"
         )
     first_row = (root + tree) // 2
     lines: list[str] = []
@@ -67,16 +69,35 @@ def to_text(
         if host.feature[at] == -1:
             text = " ".join(f"{a:.6g}" for a in host.value[first_row + host.left[at]])
         else:
-            text = f"{_compared(host, at, feature_names)} <= {host.threshold[at]:.6g}"
+            text = f"{_compared(host, at, names)} <= {host.threshold[at]:.6g}"
         hidden = deepest is not None and depth >= deepest and host.feature[at] != -1
-        lines.append("  " * depth + prefix + ("..." if hidden else text))
+        level = f"[{depth}] " if depth > _INDENTED else ""
+        lines.append("  " * min(depth, _INDENTED) + level + prefix + ("..." if hidden else text))
         if host.feature[at] != -1 and not hidden:
             stack += [(int(host.left[at]) + 1, depth + 1, "no: "), (int(host.left[at]), depth + 1, "yes: ")]
     return "\n".join(lines)
 
 
-def _compared(host: Forest, at: int, names: Sequence[str]) -> str:
+def _names(given: Any) -> list[str]:
+    """The names in a list, a tuple, an array or an index of a data frame."""
+    found = given.tolist() if hasattr(type(given), "tolist") else given
+    if not isinstance(found, list | tuple):
+        raise TypeError(
+            f"feature_names: expected a sequence of str, got {type(given).__name__}; pass a list of names"
+        )
+    for i, name in enumerate(found):
+        if not isinstance(name, str):
+            raise TypeError(
+                f"feature_names[{i}]: expected a str, got {type(name).__name__}; pass str({name!r})"
+            )
+    return list(found)
+
+
+def _compared(host: Forest, at: int, names: Sequence[str] | None) -> str:
+    def name(f: int) -> str:
+        return f"x[{f}]" if names is None else names[f]
+
     if host.feature[at] >= 0:
-        return names[host.feature[at]]
+        return name(host.feature[at])
     entries = range(host.indptr[at], host.indptr[at + 1])
-    return " ".join(f"{host.data[j]:+.6g} {names[host.indices[j]]}" for j in entries) or "0"
+    return " ".join(f"{host.data[j]:+.6g} {name(host.indices[j])}" for j in entries) or "0"

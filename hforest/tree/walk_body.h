@@ -82,7 +82,8 @@ static void HF(hf_pack_keys)(
             more[v] = at;
         }
         deepest = depth[v] > deepest ? depth[v] : deepest;
-        /* The longest path: a node may have two parents. The depth of a leaf is not read again. */
+        /* The longest path, should a node of an unchecked forest have two parents (`check` refuses them). The depth of
+           a leaf is not read again. */
         const int32_t here = depth[below] > depth[v] ? depth[below] : depth[v] + 1;
         const int32_t beside = depth[below + 1 + leaf] > depth[v] ? depth[below + 1 + leaf] : depth[v] + 1;
         depth[below] = here;

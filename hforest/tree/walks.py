@@ -5,13 +5,13 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest, check_layout, check_nodes, on_host, root_of
+from .forest import PACKAGE, Forest, check_layout, check_nodes, check_numbers, on_host, root_of
 
 _AXES = ("n_samples", "n_features")
 
 
-def checked(forest: Forest, x: ArrayLike) -> FloatArray:
-    """The samples in the dtype of the forest; both are checked."""
+def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
+    """The samples in the dtype of the forest; both are checked, leaf values where `values` says so."""
     dtype = check_layout(forest)
     if type(x) is np.ndarray and machine.fits(x, dtype, _AXES, {}):
         # A short path for rows that need no conversion: single rows are predicted in microseconds.
@@ -31,6 +31,7 @@ def checked(forest: Forest, x: ArrayLike) -> FloatArray:
             )
     if checks.values_checked():
         check_nodes(forest)
+        check_numbers(forest, *(("data", "value") if values else ("data",)))
     return x
 
 
@@ -41,14 +42,15 @@ def _routing(forest: Forest) -> tuple[Array, ...]:
     )
 
 
-def _result(forest: Forest, x: FloatArray, out: Array | None, dtype: np.dtype, axes: checks.Axes) -> Array:
+def _result(
+    forest: Forest, x: FloatArray, given: ArrayLike, out: Array | None, dtype: np.dtype, axes: checks.Axes
+) -> Array:
+    """A new array, or `out` if it overlaps neither the forest nor x as the caller gave it."""
     if out is None:
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
     checks.array("out", out, dtype, axes, {})
-    checks.writable("out", out)
-    parts = {f"forest.{name}": a for name, a in forest._asdict().items()}
-    checks.no_overlap({"out": out}, {"x": x, **parts})
+    checks.outputs({"out": out}, {"x": supervised.as_given("x", given), "forest": forest})
     return out
 
 
@@ -88,16 +90,18 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     >>> hforest.tree.apply(forest, [[0], [1], [2]]).ravel()
     array([1, 2, 2], dtype=int32)
     """
-    x = checked(forest, x)
-    leaf = _result(forest, x, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
+    given, x = x, checked(forest, x, values=False)
+    leaf = _result(forest, x, given, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
     if leaf.size:
         dispatch.backend(PACKAGE, x).apply(x, *_routing(forest), leaf)
     return leaf
 
 
-def outputs(forest: Forest, x: FloatArray, vote: bool, out: Array | None = None) -> FloatArray:
-    """Means of leaf values or vote shares; the arguments are not checked, but `out`."""
-    y = _result(forest, x, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
+def outputs(
+    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, given: ArrayLike = None
+) -> FloatArray:
+    """Means of leaf values or vote shares; nothing is checked but `out`, which must not overlap `given`."""
+    y = _result(forest, x, given, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
     if y.size:
         dispatch.backend(PACKAGE, x).predict(x, *_routing(forest), forest.value, vote, y)
     return y
@@ -142,7 +146,7 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
            [0., 1.],
            [0., 1.]])
     """
-    return outputs(forest, checked(forest, x), False, out)
+    return outputs(forest, checked(forest, x), False, out, x)
 
 
 def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
@@ -180,7 +184,7 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     >>> hforest.tree.vote_shares(forest, x).sum(axis=1)
     array([1., 1., 1.])
     """
-    return outputs(forest, checked(forest, x), True, out)
+    return outputs(forest, checked(forest, x), True, out, x)
 
 
 def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
@@ -218,7 +222,7 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     array([0, 2], dtype=int32)
     """
     row = supervised.one_sample("x", x, check_layout(forest))
-    row = dispatch.to_numpy(checked(forest, row[None])[0])
+    row = dispatch.to_numpy(checked(forest, row[None], values=False)[0])
     root, host = root_of(forest, tree), on_host(forest)
     nodes = [0]
     while host.feature[root + nodes[-1]] != -1:

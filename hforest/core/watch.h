@@ -1,0 +1,134 @@
+/* Lets a long call end soon after Ctrl-C. The threads of a call share a flag; the calling thread runs pending signal
+   handlers ten times a second and sets the flag where one raises. Then units of work that have not begun are left out,
+   and long units return early; what was computed is not to be used. */
+#ifndef HFOREST_WATCH_H
+#define HFOREST_WATCH_H
+#include <stdint.h>
+#include <time.h>
+
+#include "cpu_features.h"
+#include "simd.h"
+
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <sched.h>
+#endif
+
+enum {
+    HF_LOOK_MS = 100,      /* milliseconds between two looks for signals */
+    HF_WORK = 1 << 18,     /* steps of a few nanoseconds between two looks at the flag */
+    HF_YIELDS = 200,       /* times that a thread without work yields before it sleeps, */
+    HF_NAP_NS = 50 * 1000, /* for so long at first, */
+    HF_LONGEST_NAP_NS = 5 * 1000 * 1000
+};
+
+typedef struct {
+    int stopped;       /* nothing more is to be done: a handler raised, or memory is out */
+    int interrupted;   /* a handler raised; the exception is pending in the calling thread */
+    int64_t next_look; /* milliseconds of hf_milliseconds */
+    int64_t n_units, n_taken;
+    int n_done; /* threads that found no unit left */
+} hf_watch;
+
+static int64_t hf_milliseconds(void) {
+#ifdef _WIN32
+    return (int64_t)GetTickCount64();
+#else
+    struct timespec now;
+#ifdef CLOCK_MONOTONIC_COARSE
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+#endif
+}
+
+/* Starts a watch. Signal handlers run in Python's main thread alone: other threads do not look for signals. */
+static void hf_start_watch(hf_watch *w, int is_main_thread) {
+    w->stopped = w->interrupted = 0;
+    w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
+    w->n_units = w->n_taken = w->n_done = 0;
+}
+
+HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
+
+/* Ends a call for another reason than a signal: memory is out. */
+static void hf_stop(hf_watch *w) { __atomic_store_n(&w->stopped, 1, __ATOMIC_RELAXED); }
+
+static void hf_look_for_signals(hf_watch *w) {
+#ifdef Py_PYTHON_H
+#if HF_X86
+    const unsigned rounding = _mm_getcsr(); /* kernels may flush subnormal numbers to 0: handlers do not */
+    _mm_setcsr(0x1f80u);
+#endif
+    const PyGILState_STATE state = PyGILState_Ensure();
+    if (PyErr_CheckSignals()) {
+        w->interrupted = 1;
+        hf_stop(w);
+    }
+    PyGILState_Release(state);
+#if HF_X86
+    _mm_setcsr(rounding);
+#endif
+#endif
+    w->next_look = hf_milliseconds() + HF_LOOK_MS;
+}
+
+/* Returns whether the call is to end; looks for signals first if this is the calling thread and it is time to. */
+static int hf_stopped(hf_watch *w) {
+    if (hf_has_stopped(w)) return 1;
+    if (omp_get_thread_num() != 0 || hf_milliseconds() < w->next_look) return 0;
+    hf_look_for_signals(w);
+    return hf_has_stopped(w);
+}
+
+/* The same, but looks only after HF_WORK steps, which are counted in *n_steps. */
+HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
+    *n_steps += more;
+    if (*n_steps < HF_WORK) return 0;
+    *n_steps = 0;
+    return hf_stopped(w);
+}
+
+/* Begins a parallel loop over units 0 to n_units - 1. Called outside of the parallel region. */
+static void hf_share(hf_watch *w, int64_t n_units) {
+    w->n_units = n_units;
+    w->n_taken = w->n_done = 0;
+}
+
+/* Waits until all threads of the region are done, and looks for signals meanwhile: at the region's barrier the calling
+   thread could not. */
+static void hf_wait(hf_watch *w) {
+    const int n_threads = omp_get_num_threads();
+    long nap = HF_NAP_NS;
+    for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_ACQUIRE) < n_threads; ++round) {
+#ifdef _WIN32
+        Sleep(round < HF_YIELDS ? 0 : 1);
+#else
+        if (round < HF_YIELDS) {
+            sched_yield();
+        } else {
+            const struct timespec time = {0, nap};
+            nanosleep(&time, NULL);
+            nap += nap < HF_LONGEST_NAP_NS ? nap / 8 : 0;
+        }
+#endif
+        hf_stopped(w);
+    }
+}
+
+/* Returns the next unit that no thread has taken, or -1 if none is left or the call is to end; then the thread leaves the
+   loop. Every thread of the parallel region calls it until then. */
+static int64_t hf_take(hf_watch *w) {
+    if (!hf_stopped(w)) {
+        const int64_t unit = __atomic_fetch_add(&w->n_taken, 1, __ATOMIC_RELAXED);
+        if (unit < w->n_units) return unit;
+    }
+    __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELEASE);
+    if (omp_get_thread_num() == 0) hf_wait(w);
+    return -1;
+}
+
+#endif

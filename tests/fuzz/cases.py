@@ -1,0 +1,164 @@
+"""Kinds of cases: what is called, and what must come of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import reject
+
+from . import bad, growing, layouts, leaks, malformed
+from . import damaged as files
+from .oracle import Case, in_place, run
+from .targets import Target
+from .trees import arrays, at, copied, replaced
+from .values import Setting
+
+
+def _no_model(value: Any) -> bool:
+    return isinstance(value, growing._NoModel)
+
+
+def good(s: Setting) -> Case:
+    """A good call: the reference's result, the same bits on one thread and on several, inputs unchanged."""
+    arguments = s.arguments()
+    if any(map(_no_model, arguments.values())):
+        reject()
+    return Case(
+        s.target, "good", arguments, "", "", lambda: copied(arguments), "value", plain=lambda given: given
+    )
+
+
+KEEP_DTYPE = {"cascade.scan", "demo.save_checkpoint"}
+"""Functions that view or store an array of any dtype, and compute nothing of it."""
+
+
+def layout(s: Setting) -> Case:
+    """One array in another layout or dtype: what the same numbers give in plain arrays, or an error if strict."""
+    arguments = s.arguments()
+    found = [path for path, a in arrays(arguments)]
+    if not found:
+        reject()
+    path = s.choice(found)
+    name = path[0]
+    a = dict(arrays(arguments))[path]
+    lenient = s.target.lenient(name) and len(path) == 1
+    choices = [(how, layouts.LAYOUTS[how]) for how in layouts.layouts_of(a)]
+    choices += [(f"dtype {d}", lambda b, d=d: b.astype(d)) for d in layouts.dtypes_of(a)]
+    how, change = s.choice(choices)
+    if how in ("strided", "negative strides", "a row repeated") and a.ndim == 0:
+        reject()
+
+    def make() -> dict[str, Any]:
+        new: dict[str, Any] = copied(arguments)
+        return replaced(new, path, change(a.copy(order="C")))
+
+    def plain(given: dict[str, Any]) -> dict[str, Any]:
+        keeps = s.target.name in KEEP_DTYPE or name in in_place(s.target)
+        return replaced(given, path, layouts.plain(at(given, path), None if keeps else a.dtype))
+
+    # Repeated rows of labels lack classes; masks are refused.
+    good_anyhow = lenient and how not in ("masked", "a row repeated") and name not in in_place(s.target)
+    if (a.dtype.kind in "iu" and np.dtype(how[6:] if how.startswith("dtype ") else a.dtype).kind == "f") or (
+        arguments.get("out") is not None and how not in ("strided", "Fortran order", "negative strides")
+    ):  # labels are whole; the dtype of `out` follows from the good call
+        good_anyhow = False
+    if not a.size and how in ("nested lists", "objects", "table"):  # they have no dtype, or no columns
+        good_anyhow = False
+    return Case(s.target, "layout", arguments, name, f"{how} {path[1:] or ''}".strip(), make,
+                "value" if good_anyhow else "either", plain)  # fmt: skip
+
+
+def bads(s: Setting, name: str) -> Iterator[Case]:
+    """Everything that is wrong with one argument of one call."""
+    arguments = s.arguments()
+    for note, new, expect in bad.wrong_arguments(s.target, arguments, name, s.integer(0, 99)):
+        if _no_model(arguments.get("model")) and name != "model":
+            expect = "either"
+
+        def make(new: Any = new) -> dict[str, Any]:
+            return copied(arguments) | {name: copied(new)}
+
+        names = (name,) if expect == "error" and not any(note.endswith(w) for w in _SHARED) else ()
+        yield Case(s.target, "bad", arguments, name, note, make, expect, names=names)
+
+
+_SHARED = ("axis more", "the other dtype", "axis")
+"""What other arrays may be blamed for: the first array of a call sets sizes and dtype."""
+
+
+def one_bad(s: Setting) -> Case:
+    """One wrong argument."""
+    name = s.choice(list(s.target.parameters))
+    return s.choice(list(bads(s, name)))
+
+
+def overlap(s: Setting) -> Case:
+    """An array that is written to overlaps another one: an error, or the same numbers as without."""
+    name, note, make = malformed.overlapping(s)
+    return Case(s.target, "overlap", s.arguments(), name, note, make, "either", plain=lambda given: given)
+
+
+def edited(s: Setting) -> Case:
+    """Tuples of arrays that contradict themselves: an error, or what the reference makes of them."""
+    name, note, value = malformed.edited(s)
+    arguments = s.arguments()
+    return Case(
+        s.target, "malformed", arguments, name, note, lambda: copied(arguments | {name: value}), "either"
+    )
+
+
+def damaged(s: Setting) -> Case:
+    """A damaged file: an error, or the content where no byte of it is damaged."""
+    name = next(name for name in s.target.parameters if name in bad.FILES)
+    arguments = s.arguments()
+    note, copy, other = files.damaged(s, arguments[name])
+    return Case(
+        s.target, "damaged", arguments, name, note, lambda: arguments | {name: copy}, "either",
+        plain=None if other else lambda given: arguments,
+    )  # fmt: skip
+
+
+def repeated(s: Setting) -> Case:
+    """A call that is made many times."""
+    case = one_bad(s) if s.target.parameters and s.flag() else good(s)
+    if "object" in case.note:  # NumPy keeps a block for each text of an array of objects
+        reject()
+    return case._replace(kind="leak")
+
+
+class Kind(NamedTuple):
+    """A kind of cases, which functions it is for, and what runs and judges a case."""
+
+    build: Callable[[Setting], Case]
+    applies: Callable[[Target], bool]
+    run: Callable[[Case], object] = run
+
+
+def _takes(*texts: str) -> Callable[[Target], bool]:
+    def applies(target: Target) -> bool:
+        found = [target.annotation(name) for name in target.parameters]
+        return any(
+            text in annotation and "Callable" not in annotation for annotation in found for text in texts
+        )
+
+    return applies
+
+
+_TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Distribution", "Cascade", "Scanner", "StumpSettings",
+           "Trials", "Windows", "Data", "Checkpoint")  # fmt: skip
+
+
+def _writes(target: Target) -> bool:
+    changed = in_place(target) & set(target.parameters) - {"history"}
+    return bool(changed) and target.package not in ("", "demo")
+
+
+KINDS = {
+    "good": Kind(good, lambda target: True),
+    "layout": Kind(layout, _takes("ArrayLike", "FloatArray", "IntArray", "Array")),
+    "bad": Kind(one_bad, lambda target: bool(target.parameters)),
+    "overlap": Kind(overlap, _writes),
+    "malformed": Kind(edited, lambda target: _takes(*_TUPLES)(target) and target.last != "from_sklearn"),
+    "leak": Kind(repeated, lambda target: target.package not in ("cascade", "demo"), leaks.run),
+    "damaged": Kind(damaged, lambda t: t.last.startswith("load") and bool(bad.FILES & set(t.parameters))),
+}

@@ -1,0 +1,352 @@
+"""Good values of the arguments of functions that grow, apply, store and compare forests."""
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hforest import cascade, classic, co2, demo, growth, manifold
+
+from . import layers  # noqa: F401 (registers values)
+from .values import Setting, _Called, options, result_of, value
+
+FOLDER = Path(tempfile.gettempdir()) / f"hforest-fuzz-{os.getpid()}"
+"""Files of this process; made when first needed, removed by the runner."""
+
+
+def folder() -> Path:
+    FOLDER.mkdir(exist_ok=True)
+    return FOLDER
+
+
+# --------------------------------------------------------------------------------- learning in general
+
+options("max_bins", None, 2, 256)
+options("max_depth", None, 0, 2)
+options("min_samples_split", 2, 5)
+options("min_samples_leaf", 1, 2)
+options("min_impurity_decrease", 0.0, 0.1)
+options("co2.max_features", None, "n**0.6", "sqrt", 1, 0.5)
+
+
+def _regression(s: Setting) -> bool:
+    return s.given("task") == "regression" or s.given("loss") == "squared"
+
+
+def _every_label(s: Setting) -> np.ndarray:
+    labels = np.arange(s.n) % min(s.n_classes, s.n)
+    return s.random.permutation(labels).astype(np.int64)
+
+
+@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "hinge.tree_greedy_init.y",
+       "tree.permutation_importance.y")  # fmt: skip
+def _y(s: Setting) -> np.ndarray:
+    if _regression(s):
+        width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
+        return s.numbers(s.n, width) if width else s.numbers(s.n)
+    return _every_label(s)
+
+
+def _classes(s: Setting) -> Any:
+    return None if _regression(s) else s.n_classes + s.choice((0, 1))
+
+
+for _package in ("classic", "manifold", "co2", "cascade", "growth", "split"):
+    value(f"{_package}.n_classes")(_classes)
+value("hinge.tree_greedy_init.n_classes")(_classes)
+value("demo.split_gains.n_classes")(_classes)
+
+
+@value("sample_weight")
+def _sample_weight(s: Setting) -> np.ndarray:
+    whole = s.random.integers(0, 3, s.n).astype(np.float64)
+    whole[0] = 1
+    return whole if s.flag() else whole * 0.37
+
+
+@value("class_weight")
+def _class_weight(s: Setting) -> Any:
+    if _regression(s):
+        return None
+    n_classes = s.argument("n_classes") or len(np.unique(s.argument("y")))
+    ones = dict.fromkeys(range(n_classes), 1.5)
+    return s.choice((None, "balanced", ones, np.full(n_classes, 2.0)))
+
+
+@value("criterion")
+def _criterion(s: Setting) -> Any:
+    return s.choice((None, "squared_error") if _regression(s) else ("gini", "entropy", None))
+
+
+@value("bootstrap")
+def _bootstrap(s: Setting) -> Any:
+    counts = growth.bootstrap_counts(s.n, s.n_trees, rng=0)
+    return s.choice((True, False, counts))
+
+
+def _windows(s: Setting) -> growth.Windows:
+    # Windows of three numbers of rows that are as long.
+    x = s.numbers(s.n, 3)
+    return growth.Windows(x, np.arange(s.n) * 3, np.arange(3))
+
+
+@value("classic.grow.x", "classic.grow_random.x", "growth.encode.x")
+def _samples_or_windows(s: Setting) -> Any:
+    may = s.target.last == "encode" or not _regression(s)
+    return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
+
+
+value("bins")(lambda s: growth.encode(s.numbers(s.n, s.n_features), max_bins=s.choice((None, 4))))
+options("completely_random", False, True)
+value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))
+
+
+@value("split.values")
+def _candidates(s: Setting) -> np.ndarray:
+    return s.numbers(s.n_features, s.n)
+
+
+@value("split.counts")
+def _counts(s: Setting) -> np.ndarray:
+    squared = s.argument("criterion") == "squared_error"
+    if not squared:
+        return np.abs(s.numbers(s.n, s.n_classes))
+    y = s.numbers(s.n, 4).astype(np.float64)
+    return np.stack([np.full(s.n, 4.0), y.sum(1), (y**2).sum(1)], axis=1).astype(s.dtype)
+
+
+options("split.impurity.criterion", "gini", "entropy", "squared_error")
+
+# ---------------------------------------------------------------------------------------- manifold
+
+options("projection", "patch", "sparse")
+options("patch_min", 1)
+value("patch_max")(lambda s: s.choice((1, 2)))
+options("manifold.channels manifold.cyclic", False)
+
+
+@value("shape")
+def _shape(s: Setting) -> Any:
+    if s.target.package == "project":
+        return s.choice(((3, 4), (2, 3, 4)) if s.argument("channels") else ((4,), (3, 4), (2, 3, 4)))
+    return (s.n_features,)
+
+
+@value("manifold.shape", "manifold.grow.shape")
+def _shape_of_patches(s: Setting) -> Any:
+    return (s.n_features,) if s.argument("projection") == "patch" else None
+
+
+@value("manifold.grow.projection")
+def _projection(s: Setting) -> str:
+    if s.n_features < 2:
+        s._arguments["patch_max"] = 1
+    return s.choice(("sparse", "patch"))
+
+
+@value("manifold.grow.patch_max")
+def _patch_max(s: Setting) -> int:
+    return min(s.n_features, s.choice((1, 2)))
+
+
+# --------------------------------------------------------------------------------------------- co2
+
+options("nu", 10.0, 0.5)
+options("max_rounds", 2, 0)
+options("splitter", "co2", "oc1")
+options("restarts", 0, 1)
+options("jumps", 1, 0)
+options("min_samples_oblique", 1, 3)
+options("held_out", 0.3, 0.5)
+options("settings", None, {"bootstrap": False, "max_rounds": 1})
+options("co2.search.nu", [10.0], [1.0, 2.0])
+options("co2.search.lr", [0.1], (0.1, 0.01))
+options("co2.search.max_features", None, [1])
+value("w")(lambda s: s.numbers(s.n_features))
+value("theta0", "theta1")(lambda s: s.numbers(s.n_classes))
+
+
+@value("trials")
+def _trials(s: Setting) -> Any:
+    return s.choice((lambda s: None, lambda s: result_of(s, "trials", progress=_stop)))(s)
+
+
+def _stop(done: int, total: int) -> bool:
+    return False
+
+
+@value("stump")
+def _stump(s: Setting) -> co2.StumpSettings:
+    return co2.StumpSettings(batch_size=s.choice((2, 100)), min_steps=s.choice((1, 20)))
+
+
+# -------------------------------------------------------------------------------------------- tree
+
+
+@value("forest")
+def _forest(s: Setting) -> Any:
+    n = max(s.n, 4)
+    x = s.numbers(n, s.n_features)
+    kind = s.choice(("classic", "projections", "regression"))
+    if s.target.last == "vote_shares" and kind == "regression":
+        kind = "classic"
+    if s.target.last in ("permutation_importance", "out_of_bag"):
+        kind = "regression" if _regression(s) else "classic"
+    y = np.arange(n) % s.n_classes
+    if kind == "projections":
+        return manifold.grow(
+            x, y, s.n_trees, projection="sparse", n_projections=2, max_depth=4, n_classes=s.n_classes, rng=0
+        )
+    if kind == "regression":
+        return classic.grow(x, s.numbers(n, 2), s.n_trees, task="regression", max_depth=3, rng=0)
+    return classic.grow(x, y, s.n_trees, max_depth=s.choice((4, 0)), n_classes=s.n_classes, rng=0)
+
+
+value("tree")(lambda s: s.integer(0, s.n_trees - 1))
+options("by", "count", "gain")
+options("n_repeats", 1, 2)
+value("feature_names")(lambda s: [f"column {i}" for i in range(s.n_features)])
+value("classic.out_of_bag.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
+value("tree.path.x")(lambda s: s.numbers(s.n_features))
+value("tree.permutation_importance.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+
+
+@value("tree.permutation_importance.y")
+def _y_of_forest(s: Setting) -> np.ndarray:
+    x = s.argument("x")
+    return s.numbers(len(x), 2) if _regression(s) else s.indices(s.n_classes, len(x), dtype=np.int64)
+
+
+@value("tree.from_sklearn.model")
+def _model_of_sklearn(s: Setting) -> Any:
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError:
+        return s.choice((_NoModel(),))
+    n = max(s.n, 4)
+    x, y = s.numbers(n, s.n_features), np.arange(n) % s.n_classes
+    return RandomForestClassifier(n_estimators=2, max_depth=3, random_state=0).fit(x, y)
+
+
+class _NoModel:
+    """Stands for a model where scikit-learn is not installed."""
+
+
+# ----------------------------------------------------------------------------------------- cascade
+
+options("class_vectors", "out_of_fold", "out_of_bag")
+options("n_folds", 2, 3)
+options("patience", 1, 2)
+options("max_levels", 1, 2)
+options("max_windows", None, 5)
+options("window", 1)
+options("cascade.stride", 1)
+
+
+@value("forests")
+def _forests(s: Setting) -> Any:
+    return [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+
+
+@value("resume")
+def _resume(s: Setting) -> Any:
+    seen: list[Any] = []
+    if s.flag():
+        result_of(s, "resume", checkpoint=seen.append)
+    return seen[0] if seen else None
+
+
+value("cascade.grow.forests", "cascade.grow_scanner.forests")(_forests)
+
+
+@functools.cache
+def _grown(n_classes: int, n_features: int, dtype: np.dtype) -> cascade.Cascade:
+    x = np.arange(4 * n_classes * n_features).reshape(-1, n_features).astype(dtype)
+    forests = [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+    return cascade.grow(x, np.arange(len(x)) % n_classes, forests, n_folds=2, max_levels=2, rng=0)
+
+
+@functools.cache
+def _scanner(n_classes: int, n_features: int, dtype: np.dtype) -> cascade.Scanner:
+    x = np.arange(4 * n_classes * n_features).reshape(-1, n_features).astype(dtype)
+    forests = [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+    y = np.arange(len(x)) % n_classes
+    return cascade.grow_scanner(x, y, (n_features,), 1, forests, n_folds=2, rng=0)[0]
+
+
+value("cascade.predict.cascade")(lambda s: _grown(s.n_classes, s.n_features, s.dtype))
+value("scanner")(lambda s: _scanner(s.n_classes, s.n_features, s.dtype))
+value("grown")(lambda s: s.choice((_grown, _scanner))(s.n_classes, s.n_features, s.dtype))
+
+# -------------------------------------------------------------------------------------------- demo
+
+options("demo.kind", "tree", "fern")
+options("demo.Config.n_kernels", 0, 2)
+options("demo.Config.optimizer", "adam", "adagrad")
+options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
+options("demo.Config.seed", 0, 5)
+value("n_inputs")(lambda s: s.n_features)
+value("n_selected")(lambda s: s.integer(1, s.n_features))
+options("n_train", 3, 4)
+
+
+@value("config")
+def _config(s: Setting) -> demo.Config:
+    return demo.Config(
+        kind=s.choice(("tree", "fern")), n_trees=s.n_trees, depth=s.depth, n_features=3, batch_size=2, steps=3,
+        eval_every=2, optimizer=s.choice(("adam", "adagrad")),
+    )  # fmt: skip
+
+
+@value("demo.state")
+def _state(s: Setting) -> dict[str, Any]:
+    return demo.start(s.argument("config"), s.n_features, s.n_classes, dtype=s.dtype)
+
+
+value("x_train", "x_test")(lambda s: s.numbers(s.n, s.n_features))
+value("y_train", "y_test")(lambda s: s.indices(s.n_classes, s.n, dtype=np.int64))
+value("demo.step.y", "demo.error_rate.y")(lambda s: s.indices(s.n_classes, s.n, dtype=np.int64))
+value("demo.checkpoint")(lambda s: _Called())
+
+
+def _data(s: Setting) -> demo.Data:
+    classes = np.arange(s.n_classes)
+    x, y = s.numbers(s.n, s.n_features), (np.arange(s.n) % s.n_classes).astype(np.int32)
+    return demo.Data(x, y, x[:1].copy(), y[:1].copy(), classes)
+
+
+value("demo.save_checkpoint.data")(_data)
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+@value("file", "path")
+def _new_file(s: Setting) -> Path:
+    return folder() / "new"
+
+
+@value("cascade.load.file")
+def _cascade_file(s: Setting) -> Path:
+    path = folder() / "cascade"
+    cascade.save(path, s.choice((_grown, _scanner))(s.n_classes, s.n_features, s.dtype))
+    return path
+
+
+@value("demo.load_data.path")
+def _data_file(s: Setting) -> Path:
+    path = folder() / "data.npz"
+    n = max(s.n, 5)
+    np.savez(path, x=s.numbers(n, s.n_features).astype(np.float32), y=np.zeros(n, int))
+    return path
+
+
+@value("demo.load_checkpoint.path")
+def _checkpoint_file(s: Setting) -> Path:
+    path = folder() / "model.npz"
+    config = _config(s)
+    demo.save_checkpoint(path, config, demo.start(config, s.n_features, s.n_classes, dtype=s.dtype), _data(s))
+    return path

@@ -1,0 +1,62 @@
+"""Memory that calls do not give back."""
+
+import ctypes
+import gc
+import sys
+
+import hforest
+
+from .oracle import Case, Finding, call, told
+
+CALLS = 20
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in
+                ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+                 "keepcost")]  # fmt: skip
+
+
+try:
+    _mallinfo = ctypes.CDLL(None).mallinfo2
+    _mallinfo.restype = _Mallinfo
+except AttributeError:  # not glibc, or one older than 2.33
+    _mallinfo = None
+
+
+def in_use() -> tuple[int, int]:
+    """Blocks of Python's allocator and bytes of the C library's that are in use."""
+    gc.collect()
+    info = _mallinfo() if _mallinfo else None
+    return sys.getallocatedblocks(), info.uordblks + info.hblkhd if info else 0
+
+
+def _growth(case: Case, n: int) -> tuple[float, float]:
+    # A call's blocks and bytes that remain, mean over n calls.
+    before = in_use()
+    for _ in range(n):
+        call(case.target.function, case.make())
+    return tuple((b - a) / n for a, b in zip(before, in_use(), strict=True))  # type: ignore[return-value]
+
+
+def run(case: Case) -> None:
+    """Raises Finding if repeated calls use more and more memory."""
+    threads = hforest.get_num_threads()
+    hforest.set_num_threads(1)  # other threads have heaps of their own
+    gc.freeze()  # collections then look at new objects alone
+    try:
+        outcome = call(case.target.function, case.make())
+        _growth(case, 5)
+        # What grows once is a table or a pool; what grows three times in a row is a leak.
+        for _ in range(3):
+            blocks, n_bytes = _growth(case, CALLS)
+            if blocks < 0.9 and n_bytes < 8:
+                return
+        raise told(
+            Finding(f"memory is not given back: {blocks:.1f} blocks and {n_bytes:.0f} bytes a call"),
+            case,
+            outcome,
+        )
+    finally:
+        gc.unfreeze()
+        hforest.set_num_threads(threads)

@@ -1,0 +1,66 @@
+"""Public functions, found by introspection: a new function is fuzzed without being listed."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import hforest
+
+
+class Target(NamedTuple):
+    """A public function."""
+
+    name: str
+    """Such as "hinge.tree_forward"; functions of hforest itself have no package before the dot."""
+    function: Callable[..., Any]
+    parameters: dict[str, inspect.Parameter]
+
+    @property
+    def package(self) -> str:
+        return self.name.rpartition(".")[0]
+
+    @property
+    def last(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def annotation(self, name: str) -> str:
+        return str(self.parameters[name].annotation)
+
+    def lenient(self, name: str) -> bool:
+        """Whether an argument takes what numpy.asarray takes."""
+        return "ArrayLike" in self.annotation(name)
+
+
+def _packages() -> list[str]:
+    return ["", *(m.name for m in pkgutil.iter_modules(hforest.__path__) if m.ispkg and m.name != "core")]
+
+
+def _callables(package: Any) -> list[str]:
+    # Of classes those that check their arguments: NamedTuples hold what they are given.
+    found = [name for name in package.__all__ if not inspect.ismodule(getattr(package, name))]
+    return [
+        name
+        for name in found
+        if inspect.isfunction(getattr(package, name)) or dataclasses.is_dataclass(getattr(package, name))
+    ]
+
+
+def find() -> dict[str, Target]:
+    """Returns every public function by its name; a function of two packages once."""
+    targets: dict[str, Target] = {}
+    seen = set()
+    for package in _packages():
+        module = importlib.import_module(f"hforest.{package}".rstrip("."))
+        for name in _callables(module):
+            function = getattr(module, name)
+            if id(function) not in seen:
+                seen.add(id(function))
+                full = f"{package}.{name}".lstrip(".")
+                targets[full] = Target(full, function, dict(inspect.signature(function).parameters))
+    return targets
+
+
+TARGETS = find()

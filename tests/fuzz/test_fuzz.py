@@ -1,0 +1,67 @@
+"""Some cases of every public function; `python -m tests.fuzz` runs more."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from . import bad, growing, search  # noqa: F401 (growing registers values)
+from .cases import KINDS, bads
+from .known import KNOWN, is_known
+from .oracle import Finding, run
+from .targets import TARGETS
+from .values import VALUES, Setting
+
+QUICK = set(KINDS) - {"leak", "bad"}
+"""Kinds that are run here; wrong arguments have a test of their own."""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_argument_has_a_value(name):
+    target = TARGETS[name]
+    for argument in target.parameters:
+        keys = (f"{name}.{argument}", f"{target.package}.{argument}", argument)
+        assert any(key in VALUES for key in keys), (
+            f"{name}: no value for the argument {argument!r}; add one to tests/fuzz/values.py or growing.py"
+        )
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_some_cases(name):
+    counts = Counter()
+    for target, kind in search.pairs(name):
+        if kind in QUICK:
+            finding = search.look(target, kind, 0, 2, counts, shrink=False)
+            assert finding is None, finding
+    assert counts
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.parameters])
+def test_every_argument_of_a_wrong_kind(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # words are paths to some
+    target, found = TARGETS[name], []
+
+    @settings(max_examples=1, database=None)
+    @given(st.data())
+    def look(data):
+        setting = Setting(data.draw, target)
+        for argument in target.parameters:
+            for case in bads(setting, argument):
+                try:
+                    if case.expect == "error":
+                        run(case)
+                except Finding as finding:
+                    if not is_known(finding.key):
+                        found.append(str(finding))
+
+    look()
+    assert not found, "\n\n".join(found[:5])
+
+
+def test_nothing_is_known_and_not_mended():
+    if KNOWN:
+        lines = "\n".join("  " + " | ".join(pattern) for pattern in KNOWN)
+        pytest.xfail(
+            f"{len(KNOWN)} findings of the fuzzer are not yet mended (tests/fuzz/known.py):\n{lines}"
+        )

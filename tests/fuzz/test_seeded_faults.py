@@ -1,0 +1,124 @@
+"""The fuzzer finds faults that are put into the library, and finds nothing without them."""
+
+import ctypes
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest.core import check
+from hforest.hinge import quick
+
+from . import growing, search  # noqa: F401 (growing registers values)
+from .targets import TARGETS
+
+EXAMPLES = 60
+
+
+def _look(name, kind, function=None, judge=None):
+    target = TARGETS[name]
+    if function is not None:
+        target = target._replace(function=function)
+    return search.look(
+        target, kind, 1, EXAMPLES, Counter(), judge=judge, shrink=False, skip=lambda key: False
+    )
+
+
+def _no_range_check(monkeypatch):
+    indices = check.indices
+    monkeypatch.setattr(check, "indices", lambda name, *more: name == "leaf" or indices(name, *more))
+
+
+def _no_overlap_check(monkeypatch):
+    monkeypatch.setattr(check, "no_overlap", lambda outputs, inputs: None)
+
+
+def _no_dtype_check(monkeypatch):
+    array = check.array
+
+    def unchecked(name, a, dtype, axes, sizes):
+        array(name, a, a.dtype if name == "kernels" else dtype, axes, sizes)
+
+    monkeypatch.setattr(check, "array", unchecked)
+
+
+def _ties_to_the_right(monkeypatch):
+    traverse = quick.traverse
+
+    def wrong(fern, x, *more):
+        return traverse(fern, np.nextafter(x, np.inf, dtype=x.dtype) if x.dtype.kind == "f" else x, *more)
+
+    monkeypatch.setattr(quick, "traverse", wrong)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "kind", "words"),
+    [
+        (
+            _no_range_check,
+            "hinge.leaf_outputs",
+            "bad",
+            "a value where an error must come|the process crashed",
+        ),
+        (_no_overlap_check, "project.project", "overlap", "another result|was changed"),
+        (
+            _no_dtype_check,
+            "layers.conv2d",
+            "bad",
+            "a value where an error must come|an error that is none|without its four parts",
+        ),
+        (_ties_to_the_right, "hinge.tree_traverse", "good", "another result than the reference"),
+    ],
+    ids=["range", "overlap", "dtype", "tie"],
+)
+def test_a_fault_is_found(fault, name, kind, words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    judge = (
+        search.isolated(kind, tmp_path) if fault is _no_range_check else None
+    )  # it reads outside of arrays
+    assert _look(name, kind, judge=judge) is None
+    fault(monkeypatch)
+    finding = _look(name, kind, judge=judge)
+    assert finding is not None
+    text = str(finding)
+    assert any(word in text for word in words.split("|")), text
+    assert f"hforest.{name}(" in text
+
+
+def test_a_reference_that_is_kept_is_found():
+    kept = []
+
+    def keeps(x, thresholds, features, *, out=None):
+        kept.append(x)
+        return hforest.hinge.tree_traverse(x, thresholds, features, out=out)
+
+    finding = _look("hinge.tree_traverse", "good", keeps)
+    assert "a reference to an argument is kept" in str(finding)
+
+
+def test_memory_that_is_lost_is_found():
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype = ctypes.c_void_p
+
+    def loses(leaf, n_leaves):
+        malloc(100)
+        return hforest.hinge.leaf_counts(leaf, n_leaves)
+
+    assert search.look(TARGETS["hinge.leaf_counts"], "leak", 1, 3, Counter(), shrink=False) is None
+    finding = _look("hinge.leaf_counts", "leak", loses)
+    assert "memory is not given back" in str(finding)
+
+
+def test_a_crash_is_found_and_made_small(tmp_path):
+    def crashes(leaf, n_leaves):
+        if leaf.size > 2:
+            ctypes.string_at(0)
+        return hforest.hinge.leaf_counts(leaf, n_leaves)
+
+    finding = search.look(
+        TARGETS["hinge.leaf_counts"]._replace(function=crashes), "good", 1, 50, Counter(),
+        judge=search.isolated("good", tmp_path),
+    )  # fmt: skip
+    assert "the process crashed or hung: signal 11" in str(finding)
+    assert str(finding).count("], [") <= 2  # three samples of one tree

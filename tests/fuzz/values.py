@@ -1,0 +1,333 @@
+"""Good values of arguments, by name: hinge and neural forests. A new name without a value fails a test.
+
+A value is looked up as "package.function.name", then "package.name", then "name". Values of one call share a
+`Setting`: sizes, a dtype and a generator of random numbers, all drawn by hypothesis, so that a failing call shrinks
+to small arrays.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hforest import hinge, neural
+
+from .targets import Target
+from .trees import copied
+
+VALUES: dict[str, Callable[["Setting"], Any]] = {}
+
+
+def value(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function of a setting as the value of arguments."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            VALUES[name] = function
+        return function
+
+    return register
+
+
+def options(names: str, *choices: Any) -> None:
+    """Registers that arguments are one of some constants."""
+    for name in names.split():
+        VALUES[name] = lambda s: s.choice(choices)
+
+
+ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
+          "resume", "trials",
+          "n_trees", "last_lr"}  # fmt: skip
+"""Arguments that are never left to their defaults, which don't fit small arrays or take long."""
+
+
+NOT_EMPTY = {"tree_greedy_init", "tree_median_thresholds", "fern_median_thresholds"}
+"""Functions of kernels' packages that learn from samples, and take at least one."""
+
+
+class Missing(LookupError):
+    """An argument that has no value here."""
+
+
+# Sizes of one block of a vector body, of several, and of none; small ones come first, since hypothesis shrinks to them.
+_SAMPLES = (2, 1, 3, 0, 5, 17, 40)
+_SIZES = (2, 1, 3, 5, 17)
+
+
+class Setting:
+    """What the arguments of one call share."""
+
+    def __init__(self, draw: Callable[[Any], Any], target: Target) -> None:
+        self.draw, self.target = draw, target
+        self.random = np.random.default_rng(draw(st.integers(0, 999)))
+        self.dtype = np.dtype(self.choice((np.float64, np.float32)))
+        self.ties = self.flag()
+        self.learns = target.package in ("classic", "manifold", "co2", "cascade", "split", "growth", "demo")
+        self.n = max(self.choice(_SAMPLES), 1 if self.learns or target.last in NOT_EMPTY else 0)
+        self.n_features = self.choice(_SIZES)
+        self.n_trees = self.choice((1, 2, 3, 9))
+        self.depth = self.choice((2, 1, 3))
+        self.n_classes = self.choice((2, 1, 3))
+        if target.package == "cascade":
+            self.n = 3 * self.n_classes + self.choice((0, 5))
+        elif target.name == "co2.search":
+            self.n = max(self.n, 5)
+        self._arguments: dict[str, Any] = {}
+
+    # ---------------------------------------------------------------------------------- drawing
+
+    def choice(self, choices: Any) -> Any:
+        """One of some values; hypothesis shrinks to the first."""
+        return choices[self.draw(st.integers(0, len(choices) - 1))]
+
+    def flag(self) -> bool:
+        return bool(self.draw(st.booleans()))
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self.draw(st.integers(low, high)))
+
+    def numbers(self, *shape: int) -> np.ndarray:
+        """Random numbers: with `ties` few different ones, which every dtype holds exactly."""
+        a = self.random.integers(-2, 3, shape) / 2 if self.ties else self.random.normal(size=shape)
+        return np.asarray(a, self.dtype)
+
+    def positive(self, *shape: int) -> np.ndarray:
+        return np.abs(self.numbers(*shape)) + self.dtype.type(0.5)
+
+    def indices(self, stop: int, *shape: int, dtype: Any = np.int32) -> np.ndarray:
+        return self.random.integers(0, stop, shape).astype(dtype)
+
+    # -------------------------------------------------------------------------------- arguments
+
+    def make(self, name: str) -> Any:
+        """A value for an argument, new at every call."""
+        for key in (f"{self.target.name}.{name}", f"{self.target.package}.{name}", name):
+            if key in VALUES:
+                return VALUES[key](self)
+        raise Missing(
+            f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values.py or growing.py"
+        )
+
+    def argument(self, name: str) -> Any:
+        """The value of an argument of this call, or its default; the same every time."""
+        if name not in self._arguments:
+            parameter = self.target.parameters.get(name)
+            left_out = parameter is None or (parameter.default is not parameter.empty and self.flag())
+            if parameter is not None and left_out and name not in ALWAYS:
+                self._arguments[name] = parameter.default
+            else:
+                self._arguments[name] = self.make(name)
+        return self._arguments[name]
+
+    def given(self, name: str, default: Any = None) -> Any:
+        """As `argument`, or `default` where the function has no such argument."""
+        return self.argument(name) if name in self.target.parameters else default
+
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of a good call. Defaults are passed, too."""
+        return {name: self.argument(name) for name in self.target.parameters}
+
+
+def result_of(s: Setting, left_out: str = "out", **settings: Any) -> Any:
+    """What the function returns without an argument, with some settings in place of those of the call."""
+    others = {
+        name: copied(s.argument(name)) for name in s.target.parameters if name not in (left_out, *settings)
+    }
+    return s.target.function(**others, **settings)
+
+
+# ------------------------------------------------------------------------------------------ shared
+
+value("rng")(lambda s: s.integer(0, 3))
+value("n_trees")(lambda s: s.n_trees)
+value("depth")(lambda s: s.depth)
+value("n_features")(lambda s: s.n_features)
+value("n_classes")(lambda s: s.n_classes)
+value("dtype")(lambda s: s.dtype)
+value("n_samples")(lambda s: max(s.n, 1))
+value("lr")(lambda s: s.choice((0.1, 1e-3)))
+value("eps")(lambda s: s.choice((1e-8, 1e-3)))
+value("scale")(lambda s: s.choice((1.0, 0.01)))
+options("beta1", 0.9, 0.0, 0.5)
+options("beta2", 0.999, 0.9)
+options("n", 1, 2, 5)
+options("mode", "stdout", "dicts")
+options("backend", "reference")
+options("n_bytes", 512 << 20, 0)
+options("loss", "tree", "forest")
+options("co2.loss", "log", "squared")
+options("sparse return_route return_p cyclic", False, True)
+options("max_features", None, "sqrt", 1, 0.5, 1.0)
+options("task", "classification", "regression")
+
+
+class Progress:
+    """A progress function with a readable representation."""
+
+    def __call__(self, done: int, total: int) -> None:
+        assert 0 <= done <= total
+
+    def __repr__(self) -> str:
+        return "lambda done, total: None"
+
+
+options("progress", None, False, Progress())
+
+
+@value("x")
+def _x(s: Setting) -> np.ndarray:
+    return s.numbers(s.n, s.n_features)
+
+
+@value("y")
+def _labels(s: Setting) -> np.ndarray:
+    return s.indices(s.n_classes, s.n, dtype=np.int64)
+
+
+# ------------------------------------------------------------------------------------------- hinge
+
+options("aggregate", None, "sum", "mean")
+options("outputs", (), 2, (2, 1))
+for _name in ("tree_adam_forward", "tree_adam_backward", "fern_adam_forward", "fern_adam_backward"):
+    options(f"hinge.{_name}.aggregate", "sum", "mean")
+for _name in ("tree_init", "fern_init"):
+    options(f"hinge.{_name}.features", "random", "sequential")
+value("n_leaves")(lambda s: 2**s.depth)
+
+
+def _fern(s: Setting) -> bool:
+    return s.target.last.startswith("fern")
+
+
+def _n_vertices(s: Setting) -> int:
+    return s.depth if _fern(s) else 2**s.depth - 1
+
+
+value("thresholds")(lambda s: s.numbers(s.n_trees, _n_vertices(s)))
+value("features")(lambda s: s.indices(s.n_features, s.n_trees, _n_vertices(s)))
+
+
+@value("weights")
+def _weights(s: Setting) -> np.ndarray:
+    return s.numbers(s.n_trees, 2**s.depth, *s.choice(((), (2,), (17,))))
+
+
+def _route(s: Setting) -> Any:
+    """The route of some samples; in `adam_backward` the one of the forward call, which changes the state."""
+    if "_route" not in s._arguments:
+        kind = "fern" if _fern(s) else "tree"
+        if "adam_backward" in s.target.name:
+            arrays = [s.argument(name) for name in ("thresholds", "features", "weights", "state")]
+            settings = {name: s.argument(name) for name in ("aggregate", "beta1", "beta2", "eps")}
+            forward = getattr(hinge, f"{kind}_adam_forward")
+            _, route = forward(_x(s), *arrays, s.argument("step"), s.argument("lr"), **settings)
+        else:
+            thresholds = s.numbers(s.n_trees, _n_vertices(s))
+            features = s.given("features")
+            features = s.make("features") if features is None else features
+            route = getattr(hinge, f"{kind}_traverse")(_x(s), thresholds, features)
+        s._arguments["_route"] = route
+    return s._arguments["_route"]
+
+
+value("leaf")(lambda s: _route(s).leaf)
+value("margin")(lambda s: _route(s).margin)
+value("vertex")(lambda s: _route(s).vertex)
+value("hinge.step")(lambda s: s.choice((1, 3, 40)))
+
+
+@value("hinge.grad_y")
+def _grad_y(s: Setting) -> np.ndarray:
+    outputs = s.argument("weights").shape[2:]
+    trees = () if s.argument("aggregate") else (s.n_trees,)
+    return s.numbers(s.n, *trees, *outputs)
+
+
+@value("hinge.state")
+def _adam_state(s: Setting) -> hinge.AdamState:
+    state = hinge.adam_state(s.argument("thresholds"), s.argument("weights"))
+    step = s.argument("step")
+    if step > 1 and s.flag():
+        for name in ("thresholds", "weights"):
+            for moment, numbers in (("m", s.numbers), ("v", s.positive)):
+                getattr(state, f"{name}_{moment}")[...] = numbers(*getattr(state, f"{name}_{moment}").shape)
+            last = getattr(state, f"{name}_last")
+            last[...] = s.indices(step, *last.shape)
+    return state
+
+
+@value("hinge.out")
+def _out_of_hinge(s: Setting) -> Any:
+    if s.given("sparse", False):
+        return None
+    return _blank(result_of(s)[0] if s.given("return_route", False) else result_of(s))
+
+
+@value("out")
+def _out(s: Setting) -> Any:
+    return _blank(result_of(s)[1] if s.target.last == "loss_backward" else result_of(s))
+
+
+def _blank(a: Any) -> Any:
+    if isinstance(a, tuple):
+        parts = [_blank(b) for b in a]
+        return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+    return np.full_like(a, 7)
+
+
+# ------------------------------------------------------------------------------------------ neural
+
+options("epochs", 1, 2)
+options("batch_size", 2, 1, 64)
+options("n_iter", 1, 0, 5)
+options("neural.fit.n_iter", 1, 5)
+options("first_epoch", 0, 1)
+value("last_lr")(lambda s: s.argument("lr") * s.choice((0.5, 1.0)))
+value("history")(lambda s: [])
+value("checkpoint")(lambda s: _Called())
+
+
+class _Called:
+    """A function of one argument with a readable representation."""
+
+    def __call__(self, state: Any) -> None:
+        assert state is not None
+
+    def __repr__(self) -> str:
+        return "lambda state: None"
+
+
+@value("neural.index")
+def _index(s: Setting) -> np.ndarray:
+    return s.indices(s.n_features, s.n_trees, 2**s.depth - 1)
+
+
+@value("neural.f")
+def _f(s: Setting) -> np.ndarray:
+    if s.given("index") is None:
+        return s.numbers(s.n, s.n_trees, 2**s.depth - 1)
+    return s.numbers(s.n, s.n_features)
+
+
+@value("neural.leaves")
+def _leaves(s: Setting) -> np.ndarray:
+    shares = s.positive(s.n_trees, 2**s.depth, s.n_classes)
+    return np.asarray(shares / shares.sum(axis=2, keepdims=True), s.dtype)
+
+
+value("neural.grad_p")(lambda s: s.numbers(s.n, s.n_classes))
+
+
+@value("neural.model")
+def _model(s: Setting) -> neural.Linear:
+    model = neural.linear_init(
+        s.n_trees, s.depth, s.n_features, s.n_classes, max_features=s.choice((None, 1)), dtype=s.dtype, rng=0
+    )
+    return model._replace(leaves=_leaves(s))
+
+
+@value("neural.fit.x")
+def _some_samples(s: Setting) -> np.ndarray:
+    s.n = max(s.n, 1)
+    return s.numbers(s.n, s.n_features)

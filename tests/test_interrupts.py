@@ -1,0 +1,153 @@
+"""Ctrl-C: long calls end soon, with KeyboardInterrupt, and the library works after them."""
+
+import importlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import classic, growth, hinge, optim, tree
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+# The promise is one second; machines that run tests have other work.
+MOST_SECONDS = 3.0
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+
+
+@pytest.fixture
+def interrupts(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("interrupts")
+
+
+@pytest.fixture
+def two_threads():
+    before = hforest.get_num_threads()
+    hforest.set_num_threads(2)
+    yield
+    hforest.set_num_threads(before)
+
+
+def some_results():
+    x = np.random.default_rng(0).random((200, 5)).astype(np.float32)
+    forest = classic.grow(x, (2 * x[:, 0]).astype(int), 3, rng=0)
+    t, f, w = hinge.tree_init(20, 4, 5, rng=0)
+    return tree.predict(forest, x).tobytes() + hinge.tree_forward(x, t, f, w).tobytes()
+
+
+NAMES = [
+    "growth.encode", "growth.grow, all columns", "classic.grow, entropy", "classic.grow, regression",
+    "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
+    "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
+    "hinge.tree_forward", "hinge.tree_forward, trees apart", "hinge.fern_forward", "hinge.tree_traverse",
+    "hinge.tree_backward", "hinge.tree_greedy_init", "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
+    "split.best_split", "cascade.grow",
+]  # fmt: skip
+
+
+def test_every_call_of_the_table_is_tested(interrupts):
+    assert list(interrupts.CALLS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_call_is_interrupted(name, interrupts, two_threads):
+    before = some_results()
+    call = interrupts.CALLS[name](True)
+    seconds = interrupts.latency(call, 0.25)
+    print(f"{name}: {seconds} s")
+    assert seconds is not None, "the call ended before the signal came"
+    assert seconds < MOST_SECONDS
+    assert some_results() == before
+
+
+def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):
+    x = np.random.default_rng(0).random((300_000, 20), dtype=np.float32)
+    expected = growth.encode(x)
+    inside = []
+
+    def handler(number, frame):
+        # Handlers may call the library, too.
+        inside.append(some_results())
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        found = growth.encode(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert inside
+    assert set(inside) == {some_results()}
+    for a, b in zip(found, expected, strict=True):
+        assert a is b or np.array_equal(a, b)
+
+
+def test_another_exception_of_a_handler_passes(two_threads):
+    x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
+
+    def handler(number, frame):
+        raise OSError("from the handler")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(OSError, match="from the handler"):
+            growth.encode(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_step_in_place_is_finished(interrupts):
+    """Adam moves all parameters or none."""
+    param, grad = np.zeros(40_000_000, np.float32), np.ones(40_000_000, np.float32)
+    m, v = np.zeros_like(param), np.zeros_like(param)
+    interrupts.latency(lambda: optim.adam(param, grad, m, v, 1, 0.5), 0.15)
+    assert param[0] in (0, -0.5)
+    assert (param == param[0]).all()
+
+
+def test_calls_of_another_thread_go_on(two_threads):
+    """Python runs signal handlers in its main thread alone, which may be waiting."""
+    x = np.random.default_rng(0).random((200_000, 20), dtype=np.float32)
+    done = []
+    worker = threading.Thread(target=lambda: done.append(growth.encode(x)))
+    caught = False
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        worker.start()
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        time.sleep(0.5)
+    except KeyboardInterrupt:
+        caught = True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    worker.join()
+    assert caught
+    assert len(done) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_thread_is_interrupted(interrupts):
+    """The thread that forks is the child's main thread."""
+    x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
+    status = []
+
+    def fork():
+        child = os.fork()
+        if child == 0:
+            seconds = interrupts.latency(lambda: growth.encode(x), 0.3)
+            os._exit(0 if seconds is not None and seconds < MOST_SECONDS else 1)
+        status.append(os.waitpid(child, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert status == [0]
