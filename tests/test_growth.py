@@ -1379,3 +1379,89 @@ def test_tables_of_bins_that_contradict_themselves_are_refused(table, change):
         growth.grow(bins._replace(**{table: wrong}), np.arange(30) % 2, 1, rng=0)
     for max_bins in (None, 5):
         growth.grow(growth.encode(np.round(x), max_bins=max_bins), np.arange(30) % 2, 1, rng=0)
+
+
+# ------------------------------------------------------------------------------------------- scorers
+
+
+@pytest.mark.parametrize("path", ["plain", "vector", "avx2"])
+def test_each_scorer_is_taken(simd, path):
+    from hforest.growth import cpu
+
+    if path not in machine.simd_paths():
+        pytest.skip(f"this build and processor have no {path} path")
+    if cpu._scorers_taken() is None:
+        pytest.skip("scorers are counted in bounds-checked builds alone (HFOREST_DEBUG=1)")
+    simd(path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 6))
+    y = (x[:, 0] > 0).astype(int) + (x[:, 1] + rng.normal(size=800) > 0)
+    sparse = project.sparse_distribution(6)
+
+    def taken(call):
+        before = cpu._scorers_taken()
+        call()
+        return {name for name, count in cpu._scorers_taken().items() if count > before[name]}
+
+    bins = growth.encode(x, max_bins=64)
+    wanted = {"sorting"} if path == "plain" else {"pairs", "histogram"}
+    assert taken(lambda: growth.grow(bins, y, 2, rng=0)) == wanted
+    for numbers, scorer in ((x.astype(np.float32), "bounds"), (np.round(3 * x), "histogram of values")):
+        found = taken(lambda a=numbers: growth.grow_projected(a, y, 2, sparse, n_projections=4, rng=0))
+        assert "sorting" in found or path != "plain"
+        assert path == "plain" or {scorer, "pairs of values"} <= found
+    # Real weights and targets are scored in float64, in the order of the samples, on every path.
+    weights = {"sample_weight": rng.random(800)}
+    assert taken(lambda: growth.grow(bins, y, 1, rng=0, **weights)) == {"sorting"}
+    assert taken(lambda: growth.grow(bins, x[:, 0], 1, task="regression", rng=0)) == {"sorting"}
+
+
+def arrays_of(grown):
+    """The arrays of Trees or Projected."""
+    for a in grown:
+        yield from arrays_of(a) if isinstance(a, tuple) else [a]
+
+
+@hypothesis.given(
+    n=st.integers(2, 400),
+    n_classes=st.sampled_from([2, 3, 7, 33]),
+    n_values=st.sampled_from([2, 5, 40, 256]),
+    heaviest=st.sampled_from([1, 3, 200]),
+    max_features=st.integers(1, 19),
+    seed=st.integers(0, 2**32),
+)
+def test_vector_paths_score_ties_and_weights_alike(n, n_classes, n_values, heaviest, max_features, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, n_values, (n, 19)).astype(np.float64)
+    x[:, rng.integers(0, 19, 4)] = 1  # constant features
+    y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n)])[:n]
+    weights = rng.integers(1, heaviest + 1, n)
+    common = {"n_classes": n_classes, "sample_weight": weights, "rng": seed}
+    sparse = project.sparse_distribution(19)
+    bins = growth.encode(x)
+    before = machine.simd()
+    try:
+        machine.set_simd("plain")
+        expected = (
+            growth.grow(bins, y, 2, max_features=max_features, **common),
+            growth.grow_projected(x, y, 2, sparse, n_projections=max_features, **common),
+            growth.grow_projected(x / 7, y, 2, sparse, n_projections=max_features, **common),
+            growth.grow_projected(
+                (x / 7).astype(np.float32), y, 2, sparse, n_projections=max_features, **common
+            ),
+        )
+        for path in machine.simd_paths()[1:]:
+            machine.set_simd(path)
+            got = (
+                growth.grow(bins, y, 2, max_features=max_features, **common),
+                growth.grow_projected(x, y, 2, sparse, n_projections=max_features, **common),
+                growth.grow_projected(x / 7, y, 2, sparse, n_projections=max_features, **common),
+                growth.grow_projected(
+                    (x / 7).astype(np.float32), y, 2, sparse, n_projections=max_features, **common
+                ),
+            )
+            for a, b in zip(expected, got, strict=True):
+                for first, second in zip(arrays_of(a), arrays_of(b), strict=True):
+                    np.testing.assert_array_equal(first, second)
+    finally:
+        machine.set_simd(before)

@@ -5,6 +5,8 @@
 #include "few.h"
 #include "floats.h"
 #include "pairs.h"
+#include "pairwise.h"
+#include "histogram.h"
 
 /* Code of key i of a node. */
 HF_INLINE uint32_t hf_code_of_key(const hf_workspace *r, int64_t i) {
@@ -80,8 +82,22 @@ static hf_cut hf_best_cut(const hf_task *t, hf_workspace *r, const hf_pending *n
         }
     }
 #endif
+#if HF_VECTORS
+    const int pairwise = hf_is_pairwise(t, r, n, weight);
+    if (pairwise || hf_is_histogram(t, r, n, weight)) {
+        for (; n_drawn < t->n_drawn; ++n_drawn) hf_draw_column(t, r, key, n_drawn, &draw);
+        int known = 1;
+        if (pairwise) hf_best_pairwise(t, r, node, n_drawn, weight, &best);
+        else known = hf_best_histogram(t, r, node, n_drawn, weight, &best);
+        /* Else all of them are constant in the node, and it takes others; or its classes are too many. */
+        if (best.column >= 0 || !known) hf_undraw_columns(r, n_drawn);
+        if (best.column >= 0) return best;
+        if (!known) n_drawn = 0;
+    }
+#endif
     while (n_drawn < t->n_columns && (n_drawn < t->n_drawn || !varies)) {
         if (hf_stopped_after(t->watch, &n_steps, n)) break;
+        HF_TAKE(HF_BY_SORTING);
         const uint32_t column = hf_draw_column(t, r, key, n_drawn, &draw);
         ++n_drawn;
 

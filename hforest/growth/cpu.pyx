@@ -46,7 +46,7 @@ cdef extern from "atoms.h" nogil:
     void hf_fill_up_to(hf_atoms* a)
 
 cdef extern from "engine.h" nogil:
-    int HF_PATH_AVX512
+    int HF_PATH_AVX512, HF_PATH_PLAIN
     ctypedef struct hf_task:
         const void* codes
         int width
@@ -334,9 +334,27 @@ cdef object _grow(hf_task* t, int64_t first, int64_t n_trees, counts, trees):
         free(grown)
 
 
+cdef extern from *:
+    """
+    #ifdef HF_DEBUG
+    static int64_t hf_n_taken(int scorer) { return hf_taken[scorer]; }
+    #else
+    static int64_t hf_n_taken(int scorer) { (void)scorer; return -1; }
+    #endif
+    """
+    int64_t hf_n_taken(int scorer)
+
+
+def _scorers_taken():
+    """Returns how often each scorer was taken in this process; None but in bounds-checked builds."""
+    names = ("sorting", "pairs", "histogram", "pairs of values", "histogram of values", "bounds")
+    taken = {name: hf_n_taken(scorer) for scorer, name in enumerate(names)}
+    return None if -1 in taken.values() else taken
+
+
 def rows_of(bins):
     """Returns a copy of the bins, samples first, for nodes of few samples; None where none would read it."""
-    if simd_path() != HF_PATH_AVX512 or bins.itemsize > 2:
+    if simd_path() == HF_PATH_PLAIN or bins.itemsize > (2 if simd_path() == HF_PATH_AVX512 else 1):
         return None
     rows, step = np.empty((bins.shape[1], bins.shape[0]), bins.dtype), max(1, COPIED // bins.shape[0])
     for i in range(0, len(rows), step):

@@ -6,6 +6,7 @@
 #include "columns.h"
 #include "compared.h"
 #include "floats.h"
+#include "values.h"
 
 enum {
     HF_ATOMS_FIRST = 4, /* candidates that are drawn at a time for fewer samples than */
@@ -22,6 +23,10 @@ static int hf_make_room(const hf_task *t, hf_workspace *r, int64_t room) {
         r->order = malloc(room * 8), r->order2 = malloc(room * 8);
         r->place = malloc(room * 4), r->place2 = malloc(room * 4);
         if (!r->order || !r->order2 || !r->place || !r->place2) return 0;
+    }
+    if (hf_bodies_of(t->path)) {
+        r->slot = malloc(room * 4), r->bucket = malloc(room + 64), r->code = malloc((room + 16) * 4);
+        if (!r->slot || !r->bucket || !r->code) return 0;
     }
 #if HF_X86
     if (t->path == HF_PATH_AVX512) {
@@ -229,7 +234,7 @@ static hf_cut hf_cut_values(const hf_task *t, hf_workspace *r, const hf_pending 
 /* The best of the candidates `draws`, n of them, where it is better than `best`; r->best_projected gets its values. */
 static void hf_try_atoms(
     const hf_task *t, hf_workspace *r, const hf_pending *node, const hf_atom_draws *draws, int n, double weight, void *bins,
-    hf_cut *best
+    hf_values *values_of, hf_cut *best
 ) {
     const int is_large = node->last - node->first > HF_WORK / HF_ATOMS;
     for (int i = 0; i < n; ++i) {
@@ -237,10 +242,12 @@ static void hf_try_atoms(
         const hf_atom atom = {draws->key[i], draws, i};
         hf_project_atom(t, r, node, atom, r->projected);
         hf_cut cut = {best->score, -1, 0, 0, 0, 0, 0};
+        int known = 0;
+        if (values_of) known = hf_score_values(t, r, values_of, &cut);
 #if HF_X86
-        if (!bins || !hf_cut_buckets(t, r, node, bins, &cut))
+        else if (bins) known = hf_cut_buckets(t, r, node, bins, &cut);
 #endif
-            cut = hf_cut_values(t, r, node, weight, best);
+        if (!known) HF_TAKE(HF_BY_SORTING), cut = hf_cut_values(t, r, node, weight, best);
         if (!(cut.score > best->score)) continue;
         *best = cut;
         best->column = 0;
@@ -281,6 +288,8 @@ static hf_cut hf_best_projection(const hf_task *t, hf_workspace *r, const hf_pen
     const int64_t n = node->last - node->first;
     hf_atom_draws draws;
     void *bins = NULL;
+    hf_values room_of, *values_of = NULL;
+    if (hf_is_valued(t, r, n, weight) && hf_start_values(t, r, node, weight, &room_of)) values_of = &room_of;
 #if HF_X86
     hf_bins room __attribute__((aligned(64)));
     hf_compared compared __attribute__((aligned(64)));
@@ -303,7 +312,7 @@ static hf_cut hf_best_projection(const hf_task *t, hf_workspace *r, const hf_pen
             continue;
         }
 #endif
-        hf_try_atoms(t, r, node, &draws, n_atoms, weight, bins, &best);
+        hf_try_atoms(t, r, node, &draws, n_atoms, weight, bins, values_of, &best);
     }
     return best;
 }

@@ -106,6 +106,23 @@ typedef struct {
 #undef HF_CODE_SHIFT
 #undef HF
 
+/* Counts how often each scorer is taken, for tests: in bounds-checked builds alone. */
+enum {
+    HF_BY_SORTING,
+    HF_BY_PAIRS,
+    HF_BY_HISTOGRAM,
+    HF_BY_PAIRS_OF_VALUES,
+    HF_BY_HISTOGRAM_OF_VALUES,
+    HF_BY_BOUNDS,
+    HF_SCORERS
+};
+#ifdef HF_DEBUG
+static int64_t hf_taken[HF_SCORERS];
+#define HF_TAKE(SCORER) __atomic_fetch_add(&hf_taken[SCORER], 1, __ATOMIC_RELAXED)
+#else
+#define HF_TAKE(SCORER) ((void)0)
+#endif
+
 typedef struct {
     int64_t first, last;
     uint64_t key; /* of the parent, but for the root */
@@ -149,6 +166,7 @@ typedef struct {
     uint32_t *index;
     float *factor;
     uint64_t best_atom;
+    int32_t *code;   /* values.h: a candidate's values, in the order of signed integers */
     uint32_t *slot;  /* buckets.h: a sample's class and weight, and where its value is counted */
     uint8_t *bucket;
     uint64_t *present; /* columns.h: which places are samples' */
@@ -174,7 +192,7 @@ static void hf_free_workspace(hf_workspace *r) {
     free(r->right), free(r->mean), free(r->count), free(r->count_left), free(r->column), free(r->drawn), free(r->open);
     free(r->projected), free(r->best_projected), free(r->index), free(r->factor), free(r->term), free(r->left_term);
     free(r->right_term), free(r->order), free(r->order2), free(r->place), free(r->place2);
-    free(r->slot), free(r->bucket), free(r->present), free(r->place_in_block);
+    free(r->code), free(r->slot), free(r->bucket), free(r->present), free(r->place_in_block);
     for (int level = 0; level < HF_BLOCKS; ++level) free(r->block[level].columns), free(r->block[level].place);
 }
 

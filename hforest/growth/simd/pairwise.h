@@ -1,0 +1,99 @@
+/* Included once a vector width, with HF_BYTES and HF_W(name) set and the compiler's target chosen: the sums of all
+   splits of some candidates, each split behind one sample's code.
+
+   A vector of HF_BYTES bytes holds codes. n samples of `per` candidates lie side by side, number i * per + c being
+   sample i of candidate c, so that a vector has the splits behind HF_BYTES / per samples:
+
+       per = 4, HF_BYTES = 16     | s0c0 s0c1 s0c2 s0c3 | s1c0 s1c1 s1c2 s1c3 | s2c0 ... | s3c0 ... s3c3 |
+
+   Each sample adds its weight to the lanes of its candidate whose code is not below its own. Samples come class by
+   class; what a class added to a lane is squared once, in 16 bits: weights of a node sum to less than 256. */
+
+typedef uint8_t HF_W(hf_u8) __attribute__((vector_size(HF_BYTES)));
+typedef uint16_t HF_W(hf_u16) __attribute__((vector_size(HF_BYTES)));
+typedef uint32_t HF_W(hf_u32) __attribute__((vector_size(HF_BYTES)));
+typedef uint64_t HF_W(hf_u64) __attribute__((vector_size(HF_BYTES)));
+typedef int32_t HF_W(hf_i32) __attribute__((vector_size(HF_BYTES)));
+
+/* The `per` codes at `code`, repeated. */
+HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *code) {
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    if (per == 1) return (HF_W(hf_u8)){0} + *code;
+    if (per == 2) return memcpy(&two, code, 2), (HF_W(hf_u8))((HF_W(hf_u16)){0} + two);
+    if (per == 4) return memcpy(&four, code, 4), (HF_W(hf_u8))((HF_W(hf_u32)){0} + four);
+    return memcpy(&eight, code, 8), (HF_W(hf_u8))((HF_W(hf_u64)){0} + eight);
+}
+
+/* Sums of the splits behind the numbers from `at` on, n_vectors vectors of them. */
+HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise *p, int64_t at) {
+    HF_W(hf_u8) split[2], left[2], before[2];
+    HF_W(hf_u16) square[2][2], product[2][2];
+    for (int v = 0; v < n_vectors; ++v) {
+        memcpy(&split[v], p->code + at + v * HF_BYTES, HF_BYTES);
+        left[v] = (HF_W(hf_u8)){0};
+        for (int h = 0; h < 2; ++h) square[v][h] = product[v][h] = (HF_W(hf_u16)){0};
+    }
+    for (int64_t k = 0, j = 0; k < p->n_present; ++k) {
+        for (int v = 0; v < n_vectors; ++v) before[v] = left[v];
+        for (; j < p->last[k]; ++j) {
+            const HF_W(hf_u8) code = HF_W(hf_repeat)(per, p->code + j * per);
+            for (int v = 0; v < n_vectors; ++v) left[v] += (HF_W(hf_u8))(split[v] >= code) & p->weight[j];
+        }
+        for (int v = 0; v < n_vectors; ++v) {
+            const HF_W(hf_u16) added = (HF_W(hf_u16))(left[v] - before[v]);
+            const HF_W(hf_u16) half[2] = {added & 0xff, added >> 8}; /* even lanes, odd lanes */
+            for (int h = 0; h < 2; ++h) {
+                square[v][h] += half[h] * half[h];
+                product[v][h] += half[h] * (uint16_t)p->total[k];
+            }
+        }
+    }
+    for (int v = 0; v < n_vectors; ++v) {
+        memcpy(p->left_weight + at + v * HF_BYTES, &left[v], HF_BYTES);
+        for (int h = 0; h < 2; ++h) {
+            /* (T - l)**2 = T**2 - 2 T l + l**2 */
+            const HF_W(hf_u16) right = (uint16_t)p->square - 2 * product[v][h] + square[v][h];
+            memcpy(p->left_square[h] + (at + v * HF_BYTES) / 2, &square[v][h], HF_BYTES);
+            memcpy(p->right_square[h] + (at + v * HF_BYTES) / 2, &right, HF_BYTES);
+        }
+    }
+}
+
+/* Sums of all splits of `per` candidates. */
+HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
+    const int64_t size = p->n * per;
+    int64_t at = 0;
+#define HF_ADD(PER)                                                                              \
+    do {                                                                                         \
+        for (; at + HF_BYTES < size; at += 2 * HF_BYTES) HF_W(hf_add_pairs)(PER, 2, p, at);      \
+        for (; at < size; at += HF_BYTES) HF_W(hf_add_pairs)(PER, 1, p, at);                     \
+    } while (0)
+    if (per == 1) HF_ADD(1);
+    else if (per == 2) HF_ADD(2);
+    else if (per == 4) HF_ADD(4);
+    else HF_ADD(8);
+#undef HF_ADD
+}
+
+/* Rates of all splits in float32: score up to rounding, 0 where nothing lies on the right. Returns the largest. */
+HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
+    const int64_t n_halves = (p->n * per + 1) / 2;
+    for (int h = 0; h < 2; ++h)
+        for (int64_t i = 0; i < n_halves; ++i) {
+            const int32_t left_weight = p->left_weight[2 * i + h], right_weight = (int32_t)p->all - left_weight;
+            const float rate = (float)p->left_square[h][i] / (float)left_weight +
+                               (float)p->right_square[h][i] / (float)right_weight;
+            p->rate[h].value[i] = right_weight ? rate : 0.0f;
+        }
+    /* Floats that are not negative have the order of their bits. */
+    union {
+        int32_t bits;
+        float value;
+    } most = {0};
+    for (int h = 0; h < 2; ++h)
+        for (int64_t i = 0; i < n_halves; ++i)
+            most.bits = p->rate[h].bits[i] > most.bits ? p->rate[h].bits[i] : most.bits;
+    return most.value;
+}
