@@ -204,6 +204,24 @@ def test_missed_steps(start, missed, eps):
     np.testing.assert_allclose(v, expected.v.astype(float), rtol=1e-13)
 
 
+@pytest.mark.parametrize("step", [7, 300, 2000])
+def test_a_row_whose_second_moment_is_infinite_stands_still(backend, dtype, step):
+    """As in dense steps, which divide by infinity: the squared gradient of a row has overflowed."""
+    param, m, v, last = (
+        np.ones((2, 3), dtype),
+        np.ones((2, 3), dtype),
+        np.ones((2, 3), dtype),
+        np.array([5, 5]),
+    )
+    v[1] = np.inf
+    optim.adam_catch_up(param, m, v, last, step, 0.01)
+    assert np.isfinite(param).all()
+    np.testing.assert_array_equal(param[1], 1)
+    assert (param[0] < 1).all()
+    assert (m < 1).all()
+    assert np.isinf(v[1]).all()
+
+
 def test_rows_without_moments_stay(backend, dtype):
     param = np.arange(4, dtype=dtype).reshape(2, 2)
     m, v = zeros_like(param, 2)

@@ -68,6 +68,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define SUB(a, b) ((a) - (b))
 #define MUL(a, b) ((a) * (b))
 #define DIV(a, b) ((a) / (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ROOT(a) sqrtf(a)
 #define ANY(a) ((a) != 0)
 #define FLUSH(a) (fabsf(a) < FLT_MIN ? 0.0f : (a))
@@ -87,6 +88,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define SUB(a, b) ((a) - (b))
 #define MUL(a, b) ((a) * (b))
 #define DIV(a, b) ((a) / (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ROOT(a) sqrt(a)
 #define ANY(a) ((a) != 0)
 #define FLUSH(a) (fabs(a) < DBL_MIN ? 0.0 : (a))
@@ -110,6 +112,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define SUB(a, b) _mm512_sub_ps(a, b)
 #define MUL(a, b) _mm512_mul_ps(a, b)
 #define DIV(a, b) _mm512_div_ps(a, b)
+#define MIN(a, b) _mm512_min_ps(a, b)
 #define ROOT(a) _mm512_sqrt_ps(a)
 #define ANY(a) (_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ) != 0)
 #define FLUSH(a) \
@@ -130,6 +133,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define SUB(a, b) _mm512_sub_pd(a, b)
 #define MUL(a, b) _mm512_mul_pd(a, b)
 #define DIV(a, b) _mm512_div_pd(a, b)
+#define MIN(a, b) _mm512_min_pd(a, b)
 #define ROOT(a) _mm512_sqrt_pd(a)
 #define ANY(a) (_mm512_cmp_pd_mask(a, _mm512_setzero_pd(), _CMP_NEQ_UQ) != 0)
 #define FLUSH(a) \
@@ -160,6 +164,7 @@ HF_AVX2_CODE HF_INLINE __m256i hf_lanes4(ptrdiff_t n) {
 #define SUB(a, b) _mm256_sub_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)
 #define DIV(a, b) _mm256_div_ps(a, b)
+#define MIN(a, b) _mm256_min_ps(a, b)
 #define ROOT(a) _mm256_sqrt_ps(a)
 #define ANY(a) (_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ)) != 0)
 #define FLUSH(a) \
@@ -180,6 +185,7 @@ HF_AVX2_CODE HF_INLINE __m256i hf_lanes4(ptrdiff_t n) {
 #define SUB(a, b) _mm256_sub_pd(a, b)
 #define MUL(a, b) _mm256_mul_pd(a, b)
 #define DIV(a, b) _mm256_div_pd(a, b)
+#define MIN(a, b) _mm256_min_pd(a, b)
 #define ROOT(a) _mm256_sqrt_pd(a)
 #define ANY(a) (_mm256_movemask_pd(_mm256_cmp_pd(a, _mm256_setzero_pd(), _CMP_NEQ_UQ)) != 0)
 #define FLUSH(a) \

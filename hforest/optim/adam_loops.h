@@ -30,7 +30,9 @@ HF_CODE HF_INLINE VEC NAME(rest)(
     VEC first, VEC root, double m_factor, double root_factor, const double *row, ptrdiff_t top, VEC eps) {
     const VEC h = MUL(SET1((REAL)(row[HF_CENTRE] * root_factor)), root);
     const VEC inverse = DIV(SET1((REAL)1), ADD(h, eps));
-    const VEC z = MUL(h, inverse), x = SUB(ADD(z, z), SET1((REAL)1));
+    /* Where the second moment is infinite, inverse is 0 and z is any finite number. */
+    const VEC largest = SET1((REAL)(sizeof(REAL) == sizeof(float) ? FLT_MAX : DBL_MAX));
+    const VEC z = MUL(MIN(h, largest), inverse), x = SUB(ADD(z, z), SET1((REAL)1));
     VEC total = SET1((REAL)row[top]);
     for (ptrdiff_t j = top - 1; j > HF_CENTRE; --j) total = ADD(MUL(total, x), SET1((REAL)row[j]));
     return MUL(MUL(MUL(SET1((REAL)m_factor), first), inverse), total);
@@ -91,6 +93,7 @@ HF_CODE static void NAME(pass)(
 #undef SUB
 #undef MUL
 #undef DIV
+#undef MIN
 #undef ROOT
 #undef ANY
 #undef FLUSH

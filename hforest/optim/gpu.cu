@@ -84,7 +84,9 @@ __device__ static inline real rest(
 ) {
     real h = (real)(row[CENTRE] * root_factor) * root;
     real inverse = (real)1 / (h + eps);
-    real z = h * inverse, x = z + z - (real)1;
+    // Where the second moment is infinite, inverse is 0 and z is any finite number.
+    const real largest = (real)(sizeof(real) == sizeof(float) ? 3.4028234663852886e38 : 1.7976931348623157e308);
+    real z = (h < largest ? h : largest) * inverse, x = z + z - (real)1;
     real total = (real)row[top];
     for (size k = top - 1; k > CENTRE; --k) total = total * x + (real)row[k];
     return (real)m_factor * m * inverse * total;

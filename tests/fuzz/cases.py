@@ -19,7 +19,7 @@ def _no_model(value: Any) -> bool:
 
 
 def good(s: Setting) -> Case:
-    """A good call: the reference's result, the same bits on one thread and on several, inputs unchanged."""
+    """A good call: the reference's result, the same bits at another number of threads, inputs unchanged."""
     arguments = s.arguments()
     if any(map(_no_model, arguments.values())):
         reject()
