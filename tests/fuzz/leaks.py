@@ -47,9 +47,9 @@ def run(case: Case) -> None:
     try:
         outcome = call(case.target.function, case.make())
         _growth(case, 5)
-        # What grows once is a table or a pool; what grows three times in a row is a leak.
-        for _ in range(3):
-            blocks, n_bytes = _growth(case, CALLS)
+        # What grows once is a table or a pool; what grows each time, and over many calls, is a leak.
+        for n in (CALLS, CALLS, CALLS, 20 * CALLS):
+            blocks, n_bytes = _growth(case, n)
             if blocks < 0.9 and n_bytes < 8:
                 return
         raise told(

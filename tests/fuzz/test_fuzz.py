@@ -34,6 +34,8 @@ def test_some_cases(name):
         if kind in QUICK:
             finding = search.look(target, kind, 0, 2, counts, shrink=False)
             assert finding is None, finding
+    if name == "tree.from_sklearn" and not counts:
+        pytest.skip("scikit-learn is not installed")
     assert counts
 
 
