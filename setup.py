@@ -108,7 +108,7 @@ def extension(path):
         ".".join(path.with_suffix("").parts),
         [str(path)],
         include_dirs=[numpy.get_include(), *sorted({str(header.parent) for header in HEADERS})],
-        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), *([("HF_DEBUG", "1")] if DEBUG else [])],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), *[("HF_DEBUG", "1")][:DEBUG]],
         depends=[str(header) for header in HEADERS],
         extra_compile_args=["/fp:precise"] if sys.platform == "win32" else posix,
         extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
