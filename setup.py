@@ -107,7 +107,7 @@ def extension(path):
     return Extension(
         ".".join(path.with_suffix("").parts),
         [str(path)],
-        include_dirs=[numpy.get_include(), *sorted({str(header.parent) for header in HEADERS})],
+        include_dirs=[numpy.get_include(), "hforest"],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), *[("HF_DEBUG", "1")][:DEBUG]],
         depends=[str(header) for header in HEADERS],
         extra_compile_args=["/fp:precise"] if sys.platform == "win32" else posix,

@@ -62,6 +62,49 @@ def test_imports_run_downwards(path):
             assert LAYER[other] < LAYER[parts[0]], f"{parts[0]} imports {other}"
 
 
+INCLUDE = re.compile(r'^\s*(?:#\s*include "|cdef extern from ")([^"]+)"', re.M)
+CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) )?cimport ([\w., ]*)", re.M)
+COMPILED = sorted(path for kind in ("*.h", "*.pyx", "*.pxd") for path in PACKAGE.rglob(kind))
+
+
+def compiled_in(path):
+    """Files below the package, as paths relative to it, that a C or Cython file includes or cimports.
+
+    The compiler's only include folder is the package, so that every include names its subpackage.
+    """
+    text = path.read_text()
+    for name in INCLUDE.findall(text):
+        if name != "pythread.h":  # Python's own
+            yield name
+    for module, names in CIMPORT.findall(text):
+        for name in [module] if module else names.replace(" ", "").split(","):
+            if name.startswith("hforest."):
+                yield "/".join(name.split(".")[1:]) + ".pxd"
+            elif name.startswith("."):
+                yield path.relative_to(PACKAGE).with_name(name.lstrip(".") + ".pxd").as_posix()
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_includes_and_cimports_run_downwards(path):
+    own = path.relative_to(PACKAGE).parts[0]
+    for name in compiled_in(path):
+        assert (PACKAGE / name).exists(), f"{path.name} includes {name}: name it by its subpackage"
+        other = name.split("/")[0]
+        assert other == own or LAYER[other] < LAYER[own], f"{own} includes {name}"
+
+
+def test_no_header_includes_itself():
+    graph = {p.relative_to(PACKAGE).as_posix(): set(compiled_in(p)) for p in COMPILED}
+
+    def visit(name, trail):
+        assert name not in trail, " -> ".join([*trail, name])
+        for other in graph[name]:
+            visit(other, [*trail, name])
+
+    for name in graph:
+        visit(name, [])
+
+
 def imports_of(module_path):
     """Modules of the same subpackage that a file imports at any level of its code."""
     found = set()
@@ -96,6 +139,7 @@ def test_the_import_tests_see_imports():
     assert {"core", "hinge"} <= set(imported_subpackages(PACKAGE / "hinge" / "training.py"))
     assert {"hinge", "layers", "optim", "core"} <= set(imported_subpackages(PACKAGE / "demo" / "network.py"))
     assert "aliases" in imports_of(PACKAGE / "core" / "dispatch.py")
+    assert {"core/machine.pxd", "growth/engine.h"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
 
 
 @pytest.mark.parametrize("subpackage", WITH_KERNELS)

@@ -15,7 +15,7 @@ from hforest.core.machine cimport (
 
 cnp.import_array()
 
-cdef extern from "engine.h" nogil:
+cdef extern from "growth/engine.h" nogil:
     ctypedef struct hf_task:
         const void* codes
         int width
@@ -60,7 +60,7 @@ cdef extern from "engine.h" nogil:
         uint32_t* index
         int64_t n_entries
 
-cdef extern from "stump.h" nogil:
+cdef extern from "co2/stump.h" nogil:
     int HF_LANES
     ctypedef struct hf_rows:
         const void* x
@@ -125,7 +125,7 @@ cdef extern from "stump.h" nogil:
         uint64_t key, hf_stump_workspace* s, double* history, hf_watch* watch,
     )
 
-cdef extern from "oc1.h" nogil:
+cdef extern from "co2/oc1.h" nogil:
     ctypedef struct hf_oc1:
         int64_t restarts
         int64_t jumps
@@ -138,7 +138,7 @@ cdef extern from "oc1.h" nogil:
         hf_oc1_workspace* o, double* w,
     )
 
-cdef extern from "oblique.h" nogil:
+cdef extern from "co2/oblique.h" nogil:
     ctypedef struct hf_oblique_task:
         hf_task univariate
         hf_rows rows

@@ -2,9 +2,9 @@
    univariate splits, fits a stump from there, and splits its samples by it. */
 #ifndef HFOREST_CO2_OBLIQUE_H
 #define HFOREST_CO2_OBLIQUE_H
-#include "engine.h"
-#include "oc1.h"
-#include "stump.h"
+#include "growth/engine.h"
+#include "co2/oc1.h"
+#include "co2/stump.h"
 
 typedef struct {
     hf_task univariate; /* its criterion scores oblique splits too */

@@ -4,7 +4,7 @@
    move where the impurity stays equal. Where a call is to end (watch.h), functions return early. */
 #ifndef HFOREST_CO2_OC1_H
 #define HFOREST_CO2_OC1_H
-#include "engine.h"
+#include "growth/engine.h"
 
 enum { HF_STREAM_RESTART = 10, HF_STREAM_JUMP = 11, HF_CYCLES = 100 /* through all weights, at most */ };
 

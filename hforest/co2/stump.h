@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lanes16.h"
-#include "philox.h"
-#include "score.h"
-#include "simd.h"
-#include "watch.h"
+#include "co2/lanes16.h"
+#include "core/philox.h"
+#include "core/score.h"
+#include "core/simd.h"
+#include "core/watch.h"
 
 enum {
     HF_TOGETHER = 8, /* rows whose products are summed in one loop */
@@ -140,34 +140,34 @@ HF_INLINE double hf_slope_of_theta(const hf_losses *l, const hf_pull *pull, int 
 #define NAME(f) hf_stump_##f##_f32_plain
 #define REAL float
 #define VEC hf_f32x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 #define HF_CODE
 #define NAME(f) hf_stump_##f##_f64_plain
 #define REAL double
 #define VEC hf_f64x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 
 #if HF_X86
 #define HF_CODE HF_AVX2_CODE
 #define NAME(f) hf_stump_##f##_f32_avx2
 #define REAL float
 #define VEC hf_f32x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 #define HF_CODE HF_AVX2_CODE
 #define NAME(f) hf_stump_##f##_f64_avx2
 #define REAL double
 #define VEC hf_f64x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 #define HF_CODE HF_AVX512_CODE
 #define NAME(f) hf_stump_##f##_f32_avx512
 #define REAL float
 #define VEC hf_f32x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 #define HF_CODE HF_AVX512_CODE
 #define NAME(f) hf_stump_##f##_f64_avx512
 #define REAL double
 #define VEC hf_f64x16
-#include "stump_loops.h"
+#include "co2/stump_loops.h"
 #define HF_BY_PATH(F, SUFFIX, REAL_, ...)                                                          \
     (path == HF_PATH_AVX512 ? hf_stump_##F##_##SUFFIX##_avx512(__VA_ARGS__)                        \
      : path == HF_PATH_AVX2 ? hf_stump_##F##_##SUFFIX##_avx2(__VA_ARGS__)                          \

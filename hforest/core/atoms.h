@@ -4,7 +4,7 @@
 #define HFOREST_ATOMS_H
 #include <stdint.h>
 
-#include "philox.h"
+#include "core/philox.h"
 
 enum { HF_ATOM_AXIS = 0, HF_ATOM_SPARSE = 1, HF_ATOM_PATCH = 2, HF_ATOM_PROBES = 3 };
 enum { HF_STREAM_ATOM = 5, HF_STREAM_ENTRY = 6, HF_ATOM_AXES = 3 };

@@ -1,12 +1,12 @@
 from libc.stdint cimport int32_t, int64_t
 
 # The number of threads of a parallel region: every one names it.
-cdef extern from "cpu_features.h" nogil:
+cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
 
 # How a long call ends early. Its threads take units of work until hf_take is negative; the calling thread
 # then waits for the others, and looks for signals all the time.
-cdef extern from "watch.h" nogil:
+cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
         bint interrupted

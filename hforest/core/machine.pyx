@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 cnp.import_array()
 
-cdef extern from "cpu_features.h" nogil:
+cdef extern from "core/cpu_features.h" nogil:
     int HF_AVX2, HF_AVX512, HF_NEON, HF_GATHERS
     int HF_OPENMP
     const char* HF_COMPILER
@@ -19,7 +19,7 @@ cdef extern from "cpu_features.h" nogil:
     int hf_threads()
     void omp_set_num_threads(int n)
 
-cdef extern from "watch.h" nogil:
+cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
 
 cdef extern from "pythread.h" nogil:
@@ -73,7 +73,7 @@ def cpu_features():
     )
 
 
-cdef extern from "simd.h" nogil:
+cdef extern from "core/simd.h" nogil:
     int HF_PATH_PLAIN, HF_PATH_VECTOR, HF_PATH_AVX2, HF_PATH_AVX512, HF_VECTORS
 
 _PATHS = {"plain": HF_PATH_PLAIN, "vector": HF_PATH_VECTOR, "avx2": HF_PATH_AVX2, "avx512": HF_PATH_AVX512}

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
-#include "watch.h"
+#include "core/simd.h"
+#include "core/watch.h"
 
 enum { HF_INSERTION = 40 /* up to so many keys, insertion sort is faster than a radix pass with its fixed cost */ };
 

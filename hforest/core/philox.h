@@ -5,7 +5,7 @@
 #define HFOREST_PHILOX_H
 #include <stdint.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 typedef struct {
     uint32_t word[4];

@@ -7,7 +7,7 @@ import numpy as np
 
 from cpython.buffer cimport PyBuffer_FillInfo
 
-cdef extern from "recycle.h" nogil:
+cdef extern from "core/recycle.h" nogil:
     int HF_RECYCLES, HF_MIN_BYTES
     ctypedef struct hf_block:
         void* start

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED = 2 };
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "cpu_features.h"
-#include "simd.h"
+#include "core/cpu_features.h"
+#include "core/simd.h"
 
 #ifdef _WIN32
 #include <windows.h>

@@ -3,7 +3,7 @@
    and over lower lanes. All sums are the integers of hf_sweep. */
 #ifndef HFOREST_GROWTH_BINS_H
 #define HFOREST_GROWTH_BINS_H
-#include "task.h"
+#include "growth/task.h"
 
 #if HF_X86
 

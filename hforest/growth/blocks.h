@@ -2,7 +2,7 @@
    together, and near. There are several at a time, smaller ones for nodes deeper down. */
 #ifndef HFOREST_GROWTH_BLOCKS_H
 #define HFOREST_GROWTH_BLOCKS_H
-#include "task.h"
+#include "growth/task.h"
 
 enum {
     HF_BLOCK_BYTES = 1 << 22, /* at most, */

@@ -1,7 +1,7 @@
 /* What the vector bodies of the scorers work on, and a table of the bodies by vector path. */
 #ifndef HFOREST_GROWTH_BODIES_H
 #define HFOREST_GROWTH_BODIES_H
-#include "task.h"
+#include "growth/task.h"
 
 #if HF_VECTORS
 
@@ -107,9 +107,9 @@ struct hf_bodies {
 #define HF_BYTES 16
 #define HF_W(name) name##_v16
 #define HF_W_CODE
-#include "simd/pairwise.h"
-#include "simd/histogram.h"
-#include "simd/values.h"
+#include "growth/simd/pairwise.h"
+#include "growth/simd/histogram.h"
+#include "growth/simd/values.h"
 #undef HF_BYTES
 #undef HF_W
 #undef HF_W_CODE
@@ -118,9 +118,9 @@ struct hf_bodies {
 #define HF_BYTES 32
 #define HF_W(name) name##_v32
 #define HF_W_CODE HF_AVX2_CODE
-#include "simd/pairwise.h"
-#include "simd/histogram.h"
-#include "simd/values.h"
+#include "growth/simd/pairwise.h"
+#include "growth/simd/histogram.h"
+#include "growth/simd/values.h"
 #undef HF_BYTES
 #undef HF_W
 #undef HF_W_CODE

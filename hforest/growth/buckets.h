@@ -12,7 +12,7 @@
    sum over classes is largest where each goes to the side that it does more for. */
 #ifndef HFOREST_GROWTH_BUCKETS_H
 #define HFOREST_GROWTH_BUCKETS_H
-#include "bins.h"
+#include "growth/bins.h"
 
 HF_INLINE uint32_t hf_ordered_32(float a) {
     uint32_t bits;

@@ -1,12 +1,12 @@
 /* The best cut of a node among columns of codes. */
 #ifndef HFOREST_GROWTH_CODED_H
 #define HFOREST_GROWTH_CODED_H
-#include "counted.h"
-#include "few.h"
-#include "floats.h"
-#include "pairs.h"
-#include "pairwise.h"
-#include "histogram.h"
+#include "growth/counted.h"
+#include "growth/few.h"
+#include "growth/floats.h"
+#include "growth/pairs.h"
+#include "growth/pairwise.h"
+#include "growth/histogram.h"
 
 /* Code of key i of a node. */
 HF_INLINE uint32_t hf_code_of_key(const hf_workspace *r, int64_t i) {

@@ -3,7 +3,7 @@
    node lie close together, and all that lie between are added up too, for loads in order cost least. */
 #ifndef HFOREST_GROWTH_COLUMNS_H
 #define HFOREST_GROWTH_COLUMNS_H
-#include "blocks.h"
+#include "growth/blocks.h"
 
 enum {
     HF_ROWS_AHEAD = 12,      /* samples ahead whose row is asked for */

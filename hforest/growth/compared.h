@@ -4,7 +4,7 @@
    full. */
 #ifndef HFOREST_GROWTH_COMPARED_H
 #define HFOREST_GROWTH_COMPARED_H
-#include "buckets.h"
+#include "growth/buckets.h"
 
 #if HF_X86
 

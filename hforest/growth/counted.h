@@ -3,7 +3,7 @@
    sums over earlier vectors, and over lower lanes. All sums are the integers of hf_sweep. */
 #ifndef HFOREST_GROWTH_COUNTED_H
 #define HFOREST_GROWTH_COUNTED_H
-#include "bins.h"
+#include "growth/bins.h"
 
 #if HF_X86
 

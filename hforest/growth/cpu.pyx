@@ -18,10 +18,10 @@ from ..core import recycle
 
 cnp.import_array()
 
-cdef extern from "order.h" nogil:
+cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
 
-cdef extern from "encode.h" nogil:
+cdef extern from "growth/encode.h" nogil:
     int64_t hf_encode_bytes(
         const double* value, int64_t n, int64_t n_codes, uint32_t* code, double* low, double* high
     )
@@ -30,7 +30,7 @@ cdef extern from "encode.h" nogil:
         uint32_t* index2, uint32_t* code, double* low, double* high, hf_watch* watch,
     )
 
-cdef extern from "atoms.h" nogil:
+cdef extern from "core/atoms.h" nogil:
     int HF_ATOM_AXES
     ctypedef struct hf_atoms:
         int kind
@@ -45,7 +45,7 @@ cdef extern from "atoms.h" nogil:
         int64_t most
     void hf_fill_up_to(hf_atoms* a)
 
-cdef extern from "engine.h" nogil:
+cdef extern from "growth/engine.h" nogil:
     int HF_PATH_AVX512, HF_PATH_PLAIN
     ctypedef struct hf_task:
         const void* codes

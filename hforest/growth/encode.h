@@ -1,7 +1,7 @@
 /* A column's values as codes. */
 #ifndef HFOREST_GROWTH_ENCODE_H
 #define HFOREST_GROWTH_ENCODE_H
-#include "order.h"
+#include "core/order.h"
 
 /* hf_encode where the values are whole numbers below 256 and not more different ones than n_codes, such as pixels; else 0.
    Nothing is sorted. */

@@ -7,9 +7,9 @@
    ascending order. */
 #ifndef HFOREST_GROWTH_ENGINE_H
 #define HFOREST_GROWTH_ENGINE_H
-#include "coded.h"
-#include "part.h"
-#include "projected.h"
+#include "growth/coded.h"
+#include "growth/part.h"
+#include "growth/projected.h"
 
 static uint64_t hf_tree_key(uint64_t seed, int64_t tree) { return hf_draw_key(hf_philox(seed, (uint64_t)tree, 0), 0); }
 

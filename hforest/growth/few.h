@@ -3,7 +3,7 @@
    are first taken in float32; only cuts that come near the best are rated as everywhere else, so that no bit differs. */
 #ifndef HFOREST_GROWTH_FEW_H
 #define HFOREST_GROWTH_FEW_H
-#include "task.h"
+#include "growth/task.h"
 
 #if HF_X86
 

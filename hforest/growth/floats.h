@@ -1,7 +1,7 @@
 /* The best cut of a candidate in float64: whatever weights, criteria and targets there are. */
 #ifndef HFOREST_GROWTH_FLOATS_H
 #define HFOREST_GROWTH_FLOATS_H
-#include "task.h"
+#include "growth/task.h"
 
 /* a log2 a, looked up where a is whole. */
 HF_INLINE double hf_entropy_term(const hf_workspace *r, double a) {

@@ -3,7 +3,7 @@
    integers of the sorted scan (sweep.h). */
 #ifndef HFOREST_GROWTH_HISTOGRAM_H
 #define HFOREST_GROWTH_HISTOGRAM_H
-#include "pairwise.h"
+#include "growth/pairwise.h"
 
 #if HF_VECTORS
 

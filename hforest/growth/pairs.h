@@ -4,7 +4,7 @@
    those of hf_sweep, modulo 2**16, which no square reaches. Rates are first taken in float32, as in few.h. */
 #ifndef HFOREST_GROWTH_PAIRS_H
 #define HFOREST_GROWTH_PAIRS_H
-#include "task.h"
+#include "growth/task.h"
 
 #if HF_X86
 

@@ -3,7 +3,7 @@
    scan (sweep.h). Rates are first taken in float32; splits near the best one are scored again in float64. */
 #ifndef HFOREST_GROWTH_PAIRWISE_H
 #define HFOREST_GROWTH_PAIRWISE_H
-#include "bodies.h"
+#include "growth/bodies.h"
 
 #if HF_VECTORS
 

@@ -1,7 +1,7 @@
 /* Parts a node's samples by their codes, or the values of a projection, sixteen at a time. */
 #ifndef HFOREST_GROWTH_PART_H
 #define HFOREST_GROWTH_PART_H
-#include "task.h"
+#include "growth/task.h"
 
 #if HF_X86
 

@@ -3,10 +3,10 @@
    numbers and all sums are exact, values are kept as integers, which sort in fewer passes. */
 #ifndef HFOREST_GROWTH_PROJECTED_H
 #define HFOREST_GROWTH_PROJECTED_H
-#include "columns.h"
-#include "compared.h"
-#include "floats.h"
-#include "values.h"
+#include "growth/columns.h"
+#include "growth/compared.h"
+#include "growth/floats.h"
+#include "growth/values.h"
 
 enum {
     HF_ATOMS_FIRST = 4, /* candidates that are drawn at a time for fewer samples than */

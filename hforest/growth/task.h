@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "atoms.h"
-#include "order.h"
-#include "philox.h"
-#include "score.h"
-#include "simd.h"
-#include "watch.h"
+#include "core/atoms.h"
+#include "core/order.h"
+#include "core/philox.h"
+#include "core/score.h"
+#include "core/simd.h"
+#include "core/watch.h"
 
 enum {
     HF_FEW = 48,   /* keys up to which insertion beats a radix pass */
@@ -92,16 +92,16 @@ typedef struct {
 #define HF_KEY uint32_t
 #define HF_CODE_SHIFT 16
 #define HF(name) name##_32
-#include "sort.h"
-#include "sweep.h"
+#include "growth/sort.h"
+#include "growth/sweep.h"
 #undef HF_KEY
 #undef HF_CODE_SHIFT
 #undef HF
 #define HF_KEY uint64_t
 #define HF_CODE_SHIFT 32
 #define HF(name) name##_64
-#include "sort.h"
-#include "sweep.h"
+#include "growth/sort.h"
+#include "growth/sweep.h"
 #undef HF_KEY
 #undef HF_CODE_SHIFT
 #undef HF

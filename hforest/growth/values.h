@@ -15,8 +15,8 @@
    The sum over classes is largest where each goes to the side that it adds more to. */
 #ifndef HFOREST_GROWTH_VALUES_H
 #define HFOREST_GROWTH_VALUES_H
-#include "histogram.h"
-#include "buckets.h"
+#include "growth/histogram.h"
+#include "growth/buckets.h"
 
 #if HF_VECTORS
 

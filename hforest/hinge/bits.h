@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 #if defined(__GNUC__) || defined(__clang__)
 static inline int hf_lowest_bit(uint64_t word) { return __builtin_ctzll(word); }

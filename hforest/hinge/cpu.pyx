@@ -26,10 +26,10 @@ from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables
 from ..core import recycle
 from ..optim.exact import bias
 
-cdef extern from "watch.h" nogil:
+cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
 
-cdef extern from "bits.h" nogil:
+cdef extern from "hinge/bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
     void hf_mark_columns(int path, const int32_t*, Py_ssize_t step, Py_ssize_t n, int count, uint64_t* seen)
     void hf_mark_bytes(
@@ -41,7 +41,7 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "vectors.h" nogil:
+cdef extern from "hinge/vectors.h" nogil:
     int HF_TILE
     ctypedef struct hf_tree:
         pass
@@ -51,7 +51,7 @@ cdef extern from "vectors.h" nogil:
     void hf_route_f32(const hf_tree*, int path, int fern, const float*, int32_t*, float*, int32_t*)
     void hf_route_f64(const hf_tree*, int path, int fern, const double*, int32_t*, double*, int32_t*)
 
-cdef extern from "route.h" nogil:
+cdef extern from "hinge/route.h" nogil:
     int HF_GROUP
     void hf_fill_tile_f32(
         int path, const float*, ptrdiff_t step, ptrdiff_t first, ptrdiff_t last, int n, float*)
@@ -62,17 +62,17 @@ cdef extern from "route.h" nogil:
     void hf_store_words(int path, const int32_t*, ptrdiff_t, int n_trees, ptrdiff_t, int32_t*, ptrdiff_t)
     void hf_store_doubles(const double*, ptrdiff_t, int n_trees, ptrdiff_t, double*, ptrdiff_t)
 
-cdef extern from "ferns.h" nogil:
+cdef extern from "hinge/ferns.h" nogil:
     int hf_has_ferns(int path, int itemsize, int depth)
     void hf_route_ferns(
         const float* tile, Py_ssize_t n, const float*, const int32_t*, int depth, int count,
         int32_t*, float*, int32_t*, Py_ssize_t step, const float* weights, double* total,
     )
 
-cdef extern from "simd.h" nogil:
+cdef extern from "core/simd.h" nogil:
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
 
-cdef extern from "sums.h" nogil:
+cdef extern from "hinge/sums.h" nogil:
     int HF_AHEAD, HF_TOGETHER
     ctypedef struct hf_visits:
         const int32_t* leaf

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "route.h"
-#include "simd.h"
+#include "hinge/route.h"
+#include "core/simd.h"
 
 enum { HF_FERN_DEPTH = 26 /* deepest fern whose leaf and vertex fit one word */ };
 

@@ -1,7 +1,7 @@
 # C kernels that large and small calls share.
 from libc.stdint cimport int32_t
 
-cdef extern from "plain.h" nogil:
+cdef extern from "hinge/plain.h" nogil:
     void hf_route_plain_f32(
         const float* x, Py_ssize_t n_features, Py_ssize_t n, const float*, const int32_t*,
         Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
@@ -11,7 +11,7 @@ cdef extern from "plain.h" nogil:
         Py_ssize_t n_vertices, int depth, int fern, Py_ssize_t count,
         int32_t*, double*, int32_t*, Py_ssize_t step)
 
-cdef extern from "lanes.h" nogil:
+cdef extern from "hinge/lanes.h" nogil:
     int HF_WIDTH
     int hf_has_lanes(int path, int itemsize, int depth)
     void hf_route_lanes(
@@ -19,7 +19,7 @@ cdef extern from "lanes.h" nogil:
         int n_vertices, int depth, int count, int32_t*, float*, int32_t*, Py_ssize_t step,
     )
 
-cdef extern from "sums.h" nogil:
+cdef extern from "hinge/sums.h" nogil:
     void hf_sum_f32(
         int path, const int32_t* leaf, const float* margin, const float* weights, ptrdiff_t n_trees,
         ptrdiff_t n_leaves, ptrdiff_t n_outputs, double divisor, double* total, float* y)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum {
     HF_WIDTH = 16,          /* trees of a vector */

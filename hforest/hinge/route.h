@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "simd.h"
-#include "vectors.h"
+#include "core/simd.h"
+#include "hinge/vectors.h"
 
 enum {
     HF_GROUP = 16       /* trees whose results are stored together: a cache line of float32 */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum {
     HF_LANES = 8,

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum {
     HF_TILE = 32,       /* samples of a tile: a feature of all of them is 128 bytes of float32 */
@@ -37,7 +37,7 @@ typedef struct {
 #define CODE
 #define NAME(x) hf_##x##_f32
 #define CHOOSE HF_CHOOSE
-#include "vectors_body.h"
+#include "hinge/vectors_body.h"
 
 #define REAL double
 #define WORD int64_t
@@ -45,7 +45,7 @@ typedef struct {
 #define CODE
 #define NAME(x) hf_##x##_f64
 #define CHOOSE HF_CHOOSE
-#include "vectors_body.h"
+#include "hinge/vectors_body.h"
 
 #if HF_X86
 
@@ -55,7 +55,7 @@ typedef struct {
 #define CODE HF_AVX2_CODE
 #define NAME(x) hf_##x##_f32_avx2
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
-#include "vectors_body.h"
+#include "hinge/vectors_body.h"
 
 #define REAL double
 #define WORD int64_t
@@ -63,7 +63,7 @@ typedef struct {
 #define CODE HF_AVX2_CODE
 #define NAME(x) hf_##x##_f64_avx2
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
-#include "vectors_body.h"
+#include "hinge/vectors_body.h"
 
 #define REAL double
 #define WORD int64_t
@@ -71,7 +71,7 @@ typedef struct {
 #define CODE HF_AVX512_CODE
 #define NAME(x) hf_##x##_f64_avx512
 #define CHOOSE HF_CHOOSE
-#include "vectors_body.h"
+#include "hinge/vectors_body.h"
 
 #endif /* HF_X86 */
 #endif /* HF_VECTORS */

@@ -19,7 +19,7 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "paths.h" nogil:
+cdef extern from "neural/paths.h" nogil:
     const double HF_LEAST_MASS
     ctypedef struct hf_forest:
         const void* f

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
-#include "watch.h"
+#include "core/simd.h"
+#include "core/watch.h"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_VECTORS 1
@@ -75,7 +75,7 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #define EXP_COEFFICIENTS {0x1.0p-1f, 0x1.5554dcp-3f, 0x1.555518p-5f, 0x1.120be2p-7f, 0x1.6d117cp-10f}
 
 #define X(name) hf_##name##_f32
-#include "exact.h"
+#include "neural/exact.h"
 
 #define T(name) hf_##name##_f32_plain
 #define CODE
@@ -84,7 +84,7 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #else
 #define LANES 1
 #endif
-#include "tile.h"
+#include "neural/tile.h"
 
 #if HF_X86
 /* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
@@ -103,7 +103,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 #define T(name) hf_##name##_f32_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 8
-#include "tile.h"
+#include "neural/tile.h"
 
 /* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
@@ -116,11 +116,11 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #define T(name) hf_##name##_f32_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 16
-#include "tile.h"
+#include "neural/tile.h"
 #endif
 
 #define HF_DTYPE _f32_
-#include "units.h"
+#include "neural/units.h"
 #undef HF_DTYPE
 #undef REAL
 #undef BITS
@@ -159,7 +159,7 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
      0x1.2891d4ffbb0f9p-22, 0x1.af390ba7e6f47p-26}
 
 #define X(name) hf_##name##_f64
-#include "exact.h"
+#include "neural/exact.h"
 
 #define T(name) hf_##name##_f64_plain
 #define CODE
@@ -168,21 +168,21 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #else
 #define LANES 1
 #endif
-#include "tile.h"
+#include "neural/tile.h"
 
 #if HF_X86
 #define T(name) hf_##name##_f64_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 4
-#include "tile.h"
+#include "neural/tile.h"
 
 #define T(name) hf_##name##_f64_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 8
-#include "tile.h"
+#include "neural/tile.h"
 #endif
 
 #define HF_DTYPE _f64_
-#include "units.h"
+#include "neural/units.h"
 
 #endif

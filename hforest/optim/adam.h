@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum {
     HF_CENTRE = 2,  /* column of the tail table; the coefficients follow */
@@ -72,7 +72,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define ROOT(a) sqrtf(a)
 #define ANY(a) ((a) != 0)
 #define FLUSH(a) (fabsf(a) < FLT_MIN ? 0.0f : (a))
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 #define HF_CODE
 #define NAME(f) hf_adam_##f##_f64_plain
@@ -92,7 +92,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define ROOT(a) sqrt(a)
 #define ANY(a) ((a) != 0)
 #define FLUSH(a) (fabs(a) < DBL_MIN ? 0.0 : (a))
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 #if HF_X86
 
@@ -117,7 +117,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define ANY(a) (_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ) != 0)
 #define FLUSH(a) \
     _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(a), _mm512_set1_ps(FLT_MIN), _CMP_NLT_UQ), a)
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 #define HF_CODE HF_AVX512_CODE
 #define NAME(f) hf_adam_##f##_f64_avx512
@@ -138,7 +138,7 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
 #define ANY(a) (_mm512_cmp_pd_mask(a, _mm512_setzero_pd(), _CMP_NEQ_UQ) != 0)
 #define FLUSH(a) \
     _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(_mm512_abs_pd(a), _mm512_set1_pd(DBL_MIN), _CMP_NLT_UQ), a)
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 /* ---------------------------------------------------------------------------------------- AVX2 */
 
@@ -169,7 +169,7 @@ HF_AVX2_CODE HF_INLINE __m256i hf_lanes4(ptrdiff_t n) {
 #define ANY(a) (_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ)) != 0)
 #define FLUSH(a) \
     _mm256_and_ps(a, _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a), _mm256_set1_ps(FLT_MIN), _CMP_NLT_UQ))
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 #define HF_CODE HF_AVX2_CODE
 #define NAME(f) hf_adam_##f##_f64_avx2
@@ -190,7 +190,7 @@ HF_AVX2_CODE HF_INLINE __m256i hf_lanes4(ptrdiff_t n) {
 #define ANY(a) (_mm256_movemask_pd(_mm256_cmp_pd(a, _mm256_setzero_pd(), _CMP_NEQ_UQ)) != 0)
 #define FLUSH(a) \
     _mm256_and_pd(a, _mm256_cmp_pd(_mm256_andnot_pd(_mm256_set1_pd(-0.0), a), _mm256_set1_pd(DBL_MIN), _CMP_NLT_UQ))
-#include "adam_loops.h"
+#include "optim/adam_loops.h"
 
 #endif /* HF_X86 */
 

@@ -4,7 +4,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 
-cdef extern from "adam.h" nogil:
+cdef extern from "optim/adam.h" nogil:
     ctypedef struct hf_adam:
         double lr, beta1, beta2, eps, rate, scale
         const double* powers

@@ -18,10 +18,10 @@ from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables
 
 from .exact import bias
 
-cdef extern from "roots.h" nogil:
+cdef extern from "optim/roots.h" nogil:
     void hf_roots(double* a, Py_ssize_t n)
 
-cdef extern from "simd.h" nogil:
+cdef extern from "core/simd.h" nogil:
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
 
 ctypedef fused real:

@@ -8,11 +8,11 @@ from hforest.core.machine cimport (
     hf_share, hf_stop, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
 )
 
-cdef extern from "score.h" nogil:
+cdef extern from "core/score.h" nogil:
     int HF_GINI, HF_ENTROPY, HF_SQUARED
     double hf_xlogx(double a)
 
-cdef extern from "scan.h" nogil:
+cdef extern from "split/scan.h" nogil:
     int hf_best_of(
         const double* value, const int32_t* y, const double* outputs, const double* weight, int64_t n,
         int64_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, int single, double* threshold,

@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "order.h"
-#include "score.h"
-#include "watch.h"
+#include "core/order.h"
+#include "core/score.h"
+#include "core/watch.h"
 
 /* The state of a scan. `left`, `right` and `total` are sums over classes or outputs. */
 typedef struct {

@@ -15,7 +15,7 @@ from hforest.core.machine cimport (
 
 cnp.import_array()
 
-cdef extern from "walk.h" nogil:
+cdef extern from "tree/walk.h" nogil:
     ctypedef struct hf_forest_f32:
         const int64_t* tree_start
         const int32_t* feature

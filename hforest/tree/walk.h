@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "simd.h"
+#include "core/simd.h"
 
 enum {
     HF_WALKS = 8,    /* trees that one sample is walked in at once: enough to hide the latency of a load from L2 */
@@ -344,7 +344,7 @@ static int64_t hf_one_class_f64(int path, const double *row, int64_t n_outputs) 
     ((KEYS)_mm512_mask_andnot_epi32(                                                                                 \
         (__m512i)(m), _mm512_cmpgt_epu32_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
     ))
-#include "walk_body.h"
+#include "tree/walk_body.h"
 #undef real
 #undef word
 #undef HF
@@ -356,7 +356,7 @@ static int64_t hf_one_class_f64(int path, const double *row, int64_t n_outputs) 
     ((KEYS)_mm512_mask_andnot_epi64(                                                                                 \
         (__m512i)(m), _mm512_cmpgt_epu64_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
     ))
-#include "walk_body.h"
+#include "tree/walk_body.h"
 #undef real
 #undef word
 #undef HF

@@ -128,20 +128,20 @@ static void HF(hf_make_columns)(const real *x, int64_t n_features, int64_t n, HF
 #define CODE
 #define NAME HF(hf_enter_vector)
 #define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "columns_body.h"
+#include "tree/columns_body.h"
 
 #if HF_X86
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define NAME HF(hf_enter_avx2)
 #define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "columns_body.h"
+#include "tree/columns_body.h"
 
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define NAME HF(hf_enter_avx512)
 #define KEEP KEEP_AVX512
-#include "columns_body.h"
+#include "tree/columns_body.h"
 #endif
 
 #undef WORD

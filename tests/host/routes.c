@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_features.h"
-#include "plain.h"
-#include "route.h"
-#include "simd.h"
+#include "core/cpu_features.h"
+#include "hinge/plain.h"
+#include "hinge/route.h"
+#include "core/simd.h"
 
 static uint32_t state = 1;
 
