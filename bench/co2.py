@@ -25,6 +25,8 @@ from hforest import co2, growth
 from hforest.co2 import StumpSettings, cpu, reference
 from hforest.co2.checks import candidates
 from hforest.co2.stump import schedule
+from hforest.core.supervised import Limits, Target
+from hforest.growth.trees import Batch, Learned
 
 SHAPES = ((60000, 784, 10, 100), (20000, 256, 10, 100), (15000, 17, 26, 100))
 LR, NU, MOMENTUM = 0.01, 10.0, 0.9
@@ -142,16 +144,13 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
     """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
-    bins, weight = growth.encode(x), np.ones(len(x))
-    trees: list[Any] = []
+    bins = growth.encode(x)
     settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
+    target = Target(y, None, n_classes)
 
     def grow(max_depth: int) -> None:
-        trees.clear()
-        cpu.grow(
-            x, *bins[:3], y, None, n_classes, weight, 1, q, max_depth, 2, 1, 0.0, settings, None, 0, 0, 1,
-            None, trees,
-        )  # fmt: skip
+        learned = Learned(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0))
+        cpu.grow(x, bins, learned, q, settings, None, Batch(0, 0, 1, None, []))
 
     with hforest.unchecked():
         taken = side_by_side({"none": lambda: grow(0), "one": lambda: grow(1)}, repeats)

@@ -64,7 +64,7 @@ def test_imports_run_downwards(path):
 
 INCLUDE = re.compile(r'^\s*(?:#\s*include "|cdef extern from ")([^"]+)"', re.M)
 CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) )?cimport ([\w., ]*)", re.M)
-COMPILED = sorted(path for kind in ("*.h", "*.pyx", "*.pxd") for path in PACKAGE.rglob(kind))
+COMPILED = sorted(path for kind in ("*.h", "*.cu", "*.cuh", "*.pyx", "*.pxd") for path in PACKAGE.rglob(kind))
 
 
 def compiled_in(path):
@@ -139,7 +139,7 @@ def test_the_import_tests_see_imports():
     assert {"core", "hinge"} <= set(imported_subpackages(PACKAGE / "hinge" / "training.py"))
     assert {"hinge", "layers", "optim", "core"} <= set(imported_subpackages(PACKAGE / "demo" / "network.py"))
     assert "aliases" in imports_of(PACKAGE / "core" / "dispatch.py")
-    assert {"core/machine.pxd", "growth/engine.h"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
+    assert {"core/machine.pxd", "growth/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
 
 
 @pytest.mark.parametrize("subpackage", WITH_KERNELS)

@@ -1,5 +1,7 @@
 """The engine: bins, in-bag counts, and trees that equal the reference's."""
 
+import itertools
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -790,7 +792,7 @@ def test_host_bins(cuda, dtype, n, most):
 )
 def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, keys):
     # However few nodes of a level are split at a time: `keys` bounds that.
-    monkeypatch.setattr("hforest.growth.gpu.KEYS", keys)
+    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
     rng = np.random.default_rng(0)
     x, y = samples(300, 6, 3, dtype, 0, False)
     x[:, 4] = np.round(x[:, 4])
@@ -947,7 +949,7 @@ def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
 @pytest.mark.parametrize("keys", [64, 1 << 24])
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, keys):
-    monkeypatch.setattr("hforest.growth.gpu.KEYS", keys)
+    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
     rng = np.random.default_rng(0)
     y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
     for x in (rng.normal(size=(80, 12)), rng.integers(0, 200, (80, 12))):
@@ -1046,18 +1048,24 @@ def test_what_follows_from_a_distribution_is_computed_again():
         same_bits(got.trees, want.trees)
 
 
-@pytest.mark.parametrize("narrow", [True, False])
-def test_tables_of_corners_equal_the_reference(dtype, narrow):
-    from hforest.growth import cpu, gpu, reference
+@pytest.mark.parametrize("most", [9, 9000])
+def test_sums_over_corners_are_sums_of_patches(dtype, most):
+    from hforest.growth import cpu
 
-    distribution = project.patch_distribution((2, 3, 4, 2), patch_max=(2, 3, 4), channels=True)
-    x = np.random.default_rng(0).integers(0, 9000, (5, 48)).astype(dtype)
-    tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(3)]
-    cpu.corner_table(x, distribution, tables[0])
-    reference.corner_table(x, distribution, tables[1])
-    gpu.corner_table(x, distribution, tables[2])
-    np.testing.assert_array_equal(tables[0], tables[1])
-    np.testing.assert_array_equal(tables[0], tables[2])
+    shape, channels = (2, 3, 4), 2
+    distribution = project.patch_distribution((*shape, channels), patch_max=shape, channels=True)
+    x = np.random.default_rng(0).integers(0, most, (5, 48)).astype(dtype)
+    corners = cpu.prepare_projections(x, distribution).corners
+    assert corners.dtype == (np.uint16 if most < 256 else np.uint32)
+    table = corners.reshape(5, channels, 2, 4, 5)
+    planes = x.reshape(5, *shape, channels)
+    for k, top, left in itertools.product(range(2), range(3), range(4)):
+        for bottom, right in itertools.product(range(top + 1, 4), range(left + 1, 5)):
+            for channel in range(channels):
+                s = table[:, channel, k].astype(np.int64)
+                got = s[:, bottom, right] - s[:, top, right] - s[:, bottom, left] + s[:, top, left]
+                want = planes[:, k, top:bottom, left:right, channel].sum(axis=(1, 2))
+                np.testing.assert_array_equal(got % 2 ** (8 * corners.itemsize), want)
 
 
 @pytest.mark.parametrize(
@@ -1068,14 +1076,14 @@ def test_tables_of_corners_equal_the_reference(dtype, narrow):
     ],
 )  # fmt: skip
 def test_whole_numbers(dtype, x, kind):
-    from hforest.growth import cpu, gpu, reference
+    from hforest.growth import cpu
 
     x = np.array(x, dtype)
-    for backend in (cpu, gpu, reference):
-        small = np.zeros(x.shape, np.uint8)
-        assert backend.whole_numbers(x, small) == kind
-        if kind == 2:
-            np.testing.assert_array_equal(small, x)
+    prepared = cpu.prepare_projections(x, project.axis_distribution(x.shape[1]))
+    assert prepared.whole == (kind > 0)
+    assert (prepared.numbers is not None) == (kind == 2)
+    if kind == 2:
+        np.testing.assert_array_equal(prepared.numbers, x)
 
 
 # --------------------------------------------------------------------------------------- vector paths
@@ -1403,13 +1411,14 @@ def test_each_scorer_is_taken(simd, path):
         call()
         return {name for name, count in cpu._scorers_taken().items() if count > before[name]}
 
-    bins = growth.encode(x, max_bins=64)
-    wanted = {"sorting"} if path == "plain" else {"pairs", "histogram"}
-    assert taken(lambda: growth.grow(bins, y, 2, rng=0)) == wanted
+    plain = path == "plain"
+    bins, ranks = growth.encode(x, max_bins=64), growth.encode(x)
+    assert taken(lambda: growth.grow(bins, y, 2, rng=0)) == {"histogram", "sorting" if plain else "pairs"}
+    of_values = {"pairs of values", "bounds"} | ({"sorting"} if plain else set())
+    assert of_values <= taken(lambda: growth.grow(ranks, y, 2, rng=0))
     for numbers, scorer in ((x.astype(np.float32), "bounds"), (np.round(3 * x), "histogram of values")):
         found = taken(lambda a=numbers: growth.grow_projected(a, y, 2, sparse, n_projections=4, rng=0))
-        assert "sorting" in found or path != "plain"
-        assert path == "plain" or {scorer, "pairs of values"} <= found
+        assert {scorer, "pairs of values"} <= found
     # Real weights and targets are scored in float64, in the order of the samples, on every path.
     weights = {"sample_weight": rng.random(800)}
     assert taken(lambda: growth.grow(bins, y, 1, rng=0, **weights)) == {"sorting"}

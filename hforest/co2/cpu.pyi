@@ -1,7 +1,7 @@
-from typing import Any
-
 from numpy.typing import NDArray
 
+from ..growth import Bins
+from ..growth.trees import Batch, Learned
 from .oc1 import Search
 from .stump import Schedule
 
@@ -54,24 +54,10 @@ def fit_oc1(
 ) -> None: ...
 def grow(
     x: NDArray,
-    bins: NDArray,
-    low: NDArray,
-    high: NDArray,
-    labels: NDArray | None,
-    targets: NDArray | None,
-    n_outputs: int,
-    weight: NDArray,
-    criterion: int,
+    bins: Bins,
+    learned: Learned,
     max_features: int,
-    max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
     schedule: Schedule,
     search: Search | None,
-    seed: int,
-    first: int,
-    n_trees: int,
-    counts: NDArray | None,
-    trees: list[tuple[Any, ...]],
+    batch: Batch,
 ) -> None: ...

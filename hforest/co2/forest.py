@@ -7,11 +7,11 @@ import numpy as np
 
 from .. import growth
 from ..core import check, dispatch, machine, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
 from ..growth import unchecked
 from ..growth.checks import check_bootstrap
-from ..growth.trees import joined
+from ..growth.trees import Batch, Learned
 from ..tree import Forest
 from . import checks
 from .oc1 import search_settings
@@ -160,12 +160,11 @@ def grow(
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
     checks.check_gains(weight, found.targets, x.dtype, bootstrap)
     bins = _encode(x)
+    learned = Learned(found, weight, number, limits)
     backend = dispatch.backend(_PACKAGE, x)
 
-    def grow_some(*part: Any) -> None:
-        backend.grow(
-            x, *bins[:3], *found, weight, number, n_candidates, *limits, settings, oc1, *part
-        )  # fmt: skip
+    def grow_some(batch: Batch) -> None:
+        backend.grow(x, bins, learned, n_candidates, settings, oc1, batch)
 
     # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
     # is answered soon.
@@ -178,12 +177,11 @@ def grow(
     return _forest(trees, found.n_outputs, x)
 
 
-def _forest(trees: list[tuple[Array, ...]], n_outputs: int, x: FloatArray) -> Forest:
-    arrays = joined(trees, n_outputs, x.dtype, True)
-    indptr, indices, data = arrays[6:]
+def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:
+    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, x)
     return Forest(
         n_features=dispatch.array_module(indptr).array(x.shape[1], np.int64),
-        **growth.Trees(*arrays[:6])._asdict(),
+        **grown._asdict(),
         indptr=indptr,
         indices=indices,
         data=data,

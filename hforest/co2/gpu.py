@@ -11,7 +11,9 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
-from ..growth import gpu as univariate
+from ..growth import Bins
+from ..growth.gpu_builder import columns_of, grow_trees, task_of
+from ..growth.trees import Batch, Learned
 
 PACKAGE = Path(__file__).parent
 
@@ -231,38 +233,11 @@ class _Stumps(NamedTuple):
 
 
 def grow(
-    x: Array,
-    bins: Array,
-    low: Array,
-    high: Array,
-    labels: Array | None,
-    targets: Array | None,
-    n_outputs: int,
-    weight: Array,
-    criterion: int,
-    max_features: int,
-    max_depth: int,
-    min_split: int,
-    min_leaf: int,
-    min_decrease: float,
-    schedule: Any,
-    search: Any,
-    seed: int,
-    first: int,
-    n_trees: int,
-    counts: Array | None,
-    trees: list[tuple[Array, ...]],
+    x: Array, bins: Bins, learned: Learned, max_features: int, schedule: Any, search: Any, batch: Batch
 ) -> None:
-    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
+    """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
     del search  # OC1 runs on the CPU alone: the public function refuses it here
-    xp = array_module(x)
-    task = univariate._task(
-        xp, x.dtype, labels, targets, n_outputs, criterion, max_depth, min_split, min_leaf, min_decrease
-    )  # fmt: skip
-    none = xp.empty(0, np.int64)
-    columns = univariate._Columns(
-        bins.view(np.uint8), low, high, bins.dtype.itemsize, none, none, 0, len(x), x.shape[1],
-        max_features, False,
-    )  # fmt: skip
+    labels, targets, _ = learned.target
+    columns = columns_of(bins, max_features, False)
     stumps = _Stumps(columns, x, labels, targets, schedule)
-    univariate._grow(task, stumps, weight, seed, first, n_trees, counts, trees)
+    grow_trees(task_of(learned, x.dtype), stumps, learned.sample_weight, batch)

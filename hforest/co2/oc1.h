@@ -4,7 +4,14 @@
    move where the impurity stays equal. Where a call is to end (watch.h), functions return early. */
 #ifndef HFOREST_CO2_OC1_H
 #define HFOREST_CO2_OC1_H
-#include "growth/engine.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/order.h"
+#include "core/philox.h"
+#include "core/score.h"
+#include "growth/task.h"
 
 enum { HF_STREAM_RESTART = 10, HF_STREAM_JUMP = 11, HF_CYCLES = 100 /* through all weights, at most */ };
 

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from ..core.philox import below, keys, philox, unit
-from ..growth import reference as univariate
+from ..core.scores import log2, node_score
+from ..growth.reference_builder import Tree, add, grow_batch, split_by_column
 
 LANES = 16
 CHUNK = 1024
@@ -37,7 +38,7 @@ def _exp(a):
 
 
 def _log(a):
-    return univariate._log2(a) * LN2
+    return log2(a) * LN2
 
 
 def _padded(row):
@@ -277,14 +278,14 @@ class _Search:
         return min(n_left, len(self.x) - n_left) >= self.min_leaf and min(weights) > 0
 
     def score(self, sums, weights):
-        return univariate._node_score(self.criterion, sums[0], weights[0]) + univariate._node_score(
+        return node_score(self.criterion, sums[0], weights[0]) + node_score(
             self.criterion, sums[1], weights[1]
         )
 
     def sums(self, right):
         sums, weights = [[0.0] * len(self.rows[0]) for _ in range(2)], [0.0, 0.0]
         for i, side in enumerate(right):
-            sums[side] = univariate._add(sums[side], self.rows[i])
+            sums[side] = add(sums[side], self.rows[i])
             weights[side] += self.weight[i]
         return sums, weights
 
@@ -306,7 +307,7 @@ class _Search:
         for (turn, i), (after, _) in itertools.pairwise(turns):
             to = int(along[i] > 0)
             sums[1 - to] = [a - b for a, b in zip(sums[1 - to], self.rows[i], strict=True)]
-            sums[to] = univariate._add(sums[to], self.rows[i])
+            sums[to] = add(sums[to], self.rows[i])
             weights[1 - to] -= self.weight[i]
             weights[to] += self.weight[i]
             n_left += -1 if to else 1
@@ -365,7 +366,7 @@ class _Search:
 
 def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts, jumps, key, w):
     """The best of coordinate-wise searches from w and from random starts, in place."""
-    tree = univariate._Tree(None, labels, targets, n_outputs, weight, criterion)
+    tree = Tree(None, labels, targets, n_outputs, weight, criterion)
     samples = range(len(x))
     rows = tree.rows(samples, tree.mean(samples)[0])
     w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf).fit(
@@ -373,17 +374,15 @@ def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts
     )
 
 
-def grow(
-    x, bins, low, high, labels, targets, n_outputs, weight, criterion, max_features, max_depth, min_split,
-    min_leaf, min_decrease, schedule, search, seed, first, n_trees, counts, trees,
-):  # fmt: skip
-    """Appends trees first, ..., first + n_trees - 1 to `trees`, as grow_projected of growth does."""
-    real = x.dtype.type
+def grow(x, bins, learned, max_features, schedule, search, batch):
+    """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
+    (labels, targets, n_outputs), _, criterion, limits = learned
+    min_leaf, real = limits.min_samples_leaf, x.dtype.type
     with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
 
     def split(tree, samples, mean, weight, key):
-        start = univariate._split(
-            tree, samples, mean, weight, key, low, high, x.dtype, max_features, min_leaf, False
+        start = split_by_column(
+            tree, samples, mean, weight, key, bins.low, bins.high, x.dtype, max_features, min_leaf, False
         )
         if start is None:
             return None
@@ -416,26 +415,11 @@ def grow(
         rows = tree.rows(samples, mean)
         total, sums, left_weight = [0.0] * n_outputs, [0.0] * n_outputs, 0.0
         for s in samples:
-            total = univariate._add(total, rows[s])
+            total = add(total, rows[s])
         for s in left:
-            sums = univariate._add(sums, rows[s])
+            sums = add(sums, rows[s])
             left_weight += float(tree.weight[s])
-        gain = tree.score(sums, left_weight, total, weight) - univariate._node_score(criterion, total, weight)
+        gain = tree.score(sums, left_weight, total, weight) - node_score(criterion, total, weight)
         return (index, factor), lambda s: not right[s], gain, float(limit)
 
-    limits = (max_depth, min_split, min_leaf, min_decrease)
-    for m in range(n_trees):
-        bagged = univariate._in_bag_weight(weight, counts, m)
-        tree = univariate._Tree(bins, labels, targets, n_outputs, bagged, criterion)
-        *arrays, projections = univariate._grow(
-            tree, split, *limits, x.dtype, univariate._tree_key(seed, first + m)
-        )
-        start: list[int] = []
-        index: list[int] = []
-        factor: list[float] = []
-        for v in range(len(arrays[0])):
-            start.append(len(index))
-            entries = projections.get(v, ([], []))
-            index += entries[0]
-            factor += entries[1]
-        trees.append((*arrays, np.array(start), np.array(index, np.int32), np.array(factor, x.dtype)))
+    grow_batch(split, bins.bins, learned, batch, x.dtype, True)

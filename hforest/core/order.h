@@ -17,6 +17,22 @@ HF_INLINE uint64_t hf_ordered(double a) {
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
+/* Returns the bits of a float as a signed integer in the order of the floats; -0 has the code of 0. */
+HF_INLINE int32_t hf_code_of_float(float a) {
+    int32_t bits;
+    a += 0.0f;
+    memcpy(&bits, &a, sizeof bits);
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
+/* Returns the float of a code. */
+HF_INLINE float hf_float_of_code(int32_t code) {
+    const int32_t bits = code ^ (code >> 31 & 0x7fffffff);
+    float a;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+
 /* Sorts keys with their indices, stably.
 
    key, index     IN (n,), OUT if 0 is returned

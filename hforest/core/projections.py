@@ -1,5 +1,5 @@
 """Distributions of sparse projections, and the reference implementation that draws from them; kernels have
-atoms.h.
+projections.h.
 
 Sparse vectors of +1 and -1, and sums over contiguous patches (p3 sections 2.3 and 3); the difference of two
 features (p2 section 6.2).

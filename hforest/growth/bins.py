@@ -50,3 +50,14 @@ class Bins(NamedTuple):
         if self.base is None or self.offset is None:
             return self.bins.shape[1], self.bins.shape[0]
         return len(self.base), len(self.offset)
+
+
+class Prepared(NamedTuple):
+    """What the CPU reads in place of x, made once for all trees on projections of it."""
+
+    whole: bool
+    """Whether x is whole numbers whose sums float32 holds exactly."""
+    numbers: IntArray | None
+    """x as uint8 (n, n_features) where that holds it."""
+    corners: IntArray | None
+    """(n, size) of uint16 or uint32: sums over the corners of each sample's planes, for patches."""

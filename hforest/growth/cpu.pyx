@@ -1,4 +1,10 @@
-"""CPU backend of growth. A thread owns a tree, or a block of columns to encode."""
+"""CPU backend of growth. A thread owns a tree, or a block of columns to encode.
+
+    grow, grow_projected   one task for all trees, a thread a tree     builder.pyx
+    candidate sources      columns of bins, random projections         column_source.pyx, projections.pyx
+    scorers                scorers.pxd says which node has which  sorted_scan, pairwise, histogram, bounds
+    vector bodies          inner loops of the scorers                  bodies.pyx, simd/
+"""
 
 import numpy as np
 
@@ -10,110 +16,52 @@ from libc.string cimport memset
 cimport numpy as cnp
 
 from hforest.core.machine cimport (
-    hf_share, hf_stop, hf_stopped, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path,
-    start_watch,
+    hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt,
+    simd_path, start_watch,
+)
+from hforest.growth.bodies cimport HF_PATH_PLAIN
+from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree, tree_key
+from hforest.growth.column_source cimport source_of_columns
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.projections cimport (
+    HF_AXES, HF_PATCH, corner_t, fill_corners, hf_distribution, hf_projections, real, source_of_projections,
+    whole_row,
+)
+from hforest.growth.samples cimport HF_COUNTING, n_taken
+from hforest.growth.task cimport (
+    HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
 )
 
 from ..core import recycle
+from .bins import Prepared
 
 cnp.import_array()
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
-
-cdef extern from "growth/encode.h" nogil:
-    int64_t hf_encode_bytes(
-        const double* value, int64_t n, int64_t n_codes, uint32_t* code, double* low, double* high
-    )
-    int64_t hf_encode(
-        const double* value, int64_t n, int64_t n_codes, uint64_t* key, uint32_t* index, uint64_t* key2,
-        uint32_t* index2, uint32_t* code, double* low, double* high, hf_watch* watch,
+    int hf_sort(
+        uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, hf_watch* watch
     )
 
-cdef extern from "core/atoms.h" nogil:
-    int HF_ATOM_AXES
-    ctypedef struct hf_atoms:
-        int kind
-        int64_t n_features
-        double rate
-        double none
-        int64_t shape[3]
-        int64_t channels
-        int64_t low[3]
-        int64_t high[3]
-        int cyclic
-        int64_t most
-    void hf_fill_up_to(hf_atoms* a)
+cdef enum:
+    COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
+    ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
+    COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
+    ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
+    BLOCK = 64            # rows of one parallel step
+    LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
 
-cdef extern from "growth/engine.h" nogil:
-    int HF_PATH_AVX512, HF_PATH_PLAIN
-    ctypedef struct hf_task:
-        const void* codes
-        int width
-        int64_t n
-        int64_t n_columns
-        const double* low
-        const double* high
-        int64_t n_codes
-        const void* rows
-        int path
-        const int64_t* base
-        const int64_t* offset
-        int single
-        const hf_atoms* atoms
-        const void* x
-        int whole
-        const uint8_t* small
-        const void* columns
-        const void* table
-        int narrow
-        const int32_t* labels
-        const double* targets
-        int64_t n_outputs
-        const double* weight
-        int criterion
-        int64_t n_drawn
-        int64_t max_depth
-        int64_t min_split
-        int64_t min_leaf
-        double min_decrease
-        int completely_random
-        int in_floats
-        uint64_t seed
-        hf_watch* watch
-    ctypedef struct hf_tree:
-        int32_t* feature
-        int32_t* left
-        double* threshold
-        double* gain
-        void* value
-        int64_t n_nodes
-        int64_t n_leaves
-        int64_t n_entries
-    ctypedef struct hf_arrays:
-        int32_t* feature
-        int32_t* left
-        void* threshold
-        void* value
-        void* gain
-        int64_t* start
-        int64_t first_entry
-        int32_t* index
-        void* weight
-    int hf_order_tree(const hf_tree* tree, int64_t n_outputs, int single, hf_arrays to)
-    int hf_grow(const hf_task* t, int64_t number, const int32_t* bag, hf_tree* tree)
-    void hf_draw_bag(uint64_t seed, int64_t tree, int64_t n, int32_t* count)
-    void hf_free_tree(hf_tree* tree)
-    void hf_fill_table_f32_16(const hf_atoms* a, const float* x, uint16_t* table)
-    void hf_fill_table_f32_32(const hf_atoms* a, const float* x, uint32_t* table)
-    void hf_fill_table_f64_16(const hf_atoms* a, const double* x, uint16_t* table)
-    void hf_fill_table_f64_32(const hf_atoms* a, const double* x, uint32_t* table)
-    int hf_whole_row_f32(const float* x, int64_t n_features, uint8_t* small)
-    int hf_whole_row_f64(const double* x, int64_t n_features, uint8_t* small)
 
-ctypedef fused real:
-    float
-    double
+# ------------------------------------------------------------------------------------------------- bootstrap
+
+cdef void _count_draws(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
+    cdef hf_draw draw
+    cdef int64_t i
+    memset(count, 0, n * sizeof(int32_t))
+    for i in range(n):
+        if i % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (i // 4), HF_STREAM_BOOTSTRAP)
+        count[hf_below(draw.word[i % 4], <uint32_t> n)] += 1
 
 
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
@@ -127,53 +75,122 @@ def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
     with nogil, parallel(num_threads=hf_threads()):
         m = hf_take(&watch)
         while m >= 0:
-            hf_draw_bag(seed, first + m, counts.shape[1], &counts[m, 0])
+            _count_draws(tree_key(seed, first + m), counts.shape[1], &counts[m, 0])
             m = hf_take(&watch)
     raise_interrupt(&watch)
 
 
-cdef enum:
-    COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
-    ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
-    COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
-    ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
+# -------------------------------------------------------------------------------------------------- encoding
+
+# A column to be encoded.
+ctypedef struct hf_column:
+    const double* value   # IN (n,)
+    int64_t n
+    int64_t n_bins        # IN  at most
+    uint32_t* bins        # OUT (n,)
+    double* low           # OUT (n_bins,)  the least value of each bin
+    double* high          # OUT (n_bins,)  the greatest
 
 
-cdef int _encode_columns(
+cdef int64_t _rank_bytes(const hf_column* c) noexcept nogil:
+    # Writes the ranks of whole numbers below 256, such as pixels, without sorting. Returns how many bins
+    # there are; 0, and nothing of use, if the values are others, or more different ones than c.n_bins.
+    cdef bint present[256]
+    cdef uint32_t rank[256]
+    cdef int64_t i, n_distinct = 0
+    cdef int b
+    memset(present, 0, sizeof(present))
+    for i in range(c.n):
+        if not 0 <= c.value[i] < 256 or c.value[i] != <double> <int32_t> c.value[i]:
+            return 0
+        present[<int32_t> c.value[i]] = True
+    for b in range(256):
+        n_distinct += present[b]
+    if n_distinct > c.n_bins:
+        return 0
+    n_distinct = 0
+    for b in range(256):
+        if present[b]:
+            c.low[n_distinct] = c.high[n_distinct] = b
+            rank[b] = <uint32_t> n_distinct
+            n_distinct += 1
+    for i in range(c.n):
+        c.bins[i] = rank[<int32_t> c.value[i]]
+    return n_distinct
+
+
+cdef int64_t _rank(
+    const hf_column* c, uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, hf_watch* watch
+) noexcept nogil:
+    # Writes the ranks of the distinct values, or where those are more than c.n_bins, bins of about as many
+    # samples each. Returns how many bins there are; 0 if the call is to end.
+    #
+    # key, index, key2, index2   workspace (n,)
+    cdef int64_t i, stop, n = c.n, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
+    cdef int swapped
+    for i in range(n):
+        key[i], index[i] = hf_ordered(c.value[i]), <uint32_t> i
+    swapped = hf_sort(key, index, key2, index2, n, watch)
+    if swapped < 0:
+        return 0
+    if swapped:
+        key, index = key2, index2
+    for i in range(1, n):
+        n_distinct += key[i] != key[i - 1]
+    i = 0
+    while i < n:
+        stop = i + 1
+        while stop < n and key[stop] == key[i]:
+            stop += 1
+        # Values and bins of neighbours lie anywhere in memory: a step is slow.
+        if hf_stopped_after(watch, &n_steps, 8 * (stop - i)):
+            return 0
+        # A value's bin is where the middle of its samples lies.
+        wanted = bin + 1 if n_distinct <= c.n_bins else (i + stop) * c.n_bins // (2 * n)
+        if wanted != bin:
+            bin = wanted
+            last += 1
+            c.low[last] = c.value[index[i]] + 0.0
+        c.high[last] = c.value[index[i]] + 0.0
+        while i < stop:
+            c.bins[index[i]] = <uint32_t> last
+            i += 1
+    return last + 1
+
+
+cdef bint _encode_columns(
     const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
     double[:, ::1] high, int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
-    # Returns 0 if memory is out.
+    # Encodes the columns first to last - 1; returns whether there was memory.
     cdef Py_ssize_t n = x.shape[0], i, f
     cdef char* workspace = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
     cdef double* value = <double*> workspace
     cdef uint64_t* key = <uint64_t*> (workspace + 8 * n)
     cdef uint64_t* key2 = <uint64_t*> (workspace + 16 * n)
     cdef uint32_t* index = <uint32_t*> (workspace + 24 * n)
-    cdef real* column = <real*> (workspace + 32 * n)
+    cdef real* copy = <real*> (workspace + 32 * n)
+    cdef hf_column column
     if workspace == NULL:
-        return 0
+        return False
     for i in range(n):
         if i % ROWS == 0 and hf_stopped(watch):
             break
         for f in range(first, last):
-            column[(f - first) * n + i] = x[i, f]
+            copy[(f - first) * n + i] = x[i, f]
+    column.value, column.n = value, n
     for f in range(first, last):
         if hf_stopped(watch):
             break
         for i in range(n):
-            value[i] = column[(f - first) * n + i]
-        n_bins[f] = hf_encode_bytes(value, n, low.shape[1], &bins[f, 0], &low[f, 0], &high[f, 0])
-        if n_bins[f]:
-            continue
-        for i in range(n):
-            key[i] = hf_ordered(value[i])
-            index[i] = <uint32_t> i
-        n_bins[f] = hf_encode(
-            value, n, low.shape[1], key, index, key2, index + n, &bins[f, 0], &low[f, 0], &high[f, 0], watch
-        )
+            value[i] = copy[(f - first) * n + i]
+        column.n_bins = low.shape[1]
+        column.bins, column.low, column.high = &bins[f, 0], &low[f, 0], &high[f, 0]
+        n_bins[f] = _rank_bytes(&column)
+        if n_bins[f] == 0:
+            n_bins[f] = _rank(&column, key, index, key2, index + n, watch)
     free(workspace)
-    return 1
+    return True
 
 
 cdef void _encode(
@@ -211,13 +228,13 @@ def encode(x, bins, low, high, n_bins):
         raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
 
 
+# ------------------------------------------------------------------------------------------------------ trees
+
 cdef class _Grown:
     """A tree in the order of its growth; `joined` writes it breadth-first."""
 
-    cdef hf_tree tree
-
     def __dealloc__(self):
-        hf_free_tree(&self.tree)
+        free_tree(&self.tree)
 
 
 cdef void* _at(cnp.ndarray array, int64_t number):
@@ -254,17 +271,17 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
             part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
             part.value = _at(value, leaves[m] * n_outputs)
-            part.start, part.first_entry, part.index, part.weight = NULL, entries[m], NULL, NULL
+            part.indptr, part.first_entry, part.indices, part.data = NULL, entries[m], NULL, NULL
             if projected:
-                part.start = <int64_t*> _at(indptr, nodes[m])
-                part.index, part.weight = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
+                part.indptr = <int64_t*> _at(indptr, nodes[m])
+                part.indices, part.data = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
             parts[m] = part
         start_watch(&watch)
         hf_share(&watch, n_trees)
         with nogil, parallel(num_threads=hf_threads()):
             m = hf_take(&watch)
             while m >= 0:
-                if not hf_order_tree(tree[m], n_outputs, single, parts[m]):
+                if not order_tree(tree[m], n_outputs, single, &parts[m]):
                     hf_stop(&watch)
                 m = hf_take(&watch)
         raise_interrupt(&watch)
@@ -277,47 +294,56 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
-cdef hf_task _task(
-    const double[::1] sample_weight, labels, targets, n_outputs, criterion, n_candidates, max_depth,
-    min_samples_split, min_samples_leaf, min_impurity_decrease, seed, bint single,
-):
+cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
+    # Returns the task of trees, without its source.
     cdef hf_task t
-    t.codes, t.low, t.high, t.atoms, t.x, t.small, t.table = NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    t.base, t.offset, t.rows, t.columns, t.path = NULL, NULL, NULL, NULL, simd_path()
-    t.whole, t.narrow = 0, 0
-    t.width, t.n_columns, t.n_codes = 4, 0, 0
-    t.n = sample_weight.shape[0]
-    t.single = single
-    t.labels, t.targets = NULL, NULL
+    cdef const double[::1] weight = learned.sample_weight
+    labels, targets, n_outputs = learned.target
+    t.n, t.single, t.path, t.base = weight.shape[0], single, simd_path(), NULL
+    t.weight, t.labels, t.targets = &weight[0], NULL, NULL
     if labels is not None:
         t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
     else:
         t.targets = <const double*> cnp.PyArray_DATA(targets)
-    t.n_outputs, t.weight, t.criterion = n_outputs, &sample_weight[0], criterion
-    t.n_drawn, t.max_depth, t.min_split = n_candidates, max_depth, min_samples_split
-    t.min_leaf, t.min_decrease = min_samples_leaf, min_impurity_decrease
-    t.completely_random, t.in_floats, t.seed, t.watch = 0, 0, seed, NULL
+    t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease = learned.limits
+    t.seed, t.watch = batch.seed, NULL
     return t
 
 
-cdef object _grow(hf_task* t, int64_t first, int64_t n_trees, counts, trees):
+cdef hf_columns columns_of(bins, rows, bint completely_random):
+    # Returns the columns of bins, which must outlive it.
+    cdef hf_columns c
+    cdef const double[:, ::1] low = bins.low, high = bins.high
+    c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
+    c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    c.rows, c.offset, c.completely_random = NULL, NULL, completely_random
+    if rows is not None:
+        c.rows = <const uint8_t*> cnp.PyArray_DATA(rows)
+    if bins.offset is not None:
+        c.offset = <const int64_t*> cnp.PyArray_DATA(bins.offset)
+    return c
+
+
+cdef object grow_trees(hf_task* t, batch):
+    # Appends the trees of a batch to batch.trees.
+    cdef int64_t m, n_trees = batch.n_trees, first = batch.first, counts_size = 0
     cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
     cdef const int32_t* count = NULL
-    cdef int64_t m, counts_size = 0
     cdef hf_watch watch
     cdef _Grown one
     if grown == NULL:
         raise MemoryError(f"grow: no memory for {n_trees} trees")
     start_watch(&watch)
     t.watch = &watch
-    if counts is not None:
-        count, counts_size = <const int32_t*> cnp.PyArray_DATA(counts), t.n
+    if batch.counts is not None:
+        count, counts_size = <const int32_t*> cnp.PyArray_DATA(batch.counts), t.n
     try:
         hf_share(&watch, n_trees)
         with nogil, parallel(num_threads=hf_threads()):
             m = hf_take(&watch)
             while m >= 0:
-                if not hf_grow(t, first + m, count + m * counts_size, &grown[m]):
+                if not grow_tree(t, first + m, count + m * counts_size, &grown[m]):
                     hf_stop(&watch)
                 m = hf_take(&watch)
         raise_interrupt(&watch)
@@ -327,80 +353,60 @@ cdef object _grow(hf_task* t, int64_t first, int64_t n_trees, counts, trees):
             one = _Grown()
             one.tree = grown[m]
             memset(&grown[m], 0, sizeof(hf_tree))
-            trees.append(one)
+            batch.trees.append(one)
     finally:
         for m in range(n_trees):
-            hf_free_tree(&grown[m])
+            free_tree(&grown[m])
         free(grown)
-
-
-cdef extern from *:
-    """
-    #ifdef HF_DEBUG
-    static int64_t hf_n_taken(int scorer) { return hf_taken[scorer]; }
-    #else
-    static int64_t hf_n_taken(int scorer) { (void)scorer; return -1; }
-    #endif
-    """
-    int64_t hf_n_taken(int scorer)
 
 
 def _scorers_taken():
     """Returns how often each scorer was taken in this process; None but in bounds-checked builds."""
     names = ("sorting", "pairs", "histogram", "pairs of values", "histogram of values", "bounds")
-    taken = {name: hf_n_taken(scorer) for scorer, name in enumerate(names)}
-    return None if -1 in taken.values() else taken
+    return {name: n_taken(scorer) for scorer, name in enumerate(names)} if HF_COUNTING else None
 
 
-def rows_of(bins):
+# ---------------------------------------------------------------------------------------------------- columns
+
+def prepare_columns(bins):
     """Returns a copy of the bins, samples first, for nodes of few samples; None where none would read it."""
-    if simd_path() == HF_PATH_PLAIN or bins.itemsize > (2 if simd_path() == HF_PATH_AVX512 else 1):
+    cdef Py_ssize_t step, i
+    codes = bins.bins
+    if bins.base is not None or simd_path() == HF_PATH_PLAIN or codes.itemsize > 1:
         return None
-    rows, step = np.empty((bins.shape[1], bins.shape[0]), bins.dtype), max(1, COPIED // bins.shape[0])
+    rows, step = np.empty((codes.shape[1], codes.shape[0]), codes.dtype), max(1, COPIED // codes.shape[0])
     for i in range(0, len(rows), step):
-        rows[i : i + step] = bins[:, i : i + step].T
+        rows[i : i + step] = codes[:, i : i + step].T
     return rows
 
 
-def grow(
-    bins, rows, const double[:, ::1] low, const double[:, ::1] high, base, offset, dtype, labels, targets,
-    n_outputs, sample_weight, criterion, max_features, max_depth, min_samples_split, min_samples_leaf,
-    min_impurity_decrease, bint completely_random, seed, first, n_trees, counts, trees,
-):
-    """Appends trees first, ..., first + n_trees - 1 to `trees` (OUT); `joined` makes arrays of them."""
-    cdef hf_task t = _task(
-        sample_weight, labels, targets, n_outputs, criterion, max_features, max_depth, min_samples_split,
-        min_samples_leaf, min_impurity_decrease, seed, dtype.itemsize == 4,
-    )
-    t.codes, t.width, t.n_columns = cnp.PyArray_DATA(bins), bins.itemsize, bins.shape[0]
-    t.low, t.high, t.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
-    if rows is not None:
-        t.rows = cnp.PyArray_DATA(rows)
-    if base is not None:
-        t.base, t.offset = <const int64_t*> cnp.PyArray_DATA(base), <const int64_t*> cnp.PyArray_DATA(offset)
-        t.n_columns = offset.shape[0]
-    t.completely_random = completely_random
-    _grow(&t, first, n_trees, counts, trees)
+def grow(bins, workspace, learned, max_features, completely_random, batch):
+    """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them."""
+    cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
+    cdef hf_columns columns = columns_of(bins, workspace, completely_random)
+    t.source = source_of_columns(&columns)
+    if bins.base is not None:
+        t.base = <const int64_t*> cnp.PyArray_DATA(bins.base)
+    grow_trees(&t, batch)
 
 
-# ------------------------------------------------------------------------------------- projections
+# ------------------------------------------------------------------------------------------------ projections
 
-cdef hf_atoms _atoms(distribution):
-    """hforest.core.projections.Distribution as the headers know it."""
-    cdef hf_atoms a
+cdef hf_distribution _distribution(distribution):
+    # Returns hforest.core.projections.Distribution as the headers know it.
+    cdef hf_distribution a
     cdef int i
     a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
-    a.rate, a.none = distribution.density, distribution.zero_probability
-    a.cyclic, a.most = distribution.cyclic, distribution.max_entries
-    for i in range(HF_ATOM_AXES):
+    a.density, a.zero_probability = distribution.density, distribution.zero_probability
+    a.cyclic, a.max_entries = distribution.cyclic, distribution.max_entries
+    for i in range(HF_AXES):
         a.shape[i] = distribution.shape[i]
         a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]
-    hf_fill_up_to(&a)
     return a
 
 
 cdef void _whole_rows(
-    const real[:, ::1] x, uint8_t[:, ::1] small, int32_t[::1] found, hf_watch* watch
+    const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] found, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t block = 0, n = 0
     hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
@@ -408,106 +414,72 @@ cdef void _whole_rows(
         block = hf_take(watch)
         while block >= 0:
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
-                if real is float:
-                    found[n] = hf_whole_row_f32(&x[n, 0], x.shape[1], &small[n, 0])
-                else:
-                    found[n] = hf_whole_row_f64(&x[n, 0], x.shape[1], &small[n, 0])
+                found[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
             block = hf_take(watch)
 
 
-def whole_numbers(x, small):
-    """Returns 2 if x is whole numbers 0 to 255, written to `small` (OUT); 1 if x is whole numbers whose sums
-    float32 holds exactly; else 0.
-    """
+cdef void _fill_corners(
+    const real[:, ::1] x, const hf_distribution* a, corner_t[:, ::1] corners, hf_watch* watch
+) noexcept nogil:
+    cdef int64_t block = 0, n = 0
+    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
+    with parallel(num_threads=hf_threads()):
+        block = hf_take(watch)
+        while block >= 0:
+            for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
+                fill_corners(a, &x[n, 0], &corners[n, 0])
+            block = hf_take(watch)
+
+
+def _corners(x, distribution, bint narrow):
+    """Returns sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
+    cdef hf_distribution a = _distribution(distribution)
     cdef hf_watch watch
-    found = np.empty(len(x), np.int32)
+    planes = distribution.channels * distribution.shape[0]
+    size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
+    corners = np.empty((len(x), size), np.uint16 if narrow else np.uint32)
+    start_watch(&watch)
+    if x.dtype.itemsize == 4 and narrow:
+        _fill_corners[float, uint16_t](x, &a, corners, &watch)
+    elif x.dtype.itemsize == 4:
+        _fill_corners[float, uint32_t](x, &a, corners, &watch)
+    elif narrow:
+        _fill_corners[double, uint16_t](x, &a, corners, &watch)
+    else:
+        _fill_corners[double, uint32_t](x, &a, corners, &watch)
+    raise_interrupt(&watch)
+    return corners
+
+
+def prepare_projections(x, distribution):
+    """Returns what `grow_projected` reads in place of x."""
+    cdef hf_watch watch
+    numbers, found = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _whole_rows[float](x, small, found, &watch)
+        _whole_rows[float](x, numbers, found, &watch)
     else:
-        _whole_rows[double](x, small, found, &watch)
+        _whole_rows[double](x, numbers, found, &watch)
     raise_interrupt(&watch)
-    return int(found.min())
+    whole, corners = int(found.min()), None
+    if whole < 2:
+        numbers = None
+    large = distribution.kind == HF_PATCH and distribution.max_entries >= LARGE_PATCH
+    if whole and large and not distribution.cyclic:
+        # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
+        corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
+    return Prepared(whole > 0, numbers, corners)
 
 
-def columns_of(x, whole, small):
-    """Returns a copy of x, or of `small` where it is given, features first; None where none would read it."""
-    if simd_path() != HF_PATH_AVX512 or (small is None and (whole or x.dtype.itemsize == 8)):
-        return None
-    source = x if small is None else small
-    # A vector reads up to 64 numbers after the last.
-    columns = np.empty(source.size + 64, source.dtype)
-    by_feature, step = columns[:source.size].reshape(source.T.shape), max(1, COPIED // source.shape[1])
-    for i in range(0, len(source), step):
-        by_feature[:, i : i + step] = source[i : i + step].T
-    return columns
-
-
-cdef enum:
-    BLOCK = 64            # rows of one parallel step
-
-
-ctypedef fused corner:
-    uint16_t
-    uint32_t
-
-
-cdef void _fill_table(
-    const real[:, ::1] x, const hf_atoms* a, corner[:, ::1] table, hf_watch* watch
-) noexcept nogil:
-    cdef int64_t block = 0, n = 0
-    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
-    with parallel(num_threads=hf_threads()):
-        block = hf_take(watch)
-        while block >= 0:
-            for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
-                if real is float and corner is uint16_t:
-                    hf_fill_table_f32_16(a, &x[n, 0], &table[n, 0])
-                elif real is float:
-                    hf_fill_table_f32_32(a, &x[n, 0], &table[n, 0])
-                elif corner is uint16_t:
-                    hf_fill_table_f64_16(a, &x[n, 0], &table[n, 0])
-                else:
-                    hf_fill_table_f64_32(a, &x[n, 0], &table[n, 0])
-            block = hf_take(watch)
-
-
-def corner_table(x, distribution, table):
-    """Writes to `table` (OUT) the sums over all corners of planes of each sample (of whole numbers; modulo
-    the table's range).
-    """
-    cdef hf_atoms a = _atoms(distribution)
-    cdef bint single = x.dtype.itemsize == 4, narrow = table.itemsize == 2
-    cdef hf_watch watch
-    start_watch(&watch)
-    if single and narrow:
-        _fill_table[float, uint16_t](x, &a, table, &watch)
-    elif single:
-        _fill_table[float, uint32_t](x, &a, table, &watch)
-    elif narrow:
-        _fill_table[double, uint16_t](x, &a, table, &watch)
-    else:
-        _fill_table[double, uint32_t](x, &a, table, &watch)
-    raise_interrupt(&watch)
-
-
-def grow_projected(
-    x, whole, small, columns, table, labels, targets, n_outputs, sample_weight, criterion, distribution,
-    n_projections, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, seed, first,
-    n_trees, counts, trees,
-):
+def grow_projected(x, workspace, learned, distribution, n_projections, batch):
     """Appends trees on random projections, as `grow`."""
-    cdef hf_task t = _task(
-        sample_weight, labels, targets, n_outputs, criterion, n_projections, max_depth, min_samples_split,
-        min_samples_leaf, min_impurity_decrease, seed, x.dtype.itemsize == 4,
-    )
-    cdef hf_atoms a = _atoms(distribution)
-    t.atoms, t.x = &a, cnp.PyArray_DATA(x)
-    t.whole = whole
-    if small is not None:
-        t.small = <const uint8_t*> cnp.PyArray_DATA(small)
-    if columns is not None:
-        t.columns = cnp.PyArray_DATA(columns)
-    if table is not None:
-        t.table, t.narrow = cnp.PyArray_DATA(table), table.itemsize == 2
-    _grow(&t, first, n_trees, counts, trees)
+    cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
+    cdef hf_projections p
+    p.distribution, p.x, p.single = _distribution(distribution), cnp.PyArray_DATA(x), t.single
+    p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
+    if workspace.numbers is not None:
+        p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
+    if workspace.corners is not None:
+        p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
+    t.source = source_of_projections(&p)
+    grow_trees(&t, batch)

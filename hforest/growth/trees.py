@@ -1,6 +1,6 @@
 """What trees learn, and what grown trees are: tuples of arrays."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,17 @@ class Learned(NamedTuple):
     sample_weight: FloatArray
     criterion: int
     limits: Limits
+
+
+class Batch(NamedTuple):
+    """Trees first, ..., first + n_trees - 1, which a backend appends to `trees`."""
+
+    seed: int
+    first: int
+    n_trees: int
+    counts: IntArray | None
+    """(n_trees, n_samples): in-bag counts; None if each sample is drawn once."""
+    trees: list[Any]
 
 
 def joined(

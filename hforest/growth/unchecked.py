@@ -13,24 +13,21 @@ import numpy as np
 from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import Report
-from ..core.projections import PATCH, Distribution
+from ..core.projections import Distribution
 from .bins import Bins, Windows
 from .checks import BIN_DTYPES
-from .trees import Learned, Projected, Trees
+from .trees import Batch, Learned, Projected, Trees
 
 _PACKAGE = __package__
 
-_LARGE_PATCH = 7  # entries from which four look-ups are cheaper
 _LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
 _ENCODED = 64  # columns that are encoded at a time, at least
 _ENCODED_VALUES = 1 << 20  # values that are encoded at a time, at least
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
-_PADDING = 3  # bytes after the last, which a vector of four may read
 _TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
 
-GrowSome = Callable[[int, int, int, IntArray | None, list[Any]], None]
-"""grow_some(seed, first, n_trees, counts, trees): appends trees first, ..., first + n_trees - 1 to
-`trees`."""
+GrowSome = Callable[[Batch], None]
+"""Appends the trees of a batch to `batch.trees`."""
 
 
 # ------------------------------------------------------------------------------------------ encoding
@@ -133,7 +130,7 @@ def in_batches(
             dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first, counts)
         elif bootstrap is not False:
             counts = bootstrap[first : first + count]
-        grow_some(seed, first, count, counts, trees)
+        grow_some(Batch(seed, first, count, counts, trees))
         if not report(len(trees)):
             break
     return trees
@@ -146,10 +143,11 @@ def most_drawn(n_samples: int, bootstrap: bool | IntArray) -> int:
     return n_samples * max(1, int(bootstrap.max()))
 
 
-def _weight(learned: Learned, dtype: np.dtype, bootstrap: bool | IntArray) -> FloatArray:
-    """The weights of the samples, scaled so that sums, and gains in `dtype`, are in range."""
+def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | IntArray) -> Learned:
+    """With weights scaled so that sums, and gains in `dtype`, are in range."""
     n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
-    return supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)[0]
+    weight, _ = supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)
+    return learned._replace(sample_weight=weight)
 
 
 def grow(
@@ -164,17 +162,16 @@ def grow(
     seed: int,
 ) -> Trees:
     """Trees on bins."""
-    target, _, criterion, limits = learned
-    weight = _weight(learned, bins.dtype, bootstrap)
+    learned = _scaled(learned, bins.dtype, bootstrap)
+    weight = learned.sample_weight
     xp, backend = dispatch.array_module(weight), dispatch.backend(_PACKAGE, weight)
-    rows = backend.rows_of(bins.bins) if bins.base is None else None
-    columns = (bins.bins, rows, bins.low, bins.high, bins.base, bins.offset, bins.dtype)
+    workspace = backend.prepare_columns(bins)
 
-    def grow_some(*part: Any) -> None:
-        backend.grow(*columns, *target, weight, criterion, max_features, *limits, completely_random, *part)
+    def grow_some(batch: Batch) -> None:
+        backend.grow(bins, workspace, learned, max_features, completely_random, batch)
 
     trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, xp=xp)
-    return Trees(*backend.joined(trees, target.n_outputs, bins.dtype, False))
+    return Trees(*backend.joined(trees, learned.target.n_outputs, bins.dtype, False))
 
 
 def grow_projected(
@@ -190,29 +187,17 @@ def grow_projected(
 ) -> Projected:
     """Trees on projections of x (C-contiguous, finite) from a distribution over its features."""
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
-    small: Array | None = xp.empty(x.size + _PADDING, np.uint8)[: x.size].reshape(x.shape)
-    whole = backend.whole_numbers(x, small)
-    if whole < 2:
-        small = None
-    columns = backend.columns_of(x, whole > 0, small)
-    table = None
-    large = distribution.kind == PATCH and distribution.max_entries >= _LARGE_PATCH
-    if whole and large and not distribution.cyclic:
-        planes = distribution.channels * distribution.shape[0]
-        # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
-        narrow = small is not None and 255 * distribution.max_entries < 2**16
-        size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
-        table = xp.empty((len(x), size), np.uint16 if narrow else np.uint32)
-        backend.corner_table(x, distribution, table)
-    target, _, criterion, limits = learned
-    weight = _weight(learned, x.dtype, bootstrap)
-    values = (x, whole > 0, small, columns, table)
+    learned = _scaled(learned, x.dtype, bootstrap)
+    workspace = backend.prepare_projections(x, distribution)
 
-    def grow_some(*part: Any) -> None:
-        backend.grow_projected(
-            *values, *target, weight, criterion, distribution, n_projections, *limits, *part
-        )
+    def grow_some(batch: Batch) -> None:
+        backend.grow_projected(x, workspace, learned, distribution, n_projections, batch)
 
     trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, xp=xp)
-    arrays = backend.joined(trees, target.n_outputs, x.dtype, True)
+    return joined(trees, learned.target.n_outputs, x)
+
+
+def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:
+    """Trees on projections of x, which a backend has grown."""
+    arrays = dispatch.backend(_PACKAGE, x).joined(trees, n_outputs, x.dtype, True)
     return Projected(Trees(*arrays[:6]), *arrays[6:])

@@ -1,4 +1,4 @@
-/* Included once a vector width, as simd/pairwise.h is: what the splits behind all bins score.
+/* Included once a vector width, as simd/pairwise.h is: sums of the splits after all bins.
 
    A vector has HF_BYTES / 4 lanes of 32 bits. Lane l of vector s stands for bin l * n_steps + s, so that a sum over
    lower bins is a sum over earlier vectors, and over lower lanes:
@@ -7,20 +7,6 @@
                                          vector 1 | 1  5  9 13 |
                                          vector 2 | 2  6 10 14 |
                                          vector 3 | 3  7 11 15 |  */
-
-enum { HF_W(HF_LANES) = HF_BYTES / 4 };
-typedef uint16_t HF_W(hf_half) __attribute__((vector_size(HF_BYTES / 2)));
-
-/* Sums over the lanes below each. */
-HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_below)(HF_W(hf_u32) a) {
-    HF_W(hf_u32) sum;
-    uint32_t total = 0;
-    for (int l = 0; l < HF_W(HF_LANES); ++l) {
-        sum[l] = total;
-        total += a[l];
-    }
-    return sum;
-}
 
 /* Sums of all splits of a candidate whose weights are counted in h->count. */
 HF_W_CODE static void HF_W(hf_sum_bins)(hf_histogram *h) {
@@ -46,27 +32,6 @@ HF_W_CODE static void HF_W(hf_sum_bins)(hf_histogram *h) {
             square += l * l;
             product += l * h->total[k];
         }
-        /* (T - l)**2 = T**2 - 2 T l + l**2 */
-        const HF_W(hf_u32) right = h->square - 2 * product + square;
-        memcpy(h->left_weight + s * HF_W(HF_LANES), &weight, HF_BYTES);
-        memcpy(h->left_square + s * HF_W(HF_LANES), &square, HF_BYTES);
-        memcpy(h->right_square + s * HF_W(HF_LANES), &right, HF_BYTES);
+        HF_W(hf_put_sums)(&h->splits, s * HF_W(HF_LANES), weight, square, product);
     }
-}
-
-/* Rates of all splits in float32, 0 where a side is empty. Returns the largest. */
-HF_W_CODE static float HF_W(hf_rate_bins)(hf_histogram *h) {
-    const int size = h->n_steps * HF_W(HF_LANES);
-    for (int i = 0; i < size; ++i) {
-        const int32_t left_weight = (int32_t)h->left_weight[i], right_weight = (int32_t)h->all - left_weight;
-        const float rate = (float)(int32_t)h->left_square[i] / (float)left_weight +
-                           (float)(int32_t)h->right_square[i] / (float)right_weight;
-        h->rate.value[i] = left_weight && right_weight ? rate : 0.0f;
-    }
-    union {
-        int32_t bits;
-        float value;
-    } most = {0};
-    for (int i = 0; i < size; ++i) most.bits = h->rate.bits[i] > most.bits ? h->rate.bits[i] : most.bits;
-    return most.value;
 }

@@ -1,19 +1,13 @@
 /* Included once a vector width, with HF_BYTES and HF_W(name) set and the compiler's target chosen: the sums of all
-   splits of some candidates, each split behind one sample's code.
+   splits of some candidates, each split after one sample's code.
 
    A vector of HF_BYTES bytes holds codes. n samples of `per` candidates lie side by side, number i * per + c being
-   sample i of candidate c, so that a vector has the splits behind HF_BYTES / per samples:
+   sample i of candidate c, so that a vector has the splits after HF_BYTES / per samples:
 
        per = 4, HF_BYTES = 16     | s0c0 s0c1 s0c2 s0c3 | s1c0 s1c1 s1c2 s1c3 | s2c0 ... | s3c0 ... s3c3 |
 
    Each sample adds its weight to the lanes of its candidate whose code is not below its own. Samples come class by
    class; what a class added to a lane is squared once, in 16 bits: weights of a node sum to less than 256. */
-
-typedef uint8_t HF_W(hf_u8) __attribute__((vector_size(HF_BYTES)));
-typedef uint16_t HF_W(hf_u16) __attribute__((vector_size(HF_BYTES)));
-typedef uint32_t HF_W(hf_u32) __attribute__((vector_size(HF_BYTES)));
-typedef uint64_t HF_W(hf_u64) __attribute__((vector_size(HF_BYTES)));
-typedef int32_t HF_W(hf_i32) __attribute__((vector_size(HF_BYTES)));
 
 /* The `per` codes at `code`, repeated. */
 HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *code) {
@@ -26,7 +20,7 @@ HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *code) {
     return memcpy(&eight, code, 8), (HF_W(hf_u8))((HF_W(hf_u64)){0} + eight);
 }
 
-/* Sums of the splits behind the numbers from `at` on, n_vectors vectors of them. */
+/* Sums of the splits after the numbers from `at` on, n_vectors vectors of them. */
 HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise *p, int64_t at) {
     HF_W(hf_u8) split[2], left[2], before[2];
     HF_W(hf_u16) square[2][2], product[2][2];
@@ -96,4 +90,28 @@ HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
         for (int64_t i = 0; i < n_halves; ++i)
             most.bits = p->rate[h].bits[i] > most.bits ? p->rate[h].bits[i] : most.bits;
     return most.value;
+}
+
+/* Sums of the splits after each of n samples, which come class by class. */
+HF_W_CODE static void HF_W(hf_sum_values)(hf_value_pairs *s) {
+    for (int64_t at = 0; at < s->n; at += 2 * HF_W(HF_LANES)) {
+        HF_W(hf_i32) split[2];
+        HF_W(hf_u32) left[2], square[2], product[2];
+        for (int v = 0; v < 2; ++v) {
+            memcpy(&split[v], s->code + at + v * HF_W(HF_LANES), HF_BYTES);
+            left[v] = square[v] = product[v] = (HF_W(hf_u32)){0};
+        }
+        for (int64_t k = 0, j = 0; k < s->n_present; ++k) {
+            HF_W(hf_u32) before[2] = {left[0], left[1]};
+            for (; j < s->last[k]; ++j)
+                for (int v = 0; v < 2; ++v) left[v] += (HF_W(hf_u32))(split[v] >= s->code[j]) & s->weight[j];
+            for (int v = 0; v < 2; ++v) {
+                const HF_W(hf_u32) added = left[v] - before[v];
+                square[v] += added * added;
+                product[v] += added * s->total[k];
+            }
+        }
+        for (int v = 0; v < 2; ++v)
+            HF_W(hf_put_sums)(&s->splits, (int)at + v * HF_W(HF_LANES), left[v], square[v], product[v]);
+    }
 }

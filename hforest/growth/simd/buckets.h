@@ -1,53 +1,8 @@
-/* Included once a vector width, as simd/pairwise.h is: sums, rates and bounds of one candidate's splits, from codes of
-   32 bits or from counts by bucket. What is no loop over vectors the compiler vectorises. */
-
-/* Sums of the splits behind each of n samples, which come class by class. */
-HF_W_CODE static void HF_W(hf_sum_values)(hf_values *s) {
-    for (int64_t at = 0; at < s->n; at += 2 * HF_W(HF_LANES)) {
-        HF_W(hf_i32) split[2];
-        HF_W(hf_u32) left[2], square[2], product[2];
-        for (int v = 0; v < 2; ++v) {
-            memcpy(&split[v], s->code + at + v * HF_W(HF_LANES), HF_BYTES);
-            left[v] = square[v] = product[v] = (HF_W(hf_u32)){0};
-        }
-        for (int64_t k = 0, j = 0; k < s->n_present; ++k) {
-            HF_W(hf_u32) before[2] = {left[0], left[1]};
-            for (; j < s->last[k]; ++j)
-                for (int v = 0; v < 2; ++v) left[v] += (HF_W(hf_u32))(split[v] >= s->code[j]) & s->weight[j];
-            for (int v = 0; v < 2; ++v) {
-                const HF_W(hf_u32) added = left[v] - before[v];
-                square[v] += added * added;
-                product[v] += added * s->total[k];
-            }
-        }
-        for (int v = 0; v < 2; ++v) {
-            /* (T - l)**2 = T**2 - 2 T l + l**2 */
-            const HF_W(hf_u32) right = s->square - 2 * product[v] + square[v];
-            memcpy(s->left_weight + at + v * HF_W(HF_LANES), &left[v], HF_BYTES);
-            memcpy(s->left_square + at + v * HF_W(HF_LANES), &square[v], HF_BYTES);
-            memcpy(s->right_square + at + v * HF_W(HF_LANES), &right, HF_BYTES);
-        }
-    }
-}
-
-/* Rates of n splits in float32, 0 where a side is empty. Returns the largest. */
-HF_W_CODE static float HF_W(hf_rate)(int n, hf_values *s) {
-    for (int i = 0; i < n; ++i) {
-        const int32_t left_weight = (int32_t)s->left_weight[i], right_weight = (int32_t)s->all - left_weight;
-        const float rate = (float)(int32_t)s->left_square[i] / (float)left_weight +
-                           (float)(int32_t)s->right_square[i] / (float)right_weight;
-        s->rate.value[i] = left_weight && right_weight ? rate : 0.0f;
-    }
-    union {
-        int32_t bits;
-        float value;
-    } most = {0};
-    for (int i = 0; i < n; ++i) most.bits = s->rate.bits[i] > most.bits ? s->rate.bits[i] : most.bits;
-    return most.value;
-}
+/* Included once a vector width: sums and bounds of one candidate's splits, from weights counted by bucket. What is no
+   loop over vectors the compiler vectorises. */
 
 /* Writes the buckets' places of n values. */
-HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_values *s, const int32_t *code, int64_t n, uint8_t *bucket) {
+HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket) {
     const float least = s->least, scale = s->scale;
     const int32_t usual = s->usual, own = !s->exact;
     const int log_steps = s->log_steps, mask = (1 << log_steps) - 1;
@@ -69,12 +24,12 @@ HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_values *s, const int32_t *c
     }
 }
 
-/* Sums over the buckets up to each, in s->count by class, and of the splits behind them; the largest weights of a
+/* Sums over the buckets up to each, in s->count by class, and of the splits after them; the largest weights of a
    class in a bucket. */
-HF_W_CODE static void HF_W(hf_sum_buckets)(hf_values *s) {
+HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
     const int n_steps = 1 << s->log_steps, size = n_steps * HF_W(HF_LANES);
     for (int i = 0; i < size; ++i)
-        s->left_weight[i] = s->left_square[i] = s->right_square[i] = s->inside[i] = s->second[i] = 0;
+        s->splits.left_weight[i] = s->splits.left_square[i] = s->splits.right_square[i] = s->inside[i] = s->second[i] = 0;
     for (int64_t k = 0; k < s->n_present; ++k) {
         uint32_t *count = s->count + k * size;
         const uint32_t total = s->total[k];
@@ -89,9 +44,9 @@ HF_W_CODE static void HF_W(hf_sum_buckets)(hf_values *s) {
             memcpy(&a, count + i, HF_BYTES);
             sum += a;
             memcpy(count + i, &sum, HF_BYTES);
-            memcpy(&weight, s->left_weight + i, HF_BYTES);
-            memcpy(&left, s->left_square + i, HF_BYTES);
-            memcpy(&right, s->right_square + i, HF_BYTES);
+            memcpy(&weight, s->splits.left_weight + i, HF_BYTES);
+            memcpy(&left, s->splits.left_square + i, HF_BYTES);
+            memcpy(&right, s->splits.right_square + i, HF_BYTES);
             memcpy(&inside, s->inside + i, HF_BYTES);
             memcpy(&second, s->second + i, HF_BYTES);
             const HF_W(hf_u32) rest = total - sum;
@@ -103,9 +58,9 @@ HF_W_CODE static void HF_W(hf_sum_buckets)(hf_values *s) {
             inside = (a & larger) | (inside & ~larger);
             const HF_W(hf_u32) above = (HF_W(hf_u32))((HF_W(hf_i32))lesser > (HF_W(hf_i32))second);
             second = (lesser & above) | (second & ~above);
-            memcpy(s->left_weight + i, &weight, HF_BYTES);
-            memcpy(s->left_square + i, &left, HF_BYTES);
-            memcpy(s->right_square + i, &right, HF_BYTES);
+            memcpy(s->splits.left_weight + i, &weight, HF_BYTES);
+            memcpy(s->splits.left_square + i, &left, HF_BYTES);
+            memcpy(s->splits.right_square + i, &right, HF_BYTES);
             memcpy(s->inside + i, &inside, HF_BYTES);
             memcpy(s->second + i, &second, HF_BYTES);
         }
@@ -119,32 +74,31 @@ HF_W_CODE HF_INLINE void HF_W(hf_shift)(const uint32_t *sum, int size, uint32_t 
     memcpy(before + HF_W(HF_LANES), sum, (size - HF_W(HF_LANES)) * sizeof *sum);
 }
 
-/* Writes in s->alive in which buckets a split may score `limit` or more; returns whether there are any. The bounds
-   are those at the head of values.h. */
-HF_W_CODE static int HF_W(hf_find_alive)(hf_values *s, float limit) {
+/* Writes to s->alive in which buckets a split may score `limit` or more. The bounds are derived in bounds.pyx. */
+HF_W_CODE static void HF_W(hf_find_alive)(hf_buckets *s, float limit) {
     const int size = HF_W(HF_LANES) << s->log_steps;
     uint32_t weight_before[HF_BUCKETS], square_before[HF_BUCKETS], count_before[HF_BUCKETS];
     float apart[HF_BUCKETS], bend[HF_BUCKETS], gain[HF_BUCKETS];
     float left_twice[HF_BUCKETS], left_share[HF_BUCKETS], right_twice[HF_BUCKETS], right_share[HF_BUCKETS];
-    HF_W(hf_shift)(s->left_weight, size, weight_before);
-    HF_W(hf_shift)(s->left_square, size, square_before);
+    HF_W(hf_shift)(s->splits.left_weight, size, weight_before);
+    HF_W(hf_shift)(s->splits.left_square, size, square_before);
     for (int i = 0; i < size; ++i) {
-        const int32_t l = (int32_t)weight_before[i], r = (int32_t)(s->all - s->left_weight[i]);
-        const float left = (float)(int32_t)square_before[i] / (float)l, right = (float)(int32_t)s->right_square[i] / (float)r;
+        const int32_t l = (int32_t)weight_before[i], r = (int32_t)(s->splits.all - s->splits.left_weight[i]);
+        const float left = (float)(int32_t)square_before[i] / (float)l, right = (float)(int32_t)s->splits.right_square[i] / (float)r;
         apart[i] = (l > 0 ? left : 0.0f) + (r > 0 ? right : 0.0f);
     }
     int any = 0;
     for (int i = 0; i < size; ++i) {
-        const int some = s->left_weight[i] != weight_before[i];
+        const int some = s->splits.left_weight[i] != weight_before[i];
         s->alive[i] = some & (apart[i] + (float)(int32_t)(s->inside[i] + s->second[i]) >= limit);
         any |= s->alive[i];
     }
-    if (!any) return 0;
+    if (!any) return;
     for (int i = 0; i < size; ++i) {
-        const float b = (float)(int32_t)(s->left_weight[i] - weight_before[i]), largest = (float)(int32_t)s->inside[i];
-        const float l = (float)(int32_t)weight_before[i], r = (float)(int32_t)(s->all - s->left_weight[i]);
+        const float b = (float)(int32_t)(s->splits.left_weight[i] - weight_before[i]), largest = (float)(int32_t)s->inside[i];
+        const float l = (float)(int32_t)weight_before[i], r = (float)(int32_t)(s->splits.all - s->splits.left_weight[i]);
         const float l_over = 1 / l, r_over = 1 / r;
-        const float left = (float)(int32_t)square_before[i] * l_over, right = (float)(int32_t)s->right_square[i] * r_over;
+        const float left = (float)(int32_t)square_before[i] * l_over, right = (float)(int32_t)s->splits.right_square[i] * r_over;
         left_share[i] = l > 0 ? left * l_over : -1.0f;
         right_share[i] = r > 0 ? right * r_over : -1.0f;
         left_twice[i] = l > 0 ? 2 * l_over : 0.0f;
@@ -164,10 +118,5 @@ HF_W_CODE static int HF_W(hf_find_alive)(hf_values *s, float limit) {
             gain[i] += here * (to_left > to_right ? to_left : to_right);
         }
     }
-    any = 0;
-    for (int i = 0; i < size; ++i) {
-        s->alive[i] &= apart[i] + gain[i] + bend[i] >= limit;
-        any |= s->alive[i];
-    }
-    return any;
+    for (int i = 0; i < size; ++i) s->alive[i] &= apart[i] + gain[i] + bend[i] >= limit;
 }

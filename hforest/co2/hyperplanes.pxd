@@ -1,0 +1,14 @@
+from hforest.co2.kernels cimport hf_oc1, hf_rows, hf_schedule
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.task cimport hf_source
+
+
+# Hyperplanes w.x = offset, fitted in each node.
+ctypedef struct hf_hyperplanes:
+    hf_columns columns       # where a fit starts
+    hf_rows rows             # x, with the offset
+    hf_schedule schedule     # of CO2's stumps,
+    bint has_search          # or OC1's search in their place
+    hf_oc1 search
+
+cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept nogil

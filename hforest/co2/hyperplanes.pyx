@@ -1,0 +1,185 @@
+"""Candidate source: hyperplanes (p2 section 5).
+
+A node finds the best of its random univariate splits, fits a stump from there, and splits its samples by it.
+Where the stump leaves a side empty, as w = 0 does, the univariate split stays.
+"""
+
+from libc.math cimport INFINITY, nextafter, nextafterf
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from hforest.co2.kernels cimport (
+    HF_LANES, hf_fit_oc1, hf_fit_stump, hf_free_oc1, hf_free_stump, hf_make_oc1, hf_make_stump, hf_members,
+    hf_oc1_workspace, hf_stump_workspace,
+)
+from hforest.core.machine cimport hf_has_stopped, hf_stopped
+from hforest.growth.builder cimport reserve_entries
+from hforest.growth.column_source cimport best_column, fill_sides, finish_columns, start_columns
+from hforest.growth.samples cimport score_sides
+from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:
+    TOGETHER = 8   # samples whose projections are summed side by side: additions of one wait for each other
+
+
+# The workspace of a tree.
+ctypedef struct hf_own:
+    hf_stump_workspace stump
+    hf_oc1_workspace search
+    uint32_t* index      # (n_features,): the entries of the best hyperplane that are not 0
+    double* factor
+    int64_t n_entries    # 0: the univariate split stays
+
+
+cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+    # Allocates the workspace of a tree; returns whether there was memory.
+    cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
+    cdef int64_t n_features = h.columns.n_columns
+    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
+    r.own = own
+    if own == NULL or not start_columns(t, r, &h.columns):
+        return False
+    own.index, own.factor = <uint32_t*> malloc(n_features * 4 + 1), <double*> malloc(n_features * 8 + 1)
+    if own.index == NULL or own.factor == NULL:
+        return False
+    if not hf_make_stump(&own.stump, r.n, h.rows.n_blocks, t.n_outputs, t.single):
+        return False
+    return not h.has_search or hf_make_oc1(&own.search, h.rows.x, n_features, 1, t.single, r.n)
+
+
+cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
+    cdef hf_own* own = <hf_own*> r.own
+    finish_columns(r)
+    if own != NULL:
+        hf_free_stump(&own.stump)
+        hf_free_oc1(&own.search)
+        free(own.index)
+        free(own.factor)
+        free(own)
+
+
+cdef void _fit(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, const hf_split* start, real* w
+) noexcept nogil:
+    # Writes w (OUT (n_features + 1,)), which begins at x[column] - threshold.
+    cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
+    cdef hf_own* own = <hf_own*> r.own
+    cdef int64_t j, n_features = h.columns.n_columns
+    cdef double* wide = own.stump.start
+    cdef hf_members m
+    memset(w, 0, h.rows.n_blocks * HF_LANES * sizeof(real))
+    w[start.column], w[n_features] = 1, <real> start.threshold
+    if h.has_search:
+        memset(wide, 0, (n_features + 1) * sizeof(double))
+        wide[start.column], wide[n_features] = 1, start.threshold
+        hf_fit_oc1(t, r, node, &h.search, key, &own.search, wide)
+        for j in range(n_features + 1):
+            w[j] = <real> wide[j]
+        return
+    m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
+    m.label = r.label + node.first if t.labels != NULL else NULL
+    m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
+    hf_fit_stump(
+        t.path, t.single, &h.rows, &m, &h.schedule, t.n_outputs, key, &own.stump, NULL, t.watch
+    )
+
+
+cdef void _fill_sides(
+    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const hf_own* own, real limit,
+    uint8_t* goes_right
+) noexcept nogil:
+    # Writes the sides of n samples, from projections as tree.predict has them: sums in float64, in the order
+    # of the entries, rounded once.
+    cdef const real* row[8]  # TOGETHER
+    cdef double sum[8]
+    cdef int64_t first, e
+    cdef int i, count
+    for first in range(0, n, 8):
+        count = <int> min(TOGETHER, n - first)
+        for i in range(TOGETHER):
+            row[i] = x + <int64_t> sample[first + (i if i < count else 0)] * n_features
+            sum[i] = 0
+        for e in range(own.n_entries):
+            for i in range(TOGETHER):
+                sum[i] += own.factor[e] * <double> row[i][own.index[e]]
+        for i in range(count):
+            goes_right[first + i] = <real> sum[i] > limit
+
+
+cdef hf_split _split_by(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight, hf_split start,
+    real* w
+) noexcept nogil:
+    # Returns the split by the hyperplane that is fitted from a univariate split, or that split.
+    cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_split split = start
+    cdef int64_t j, n_features = h.columns.n_columns
+    cdef real limit
+    _fit(t, r, node, key, &start, w)
+    own.n_entries = 0
+    if hf_stopped(t.watch):
+        split.column = -1
+        return split
+    for j in range(n_features):
+        own.index[own.n_entries], own.factor[own.n_entries] = <uint32_t> j, w[j]
+        own.n_entries += w[j] != 0
+    # `value <= limit` is `value < w[n_features]`.
+    if real is float:
+        limit = nextafterf(w[n_features], -INFINITY)
+    else:
+        limit = nextafter(w[n_features], -INFINITY)
+    if own.n_entries:
+        _fill_sides(
+            <const real*> h.rows.x, n_features, r.sample + node.first, node.last - node.first, own, limit,
+            r.goes_right,
+        )
+        split.score, split.threshold = score_sides(t, r, node, weight), limit
+        if split.score > -INFINITY:
+            return split
+    own.n_entries = 0
+    fill_sides(t, r, &h.columns, node, &start)
+    return start
+
+
+cdef hf_split _best_split(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+) noexcept nogil:
+    cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_split start = best_column(t, r, &h.columns, node, key, weight)
+    if hf_has_stopped(t.watch):
+        start.column = -1
+    if start.column < 0:
+        return start
+    if t.single:
+        return _split_by[float](t, r, node, key, weight, start, <float*> own.stump.w)
+    return _split_by[double](t, r, node, key, weight, start, <double*> own.stump.w)
+
+
+cdef bint _write(
+    const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
+) noexcept nogil:
+    # Writes the hyperplane of a node, or its feature.
+    cdef hf_own* own = <hf_own*> r.own
+    cdef int64_t e
+    tree.feature[v] = -2 if own.n_entries else <int32_t> split.column
+    if not reserve_entries(tree, own.n_entries):
+        return False
+    for e in range(own.n_entries):
+        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = own.index[e], own.factor[e]
+    tree.n_entries += own.n_entries
+    return True
+
+
+cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept nogil:
+    # Returns the source of hyperplanes, which must outlive it.
+    cdef hf_source source
+    source.data, source.has_short_codes = hyperplanes, False
+    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    return source

@@ -1,0 +1,98 @@
+# The inner loops of the scorers: plain ones here, of vectors in simd/.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+cdef extern from "core/simd.h" nogil:
+    int HF_PATH_PLAIN
+
+cdef extern from "core/order.h" nogil:
+    int32_t hf_code_of_float(float a)
+    float hf_float_of_code(int32_t code)
+
+cdef extern from "growth/simd/bodies.h" nogil:
+    int HF_PAIRWISE_SAMPLES, HF_PAIRWISE_CANDIDATES, HF_HISTOGRAM_CLASSES, HF_HISTOGRAM_BINS
+    int HF_TILE_CANDIDATES, HF_TILE_SAMPLES, HF_VALUE_PAIRS, HF_BUCKETS
+    ctypedef union hf_rates:
+        float* value
+        int32_t* bits
+    ctypedef struct hf_splits:
+        uint32_t* left_weight
+        uint32_t* left_square
+        uint32_t* right_square
+        hf_rates rate
+        uint32_t all
+        uint32_t square
+    ctypedef struct hf_pairwise:
+        uint8_t* code
+        uint8_t* left_weight
+        uint16_t** left_square
+        uint16_t** right_square
+        hf_rates* rate
+        uint32_t* sample
+        uint8_t* weight
+        int32_t* last
+        uint32_t* total
+        int64_t n
+        int64_t n_present
+        uint32_t all
+        uint32_t square
+    ctypedef struct hf_value_pairs:
+        hf_splits splits
+        int32_t* code
+        uint32_t* weight
+        int32_t* last
+        uint32_t* total
+        uint8_t* place
+        int64_t n
+        int64_t n_present
+    ctypedef struct hf_histogram:
+        uint16_t** counts
+        uint16_t* count
+        hf_splits splits
+        uint8_t** tile
+        uint32_t* number
+        uint8_t* place
+        uint32_t* total
+        int64_t n_present
+        int n_steps
+        int n_bins
+    ctypedef struct hf_buckets:
+        hf_splits splits
+        uint32_t* count
+        uint32_t* inside
+        uint32_t* second
+        int32_t* alive
+        uint32_t* total
+        int64_t n
+        int64_t n_present
+        int log_steps
+        int log_lanes
+        bint whole
+        bint exact
+        int32_t lowest
+        int32_t usual
+        float least
+        float scale
+    ctypedef struct hf_bodies:
+        int log_lanes
+        void (*sum_pairs)(int per, hf_pairwise* p) noexcept nogil
+        float (*rate_pairs)(int per, hf_pairwise* p) noexcept nogil
+        void (*sum_values)(hf_value_pairs* p) noexcept nogil
+        void (*sum_bins)(hf_histogram* h) noexcept nogil
+        void (*fill_buckets)(
+            const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
+        ) noexcept nogil
+        void (*sum_buckets)(hf_buckets* s) noexcept nogil
+        void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
+        float (*rate)(int n, hf_splits* s) noexcept nogil
+    const hf_bodies* hf_vector_bodies(int path)
+
+# Returns the bodies of a vector path.
+cdef const hf_bodies* bodies_of(int path) noexcept nogil
+
+# Returns the score of split i in float64.
+cdef inline double score_at(const hf_splits* s, int64_t i) noexcept nogil:
+    return (
+        <double> s.left_square[i] / <double> s.left_weight[i]
+        + <double> s.right_square[i] / <double> (s.all - s.left_weight[i])
+    )

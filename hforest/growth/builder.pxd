@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from hforest.growth.task cimport hf_task, hf_tree
+
+
+# Where a tree goes: its part of the arrays of a forest.
+ctypedef struct hf_arrays:
+    int32_t* feature
+    int32_t* left
+    void* threshold       # float or double, as value, gain and data
+    void* value
+    void* gain
+    int64_t* indptr       # or NULL: no projections; the first entry is number first_entry
+    int64_t first_entry
+    int32_t* indices
+    void* data
+
+cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil
+cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil
+cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil
+cdef bint order_tree(
+    const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to
+) noexcept nogil
+cdef void free_tree(hf_tree* tree) noexcept nogil

@@ -1,0 +1,254 @@
+"""The tree builder: grows one tree, depth-first, from a candidate source.
+
+A node asks the source for its best split, is partitioned by it, and leaves two pending nodes:
+
+    classic, cascade   column_source.pyx     columns of bins
+    manifold           projections.pyx       random projections
+    co2                co2/hyperplanes.pyx   hyperplanes, fitted from the best column
+
+What a node draws depends on its key alone, and a key on the parent's (Philox), so that no order of growth
+changes a tree.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
+from hforest.growth.samples cimport free_samples, is_pure, partition, start_samples, sum_up
+from hforest.growth.task cimport (
+    HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_node_score, hf_pending, hf_philox, hf_split, hf_task,
+    hf_tree, hf_workspace, weight_bits,
+)
+
+
+cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
+    # Returns the key of a tree's root, and of the bootstrap that it draws.
+    return hf_draw_key(hf_philox(seed, <uint64_t> tree, 0), 0)
+
+
+cdef void free_tree(hf_tree* tree) noexcept nogil:
+    free(tree.feature)
+    free(tree.left)
+    free(tree.threshold)
+    free(tree.gain)
+    free(tree.value)
+    free(tree.indptr)
+    free(tree.indices)
+    free(tree.data)
+    memset(tree, 0, sizeof(hf_tree))
+
+
+cdef inline bint _widen(void** array, int64_t capacity, int64_t itemsize) noexcept nogil:
+    # Reallocates an array; returns whether there was memory.
+    cdef void* more = realloc(array[0], <size_t> (capacity * itemsize))
+    if more == NULL:
+        return False
+    array[0] = more
+    return True
+
+
+cdef bint _add_node(hf_tree* tree) noexcept nogil:
+    # Appends a leaf; returns whether there was memory.
+    cdef int64_t v = tree.n_nodes, capacity
+    if v == tree.node_capacity:
+        capacity = 2 * v if v else 256
+        if not (
+            _widen(<void**> &tree.feature, capacity, 4) and _widen(<void**> &tree.left, capacity, 4)
+            and _widen(<void**> &tree.threshold, capacity, 8) and _widen(<void**> &tree.gain, capacity, 8)
+            and _widen(<void**> &tree.indptr, capacity, 8)
+        ):
+            return False
+        tree.node_capacity = capacity
+    tree.n_nodes += 1
+    tree.feature[v] = -1
+    tree.left[v] = 0
+    tree.threshold[v] = tree.gain[v] = 0
+    return True
+
+
+cdef bint _push(hf_workspace* r, hf_tree* tree, hf_pending node) noexcept nogil:
+    # Appends a leaf that is to be split if it can; returns whether there was memory.
+    cdef int64_t capacity
+    if r.n_pending == r.pending_capacity:
+        capacity = 2 * r.n_pending if r.n_pending else 256
+        if not _widen(<void**> &r.pending, capacity, sizeof(hf_pending)):
+            return False
+        r.pending_capacity = capacity
+    r.pending[r.n_pending] = node
+    r.n_pending += 1
+    return _add_node(tree)
+
+
+cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil:
+    # Makes room for n entries of a projection after tree.n_entries; returns whether there was memory.
+    cdef int64_t capacity = 2 * tree.entry_capacity + n + 256
+    if tree.n_entries + n <= tree.entry_capacity:
+        return True
+    if not (_widen(<void**> &tree.indices, capacity, 4) and _widen(<void**> &tree.data, capacity, 8)):
+        return False
+    tree.entry_capacity = capacity
+    return True
+
+
+cdef bint _write_leaf(
+    const hf_task* t, const hf_workspace* r, hf_tree* tree, int64_t v, double weight
+) noexcept nogil:
+    # Writes the class shares, or the mean target, of a leaf; returns whether there was memory.
+    cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
+    cdef double value
+    if tree.n_rows == tree.row_capacity:
+        capacity = 2 * tree.n_rows if tree.n_rows else 128
+        if not _widen(&tree.value, capacity, t.n_outputs * (4 if t.single else 8)):
+            return False
+        tree.row_capacity = capacity
+    for k in range(t.n_outputs):
+        if t.labels == NULL:
+            value = r.mean[k]
+        else:
+            value = (r.total[k] if r.kind == HF_FLOATS else r.count[k]) / weight
+        _put(tree.value, row + k, value, t.single)
+    tree.left[v] = <int32_t> tree.n_rows
+    tree.n_rows += 1
+    tree.n_leaves += 1
+    return True
+
+
+cdef double _base_score(const hf_task* t, hf_workspace* r, double weight) noexcept nogil:
+    # Returns the score of a node that is not split. Called after sum_up.
+    cdef int64_t k
+    if r.kind == HF_FLOATS:
+        return hf_node_score(t.criterion, r.total, t.n_outputs, weight)
+    for k in range(t.n_outputs):
+        r.right[k] = r.count[k]
+    return hf_node_score(t.criterion, r.right, t.n_outputs, weight)
+
+
+cdef bint _split_or_leave(
+    const hf_task* t, hf_workspace* r, hf_tree* tree, hf_pending node, double* root_weight
+) noexcept nogil:
+    # Splits a pending node, or makes it a leaf; returns whether there was memory.
+    cdef int64_t v = node.at, n = node.last - node.first, middle
+    cdef bint pure = is_pure(t, r, &node)
+    cdef double weight, base
+    cdef uint64_t key = node.key
+    cdef hf_split split
+    cdef hf_pending left, right
+    tree.indptr[v] = tree.n_entries
+    if pure and t.labels != NULL:
+        if r.kind == HF_FLOATS:
+            tree.left[v] = -1 - r.label[node.first]
+        else:
+            tree.left[v] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
+        tree.n_leaves += 1
+        return True
+    weight = sum_up(t, r, &node)
+    if v == 0:
+        root_weight[0] = weight
+    if pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth:
+        return _write_leaf(t, r, tree, v, weight)
+    # A child draws its key only now: most nodes are leaves.
+    if v:
+        key = hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side)
+    base = _base_score(t, r, weight)
+    split = t.source.best_split(t, r, &node, key, weight)
+    if split.column < 0 or (split.score - base) / root_weight[0] < t.min_decrease:
+        return _write_leaf(t, r, tree, v, weight)
+    if not t.source.write(t, r, &split, tree, v):
+        return False
+    middle = partition(r, &node)
+    tree.threshold[v] = split.threshold
+    tree.gain[v] = split.score - base if split.score > base else 0.0
+    tree.left[v] = <int32_t> tree.n_nodes
+    left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
+    right.first, right.last, right.key, right.depth, right.side = middle, node.last, key, node.depth + 1, 1
+    left.at, right.at = tree.n_nodes, tree.n_nodes + 1
+    # The left one is pushed last, and taken first.
+    return _push(r, tree, right) and _push(r, tree, left)
+
+
+cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil:
+    # Grows tree `number`; returns False, and no tree, if memory is out or the call is to end.
+    #
+    # counts  IN (t.n,)  how often each sample was drawn; NULL for once
+    # tree    OUT        freed with free_tree
+    cdef hf_workspace r
+    cdef hf_pending node
+    cdef double root_weight = 0
+    cdef int64_t n_steps = 0
+    cdef bint fine
+    memset(&r, 0, sizeof(hf_workspace))
+    memset(tree, 0, sizeof(hf_tree))
+    fine = start_samples(t, &r, counts)
+    if fine and r.n == 0:  # only samples without weight were drawn: the tree takes all
+        free_samples(&r)
+        fine = start_samples(t, &r, NULL)
+    fine = fine and t.source.start(t, &r)
+    node.first, node.last, node.key = 0, r.n, tree_key(t.seed, number)
+    node.depth = node.side = node.at = 0
+    fine = fine and _push(&r, tree, node)
+    # Depth-first: the samples of a small subtree stay in cache.
+    while fine and r.n_pending:
+        r.n_pending -= 1
+        node = r.pending[r.n_pending]
+        fine = _split_or_leave(t, &r, tree, node, &root_weight)
+        if hf_stopped_after(t.watch, &n_steps, (node.last - node.first) * (t.n_candidates + 1)):
+            fine = False
+    fine = fine and not hf_has_stopped(t.watch)
+    t.source.finish(t, &r)
+    free_samples(&r)
+    if not fine:
+        free_tree(tree)
+    return fine
+
+
+cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept nogil:
+    if single:
+        (<float*> to)[at] = <float> value
+    else:
+        (<double*> to)[at] = value
+
+
+cdef bint order_tree(
+    const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to
+) noexcept nogil:
+    # Writes a tree, its leaves and its projections in breadth-first order; returns whether there was memory.
+    cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0
+    cdef int64_t size = n_outputs * (4 if single else 8)
+    cdef int32_t old
+    cdef char* value
+    cdef int32_t* source = <int32_t*> malloc(tree.n_nodes * sizeof(int32_t))
+    if source == NULL:
+        return False
+    source[0] = 0
+    for v in range(tree.n_nodes):
+        old = source[v]
+        to.feature[v] = tree.feature[old]
+        _put(to.threshold, v, tree.threshold[old], single)
+        _put(to.gain, v, tree.gain[old], single)
+        if to.indptr != NULL:
+            to.indptr[v] = to.first_entry + n_entries
+        if tree.feature[old] == -1:
+            value = <char*> to.value + n_leaves * size
+            if tree.left[old] >= 0:
+                memcpy(value, <char*> tree.value + tree.left[old] * size, size)
+            else:
+                memset(value, 0, size)
+                _put(value, -1 - tree.left[old], 1, single)
+            to.left[v] = <int32_t> n_leaves
+            n_leaves += 1
+            continue
+        if tree.feature[old] == -2:
+            # Its left child was the next node to be looked at.
+            first = tree.indptr[old]
+            count = tree.indptr[tree.left[old]] - first
+            for e in range(count):
+                to.indices[n_entries + e] = <int32_t> tree.indices[first + e]
+                _put(to.data, n_entries + e, tree.data[first + e], single)
+            n_entries += count
+        to.left[v] = <int32_t> known
+        for k in range(2):
+            source[known + k] = tree.left[old] + <int32_t> k
+        known += 2
+    free(source)
+    return True

@@ -1,0 +1,404 @@
+"""Candidate source: columns of bins.
+
+A node samples features without replacement, max_features of them, and on until one of them is not constant in
+it. Of equal scores the first feature wins, and its lowest threshold.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+
+from hforest.core.machine cimport hf_stopped_after
+from hforest.growth.bodies cimport hf_buckets, hf_value_pairs
+from hforest.growth.bounds cimport (
+    free_codes, hf_codes, next_code, score_buckets, start_buckets, start_codes,
+)
+from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, table_at
+from hforest.growth.histogram cimport best_of_histograms
+from hforest.growth.pairwise cimport best_pairwise, score_value_pairs, start_value_pairs
+from hforest.growth.samples cimport score_sides, take
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, SORTED_SCAN, scorer_of_bins, scorer_of_codes
+from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
+from hforest.growth.task cimport (
+    HF_BY_SORTED_SCAN, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
+    hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree,
+    hf_unit, hf_workspace, is_perfect, no_split,
+)
+
+cdef enum:
+    FEW_KEYS = 48   # keys up to which a random threshold looks at the codes that the node has
+
+cdef uint32_t NO_CODE = 0xffffffff
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+# The workspace of a tree.
+ctypedef struct hf_own:
+    uint32_t* column     # (n_columns,): a permutation, whose first ones are the features sampled
+    uint32_t* swapped    # (n_columns,): with which place each sampled one was swapped
+    hf_codes codes       # of columns with more than 256 bins
+
+
+# The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
+ctypedef struct hf_sampling:
+    uint64_t key
+    hf_draw draw
+    int64_t n_sampled
+
+
+cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
+    # Allocates the workspace of a tree; returns whether there was memory.
+    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
+    cdef int64_t f
+    r.columns = own
+    if own == NULL:
+        return False
+    own.column = <uint32_t*> malloc(c.n_columns * 4 + 1)
+    own.swapped = <uint32_t*> malloc(c.n_columns * 4 + 1)
+    if own.column == NULL or own.swapped == NULL or (c.width > 1 and not start_codes(&own.codes, r.n)):
+        return False
+    for f in range(c.n_columns):
+        own.column[f] = <uint32_t> f
+    return True
+
+
+cdef void finish_columns(hf_workspace* r) noexcept nogil:
+    cdef hf_own* own = <hf_own*> r.columns
+    if own != NULL:
+        free(own.column)
+        free(own.swapped)
+        free_codes(&own.codes)
+        free(own)
+
+
+cdef uint32_t _sample(const hf_columns* c, hf_own* own, hf_sampling* s) noexcept nogil:
+    # Returns the next feature that a node samples.
+    cdef int64_t other
+    cdef uint32_t column
+    if s.n_sampled % 4 == 0:
+        s.draw = hf_philox(s.key, <uint64_t> (s.n_sampled // 4), HF_STREAM_CANDIDATES)
+    other = s.n_sampled + hf_below(s.draw.word[s.n_sampled % 4], <uint32_t> (c.n_columns - s.n_sampled))
+    column = own.column[other]
+    own.column[other] = own.column[s.n_sampled]
+    own.column[s.n_sampled] = column
+    own.swapped[s.n_sampled] = <uint32_t> other
+    s.n_sampled += 1
+    return column
+
+
+cdef void _undo(hf_own* own, hf_sampling* s) noexcept nogil:
+    # Puts the features back, so that what the next node samples does not depend on this one.
+    cdef uint32_t other, column
+    while s.n_sampled > 0:
+        s.n_sampled -= 1
+        other, column = own.swapped[s.n_sampled], own.column[s.n_sampled]
+        own.column[s.n_sampled] = own.column[other]
+        own.column[other] = column
+
+
+cdef void _read_keys(
+    const code_t* code, const uint32_t* sample, const uint32_t* payload, int64_t n, key_t* key,
+    uint32_t* lowest, uint32_t* highest
+) noexcept nogil:
+    # Writes the keys of n samples, and their least and greatest code.
+    cdef int shift = 16 if key_t is uint32_t else 32
+    cdef uint32_t c, low = code[sample[0]], high = low
+    cdef int64_t i
+    for i in range(n):
+        c = code[sample[i]]
+        low = c if c < low else low
+        high = c if c > high else high
+        key[i] = <key_t> c << shift | payload[i]
+    lowest[0], highest[0] = low, high
+
+
+cdef void _keys_of(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint32_t column,
+    key_t* key, uint32_t* lowest, uint32_t* highest
+) noexcept nogil:
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef const uint32_t* payload = r.payload + node.first
+    cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
+    if c.width == 1:
+        _read_keys[uint8_t, key_t](<const uint8_t*> c.codes + at, sample, payload, n, key, lowest, highest)
+    elif c.width == 2:
+        _read_keys[uint16_t, key_t](<const uint16_t*> c.codes + at, sample, payload, n, key, lowest, highest)
+    else:
+        _read_keys[uint32_t, key_t](<const uint32_t*> c.codes + at, sample, payload, n, key, lowest, highest)
+
+
+cdef bint _scan_column(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    uint32_t column, hf_split* best, key_t* key
+) noexcept nogil:
+    # Scores a candidate by the sorted scan; takes its best split where it is better than `best`. Returns
+    # whether its codes differ in the node.
+    cdef uint32_t lowest, highest
+    cdef int64_t n = node.last - node.first
+    cdef double before = best.score
+    _keys_of(t, r, c, node, column, key, &lowest, &highest)
+    if lowest == highest:
+        return False
+    scan(t, r, sort_keys(key, <key_t*> r.key2, n, lowest, highest), n, weight, best)
+    if best.score > before:
+        best.column = column
+    return True
+
+
+# ------------------------------------------------------------------------------------ codes of 16 and 32 bits
+
+cdef bint _read_codes(
+    const code_t* codes, const uint32_t* sample, int64_t n, int32_t* code
+) noexcept nogil:
+    # Writes the codes of n samples; returns whether they differ.
+    cdef int64_t i
+    cdef int32_t differ = 0
+    for i in range(n):
+        code[i] = <int32_t> codes[sample[i]]
+        differ |= code[i] ^ code[0]
+    return differ != 0
+
+
+cdef bint _codes_of(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint32_t column,
+    int32_t* code
+) noexcept nogil:
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
+    if c.width == 2:
+        return _read_codes[uint16_t](<const uint16_t*> c.codes + at, sample, n, code)
+    return _read_codes[uint32_t](<const uint32_t*> c.codes + at, sample, n, code)
+
+
+cdef void _best_of_candidates(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int scorer,
+    hf_sampling* sampling, hf_split* best
+) noexcept nogil:
+    # Samples features one by one, and takes the best split of them. Columns of bins of 8 bits have the sorted
+    # scan here; so have codes that no buckets divide.
+    cdef hf_own* own = <hf_own*> r.columns
+    cdef hf_value_pairs pairs
+    cdef hf_buckets buckets
+    cdef int64_t n = node.last - node.first, n_steps = 0
+    cdef uint32_t column
+    cdef int32_t low = 0
+    cdef double score
+    cdef bint varies = False
+    cdef int found
+    if scorer == PAIRWISE:
+        start_value_pairs(t, r, node, weight, &pairs)
+    elif scorer == HISTOGRAM and not start_buckets(t, r, &own.codes, node, weight, True, &buckets):
+        scorer = SORTED_SCAN
+    while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
+        if hf_stopped_after(t.watch, &n_steps, n):
+            return
+        column = _sample(c, own, sampling)
+        found = -1
+        if scorer != SORTED_SCAN:
+            if not _codes_of(t, r, c, node, column, own.codes.code):
+                continue
+            varies = True
+            score = max(best.score, 0.0)
+            if scorer == PAIRWISE:
+                found = score_value_pairs(t, &pairs, own.codes.code, &score, &low)
+            else:
+                found = score_buckets(t, r, &own.codes, own.codes.code, &buckets, &score, &low)
+            if found > 0:
+                best.score, best.column, best.low = score, column, <uint32_t> low
+                best.high = next_code(own.codes.code, n, low)
+        if found < 0:
+            take(HF_BY_SORTED_SCAN)
+            if r.kind == HF_KEYS_32:
+                varies |= _scan_column[uint32_t](t, r, c, node, weight, column, best, <uint32_t*> r.key)
+            else:
+                varies |= _scan_column[uint64_t](t, r, c, node, weight, column, best, <uint64_t*> r.key)
+        if is_perfect(r, best.score, weight):
+            return
+
+
+# ------------------------------------------------------------------------------------------ random thresholds
+
+cdef inline uint32_t _code_of_key(const hf_workspace* r, int64_t i) noexcept nogil:
+    if r.kind == HF_KEYS_32:
+        return (<const uint32_t*> r.key)[i] >> 16
+    return <uint32_t> ((<const uint64_t*> r.key)[i] >> 32)
+
+
+cdef void _random_threshold(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, int64_t n, uint64_t key, uint32_t lowest,
+    uint32_t highest, hf_split* split
+) noexcept nogil:
+    # Writes a threshold, uniform between the least and the greatest value of the n keys of split.column.
+    cdef const double* low = c.low + table_at(c, split.column)
+    cdef const double* high = c.high + table_at(c, split.column)
+    cdef double first = high[lowest], last = low[highest]
+    cdef double threshold = first + hf_unit(hf_philox(key, 0, HF_STREAM_THRESHOLD)) * (last - first)
+    cdef uint32_t below = lowest, above = highest, middle, probe, least, code, distance
+    cdef int64_t i
+    if not threshold < INFINITY:
+        threshold = first / 2 + last / 2
+    if t.single:
+        threshold = <double> <float> threshold
+    if not first <= threshold < last:
+        threshold = first
+    # A code on the left, up to which all codes of the node lie there, and one on the right. Values of codes
+    # lie far apart in memory: of few keys, only those of codes that the node has are looked at.
+    while above - below > 1:
+        middle = below + (above - below) // 2
+        probe, least = middle, NO_CODE
+        if n <= FEW_KEYS:
+            for i in range(n):
+                code = _code_of_key(r, i)
+                distance = code - middle if code > middle else middle - code
+                if below < code < above and distance < least:
+                    probe, least = code, distance
+            if least == NO_CODE:
+                break
+        if high[probe] <= threshold:
+            below = probe
+        else:
+            above = probe
+    split.low, split.high, split.threshold = below, above, threshold
+
+
+cdef hf_split _random_split(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    double weight
+) noexcept nogil:
+    # Returns a random threshold of the first sampled feature that is not constant in the node.
+    cdef hf_split split = no_split()
+    cdef hf_sampling sampling
+    cdef uint32_t lowest = 0, highest = 0, column
+    cdef int64_t n_steps = 0, n = node.last - node.first
+    sampling.key, sampling.n_sampled = key, 0
+    while sampling.n_sampled < c.n_columns and lowest == highest:
+        if hf_stopped_after(t.watch, &n_steps, n):
+            break
+        column = _sample(c, <hf_own*> r.columns, &sampling)
+        if r.kind == HF_KEYS_32:
+            _keys_of[uint32_t](t, r, c, node, column, <uint32_t*> r.key, &lowest, &highest)
+        else:
+            _keys_of[uint64_t](t, r, c, node, column, <uint64_t*> r.key, &lowest, &highest)
+    _undo(<hf_own*> r.columns, &sampling)
+    if lowest == highest:
+        return split
+    split.column = column
+    _random_threshold(t, r, c, n, key, lowest, highest, &split)
+    fill_sides(t, r, c, node, &split)
+    split.score = score_sides(t, r, node, weight)
+    if split.score == -INFINITY:
+        split.column = -1
+    return split
+
+
+# ----------------------------------------------------------------------------------------------- best splits
+
+cdef bint _best_of_bins(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int scorer,
+    hf_sampling* sampling, hf_split* best
+) noexcept nogil:
+    # The best split of the node's first candidates, by the pairwise or the histogram scorer. Returns False,
+    # and nothing is sampled, if the node has too many classes.
+    cdef hf_own* own = <hf_own*> r.columns
+    while sampling.n_sampled < t.n_candidates:
+        _sample(c, own, sampling)
+    if scorer == PAIRWISE:
+        best_pairwise(t, r, c, node, weight, own.column, sampling.n_sampled, best)
+        return True
+    if best_of_histograms(t, r, c, node, weight, own.column, sampling.n_sampled, best):
+        return True
+    _undo(own, sampling)
+    return False
+
+
+cdef void _fill_sides(
+    const code_t* code, int64_t stride, const uint32_t* sample, int64_t n, uint32_t low, uint8_t* goes_right
+) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        goes_right[i] = code[sample[i] * stride] > low
+
+
+cdef void fill_sides(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split
+) noexcept nogil:
+    # Writes the sides of a node's samples to r.goes_right.
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef uint32_t column = <uint32_t> split.column
+    cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
+    if is_by_rows(c, t, n):
+        _fill_sides[uint8_t](c.rows + column, c.n_columns, sample, n, split.low, r.goes_right)
+    elif c.width == 1:
+        _fill_sides[uint8_t](<const uint8_t*> c.codes + at, 1, sample, n, split.low, r.goes_right)
+    elif c.width == 2:
+        _fill_sides[uint16_t](<const uint16_t*> c.codes + at, 1, sample, n, split.low, r.goes_right)
+    else:
+        _fill_sides[uint32_t](<const uint32_t*> c.codes + at, 1, sample, n, split.low, r.goes_right)
+
+
+cdef hf_split best_column(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    double weight
+) noexcept nogil:
+    # Returns the best split of the features that a node samples, with its threshold.
+    cdef hf_split best = no_split()
+    cdef hf_sampling sampling
+    cdef int64_t n = node.last - node.first
+    cdef int scorer = SORTED_SCAN
+    cdef double low, high
+    sampling.key, sampling.n_sampled = key, 0
+    if c.width > 1:
+        scorer = scorer_of_codes(t, r, n, weight)
+    elif scorer_of_bins(t, r, n, weight, c.n_codes) != SORTED_SCAN:
+        _best_of_bins(t, r, c, node, weight, scorer_of_bins(t, r, n, weight, c.n_codes), &sampling, &best)
+    # Also where all features sampled so far are constant in the node.
+    if best.column < 0:
+        _best_of_candidates(t, r, c, node, weight, scorer, &sampling, &best)
+    _undo(<hf_own*> r.columns, &sampling)
+    if best.column >= 0:
+        low = c.high[table_at(c, best.column) + best.low]
+        high = c.low[table_at(c, best.column) + best.high]
+        best.threshold = hf_between_f32(low, high) if t.single else hf_between_f64(low, high)
+    return best
+
+
+# ------------------------------------------------------------------------------------------------- the source
+
+cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+    return start_columns(t, r, <const hf_columns*> t.source.data)
+
+
+cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
+    finish_columns(r)
+
+
+cdef hf_split _best_split(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+) noexcept nogil:
+    cdef const hf_columns* c = <const hf_columns*> t.source.data
+    cdef hf_split best
+    if c.completely_random:
+        return _random_split(t, r, c, node, key, weight)
+    best = best_column(t, r, c, node, key, weight)
+    if best.column >= 0:
+        fill_sides(t, r, c, node, &best)
+    return best
+
+
+cdef bint _write(
+    const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
+) noexcept nogil:
+    tree.feature[v] = <int32_t> split.column
+    return True
+
+
+cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil:
+    # Returns the source of the columns, which must outlive it.
+    cdef hf_source source
+    source.data, source.has_short_codes = columns, columns.width <= 2
+    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    return source

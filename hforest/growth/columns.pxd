@@ -1,0 +1,42 @@
+# Columns of bins, and how a node's codes are read from them.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from hforest.growth.task cimport hf_task
+
+cdef enum:
+    NEAR_CODES = 1 << 19   # bytes of codes that stay in L2
+    NEAR_SAMPLES = 64      # samples up to which these are read from rows
+
+
+# Columns of bins: column f's code c stands for the values from low[f * n_codes + c] to high[f * n_codes + c].
+ctypedef struct hf_columns:
+    const void* codes        # (n_columns, n) of `width` bytes
+    int width
+    int64_t n_columns
+    const double* low        # (n_columns, n_codes)
+    const double* high
+    int64_t n_codes
+    const uint8_t* rows      # codes of one byte again, (n, n_columns); or NULL
+    const int64_t* offset    # of windows: one row of codes and tables for all columns, in which column f's
+    bint completely_random   # code of sample i is number base[i] + offset[f]; or NULL
+
+cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
+    # Returns where the codes of a column begin.
+    return c.offset[column] if c.offset != NULL else column * t.n
+
+
+cdef inline int64_t table_at(const hf_columns* c, int64_t column) noexcept nogil:
+    # Returns where the row of the tables of a column begins.
+    return 0 if c.offset != NULL else column * c.n_codes
+
+
+cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
+    # Returns whether n samples of a node have their codes read from rows: where these are fewer cache lines
+    # than the candidates' columns, or where all columns stay in cache and rows are for few samples alone.
+    cdef int64_t row = c.n_columns // 64 + 1, column = t.n // 64 + 1
+    if c.rows == NULL:
+        return False
+    if t.n * c.n_columns <= NEAR_CODES:
+        return n <= NEAR_SAMPLES
+    return n * min(row, t.n_candidates) <= t.n_candidates * min(column, n)

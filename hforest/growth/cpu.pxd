@@ -1,0 +1,14 @@
+# For co2, whose trees grow from another candidate source.
+
+from libc.stdint cimport int64_t
+
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.task cimport hf_task, hf_tree
+
+
+cdef class _Grown:
+    cdef hf_tree tree
+
+cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single)
+cdef hf_columns columns_of(bins, rows, bint completely_random)
+cdef object grow_trees(hf_task* t, batch)

@@ -1,0 +1,177 @@
+"""The pairwise scorer: small nodes, whole weights, Gini.
+
+Every split after every sample: each sample adds its weight to the splits whose code is not below its own, and
+nothing is sorted. Cost: n**2 / lanes. Sums are the integers of the sorted scan. Rates are first taken in
+float32, and splits near the best one are scored again in float64.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memset
+
+from hforest.growth.bodies cimport (
+    HF_PAIRWISE_SAMPLES, HF_VALUE_PAIRS, bodies_of, hf_bodies, hf_pairwise,
+    hf_value_pairs, score_at,
+)
+from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
+from hforest.growth.samples cimport number_classes, place_by_class, take
+from hforest.growth.task cimport (
+    HF_BY_PAIRS, HF_BY_PAIRS_OF_VALUES, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
+)
+
+# Share of the best rate from which a split is scored again: rates are good to 1 in 2**13.
+cdef float NEAR = 0.9995
+cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, and more
+
+
+# ------------------------------------------------------------------------------------------ columns of bins
+
+cdef void _start(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_pairwise* p
+) noexcept nogil:
+    # Copies the samples of a node class by class.
+    cdef uint8_t place[128]  # HF_PAIRWISE_SAMPLES
+    cdef int64_t i
+    p.n, p.all = node.last - node.first, <uint32_t> weight
+    p.n_present = number_classes(t, r, HF_PAIRWISE_SAMPLES, p.total, &p.square)
+    place_by_class(r, node, p.n_present, p.last, place)
+    for i in range(p.n):
+        p.sample[place[i]] = r.sample[node.first + i]
+        p.weight[place[i]] = <uint8_t> r.payload[node.first + i]
+
+
+cdef void _read(
+    const hf_task* t, const hf_columns* c, const uint32_t* column, int per, hf_pairwise* p
+) noexcept nogil:
+    # Reads the codes of `per` candidates, side by side.
+    cdef const uint8_t* row
+    cdef const uint8_t* code
+    cdef int64_t i
+    cdef int j
+    if is_by_rows(c, t, p.n):
+        for i in range(p.n):
+            row = c.rows + p.sample[i] * c.n_columns
+            for j in range(per):
+                p.code[i * per + j] = row[column[j]]
+    else:
+        for j in range(per):
+            code = <const uint8_t*> c.codes + codes_at(c, t, column[j])
+            for i in range(p.n):
+                p.code[i * per + j] = code[p.sample[i]]
+    memset(p.code + p.n * per, 255, 64)  # nothing lies on the right of these
+
+
+cdef void _confirm(
+    const uint32_t* column, int per, int64_t n_candidates, float most, const hf_pairwise* p, hf_split* best
+) noexcept nogil:
+    # Takes the best split of `per` candidates, the first n_candidates of them, where it is better than
+    # `best`.
+    cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
+    cdef int64_t i, size = p.n * per
+    cdef int j, won = -1
+    cdef uint32_t left_weight
+    cdef double score
+    if not most > limit:
+        return
+    limit = max(limit, most * NEAR)
+    for i in range(size):
+        if not p.rate[i & 1].value[i >> 1] >= limit:
+            continue
+        j = <int> (i % per)
+        if j >= n_candidates:
+            continue
+        left_weight = p.left_weight[i]
+        score = (
+            <double> p.left_square[i & 1][i >> 1] / <double> left_weight
+            + <double> p.right_square[i & 1][i >> 1] / <double> (p.all - left_weight)
+        )
+        # Of equal scores the first candidate, and its lowest split.
+        if score < best.score:
+            continue
+        if score == best.score and (won < 0 or j > won or (j == won and p.code[i] >= best.low)):
+            continue
+        best.score, best.column, best.low = score, column[j], p.code[i]
+        won = j
+    if won < 0:
+        return
+    best.high = 256
+    for i in range(p.n):
+        if best.low < p.code[i * per + won] < best.high:
+            best.high = p.code[i * per + won]
+
+
+cdef void best_pairwise(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    const uint32_t* column, int64_t n_candidates, hf_split* best
+) noexcept nogil:
+    # Writes the best split of the candidates `column` (IN, (n_candidates,)) to `best`, if there is one.
+    cdef hf_pairwise p
+    cdef const hf_bodies* bodies = bodies_of(t.path)
+    cdef uint32_t some[8]  # HF_PAIRWISE_CANDIDATES
+    cdef int64_t first = 0, count
+    cdef int per, j
+    _start(t, r, node, weight, &p)
+    take(HF_BY_PAIRS)
+    per = 1 if p.n > 32 else 2 if p.n > 16 else 4 if p.n > 8 else 8
+    while first < n_candidates:
+        count = min(per, n_candidates - first)
+        for j in range(per):
+            some[j] = column[first + (j if j < count else 0)]
+        first += per
+        _read(t, c, some, per, &p)
+        if memcmp(p.code, p.code + per, (p.n - 1) * per) == 0:
+            continue  # none of them varies
+        bodies.sum_pairs(per, &p)
+        _confirm(some, per, count, bodies.rate_pairs(per, &p), &p, best)
+        if is_perfect(r, best.score, weight):
+            return
+
+
+# ------------------------------------------------------------------------------------------ codes of 32 bits
+
+cdef bint start_value_pairs(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_value_pairs* p
+) noexcept nogil:
+    # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, class by class.
+    cdef int64_t i
+    cdef uint32_t mask = (<uint32_t> 1 << weight_bits(r)) - 1
+    p.n, p.splits.all = node.last - node.first, <uint32_t> weight
+    p.n_present = number_classes(t, r, HF_VALUE_PAIRS, p.total, &p.splits.square)
+    place_by_class(r, node, p.n_present, p.last, p.place)
+    for i in range(p.n):
+        p.weight[p.place[i]] = r.payload[node.first + i] & mask
+    return True
+
+
+cdef bint score_value_pairs(
+    const hf_task* t, hf_value_pairs* p, const int32_t* code, double* best, int32_t* low
+) noexcept nogil:
+    # Takes the best split of one candidate where it scores more than best[0]; returns whether it does.
+    #
+    # code        IN (n,)  in the order of the values
+    # best, low   OUT      its score, and the largest code on its left
+    cdef const hf_bodies* bodies = bodies_of(t.path)
+    cdef int32_t differ = 0
+    cdef int64_t i
+    cdef float most, limit
+    cdef double score
+    cdef bint found = False
+    for i in range(p.n):
+        p.code[p.place[i]] = code[i]
+        differ |= code[i] ^ code[0]
+    if not differ:
+        return False
+    take(HF_BY_PAIRS_OF_VALUES)
+    bodies.sum_values(p)
+    most = bodies.rate(<int> p.n, &p.splits)
+    limit = max(<float> best[0], most) * ROUNDED
+    if not (most >= limit and most > 0):
+        return False
+    for i in range(p.n):
+        if not p.splits.rate.value[i] >= limit:
+            continue
+        score = score_at(&p.splits, i)
+        if score < best[0] or (score == best[0] and (not found or p.code[i] >= low[0])):
+            continue
+        best[0], low[0] = score, p.code[i]
+        found = True
+    return found

@@ -1,0 +1,50 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from hforest.growth.task cimport hf_draw, hf_source
+
+cdef extern from "core/projections.h" nogil:
+    int HF_AXES, HF_PATCH, HF_STREAM_ENTRY
+    ctypedef struct hf_distribution:
+        int kind
+        int64_t n_features
+        double density
+        double zero_probability
+        int64_t* shape
+        int64_t channels
+        int64_t* low
+        int64_t* high
+        bint cyclic
+        int64_t max_entries
+    ctypedef struct hf_patch:
+        int64_t* corner
+        int64_t* size
+        int64_t channel
+    hf_patch hf_patch_of(const hf_distribution* a, hf_draw sizes, hf_draw corners)
+    int64_t hf_patch_entries(const hf_distribution* a, hf_patch p, uint32_t* index, float* weight)
+    int64_t hf_draw_projection(
+        const hf_distribution* a, uint64_t key, hf_draw first, uint32_t* index, float* weight
+    )
+    uint64_t hf_projection_key(uint64_t key, uint64_t number)
+
+ctypedef fused real:
+    float
+    double
+
+ctypedef fused corner_t:
+    uint16_t
+    uint32_t
+
+
+# Random projections of x.
+ctypedef struct hf_projections:
+    hf_distribution distribution
+    const void* x            # (n, n_features), float or double
+    bint single
+    bint whole               # x is whole numbers, and sums of them are exact: values are integers
+    const uint8_t* bytes     # x again, if that holds it, or NULL
+    const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) sums over corners; or NULL
+    bint narrow              # these have 16 bits, not 32
+
+cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept nogil
+cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corners) noexcept nogil
+cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil

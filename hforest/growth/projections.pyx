@@ -1,0 +1,469 @@
+"""Candidate source: random projections (p3; p2 section 6.2).
+
+A value is summed in float64 in the order of its entries and rounded once to the dtype of x, as a walk down
+the grown tree does it. Where all of x is whole numbers and all sums are exact, values are integers: they sort
+in fewer passes, and sums over patches come from sums over corners:
+
+    corners of a plane, 3 x 3            0 0   0     0          sum of the patch  e f  =  S[2,3] - S[0,3]
+        a b c                            0 a   a+b   a+b+c                        h i   - S[2,1] + S[0,1]
+        d e f               S  =         0 a+d ...                 with rows 0, 1 and columns 1, 2
+        g h i                            0 ...
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.growth.bodies cimport hf_buckets, hf_code_of_float, hf_float_of_code, hf_value_pairs
+from hforest.growth.bounds cimport (
+    free_codes, hf_codes, next_code, score_buckets, start_buckets, start_codes,
+)
+from hforest.growth.builder cimport reserve_entries
+from hforest.growth.pairwise cimport score_value_pairs, start_value_pairs
+from hforest.growth.samples cimport take
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, SORTED_SCAN, scorer_of_codes
+from hforest.growth.sorted_scan cimport scan, sort_keys
+from hforest.growth.task cimport (
+    HF_BY_SORTED_SCAN, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source,
+    hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+)
+
+cdef extern from "core/order.h" nogil:
+    uint64_t hf_ordered(double a)
+    int hf_sort(
+        uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, void* watch
+    )
+
+cdef enum:
+    ROWS_AHEAD = 12     # samples ahead whose row is prefetched: rows lie far apart
+    LOOKED_UP = 6       # entries of a patch up to which adding them up is cheaper than four look-ups
+    LARGE = 1 << 14     # samples from which each candidate looks for signals
+
+
+# The workspace of a tree.
+ctypedef struct hf_own:
+    void* value          # (n,) float, double or int32: of a candidate,
+    void* best_value     # and of the best one so far
+    uint32_t* index      # (max_entries,): entries of a candidate
+    float* factor
+    uint64_t best_key
+    hf_codes codes       # float32 and whole numbers
+    uint64_t* order      # (n,): float64, to be ranked
+    uint64_t* order2
+    uint32_t* place
+    uint32_t* place2
+
+
+# ------------------------------------------------------------------------------------- what is made of x once
+
+cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept nogil:
+    # Returns 1 if a sample's numbers are whole and no sum of some of them leaves float32's whole numbers, 2
+    # if they are bytes too, else 0.
+    #
+    # bytes  OUT (n_features,)  the numbers, as far as they are bytes
+    cdef double size = 0
+    cdef bint fits = True
+    cdef int64_t i
+    for i in range(n_features):
+        if not -16777216 <= x[i] <= 16777216 or x[i] != <real> <int32_t> x[i]:
+            return 0
+        size += -x[i] if x[i] < 0 else x[i]
+        fits &= 0 <= x[i] < 256
+        bytes[i] = <uint8_t> <int32_t> x[i]
+    return 0 if size > 16777216 else 1 + fits
+
+
+cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corners) noexcept nogil:
+    # Writes the sums over corners of one sample: a plane of (shape[1] + 1, shape[2] + 1) for each channel and
+    # plane, its first row and column 0. Sums are unsigned and may overflow: a patch's sum, a difference of
+    # them, is right if it fits by itself. So 16 bits do for patches whose sums stay below 65536.
+    cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, c, k, i, j
+    cdef const real* row
+    cdef corner_t* above
+    cdef corner_t sum
+    for c in range(a.channels):
+        for k in range(a.shape[0]):
+            memset(corners, 0, step * sizeof(corner_t))
+            for i in range(a.shape[1]):
+                row = x + (k * a.shape[1] + i) * a.shape[2] * a.channels + c
+                above = corners + i * step
+                sum = 0
+                above[step] = 0
+                for j in range(a.shape[2]):
+                    sum += <corner_t> <int32_t> row[j * a.channels]
+                    above[step + j + 1] = above[j + 1] + sum
+            corners += plane
+
+
+# ----------------------------------------------------------------------------------- values of one candidate
+
+cdef void _project(
+    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const float* factor, int64_t n_entries, real* value
+) noexcept nogil:
+    # Writes the values of n samples.
+    cdef int64_t i, e
+    cdef const real* row
+    cdef double sum
+    for i in range(n):
+        row = x + <int64_t> sample[i] * n_features
+        sum = 0
+        if i + ROWS_AHEAD < n:
+            HF_PREFETCH(x + <int64_t> sample[i + ROWS_AHEAD] * n_features + index[0])
+        for e in range(n_entries):
+            sum += <double> factor[e] * <double> row[index[e]]
+        value[i] = <real> sum
+
+
+cdef void _project_whole(
+    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const float* factor, int64_t n_entries, int32_t* value
+) noexcept nogil:
+    # The same of whole numbers, without rounding.
+    cdef int64_t i, e
+    cdef const real* row
+    cdef int32_t sum
+    for i in range(n):
+        row = x + <int64_t> sample[i] * n_features
+        sum = 0
+        if i + ROWS_AHEAD < n:
+            HF_PREFETCH(x + <int64_t> sample[i + ROWS_AHEAD] * n_features + index[0])
+        for e in range(n_entries):
+            sum += <int32_t> factor[e] * <int32_t> row[index[e]]
+        value[i] = sum
+
+
+cdef inline void _add_bytes(
+    int n_entries, bint add, const uint8_t** at, const int32_t* factor, int64_t n_features,
+    const uint32_t* sample, int64_t n, int32_t* value
+) noexcept nogil:
+    # Adds up to four entries; n_entries is a constant where this is called.
+    cdef int64_t i, row
+    cdef int32_t sum
+    cdef int e
+    for i in range(n):
+        row = sample[i] * n_features
+        sum = value[i] if add else 0
+        if not add and i + ROWS_AHEAD < n:
+            HF_PREFETCH(at[0] + sample[i + ROWS_AHEAD] * n_features)
+        for e in range(n_entries):
+            sum += factor[e] * at[e][row]
+        value[i] = sum
+
+
+cdef void _project_bytes(
+    const uint8_t* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const float* factor, int64_t n_entries, int32_t* value
+) noexcept nogil:
+    # The same of bytes, four entries at a time.
+    cdef const uint8_t* at[4]
+    cdef int32_t by[4]
+    cdef int64_t e
+    cdef int j, count
+    for e in range(0, n_entries, 4):
+        count = <int> min(4, n_entries - e)
+        for j in range(count):
+            at[j], by[j] = x + index[e + j], <int32_t> factor[e + j]
+        if e:
+            _add_bytes(count, True, at, by, n_features, sample, n, value)
+        elif count == 1:
+            _add_bytes(1, False, at, by, n_features, sample, n, value)
+        elif count == 2:
+            _add_bytes(2, False, at, by, n_features, sample, n, value)
+        elif count == 3:
+            _add_bytes(3, False, at, by, n_features, sample, n, value)
+        else:
+            _add_bytes(4, False, at, by, n_features, sample, n, value)
+
+
+cdef void _project_corners(
+    const hf_distribution* a, hf_patch p, const corner_t* corners, const uint32_t* sample, int64_t n,
+    int32_t* value
+) noexcept nogil:
+    # The same of a patch: four look-ups a plane.
+    cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, row = a.channels * a.shape[0] * plane
+    cdef int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step, wide = p.size[2]
+    cdef const corner_t* first = corners + (p.channel * a.shape[0] + p.corner[0]) * plane
+    cdef const corner_t* at
+    cdef corner_t difference
+    cdef int32_t sum
+    cdef int64_t i, _
+    for i in range(n):
+        at = first + <int64_t> sample[i] * row
+        sum = 0
+        if i + ROWS_AHEAD < n:
+            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + top)
+            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + bottom)
+        for _ in range(p.size[0]):
+            difference = at[bottom + wide] - at[bottom] - at[top + wide] + at[top]
+            # Of 16 bits a sum of bytes, of 32 one of either sign.
+            sum += difference if corner_t is uint16_t else <int32_t> difference
+            at += plane
+        value[i] = sum
+
+
+cdef void _values_of(
+    const hf_projections* p, hf_own* own, const uint32_t* sample, int64_t n, uint64_t key
+) noexcept nogil:
+    # Writes the values of the projection that a key draws to own.value.
+    cdef const hf_distribution* a = &p.distribution
+    cdef int64_t n_entries, features = a.n_features
+    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
+    cdef hf_patch patch
+    cdef uint32_t* index = own.index
+    cdef float* factor = own.factor
+    cdef int32_t* whole = <int32_t*> own.value
+    if p.corners != NULL:
+        patch = hf_patch_of(a, first, hf_philox(key, 1, HF_STREAM_ENTRY))
+        if patch.size[0] * patch.size[1] * patch.size[2] > LOOKED_UP:
+            if p.narrow:
+                _project_corners[uint16_t](a, patch, <const uint16_t*> p.corners, sample, n, whole)
+            else:
+                _project_corners[uint32_t](a, patch, <const uint32_t*> p.corners, sample, n, whole)
+            return
+        n_entries = hf_patch_entries(a, patch, index, factor)
+    else:
+        n_entries = hf_draw_projection(a, key, first, index, factor)
+    if p.bytes != NULL:
+        _project_bytes(p.bytes, features, sample, n, index, factor, n_entries, whole)
+    elif p.whole and p.single:
+        _project_whole[float](<const float*> p.x, features, sample, n, index, factor, n_entries, whole)
+    elif p.whole:
+        _project_whole[double](<const double*> p.x, features, sample, n, index, factor, n_entries, whole)
+    elif p.single:
+        _project[float](
+            <const float*> p.x, features, sample, n, index, factor, n_entries, <float*> own.value
+        )
+    else:
+        _project[double](
+            <const double*> p.x, features, sample, n, index, factor, n_entries, <double*> own.value
+        )
+
+
+# ---------------------------------------------------------------------------------------- codes of the values
+
+cdef inline double _value(bint whole, int32_t code) noexcept nogil:
+    # Returns the value of a code.
+    return <double> code if whole else <double> hf_float_of_code(code)
+
+
+cdef const int32_t* _codes_of(const hf_projections* p, hf_own* own, int64_t n) noexcept nogil:
+    # Returns the codes of own.value.
+    cdef int64_t i
+    cdef const float* value = <const float*> own.value
+    if p.whole:
+        return <const int32_t*> own.value
+    for i in range(n):
+        own.codes.code[i] = hf_code_of_float(value[i])
+    return own.codes.code
+
+
+cdef void _scan_codes(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, bint whole, const int32_t* code,
+    hf_split* best
+) noexcept nogil:
+    # Scores codes of 32 bits by the sorted scan; takes the best split where it is better than `best`.
+    cdef uint64_t* key = <uint64_t*> r.key
+    cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
+    cdef int64_t i, n = node.last - node.first
+    cdef double before = best.score
+    for i in range(n):
+        ordered = <uint32_t> code[i] ^ <uint32_t> 1 << 31
+        lowest = ordered if ordered < lowest else lowest
+        highest = ordered if ordered > highest else highest
+        key[i] = <uint64_t> ordered << 32 | r.payload[node.first + i]
+    if lowest == highest:
+        return
+    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest), n, weight, best)
+    if best.score > before:
+        best.below = _value(whole, <int32_t> (best.low ^ <uint32_t> 1 << 31))
+        best.above = _value(whole, <int32_t> (best.high ^ <uint32_t> 1 << 31))
+
+
+cdef void _scan_doubles(
+    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight, hf_split* best
+) noexcept nogil:
+    # The same of float64: keys hold the ranks of the values.
+    cdef const double* value = <const double*> own.value
+    cdef uint64_t* key = <uint64_t*> r.key
+    cdef uint64_t* order = own.order
+    cdef uint32_t* place = own.place
+    cdef uint64_t rank = 0
+    cdef int64_t i, low, high, n = node.last - node.first
+    cdef double before = best.score
+    cdef int swapped
+    for i in range(n):
+        order[i], place[i] = hf_ordered(value[i]), <uint32_t> i
+    swapped = hf_sort(order, place, own.order2, own.place2, n, t.watch)
+    if swapped < 0:
+        return
+    if swapped:
+        order, place = own.order2, own.place2
+    for i in range(n):
+        rank += i > 0 and order[i] != order[i - 1]
+        key[i] = rank << 32 | r.payload[node.first + place[i]]
+    if rank == 0:
+        return
+    scan[uint64_t](t, r, key, n, weight, best)
+    if best.score > before:
+        low, high = best.low, best.high  # no value lies before its rank
+        while key[low] >> 32 != best.low:
+            low += 1
+        while key[high] >> 32 != best.high:
+            high += 1
+        best.below, best.above = value[place[low]], value[place[high]]
+
+
+# ------------------------------------------------------------------------------------------------ best splits
+
+cdef hf_split _best_projection(
+    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
+    double weight
+) noexcept nogil:
+    # Returns the best split of a node's projections; of equal scores the first one's lowest.
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_split best = no_split()
+    cdef hf_value_pairs pairs
+    cdef hf_buckets buckets
+    cdef int64_t number, n = node.last - node.first, n_steps = 0
+    cdef uint64_t candidate
+    cdef const int32_t* code = NULL
+    cdef int32_t low = 0
+    cdef double score, before
+    cdef bint short = p.single or p.whole
+    cdef int scorer = scorer_of_codes(t, r, n, weight) if short else SORTED_SCAN, found
+    if scorer == PAIRWISE:
+        start_value_pairs(t, r, node, weight, &pairs)
+    elif scorer == HISTOGRAM and not start_buckets(t, r, &own.codes, node, weight, p.whole, &buckets):
+        scorer = SORTED_SCAN
+    for number in range(t.n_candidates):
+        if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
+            break
+        candidate = hf_projection_key(key, <uint64_t> number)
+        _values_of(p, own, r.sample + node.first, n, candidate)
+        if short:
+            code = _codes_of(p, own, n)
+        before = best.score
+        found = -1
+        if scorer != SORTED_SCAN:
+            score = max(best.score, 0.0)
+            if scorer == PAIRWISE:
+                found = score_value_pairs(t, &pairs, code, &score, &low)
+            else:
+                found = score_buckets(t, r, &own.codes, code, &buckets, &score, &low)
+            if found > 0:
+                best.score, best.below = score, _value(p.whole, low)
+                best.above = _value(p.whole, next_code(code, n, low))
+        if found < 0:
+            take(HF_BY_SORTED_SCAN)
+            if short:
+                _scan_codes(t, r, node, weight, p.whole, code, &best)
+            else:
+                _scan_doubles(t, r, own, node, weight, &best)
+        if best.score > before:
+            best.column = 0
+            own.best_key = candidate
+            own.value, own.best_value = own.best_value, own.value
+            if is_perfect(r, best.score, weight):
+                break
+    return best
+
+
+cdef void _fill_sides(
+    const hf_projections* p, const hf_own* own, int64_t n, double below, uint8_t* goes_right
+) noexcept nogil:
+    # Writes the sides of a node's samples.
+    cdef int64_t i
+    if p.whole:
+        for i in range(n):
+            goes_right[i] = (<const int32_t*> own.best_value)[i] > <int32_t> below
+    elif p.single:
+        for i in range(n):
+            goes_right[i] = (<const float*> own.best_value)[i] > <float> below
+    else:
+        for i in range(n):
+            goes_right[i] = (<const double*> own.best_value)[i] > below
+
+
+# ------------------------------------------------------------------------------------------------- the source
+
+cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+    # Allocates the workspace of a tree; returns whether there was memory.
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
+    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
+    cdef int64_t n = r.n + 1
+    cdef bint short = p.single or p.whole
+    r.own = own
+    if own == NULL:
+        return False
+    own.value, own.best_value = malloc(n * (4 if short else 8)), malloc(n * (4 if short else 8))
+    own.index = <uint32_t*> malloc(p.distribution.max_entries * 4)
+    own.factor = <float*> malloc(p.distribution.max_entries * 4)
+    if own.value == NULL or own.best_value == NULL or own.index == NULL or own.factor == NULL:
+        return False
+    if short:
+        return start_codes(&own.codes, r.n)
+    own.order, own.order2 = <uint64_t*> malloc(n * 8), <uint64_t*> malloc(n * 8)
+    own.place, own.place2 = <uint32_t*> malloc(n * 4), <uint32_t*> malloc(n * 4)
+    return own.order != NULL and own.order2 != NULL and own.place != NULL and own.place2 != NULL
+
+
+cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
+    cdef hf_own* own = <hf_own*> r.own
+    if own == NULL:
+        return
+    free_codes(&own.codes)
+    free(own.value)
+    free(own.best_value)
+    free(own.index)
+    free(own.factor)
+    free(own.order)
+    free(own.order2)
+    free(own.place)
+    free(own.place2)
+    free(own)
+
+
+cdef hf_split _best_split(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+) noexcept nogil:
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
+    cdef hf_split best = _best_projection(t, r, p, node, key, weight)
+    if best.column >= 0:
+        _fill_sides(p, <hf_own*> r.own, node.last - node.first, best.below, r.goes_right)
+        if t.single:
+            best.threshold = hf_between_f32(best.below, best.above)
+        else:
+            best.threshold = hf_between_f64(best.below, best.above)
+    return best
+
+
+cdef bint _write(
+    const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
+) noexcept nogil:
+    # Writes the best projection, a feature where it is one.
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_draw first = hf_philox(own.best_key, 0, HF_STREAM_ENTRY)
+    cdef int64_t e, n_entries = hf_draw_projection(
+        &p.distribution, own.best_key, first, own.index, own.factor
+    )
+    if n_entries == 1 and own.factor[0] == 1:
+        tree.feature[v] = <int32_t> own.index[0]
+        return True
+    tree.feature[v] = -2
+    if not reserve_entries(tree, n_entries):
+        return False
+    for e in range(n_entries):
+        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = own.index[e], own.factor[e]
+    tree.n_entries += n_entries
+    return True
+
+
+cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil:
+    # Returns the source of the projections, which must outlive it.
+    cdef hf_source source
+    source.data, source.has_short_codes = projections, False
+    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    return source

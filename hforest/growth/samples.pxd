@@ -1,0 +1,36 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+
+cdef bint start_samples(const hf_task* t, hf_workspace* r, const int32_t* counts) noexcept nogil
+cdef void free_samples(hf_workspace* r) noexcept nogil
+cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil
+cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil
+cdef double score_sides(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
+) noexcept nogil
+cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil
+cdef int64_t number_classes(
+    const hf_task* t, hf_workspace* r, int64_t max_classes, uint32_t* total, uint32_t* square
+) noexcept nogil
+cdef void place_by_class(
+    const hf_workspace* r, const hf_pending* node, int64_t n_present, int32_t* last, uint8_t* place
+) noexcept nogil
+cdef void count_taken(int scorer) noexcept nogil
+cdef int64_t n_taken(int scorer) noexcept nogil
+
+cdef extern from * nogil:
+    """
+    #ifdef HF_DEBUG
+    enum { HF_COUNTING = 1 };
+    #else
+    enum { HF_COUNTING = 0 };
+    #endif
+    """
+    bint HF_COUNTING
+
+
+cdef inline void take(int scorer) noexcept nogil:
+    # Counts that a scorer is taken, in bounds-checked builds.
+    if HF_COUNTING:
+        count_taken(scorer)

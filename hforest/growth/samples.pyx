@@ -1,0 +1,302 @@
+"""Samples of a tree and of its nodes: what they weigh, sums over them, and their partition.
+
+A node holds the samples node.first to node.last - 1 of the workspace's arrays, in ascending order:
+
+    sample    | a b c d e f g h |     before the split of node 0..7
+    side      | 0 1 1 0 0 1 0 1 |
+    sample    | a d e g | b c f h |   after it: 0..3 is the left child, 4..7 the right one
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from hforest.growth.task cimport (
+    HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
+    hf_workspace, hf_xlogx, weight_bits,
+)
+
+cdef enum:
+    WHOLE = 1 << 26      # sums of whole weights below this are exact in float64, and their squares too
+    TERMS = 1 << 17      # terms that a table of a log2 a holds at most: 1 MB
+
+cdef int64_t taken[16]
+
+
+cdef void count_taken(int scorer) noexcept nogil:
+    global taken
+    taken[scorer] += 1
+
+
+cdef int64_t n_taken(int scorer) noexcept nogil:
+    return taken[scorer]
+
+
+cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i) noexcept nogil:
+    return t.weight[i] * (1 if counts == NULL else counts[i])
+
+
+cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole) noexcept nogil:
+    # One place after the last takes what samples without weight write.
+    cdef int64_t room = r.n + 1, k = t.n_outputs, a
+    r.sample, r.sample2 = <uint32_t*> malloc(room * 4), <uint32_t*> malloc(room * 4)
+    r.payload, r.payload2 = <uint32_t*> malloc(room * 4), <uint32_t*> malloc(room * 4)
+    r.goes_right = <uint8_t*> malloc(room)
+    r.key, r.key2 = malloc(room * 8), malloc(room * 8)
+    r.left, r.right = <double*> malloc(k * 8), <double*> malloc(k * 8)
+    if r.sample == NULL or r.sample2 == NULL or r.payload == NULL or r.payload2 == NULL:
+        return False
+    if r.goes_right == NULL or r.key == NULL or r.key2 == NULL or r.left == NULL or r.right == NULL:
+        return False
+    if r.kind != HF_FLOATS:
+        r.count, r.count_left = <uint32_t*> malloc(k * 4), <uint32_t*> malloc(k * 4)
+        r.class_number = <uint32_t*> malloc(k * 4)
+        return r.count != NULL and r.count_left != NULL and r.class_number != NULL
+    r.weight, r.weight2 = <double*> malloc(room * 8), <double*> malloc(room * 8)
+    r.label, r.label2 = <int32_t*> malloc(room * 4), <int32_t*> malloc(room * 4)
+    r.total, r.mean = <double*> malloc(k * 8), <double*> malloc(k * 8)
+    r.left_term, r.right_term = <double*> malloc(k * 8), <double*> malloc(k * 8)
+    if r.weight == NULL or r.weight2 == NULL or r.label == NULL or r.label2 == NULL:
+        return False
+    if r.total == NULL or r.mean == NULL or r.left_term == NULL or r.right_term == NULL:
+        return False
+    if t.labels != NULL and t.criterion == HF_ENTROPY and whole and weight < TERMS:
+        r.term = <double*> malloc((<int64_t> weight + 1) * 8)
+        if r.term == NULL:
+            return False
+        for a in range(<int64_t> weight + 1):
+            r.term[a] = hf_xlogx(<double> a)
+    return True
+
+
+cdef bint start_samples(const hf_task* t, hf_workspace* r, const int32_t* counts) noexcept nogil:
+    # Fills a workspace, all zeros, with the samples that weigh something; returns whether there was memory.
+    # Which do cannot be predicted: nothing branches on it.
+    cdef int64_t i, at = 0
+    cdef double w, largest = 0, sum = 0
+    cdef bint whole = True, integers
+    r.n = 0
+    for i in range(t.n):
+        w = _weight_of(t, counts, i)
+        r.n += w > 0
+        sum += w
+        largest = w if w > largest else largest
+        whole = whole & (w < WHOLE) & (w == <double> <int64_t> w)
+    integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
+    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_codes:
+        r.kind = HF_KEYS_32
+    elif integers and largest < 65536 and t.n_outputs <= 65536:
+        r.kind = HF_KEYS_64
+    else:
+        r.kind = HF_FLOATS
+    if not _allocate(t, r, sum, whole):
+        return False
+    for i in range(t.n):
+        w = _weight_of(t, counts, i)
+        # With labels in the payload a sample is only ever a place among codes.
+        r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
+        if r.kind != HF_FLOATS:
+            r.payload[at] = <uint32_t> t.labels[i] << weight_bits(r) | <uint32_t> w
+        else:
+            r.payload[at] = <uint32_t> at
+            r.weight[at] = w
+            r.label[at] = t.labels[i] if t.labels != NULL else 0
+        at += w > 0
+    return True
+
+
+cdef void free_samples(hf_workspace* r) noexcept nogil:
+    free(r.sample)
+    free(r.sample2)
+    free(r.payload)
+    free(r.payload2)
+    free(r.weight)
+    free(r.weight2)
+    free(r.label)
+    free(r.label2)
+    free(r.goes_right)
+    free(r.key)
+    free(r.key2)
+    free(r.total)
+    free(r.left)
+    free(r.right)
+    free(r.mean)
+    free(r.term)
+    free(r.left_term)
+    free(r.right_term)
+    free(r.count)
+    free(r.count_left)
+    free(r.class_number)
+    free(r.pending)
+    memset(r, 0, sizeof(hf_workspace))
+
+
+cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil:
+    # Returns whether all samples of a node are of one class, or have the same targets.
+    cdef int64_t i, k
+    cdef int bits = weight_bits(r)
+    cdef const double* first
+    cdef const double* row
+    if t.labels != NULL:
+        for i in range(node.first + 1, node.last):
+            if r.kind == HF_FLOATS:
+                if r.label[i] != r.label[node.first]:
+                    return False
+            elif r.payload[i] >> bits != r.payload[node.first] >> bits:
+                return False
+        return True
+    first = t.targets + r.sample[node.first] * t.n_outputs
+    for i in range(node.first + 1, node.last):
+        row = t.targets + r.sample[i] * t.n_outputs
+        for k in range(t.n_outputs):
+            if row[k] != first[k]:
+                return False
+    return True
+
+
+cdef double _sum_counts(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil:
+    cdef int64_t i
+    cdef int bits = weight_bits(r)
+    cdef uint32_t w, mask = (<uint32_t> 1 << bits) - 1
+    cdef uint64_t sum = 0
+    memset(r.count, 0, t.n_outputs * sizeof(uint32_t))
+    for i in range(node.first, node.last):
+        w = r.payload[i] & mask
+        r.count[r.payload[i] >> bits] += w
+        sum += w
+    return <double> sum
+
+
+cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil:
+    # Writes the weights of a node's classes to r.count or r.total, or the sums of its targets minus their
+    # mean to r.total and the mean to r.mean: less is lost in squares. Returns the node's weight.
+    cdef int64_t i, k
+    cdef double w, sum = 0
+    cdef const double* row
+    if r.kind != HF_FLOATS:
+        return _sum_counts(t, r, node)
+    for k in range(t.n_outputs):
+        r.total[k] = 0
+    for i in range(node.first, node.last):
+        w = r.weight[i]
+        sum += w
+        if t.labels != NULL:
+            r.total[r.label[i]] += w
+        else:
+            row = t.targets + r.sample[i] * t.n_outputs
+            for k in range(t.n_outputs):
+                r.total[k] += w * row[k]
+    if t.labels != NULL:
+        return sum
+    for k in range(t.n_outputs):
+        r.mean[k] = r.total[k] / sum
+        r.total[k] = 0
+    for i in range(node.first, node.last):
+        hf_add(t, r, i, r.total)
+    return sum
+
+
+cdef double score_sides(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
+) noexcept nogil:
+    # Returns the score of the split in r.goes_right, as a scan of thresholds computes it; -INFINITY if a side
+    # is too small. Called after sum_up.
+    cdef double left_weight = 0, right_weight
+    cdef int64_t i, k, n_left = 0
+    cdef int bits = weight_bits(r)
+    cdef uint32_t w, mask = (<uint32_t> 1 << bits) - 1
+    for k in range(t.n_outputs):
+        r.left[k] = 0
+    for i in range(node.first, node.last):
+        if r.goes_right[i - node.first]:
+            continue
+        n_left += 1
+        if r.kind == HF_FLOATS:
+            hf_add(t, r, i, r.left)
+            left_weight += r.weight[i]
+        else:
+            w = r.payload[i] & mask
+            r.left[r.payload[i] >> bits] += w
+            left_weight += w
+    right_weight = weight - left_weight
+    if n_left < t.min_leaf or node.last - node.first - n_left < t.min_leaf:
+        return -INFINITY
+    if not (left_weight > 0 and right_weight > 0):
+        return -INFINITY
+    for k in range(t.n_outputs):
+        r.right[k] = (r.total[k] if r.kind == HF_FLOATS else r.count[k]) - r.left[k]
+    return (
+        hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
+        + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
+    )
+
+
+cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil:
+    # Moves the samples of a node that go left before those that go right, in their order. Returns where the
+    # right side begins.
+    cdef int64_t i, left = node.first, right = 0
+    cdef uint8_t side
+    for i in range(node.first, node.last):
+        side = r.goes_right[i - node.first]
+        r.sample2[right] = r.sample[left] = r.sample[i]
+        if r.kind == HF_FLOATS:
+            r.weight2[right] = r.weight[left] = r.weight[i]
+            r.label2[right] = r.label[left] = r.label[i]
+        else:
+            r.payload2[right] = r.payload[left] = r.payload[i]
+        left += not side
+        right += side
+    memcpy(r.sample + left, r.sample2, right * sizeof(uint32_t))
+    if r.kind == HF_FLOATS:
+        memcpy(r.weight + left, r.weight2, right * sizeof(double))
+        memcpy(r.label + left, r.label2, right * sizeof(int32_t))
+    else:
+        memcpy(r.payload + left, r.payload2, right * sizeof(uint32_t))
+    return left
+
+
+cdef int64_t number_classes(
+    const hf_task* t, hf_workspace* r, int64_t max_classes, uint32_t* total, uint32_t* square
+) noexcept nogil:
+    # Numbers the classes that a node has, in r.class_number; returns how many they are, or -1 where these are
+    # more than max_classes. Called after sum_up.
+    #
+    # total   OUT (max_classes,)  the weight of each class by its number
+    # square  OUT                 the sum of the squares of these
+    cdef int64_t k, n_present = 0
+    square[0] = 0
+    for k in range(t.n_outputs):
+        if r.count[k] == 0:
+            continue
+        if n_present == max_classes:
+            return -1
+        total[n_present] = r.count[k]
+        square[0] += r.count[k] * r.count[k]
+        r.class_number[k] = <uint32_t> n_present
+        n_present += 1
+    return n_present
+
+
+cdef void place_by_class(
+    const hf_workspace* r, const hf_pending* node, int64_t n_present, int32_t* last, uint8_t* place
+) noexcept nogil:
+    # Gives the samples of a node, at most 256, places class by class.
+    #
+    # last   OUT (n_present,)  where the samples of a class end
+    # place  OUT (n,)          of each sample of the node
+    cdef int64_t i, k, n = node.last - node.first
+    cdef int bits = weight_bits(r)
+    cdef const uint32_t* payload = r.payload + node.first
+    cdef int32_t first = 0, count
+    memset(last, 0, n_present * sizeof(int32_t))
+    for i in range(n):
+        last[r.class_number[payload[i] >> bits]] += 1
+    for k in range(n_present):
+        count = last[k]
+        last[k] = first
+        first += count
+    for i in range(n):
+        k = r.class_number[payload[i] >> bits]
+        place[i] = <uint8_t> last[k]
+        last[k] += 1

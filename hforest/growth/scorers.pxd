@@ -1,0 +1,56 @@
+# Which scorer a node's candidates have. All give the same splits where they overlap: the sums of the others
+# are the integers of the sorted scan, and of equal scores the first candidate and its lowest split win.
+#
+#   scorer       nodes                             codes     a candidate costs           in
+#   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
+#                real weights, entropy and
+#                min_samples_leaf > 1
+#   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
+#                                                  32 bits
+#   histogram    weight below HISTOGRAM_WEIGHT     8 bits    n + bins * classes / lanes  histogram.pyx
+#                                                  32 bits   the same, and sorting the   bounds.pyx
+#                                                            buckets that bounds do not
+#                                                            rule out
+
+from libc.stdint cimport int64_t
+
+from hforest.growth.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
+from hforest.growth.task cimport HF_FLOATS, HF_KEYS_32, hf_task, hf_workspace
+
+cdef enum:
+    SORTED_SCAN
+    PAIRWISE
+    HISTOGRAM
+
+# Tuned on `python bench/grow.py`.
+cdef enum:
+    HISTOGRAM_WEIGHT = 1 << 15   # squares of sums of weights below this fit in 30 bits
+    PAIRWISE_WEIGHT = 256        # sums of weights fit in 8 bits, and their squares in 16
+    FEW_SAMPLES = 24             # pairwise pays whatever the number of bins
+    PLAIN_PAIRS = 8              # samples up to which it pays without vectors
+
+
+cdef inline int scorer_of_bins(
+    const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
+) noexcept nogil:
+    # Returns the scorer of a node of n samples, for columns of bins of 8 bits.
+    if r.kind != HF_KEYS_32 or t.min_leaf > 1 or weight >= HISTOGRAM_WEIGHT:
+        return SORTED_SCAN
+    if t.path == HF_PATH_PLAIN:
+        return HISTOGRAM if n > n_bins else SORTED_SCAN
+    if n <= HF_PAIRWISE_SAMPLES and (n <= FEW_SAMPLES or n <= n_bins // 2) and weight < PAIRWISE_WEIGHT:
+        return PAIRWISE
+    return HISTOGRAM
+
+
+cdef inline int scorer_of_codes(
+    const hf_task* t, const hf_workspace* r, int64_t n, double weight
+) noexcept nogil:
+    # Returns the scorer of a node of n samples, for codes of 32 bits.
+    if r.kind == HF_FLOATS or t.min_leaf > 1 or n <= 2 or weight >= HISTOGRAM_WEIGHT:
+        return SORTED_SCAN
+    if n <= (PLAIN_PAIRS if t.path == HF_PATH_PLAIN else HF_VALUE_PAIRS):
+        return PAIRWISE
+    if t.path == HF_PATH_PLAIN and n <= HF_VALUE_PAIRS:
+        return SORTED_SCAN
+    return HISTOGRAM

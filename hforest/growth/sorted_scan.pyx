@@ -1,0 +1,188 @@
+"""The sorted scan: the scorer that is always right, and the only one for targets and real weights.
+
+Keys of a candidate are sorted, and every split between two different codes is scored from running sums: the
+reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from hforest.core.machine cimport hf_stopped_after
+from hforest.growth.task cimport (
+    HF_ENTROPY, HF_FLOATS, hf_add, hf_node_score, hf_split, hf_task, hf_workspace, hf_xlogx,
+)
+
+cdef enum:
+    INSERTION = 48   # keys up to which insertion beats a radix pass
+    DIGIT = 11       # bits of a radix pass, at most
+
+cdef extern from * nogil:
+    int __builtin_clz(unsigned int a)
+
+
+cdef key_t* sort_keys(
+    key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest
+) noexcept nogil:
+    # Sorts by code, stably; returns where the result lies, `key` or `scratch`.
+    #
+    # key, scratch      IN, OUT (n,)
+    # lowest, highest   IN  the least and the greatest code
+    cdef int shift = 16 if key_t is uint32_t else 32
+    cdef key_t k
+    cdef key_t* swap
+    cdef int64_t i, j, ordered = 1
+    cdef int bits, n_passes, digit, by, pass_number
+    cdef uint32_t start[2048]  # 2**DIGIT
+    cdef uint32_t d, total, count, mask
+    if n <= INSERTION:
+        for i in range(1, n):
+            k = key[i]
+            j = i
+            while j > 0 and key[j - 1] >> shift > k >> shift:
+                key[j] = key[j - 1]
+                j -= 1
+            key[j] = k
+        return key
+    # Keys may be in order already: those of a sorted column.
+    while ordered < n and key[ordered - 1] >> shift <= key[ordered] >> shift:
+        ordered += 1
+    if ordered == n:
+        return key
+    bits = 32 - __builtin_clz((highest - lowest) | 1)
+    n_passes = (bits + DIGIT - 1) // DIGIT
+    digit = (bits + n_passes - 1) // n_passes
+    mask = (<uint32_t> 1 << digit) - 1
+    for pass_number in range(n_passes):
+        by = pass_number * digit
+        total = 0
+        memset(start, 0, sizeof(uint32_t) << digit)
+        for i in range(n):
+            start[(<uint32_t> (key[i] >> shift) - lowest) >> by & mask] += 1
+        for d in range(mask + 1):
+            count = start[d]
+            start[d] = total
+            total += count
+        for i in range(n):
+            d = (<uint32_t> (key[i] >> shift) - lowest) >> by & mask
+            scratch[start[d]] = key[i]
+            start[d] += 1
+        swap, key = key, scratch
+        scratch = swap
+    return key
+
+
+cdef void _scan_counts(
+    const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
+) noexcept nogil:
+    # The best split by Gini in O(1) a sample. All sums are integers, so that no bit depends on the order of
+    # equal codes.
+    cdef int shift = 16 if key_t is uint32_t else 32, half = shift // 2
+    cdef key_t low_half = (<key_t> 1 << half) - 1
+    cdef uint64_t left_square = 0, right_square = 0, left_weight = 0, w, before, all = <uint64_t> weight
+    cdef int64_t i, k
+    cdef uint32_t y, low, high
+    cdef double score
+    for k in range(t.n_outputs):
+        r.count_left[k] = 0
+        right_square += <uint64_t> r.count[k] * r.count[k]
+    for i in range(n - 1):
+        y = <uint32_t> (key[i] >> half & low_half)
+        w = key[i] & low_half
+        before = r.count_left[y]
+        left_square += w * (2 * before + w)
+        right_square -= w * (2 * (r.count[y] - before) - w)
+        r.count_left[y] = <uint32_t> (before + w)
+        left_weight += w
+        low = <uint32_t> (key[i] >> shift)
+        high = <uint32_t> (key[i + 1] >> shift)
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        score = (
+            <double> left_square / <double> left_weight
+            + <double> right_square / <double> (all - left_weight)
+        )
+        if score > best.score:
+            best.score, best.low, best.high = score, low, high
+
+
+cdef inline double _entropy_term(const hf_workspace* r, double a) noexcept nogil:
+    # Returns a log2 a, looked up where a is whole.
+    return hf_xlogx(a) if r.term == NULL else r.term[<int64_t> a]
+
+
+cdef void _scan_entropy(
+    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
+) noexcept nogil:
+    # The best split by entropy: a sample changes one term of either side, and the sums run over the terms.
+    cdef double left_weight = 0, right_weight, left, right, score
+    cdef int64_t i, k, at, label, n_steps = 0
+    cdef uint32_t low, high
+    for k in range(t.n_outputs):
+        r.left[k] = r.left_term[k] = 0
+        r.right_term[k] = _entropy_term(r, r.total[k])
+    for i in range(n - 1):
+        if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
+            return
+        at = <int64_t> <uint32_t> key[i]
+        label = r.label[at]
+        r.left[label] += r.weight[at]
+        left_weight += r.weight[at]
+        r.left_term[label] = _entropy_term(r, r.left[label])
+        r.right_term[label] = _entropy_term(r, r.total[label] - r.left[label])
+        low = <uint32_t> (key[i] >> 32)
+        high = <uint32_t> (key[i + 1] >> 32)
+        right_weight = weight - left_weight
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
+            continue
+        left = right = 0
+        for k in range(t.n_outputs):
+            left += r.left_term[k]
+            right += r.right_term[k]
+        score = (left - _entropy_term(r, left_weight)) + (right - _entropy_term(r, right_weight))
+        if score > best.score:
+            best.score, best.low, best.high = score, low, high
+
+
+cdef void _scan_floats(
+    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
+) noexcept nogil:
+    # The best split in float64, O(n_outputs) a split. Payloads are positions in the tree.
+    cdef double left_weight = 0, right_weight, score
+    cdef int64_t i, k, at, n_steps = 0
+    cdef uint32_t low, high
+    for k in range(t.n_outputs):
+        r.left[k] = 0
+    for i in range(n - 1):
+        if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
+            return
+        at = <int64_t> <uint32_t> key[i]
+        hf_add(t, r, at, r.left)
+        left_weight += r.weight[at]
+        low = <uint32_t> (key[i] >> 32)
+        high = <uint32_t> (key[i + 1] >> 32)
+        right_weight = weight - left_weight
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
+            continue
+        for k in range(t.n_outputs):
+            r.right[k] = r.total[k] - r.left[k]
+        score = (
+            hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
+            + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
+        )
+        if score > best.score:
+            best.score, best.low, best.high = score, low, high
+
+
+cdef void scan(
+    const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
+) noexcept nogil:
+    # Writes the best split of sorted keys to `best` where it scores more than best.score; of equal scores the
+    # lowest. Called after sum_up.
+    if key_t is uint64_t:
+        if r.kind == HF_FLOATS:
+            if t.labels != NULL and t.criterion == HF_ENTROPY:
+                _scan_entropy(t, r, key, n, weight, best)
+            else:
+                _scan_floats(t, r, key, n, weight, best)
+            return
+    _scan_counts(t, r, key, n, weight, best)
