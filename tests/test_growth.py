@@ -1,10 +1,13 @@
 """The engine: bins, in-bag counts, and trees that equal the reference's."""
 
+import importlib
+import itertools
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import entered
+from conftest import entered, several_paths
 
 import hforest
 from hforest import classic, growth, manifold, project, tree
@@ -173,9 +176,9 @@ def test_regression_trees_equal_the_reference(
 
 def test_larger_trees_equal_the_reference():
     # More samples than a byte of bins, more classes than a byte, more candidates than one draw of the generator.
-    x, y = samples(700, 9, 300, np.float32, 0, False)
-    both(x, y, n_trees=2, n_classes=300, max_features=6)
-    x, y = samples(700, 9, 5, np.float64, 1, True)
+    x, y = samples(260, 9, 257, np.float32, 0, False)
+    both(x, y, n_trees=1, n_classes=257, max_features=6)
+    x, y = samples(500, 9, 5, np.float64, 1, True)
     both(x, y, n_trees=2, n_classes=5, max_features=9, criterion="entropy")
 
 
@@ -1047,17 +1050,24 @@ def test_what_follows_from_a_distribution_is_computed_again():
 
 
 @pytest.mark.parametrize("narrow", [True, False])
-def test_tables_of_corners_equal_the_reference(dtype, narrow):
-    from hforest.growth import cpu, gpu, reference
-
-    distribution = project.patch_distribution((2, 3, 4, 2), patch_max=(2, 3, 4), channels=True)
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "reference"])
+def test_tables_of_corners_hold_the_sums_of_patches(dtype, narrow, backend):
+    # Modulo the range of the table: sums exceed that of 16 bits.
+    shape, channels = (2, 3, 4), 2
+    distribution = project.patch_distribution((*shape, channels), patch_max=shape, channels=True)
     x = np.random.default_rng(0).integers(0, 9000, (5, 48)).astype(dtype)
-    tables = [np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32) for _ in range(3)]
-    cpu.corner_table(x, distribution, tables[0])
-    reference.corner_table(x, distribution, tables[1])
-    gpu.corner_table(x, distribution, tables[2])
-    np.testing.assert_array_equal(tables[0], tables[1])
-    np.testing.assert_array_equal(tables[0], tables[2])
+    table = np.empty((5, 2 * 2 * 4 * 5), np.uint16 if narrow else np.uint32)
+    importlib.import_module(f"hforest.growth.{backend}").corner_table(x, distribution, table)
+    corners = table.reshape(5, channels, 2, 4, 5).astype(np.int64)
+    values = x.reshape(5, *shape, channels).astype(np.int64)
+    for top, left in np.ndindex(3, 4):
+        for bottom, right in itertools.product(range(top + 1, 4), range(left + 1, 5)):
+            of_patch = corners[..., bottom, right] - corners[..., top, right]
+            of_patch -= corners[..., bottom, left] - corners[..., top, left]
+            direct = values[:, :, top:bottom, left:right].sum(axis=(2, 3)).transpose(0, 2, 1)
+            np.testing.assert_array_equal(
+                of_patch % 2 ** (16 if narrow else 32), direct % 2 ** (16 if narrow else 32)
+            )
 
 
 @pytest.mark.parametrize(
@@ -1081,6 +1091,7 @@ def test_whole_numbers(dtype, x, kind):
 # --------------------------------------------------------------------------------------- vector paths
 
 
+@several_paths
 @pytest.mark.parametrize("max_bins", [None, 256, 10])
 @pytest.mark.parametrize(
     ("n", "n_classes", "heaviest", "min_samples_leaf"),
@@ -1113,6 +1124,7 @@ def test_vector_paths_grow_the_same_trees(simd, max_bins, n, n_classes, heaviest
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown["plain"], strict=True))
 
 
+@several_paths
 @pytest.mark.parametrize("max_features", [3, 7, 40])
 @pytest.mark.parametrize("max_bins", [256, 20])
 def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):
@@ -1130,6 +1142,7 @@ def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
 
 
+@several_paths
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize(
     "settings",
@@ -1156,6 +1169,7 @@ def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(trees, grown[0], strict=True))
 
 
+@several_paths
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vector_paths_project_the_same(simd, dtype):
     rng = np.random.default_rng(3)
@@ -1193,6 +1207,7 @@ def awkward(values, n, rng):
     return x.astype(np.float32)
 
 
+@several_paths
 @pytest.mark.parametrize("n_classes", [2, 12, 40])
 @pytest.mark.parametrize(
     "values",
@@ -1225,6 +1240,7 @@ def test_buckets_lose_no_split(simd, values, n_classes):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
+@several_paths
 @pytest.mark.parametrize("values", ["bytes", "floats"])
 @pytest.mark.parametrize("kind", ["patches", "sparse"])
 def test_rows_columns_and_tables_hold_the_same_values(simd, values, kind):
@@ -1247,6 +1263,7 @@ def test_rows_columns_and_tables_hold_the_same_values(simd, values, kind):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(other.trees, grown[0].trees, strict=True))
 
 
+@several_paths
 @pytest.mark.parametrize("n_projections", [1, 4, 6, 21])
 @pytest.mark.parametrize("values", ["bytes", "whole", "floats"])
 @pytest.mark.parametrize("distribution", ["patches", "cyclic", "sparse", "dense", "probe", "axis"])
@@ -1416,12 +1433,7 @@ def test_each_scorer_is_taken(simd, path):
     assert taken(lambda: growth.grow(bins, x[:, 0], 1, task="regression", rng=0)) == {"sorting"}
 
 
-def arrays_of(grown):
-    """The arrays of Trees or Projected."""
-    for a in grown:
-        yield from arrays_of(a) if isinstance(a, tuple) else [a]
-
-
+@several_paths
 @hypothesis.given(
     n=st.integers(2, 400),
     n_classes=st.sampled_from([2, 3, 7, 33]),
@@ -1439,29 +1451,20 @@ def test_vector_paths_score_ties_and_weights_alike(n, n_classes, n_values, heavi
     common = {"n_classes": n_classes, "sample_weight": weights, "rng": seed}
     sparse = project.sparse_distribution(19)
     bins = growth.encode(x)
+
+    def grown(path):
+        """The arrays of trees on bins, and on projections of whole numbers and of floats of either width."""
+        machine.set_simd(path)
+        yield from growth.grow(bins, y, 2, max_features=max_features, **common)
+        for numbers in (x, x / 7, (x / 7).astype(np.float32)):
+            found = growth.grow_projected(numbers, y, 2, sparse, n_projections=max_features, **common)
+            yield from (*found.trees, found.indptr, found.indices, found.data)
+
     before = machine.simd()
     try:
-        machine.set_simd("plain")
-        expected = (
-            growth.grow(bins, y, 2, max_features=max_features, **common),
-            growth.grow_projected(x, y, 2, sparse, n_projections=max_features, **common),
-            growth.grow_projected(x / 7, y, 2, sparse, n_projections=max_features, **common),
-            growth.grow_projected(
-                (x / 7).astype(np.float32), y, 2, sparse, n_projections=max_features, **common
-            ),
-        )
+        expected = list(grown("plain"))
         for path in machine.simd_paths()[1:]:
-            machine.set_simd(path)
-            got = (
-                growth.grow(bins, y, 2, max_features=max_features, **common),
-                growth.grow_projected(x, y, 2, sparse, n_projections=max_features, **common),
-                growth.grow_projected(x / 7, y, 2, sparse, n_projections=max_features, **common),
-                growth.grow_projected(
-                    (x / 7).astype(np.float32), y, 2, sparse, n_projections=max_features, **common
-                ),
-            )
-            for a, b in zip(expected, got, strict=True):
-                for first, second in zip(arrays_of(a), arrays_of(b), strict=True):
-                    np.testing.assert_array_equal(first, second)
+            for a, b in zip(expected, grown(path), strict=True):
+                np.testing.assert_array_equal(a, b)
     finally:
         machine.set_simd(before)
