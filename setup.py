@@ -4,8 +4,10 @@ Environment variables:
 
 HFOREST_OPENMP   "1": fail when OpenMP does not work; "0": build without it; unset: use it if it works.
 HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
-HFOREST_SANITIZE "address": kernels with AddressSanitizer, whose runtime is preloaded to run them:
+HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with AddressSanitizer, whose runtime
+                 is preloaded to run them, or with UndefinedBehaviorSanitizer, which ends the process:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
+                 (for "undefined" alone nothing is preloaded)
 """
 
 import os
@@ -21,8 +23,10 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 DEBUG = os.environ.get("HFOREST_DEBUG", "0") == "1"
 SANITIZE = os.environ.get("HFOREST_SANITIZE", "")
-if SANITIZE not in ("", "address"):
-    raise SystemExit(f"HFOREST_SANITIZE: expected address or unset, got {SANITIZE!r}")
+if SANITIZE not in ("", "address", "undefined", "address,undefined"):
+    raise SystemExit(
+        f"HFOREST_SANITIZE: expected address, undefined, address,undefined or unset, got {SANITIZE!r}"
+    )
 
 PROBE = r"""
 #include <omp.h>
@@ -101,7 +105,7 @@ def extension(path):
     if DEBUG:
         posix += ["-O0", "-g"]
     elif SANITIZE:
-        posix += ["-O1", "-g1", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZE}"]
+        posix += ["-O1", "-g1", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZE}", "-fno-sanitize-recover"]
     else:
         posix += ["-O3", "-g0"]
     return Extension(

@@ -2,7 +2,19 @@
 (compiled as C++); `fast_backend` with the CUDA backend on a GPU too."""
 
 import contextlib
+import importlib
 import os
+
+# Before NumPy and hforest load their thread pools: workers of pytest-xdist share the cores, so each uses one thread
+# where a test does not ask for more, and threads that wait give their core away.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for _name, _value in {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
+    }.items():
+        os.environ.setdefault(_name, _value)
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +30,23 @@ from hforest.core import dispatch, machine
 hypothesis.settings.register_profile("hforest", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("hforest")
 
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Returns the number of workers for `-n auto`: the processors this process may use, at most eight."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return min(8, len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+several_paths = pytest.mark.skipif(
+    machine.simd_paths() == ("plain",),
+    reason="this build and processor have the plain path alone: it would be compared with itself",
+)
+"""For tests that compare the vector paths with the plain one."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +136,14 @@ def data() -> Callable[[str], Any]:
         return np.load(path)
 
     return load
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a script of bench or bench/paper by its name."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "paper"))
+    return importlib.import_module
 
 
 @pytest.fixture

@@ -52,11 +52,10 @@ def test_every_subpackage_has_a_layer():
     assert len(WITH_KERNELS) >= 2
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+# The package itself sees every subpackage.
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_run_downwards(path):
     parts = path.relative_to(PACKAGE).parts
-    if len(parts) == 1:
-        return  # the package itself sees every subpackage
     for other in imported_subpackages(path):
         if other != parts[0]:
             assert LAYER[other] < LAYER[parts[0]], f"{parts[0]} imports {other}"
@@ -270,3 +269,83 @@ def test_nothing_unfinished():
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):
         for path in PACKAGE.glob(pattern):
             assert not words.search(path.read_text()), path
+
+
+# ---------------------------------------------------------------------------------------------- size
+
+# Functions of more than 12 parameters and files of more than 600 lines, as bench/counts.py counts them. Entries leave
+# these lists when they are mended; none may be added. Python functions repeat their Cython backend's parameters.
+MANY_PARAMETERS = {
+    "hforest/co2/gpu.cu terms", "hforest/co2/gpu.cu theta_slopes", "hforest/co2/gpu.py grow",
+    "hforest/growth/gpu.cu draw_columns", "hforest/growth/gpu.cu pick_splits",
+    "hforest/growth/gpu.cu random_split", "hforest/growth/gpu.cu scan_splits",
+    "hforest/growth/gpu.cu value_keys", "hforest/growth/gpu.py grow", "hforest/growth/gpu.py grow_projected",
+    "hforest/hinge/cpu.pyx _adam_forward", "hforest/hinge/cpu.pyx _descend",
+    "hforest/hinge/cpu.pyx _descend_tree", "hforest/hinge/cpu.pyx _fern_tile",
+    "hforest/hinge/cpu.pyx _forward_block", "hforest/hinge/cpu.pyx _forward_blocks",
+    "hforest/hinge/cpu.pyx _gradients", "hforest/hinge/cpu.pyx _group_gradients",
+    "hforest/hinge/cpu.pyx _route", "hforest/hinge/cpu.pyx _route_ferns", "hforest/hinge/cpu.pyx _route_tiles",
+    "hforest/hinge/cpu.pyx _step_group", "hforest/hinge/cpu.pyx _step_tree", "hforest/hinge/cpu.pyx _steps",
+    "hforest/hinge/cpu.pyx _visit_tree", "hforest/hinge/cpu.pyx adam_backward",
+    "hforest/hinge/cpu.pyx backward_sparse", "hforest/hinge/cpu.pyx fern_adam_forward",
+    "hforest/hinge/cpu.pyx tree_adam_forward", "hforest/hinge/dense_adam.py adam_backward",
+    "hforest/hinge/dense_adam.py adam_forward", "hforest/hinge/gpu.py adam_backward",
+    "hforest/hinge/gpu.py backward_sparse", "hforest/hinge/gpu.py fern_adam_forward",
+    "hforest/hinge/gpu.py tree_adam_forward", "hforest/hinge/plain.h hf_route_plain_##SUFFIX",
+    "hforest/hinge/reference.py adam_backward", "hforest/hinge/reference.py backward_sparse",
+    "hforest/hinge/reference.py fern_adam_forward", "hforest/hinge/reference.py tree_adam_forward",
+    "hforest/hinge/training.py _backward", "hforest/optim/gpu.cu adam_catch_up",
+    "hforest/optim/gpu.cu adam_rows", "hforest/split/cpu.pyx _candidate", "hforest/split/gpu.cu scan",
+    "hforest/split/scan.h hf_best_of", "hforest/tree/cpu.pyx _call", "hforest/tree/gpu.cu first_fault",
+}  # fmt: skip
+LONG_FILES = {"hforest/demo/network.py", "hforest/hinge/cpu.pyx"}
+
+
+@pytest.fixture
+def counts(script):
+    return script("counts")
+
+
+def test_no_more_functions_of_many_parameters(counts):
+    found = {f"{f.file} {f.name}" for f in counts.functions() if f.parameters > counts.MAX_PARAMETERS}
+    assert found - MANY_PARAMETERS == set(), "give them a struct or a NamedTuple"
+    assert MANY_PARAMETERS - found == set(), "mended: take them off the list"
+
+
+def test_no_more_long_files(counts):
+    found = {name for name, _ in counts.counts()["long"]}
+    assert found - LONG_FILES == set(), "divide them by subject"
+    assert LONG_FILES - found == set(), "mended: take them off the list"
+
+
+def test_parameters_are_counted(counts, tmp_path):
+    many = ", ".join(f"int a{i}" for i in range(13))
+    texts = {
+        "a.h": f"""
+            /* int no({many}) {{ }} */
+            int declared({many});
+            static inline int thirteen({many}) {{ if (a0) {{ return f(a1); }} return 0; }}
+            #define BODY(A, B) \\
+                static int pasted_##A({many}) {{ return 0; }}
+            static void none(void) {{}}
+            HF_INLINE int pointer(int (*f)(int, int), const double *x, struct s {{ int a, b; }} y) {{ return 0; }}
+            """,
+        "gpu.cu": f'extern "C" __global__ void __launch_bounds__(128) kernel({many}) {{}}',
+        "cpu.pyx": f"""
+cdef extern from "a.h":
+    int thirteen({many}) nogil
+cdef inline int two(const real[:, ::1] x, (int, int) pair) noexcept nogil:
+    return f({many})
+def grow({many.replace("int ", "")}, *, more=1):
+    pass
+""",
+        "a.py": "def f(x, y, /, z=(1, 2), *, w=None): pass",
+    }
+    (tmp_path / "hforest").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "hforest" / name).write_text(text)
+    found = {f.name: (f.kind, f.parameters) for f in counts.functions(tmp_path)}
+    assert found == {
+        "BODY": ("C macro", 2), "thirteen": ("C", 13), "pasted_##A": ("C", 13), "none": ("C", 0), "pointer": ("C", 3),
+        "kernel": ("CUDA kernel", 13), "two": ("Cython", 2), "grow": ("Cython", 13), "f": ("Python", 3),
+    }  # fmt: skip

@@ -4,6 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import several_paths
 
 import hforest
 from hforest import classic, co2, growth, tree
@@ -283,6 +284,7 @@ def stump_bits(dtype, loss):
     return b"".join(a.tobytes() for a in (*fitted, *grads))
 
 
+@several_paths
 @pytest.mark.parametrize("loss", LOSSES)
 def test_vector_paths_have_the_same_bits(dtype, loss, simd):
     found = set()

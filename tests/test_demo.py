@@ -141,7 +141,7 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
 
 
 def test_killed_run_goes_on_to_the_same_bits(tmp_path):
-    options = [*SMALL, "--steps", "3000", "--kind", "tree", "--checkpoint-seconds", "0"]
+    options = [*SMALL, "--steps", "1000", "--kind", "tree", "--checkpoint-seconds", "0"]
     command = [sys.executable, "-m", "hforest", *options]
     path = tmp_path / "model.npz"
     with subprocess.Popen(
@@ -152,7 +152,7 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path):
             time.sleep(0.005)
         os.kill(run.pid, signal.SIGKILL)
     assert run.returncode == -signal.SIGKILL, "the run ended before it could be killed"
-    assert demo.load_checkpoint(path).state["step"] < 3000
+    assert demo.load_checkpoint(path).state["step"] < 1000
     subprocess.run([*command, "--save", str(path), "--resume"], check=True, capture_output=True)
     subprocess.run([*command, "--save", str(tmp_path / "whole.npz")], check=True, capture_output=True)
     assert_same_files(path, tmp_path / "whole.npz")
@@ -293,6 +293,7 @@ def test_save_leaves_the_old_file_when_it_fails(checkpoint, monkeypatch):
     assert checkpoint.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_real_letters(data):
     """A short run on UCI letter: far fewer errors than the 96 % of a guess."""
     letter = data("letter")

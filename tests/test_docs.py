@@ -79,6 +79,6 @@ def test_readme_begins_with_the_two_commands():
         r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
     )[:2]
     assert main.rstrip().endswith("-m hforest")
-    assert tests.rstrip().endswith("-m pytest")
+    assert tests.rstrip().endswith('-m pytest -n auto -m "not slow"')
     for block in (main, tests):
         assert len(block.strip().splitlines()) == 1

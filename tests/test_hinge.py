@@ -9,6 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import several_paths
 
 import hforest
 from hforest import hinge
@@ -197,6 +198,7 @@ def test_threads_change_no_bit(threads, dtype, kind, aggregate, n):
             np.testing.assert_array_equal(a, b)
 
 
+@several_paths
 @kinds
 @pytest.mark.parametrize("path", [name for name in machine.simd_paths() if name != "plain"])
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])

@@ -47,7 +47,7 @@ def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SECONDS)
 
 
-@pytest.mark.parametrize("level", ["-O3", "-O1"])
+@pytest.mark.parametrize("level", ["-O3", pytest.param("-O1", marks=pytest.mark.slow)])
 def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     if "vector" not in machine.simd_paths():
         pytest.skip("the build has no vector types")
@@ -63,6 +63,7 @@ def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     assert " 0 disagreements" not in done.stdout
 
 
+@pytest.mark.slow
 def test_paths_are_clean_under_sanitizers(tmp_path):
     if "vector" not in machine.simd_paths():
         pytest.skip("the build has no vector types")

@@ -7,6 +7,8 @@ from host.compiler import RUNTIMES, missing_for, sanitized_command
 
 SECONDS = 600
 
+pytestmark = pytest.mark.slow
+
 
 def _run(sanitize, module, *args):
     reason = missing_for(sanitize)

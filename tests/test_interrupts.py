@@ -1,11 +1,9 @@
 """Ctrl-C: long calls end soon, with KeyboardInterrupt, and the library works after them."""
 
-import importlib
 import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import pytest
 import hforest
 from hforest import classic, growth, hinge, optim, tree
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
 # The promise is one second; machines that run tests have other work.
 MOST_SECONDS = 3.0
 
@@ -21,9 +18,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs 
 
 
 @pytest.fixture
-def interrupts(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("interrupts")
+def interrupts(script):
+    return script("interrupts")
 
 
 @pytest.fixture
@@ -55,7 +51,16 @@ def test_every_call_of_the_table_is_tested(interrupts):
     assert list(interrupts.CALLS) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+# One call of each subpackage, of those that are quick to prepare.
+QUICK = {
+    "growth.encode", "classic.grow, entropy", "manifold.grow", "co2.grow", "tree.permutation_importance",
+    "hinge.tree_forward, trees apart", "neural.backward", "project.project", "split.best_split", "cascade.grow",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in NAMES]
+)
 def test_a_long_call_is_interrupted(name, interrupts, two_threads):
     before = some_results()
     call = interrupts.CALLS[name](True)

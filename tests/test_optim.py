@@ -144,7 +144,7 @@ def test_adam_on_all_rows_has_the_bits_of_dense(backend, dtype):
 @pytest.mark.parametrize(
     ("beta1", "beta2"), [(0.9, 0.999), (0.0, 0.9), (0.5, 0.0), (0.9, 0.8), (0.99, 0.999)]
 )
-@pytest.mark.parametrize("eps", [1e-8, 1e-2])
+@pytest.mark.parametrize("eps", [1e-8, pytest.param(1e-2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("trailing", [(), (3,), (2, 40)], ids=str)
 def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing):
     rng = np.random.default_rng(3)

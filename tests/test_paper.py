@@ -1,6 +1,5 @@
 """The scripts that reproduce paper 1's tables: poker's rules, the network of Fig. 2a, interrupted runs."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -9,16 +8,6 @@ import numpy as np
 import pytest
 
 from hforest import demo
-
-BENCH = Path(__file__).resolve().parents[1] / "bench"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script of bench/paper."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.syspath_prepend(str(BENCH / "paper"))
-    return importlib.import_module
 
 
 def test_poker_hands_by_hand(script):
@@ -57,7 +46,7 @@ def test_drawn_hands_are_hands(script):
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("n_features", [0, 20])
+@pytest.mark.parametrize("n_features", [0, pytest.param(20, marks=pytest.mark.slow)])
 def test_fig2a_learns(script, kind, regression, n_features):
     fig2a = script("fig2a")
     rng = np.random.default_rng(0)
@@ -107,9 +96,10 @@ def test_table2_skips_finished_runs(script, monkeypatch, capsys, data, tmp_path)
 
 def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
     table3 = script("table3")
+    monkeypatch.setattr(table3, "CHECKPOINT_STEPS", 400)
     monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "n_trees": 5, "depth": 4})
     digits = demo.load_digits()
-    whole = table3.run("digits", 0, 4000, digits, tmp_path)
+    whole = table3.run("digits", 0, 800, digits, tmp_path)
 
     class Killed(Exception):
         pass
@@ -122,10 +112,9 @@ def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
 
     monkeypatch.setattr(demo, "save_checkpoint", save_and_die)
     with pytest.raises(Killed):
-        table3.run("digits", 0, 4000, digits, tmp_path)
-    monkeypatch.undo()
-    monkeypatch.setitem(table3.TASKS, "digits", {"data": "digits", "kind": "tree", "n_trees": 5, "depth": 4})
-    resumed = table3.run("digits", 0, 4000, digits, tmp_path)
+        table3.run("digits", 0, 800, digits, tmp_path)
+    monkeypatch.setattr(demo, "save_checkpoint", save)
+    resumed = table3.run("digits", 0, 800, digits, tmp_path)
     for key in ("least", "at", "last", "steps"):
         assert resumed[key] == whole[key]
     assert not list(tmp_path.iterdir())
@@ -133,7 +122,7 @@ def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
 
 def test_selected_columns_do_not_depend_on_their_order():
     rng = np.random.default_rng(1)
-    x = rng.normal(size=(1500, 30)).astype(np.float32)
+    x = rng.normal(size=(700, 30)).astype(np.float32)
     y = ((x[:, 4] > 0.2) ^ (x[:, 20] > 0)).astype(np.int32)
     seen = []
     columns = demo.select_features(

@@ -1,7 +1,6 @@
 """The pages of results and performance: commands that their scripts accept, tables that are their records'."""
 
 import argparse
-import importlib
 import importlib.util
 import json
 import re
@@ -16,14 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCH, DOCS = ROOT / "bench", ROOT / "docs"
 RECORDS = BENCH / "results"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script of bench or bench/paper."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.syspath_prepend(str(BENCH / "paper"))
-    return importlib.import_module
 
 
 def anchors(page):

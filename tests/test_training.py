@@ -84,11 +84,11 @@ def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, outputs, aggrega
     compare(got, want, dtype)
 
 
-@pytest.mark.parametrize("n_samples", [1, 40])
-def test_deep_trees(fast_backend, dtype, n_samples):
+@pytest.mark.parametrize(("n_samples", "n_steps"), [(1, 160), (40, 40)])
+def test_deep_trees(fast_backend, dtype, n_samples, n_steps):
     """Below the tenth level vertices wait for samples."""
     parameters = forest("tree", 3, 12, 4, (2,), dtype)
-    stream = list(batches(160, n_samples, 4, (2,), dtype))
+    stream = list(batches(n_steps, n_samples, 4, (2,), dtype))
     got = fused("tree", parameters, stream, 4, "sum", {}, fast_backend.array, fast_backend.numpy)
     compare(got, dense("tree", parameters, stream, 4, "sum", {}), dtype)
 

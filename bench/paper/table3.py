@@ -8,8 +8,7 @@ Adam 0.005, and no validation set: the figure is the *least* test error of the e
 The table also has the error of the last state, which is not selected on test samples.
 
 A run is one seed. Its result is written when it is finished; an unfinished run has a checkpoint every 2000
-steps in
---work, from which a restarted script continues.
+steps in --work, from which a restarted script continues.
 """
 
 import argparse
@@ -49,6 +48,7 @@ PAPER = {
     "mnist-1000-fern": "1.90 ± 0.06",
 }
 """Test error in percent, mean and deviation over ten runs."""
+CHECKPOINT_STEPS = 2000
 
 
 def run(name: str, seed: int, steps: int, data: demo.Data, work: Path) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def run(name: str, seed: int, steps: int, data: demo.Data, work: Path) -> dict[s
     def checkpoint(state: dict[str, Any]) -> None:
         step = state["step"]
         bar.note(f"step {step}, test error {100 * state['history_error'][-1]:.2f} %")
-        if step % 2000 == 0 and step < steps:
+        if step % CHECKPOINT_STEPS == 0 and step < steps:
             state["seconds"] = np.array(seconds + time.perf_counter() - begin)
             demo.save_checkpoint(path, config, state, data)
 

@@ -1,4 +1,4 @@
-"""The tree builder of the GPU: grows trees level by level. Kernels are in gpu.cu; the array module sorts keys.
+"""The tree builder of the GPU: grows trees level by level. Kernels: gpu.cu; the array module sorts keys.
 
 The trees of a call grow together. The host sees how many samples each node of a level has and sends to its
 left, and lays out the next level; samples, sums and trees stay on the device.

@@ -7,6 +7,7 @@ kernel's signature. It can compile with a sanitizer, whose runtime must then be 
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import os
@@ -29,13 +30,13 @@ from hforest.core import dispatch, launch
 HERE = Path(__file__).resolve().parent
 
 FLAGS = (
-    "-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-ffp-contract=off",
+    "-std=c++20", "-O1", "-fPIC", "-shared", "-ffp-contract=off",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
 )  # fmt: skip
 SANITIZE = {
     None: (),
-    "thread": ("-fsanitize=thread",),
-    "address,undefined": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+    "thread": ("-g", "-fsanitize=thread"),
+    "address,undefined": ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
 }
 RUNTIMES = {"thread": ("libtsan.so",), "address,undefined": ("libasan.so", "libubsan.so")}
 
@@ -168,7 +169,12 @@ def build(source: str, sanitize: str | None = None) -> Path:
     header = (HERE / "cuda.h").read_text()
     key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
     library = _folder() / f"{key}.so"
-    if not library.exists():
+    if library.exists():
+        return library
+    with open(library.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same text
+        if library.exists():
+            return library
         with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
             text, made = Path(scratch, "kernels.cpp"), Path(scratch, "kernels.so")
             text.write_text(source)

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-#include <atomic>
 #include <cstring>
-#include <functional>
 
 #define __global__
 #define __device__
@@ -63,7 +61,8 @@ static ucontext_t scheduler;
 static void *scheduler_sanitizer;
 
 // The launch in progress.
-static std::function<void()> kernel;
+static void (*kernel)(const void *body);
+static const void *kernel_body;
 static long long n_started;          // threads of this block that have started
 static bool synced;                  // whether a thread of this block has waited
 static unsigned long long n_rounds;  // barriers passed
@@ -104,7 +103,7 @@ static void live() {
     for (;;) {
         start_thread();
         __tsan_acquire(&begin);
-        kernel();
+        kernel(kernel_body);
         // Shared memory is static: no thread enters the next block before all have left this one.
         const bool meets = has_synced();
         if (meets) __tsan_release(barrier(0));
@@ -175,11 +174,13 @@ static HOST_UNSEEN bool run_blocks(long long n_blocks, long long n_threads) {
 
 enum Outcome { DONE, DIVERGED, NO_MEMORY };
 
-// Runs kernel() in n_blocks blocks of n_threads threads. DIVERGED: some threads of a block waited in
+// Runs body() in n_blocks blocks of n_threads threads. DIVERGED: some threads of a block waited in
 // __syncthreads() for others that had left the kernel.
-static inline int run(long long n_blocks, long long n_threads, std::function<void()> body) {
+template <typename Body>
+static inline int run(long long n_blocks, long long n_threads, const Body &body) {
     if (!hire(n_threads)) return NO_MEMORY;
-    kernel = std::move(body);
+    kernel = [](const void *b) { (*(const Body *)b)(); };
+    kernel_body = &body;
     __tsan_release(&begin);
     const bool whole = run_blocks(n_blocks, n_threads);
     __tsan_acquire(&end);
@@ -206,27 +207,24 @@ static inline void __syncthreads() {
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
 // threads.
 #define HOST_ATOMICS(T)                                                                                     \
-    static inline T atomicAdd(T *p, T v) { return std::atomic_ref<T>(*p).fetch_add(v, HOST_RELAXED); }      \
-    static inline T atomicExch(T *p, T v) { return std::atomic_ref<T>(*p).exchange(v, HOST_RELAXED); }      \
-    static inline T atomicAnd(T *p, T v) { return std::atomic_ref<T>(*p).fetch_and(v, HOST_RELAXED); }      \
-    static inline T atomicOr(T *p, T v) { return std::atomic_ref<T>(*p).fetch_or(v, HOST_RELAXED); }        \
+    static inline T atomicAdd(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }             \
+    static inline T atomicExch(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }           \
+    static inline T atomicAnd(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }             \
+    static inline T atomicOr(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }               \
     static inline T atomicCAS(T *p, T expected, T v) {                                                      \
-        std::atomic_ref<T>(*p).compare_exchange_strong(expected, v, HOST_RELAXED);                          \
+        __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);            \
         return expected;                                                                                    \
     }                                                                                                       \
     static inline T atomicMin(T *p, T v) {                                                                  \
-        T old = std::atomic_ref<T>(*p).load(HOST_RELAXED);                                                  \
-        while (v < old && !std::atomic_ref<T>(*p).compare_exchange_weak(old, v, HOST_RELAXED)) {            \
-        }                                                                                                   \
+        T old = __atomic_load_n(p, __ATOMIC_RELAXED);                                                       \
+        while (v < old && atomicCAS(p, old, v) != old) old = __atomic_load_n(p, __ATOMIC_RELAXED);          \
         return old;                                                                                         \
     }                                                                                                       \
     static inline T atomicMax(T *p, T v) {                                                                  \
-        T old = std::atomic_ref<T>(*p).load(HOST_RELAXED);                                                  \
-        while (v > old && !std::atomic_ref<T>(*p).compare_exchange_weak(old, v, HOST_RELAXED)) {            \
-        }                                                                                                   \
+        T old = __atomic_load_n(p, __ATOMIC_RELAXED);                                                       \
+        while (v > old && atomicCAS(p, old, v) != old) old = __atomic_load_n(p, __ATOMIC_RELAXED);          \
         return old;                                                                                         \
     }
-#define HOST_RELAXED std::memory_order_relaxed
 HOST_ATOMICS(int)
 HOST_ATOMICS(unsigned)
 HOST_ATOMICS(unsigned long long)
