@@ -64,7 +64,7 @@ def test_imports_run_downwards(path):
 
 INCLUDE = re.compile(r'^\s*(?:#\s*include "|cdef extern from ")([^"]+)"', re.M)
 CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) )?cimport ([\w., ]*)", re.M)
-COMPILED = sorted(path for kind in ("*.h", "*.pyx", "*.pxd") for path in PACKAGE.rglob(kind))
+COMPILED = sorted(path for kind in ("*.h", "*.cu", "*.cuh", "*.pyx", "*.pxd") for path in PACKAGE.rglob(kind))
 
 
 def compiled_in(path):

@@ -100,6 +100,16 @@ def test_compiles_without_a_warning(nvrtc, subpackage, age, dtype):
     assert not _warnings(log), log
 
 
+def test_a_header_comes_once_and_with_its_own_lines(tmp_path):
+    # common.cuh includes core/philox.h too.
+    (tmp_path / "gpu.cu").write_text('#include "core/philox.h"\n#include "core/entries.h"\nint last;\n')
+    lines = launch.source(tmp_path).splitlines()
+    for header in ("both", "philox", "entries"):
+        assert lines.count(f'#line 1 "core/{header}.h"') == 1
+    assert lines[lines.index("int last;") - 1] == f'#line 3 "{tmp_path.name}/gpu.cu"'
+    assert not any("#include" in line and "core/" in line for line in lines)
+
+
 def test_a_broken_kernel_fails_at_its_line(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void broken(real *a) {\n    a[0] = nothing;\n}\n')
     number = min(_architectures(nvrtc))

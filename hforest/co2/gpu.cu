@@ -1,24 +1,11 @@
 // Surrogates and oblique stumps (p2 section 4). Sixteen threads sum a product w.x, each a lane of the reference;
 // sums over samples run in their order, one thread an element, so the bits are those of the reference.
 
+#include "co2/visits.h"
+
 constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
 constexpr int HALVINGS = 3;
-constexpr double LN2 = 0.69314718055994530942, ABSENT = 0x1p-20;
-
-// As in hforest/co2/stump.h.
-__device__ static double exp_fixed(double a) {
-    if (a < -700) return 0;
-    const double k = rint(a * 1.4426950408889634);
-    const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    const double r2 = r * r, r4 = r2 * r2;
-    const double low = (1.0 / 2 + 1.0 / 6 * r) + (1.0 / 24 + 1.0 / 120 * r) * r2;
-    const double middle = (1.0 / 720 + 1.0 / 5040 * r) + (1.0 / 40320 + 1.0 / 362880 * r) * r2;
-    const double high = (1.0 / 3628800 + 1.0 / 39916800 * r) + (1.0 / 479001600 + 1.0 / 6227020800 * r) * r2;
-    const double sum = 1.0 + (r + r2 * (low + middle * r4 + high * (r4 * r4)));
-    return ldexp(sum, (int)k);
-}
-
-__device__ static double log_fixed(double a) { return log2_fixed(a) * LN2; }
+constexpr double ABSENT = 0x1p-20;
 
 // Samples and their losses: labels, or targets if `squared`. theta and table are (2, n_outputs). A sample is a row
 // of x, or where `rows` is given, rows[i]; it has width = n_features numbers, or one more with the constant -1 at the end.
@@ -59,8 +46,8 @@ __device__ static void fill_table(const Samples &s, const double *theta, double 
     const double *t = theta + side * s.n_outputs;
     double high = t[0], sum = 0;
     for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
-    for (size k = 0; k < s.n_outputs; ++k) sum += exp_fixed(t[k] - high);
-    const double log_sum = high + log_fixed(sum);
+    for (size k = 0; k < s.n_outputs; ++k) sum += hf_exp(t[k] - high);
+    const double log_sum = high + hf_log2(sum) * HF_LN2;
     for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
 }
 
@@ -69,7 +56,7 @@ __device__ static double slope_of_theta(
     size k
 ) {
     const size at = side * s.n_outputs + k;
-    return s.squared ? 2 * (weights[side] * theta[at] - sums[at]) : weights[side] * exp_fixed(-table[at]) - sums[at];
+    return s.squared ? 2 * (weights[side] * theta[at] - sums[at]) : weights[side] * hf_exp(-table[at]) - sums[at];
 }
 
 // w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
@@ -175,8 +162,6 @@ extern "C" __global__ void theta_slopes(
 
 // ------------------------------------------------------------------------------------------- a stump
 
-constexpr int STREAM_ORDER = 8, STREAM_EPOCH = 9;
-
 // Workspace of the stump that a block fits.
 struct Workspace {
     real *w, *v, *best_w, *factor;
@@ -247,7 +232,8 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
         const int side = (int)(at / s.n_outputs);
         const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
         if (s.squared) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
-        else r.theta[at] = log_fixed((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added));
+        else
+            r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added)) * HF_LN2;
     }
     __syncthreads();
 }
@@ -352,17 +338,7 @@ extern "C" __global__ void fit_stumps(
     }
     for (size j = threadIdx.x; j < width; j += BLOCK) r.v[j] = 0;
     for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
-    if (threadIdx.x == 0) {
-        Draw draw = {{0, 0, 0, 0}};
-        for (size i = 0; i < n; ++i) r.order[i] = (int)i;
-        for (size i = 0; i + 1 < n; ++i) {
-            if (i % 4 == 0) draw = philox(key, (unsigned long long)(i / 4), STREAM_ORDER);
-            const size other = i + below(draw.word[i % 4], n - i);
-            const int at = r.order[other];
-            r.order[other] = r.order[i];
-            r.order[i] = at;
-        }
-    }
+    if (threadIdx.x == 0) hf_shuffle(key, (unsigned *)r.order, n);
     __syncthreads();
     project(s, r, nu, shared);
     prepare(s, r);
@@ -385,19 +361,9 @@ extern "C" __global__ void fit_stumps(
         }
         for (size e = 0; e < n_epochs; ++e, ++epoch) {
             if (threadIdx.x == 0) {
-                const Draw draw = philox(key, epoch, STREAM_EPOCH);
-                size stride = 1 + below(draw.word[1], n);
-                for (;; ++stride) {
-                    size a = stride, b = n;
-                    while (b) {
-                        const size rest = a % b;
-                        a = b;
-                        b = rest;
-                    }
-                    if (a == 1) break;
-                }
-                walk[0] = below(draw.word[0], n);
-                walk[1] = stride;
+                const hf_visits visits = hf_draw_visits(key, epoch, n);
+                walk[0] = visits.start;
+                walk[1] = visits.stride;
             }
             __syncthreads();
             for (size first = 0; first < n; first += batch)
@@ -477,9 +443,9 @@ extern "C" __global__ void take_stumps(
         }
         const double rest = weight[a] - left_weight;
         if (oblique && (count < min_leaf || n - count < min_leaf || !(left_weight > 0 && rest > 0))) continue;
-        const double decrease = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
-                                node_score(criterion, sums, all, n_outputs, rest) -
-                                node_score(criterion, all, nullptr, n_outputs, weight[a]);
+        const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                                hf_branch_score(criterion, sums, all, n_outputs, rest) -
+                                hf_node_score(criterion, all, n_outputs, weight[a]);
         const int enough = !(decrease / root_weight[a] < min_decrease);
         taken[a] = enough ? 1 + oblique : 0; // a leaf, the univariate split, the stump
         n_left[a] = count;

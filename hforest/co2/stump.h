@@ -10,16 +10,12 @@
 #include <string.h>
 
 #include "co2/lanes16.h"
-#include "core/philox.h"
-#include "core/score.h"
+#include "co2/visits.h"
+#include "core/series.h"
 #include "core/simd.h"
 #include "core/watch.h"
 
-enum {
-    HF_TOGETHER = 8, /* rows whose products are summed in one loop */
-    HF_STREAM_ORDER = 8,
-    HF_STREAM_EPOCH = 9
-};
+enum { HF_TOGETHER = 8 /* rows whose products are summed in one loop */ };
 
 typedef struct {
     const void *x; /* (n, n_features) */
@@ -49,27 +45,6 @@ typedef struct {
     double *sum[2];    /* (n_outputs) of each side: weights of the classes, or sums of the targets */
     double weight[2];
 } hf_pull;
-
-#define HF_LN2 0.69314718055994530942
-
-/* exp of a number of at most 0, from exact steps and a fixed series, within two roundings: C libraries and CUDA
-   differ in the last bit. No call, no branch and no division, so that loops of it become vector code. */
-HF_INLINE double hf_exp(double a) {
-    const double far = 0x1.8p52; /* a sum with it has no fractional bits: its low bits are the rounded number */
-    const double whole = a * 1.4426950408889634 + far, k = whole - far;
-    const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    const double r2 = r * r, r4 = r2 * r2;
-    const double low = (1.0 / 2 + 1.0 / 6 * r) + (1.0 / 24 + 1.0 / 120 * r) * r2;
-    const double middle = (1.0 / 720 + 1.0 / 5040 * r) + (1.0 / 40320 + 1.0 / 362880 * r) * r2;
-    const double high = (1.0 / 3628800 + 1.0 / 39916800 * r) + (1.0 / 479001600 + 1.0 / 6227020800 * r) * r2;
-    const double sum = 1.0 + (r + r2 * (low + middle * r4 + high * (r4 * r4)));
-    uint64_t bits;
-    double power;
-    memcpy(&bits, &whole, sizeof bits);
-    bits = (bits + 1023) << 52; /* 2**k */
-    memcpy(&power, &bits, sizeof power);
-    return a < -700 ? 0 : sum * power;
-}
 
 /* out[k] = exp(sign * a[k] - shift). */
 #define HF_EXPS(NAME, CODE)                                                                         \
@@ -268,37 +243,13 @@ static int hf_make_stump(hf_stump_workspace *s, int64_t n, int64_t n_blocks, int
     return fine;
 }
 
-static int64_t hf_common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* order = a permutation of 0 to n - 1 that depends on the key alone. */
-static void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
-    hf_draw draw = {{0, 0, 0, 0}};
-    for (int64_t i = 0; i < n; ++i) order[i] = (uint32_t)i;
-    for (int64_t i = 0; i + 1 < n; ++i) {
-        if (i % 4 == 0) draw = hf_philox(key, (uint64_t)(i / 4), HF_STREAM_ORDER);
-        const int64_t other = i + hf_below(draw.word[i % 4], (uint32_t)(n - i));
-        const uint32_t at = order[other];
-        order[other] = order[i];
-        order[i] = at;
-    }
-}
-
-/* order = that of an epoch: every sample once, in even strides over `shuffled` from a random start. */
+/* Writes the order of an epoch: every sample once, in even strides over `shuffled` from a random start. */
 static void hf_order_epoch(uint64_t key, uint64_t epoch, const uint32_t *shuffled, uint32_t *order, int64_t n) {
-    const hf_draw draw = hf_philox(key, epoch, HF_STREAM_EPOCH);
-    int64_t at = hf_below(draw.word[0], (uint32_t)n), stride = 1 + hf_below(draw.word[1], (uint32_t)n);
-    while (hf_common_divisor(stride, n) != 1) ++stride;
-    stride %= n;
+    const hf_visits visits = hf_draw_visits(key, epoch, n);
+    int64_t at = visits.start;
     for (int64_t i = 0; i < n; ++i) {
         order[i] = shuffled[at];
-        at += stride;
+        at += visits.stride;
         at -= at >= n ? n : 0;
     }
 }

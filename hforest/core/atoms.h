@@ -4,26 +4,13 @@
 #define HFOREST_ATOMS_H
 #include <stdint.h>
 
-#include "core/philox.h"
+#include "core/entries.h"
+#include "core/simd/philox.h"
 
-enum { HF_ATOM_AXIS = 0, HF_ATOM_SPARSE = 1, HF_ATOM_PATCH = 2, HF_ATOM_PROBES = 3 };
-enum { HF_STREAM_ATOM = 5, HF_STREAM_ENTRY = 6, HF_ATOM_AXES = 3 };
 enum {
     HF_ATOMS = 16, /* that are drawn at once, at most */
-    HF_KNOWN = 4,  /* draws of an atom that are known beforehand, at most */
-    HF_READY = 3   /* entries of a sparse atom that are known then, at most: a draw says how many they are */
+    HF_KNOWN = 4   /* draws of an atom that are known beforehand, at most */
 };
-
-typedef struct {
-    int kind;
-    int64_t n_features;
-    double rate, none;      /* of HF_ATOM_SPARSE: mean number of non-zeros, and exp(-rate) */
-    int64_t shape[HF_ATOM_AXES], channels;
-    int64_t low[HF_ATOM_AXES], high[HF_ATOM_AXES]; /* least and greatest size of a patch along each axis */
-    int cyclic;
-    int64_t most;           /* entries of the largest atom */
-    double up_to[HF_READY + 1]; /* of HF_ATOM_SPARSE: with which probability there are up to so many (hf_fill_up_to) */
-} hf_atoms;
 
 /* Keys of up to HF_ATOMS atoms that a node draws, and their first draws: of atom i the one with counter c is at
    c << log_room | i. Of HF_ATOM_SPARSE the entries too, entry e at e * HF_ATOMS + i, where they are few. */
@@ -52,39 +39,8 @@ HF_INLINE hf_draw hf_draw_entry(hf_atom atom, uint32_t counter) {
     return draw;
 }
 
-/* What HF_ATOM_PATCH drew: for whoever has a faster way to its sum than entry by entry. */
-typedef struct {
-    int64_t corner[HF_ATOM_AXES], size[HF_ATOM_AXES], channel;
-} hf_patch;
-
 static hf_patch hf_draw_patch(const hf_atoms *a, hf_atom atom) {
-    const hf_draw sizes = hf_draw_entry(atom, 0), corners = hf_draw_entry(atom, 1);
-    hf_patch p;
-    for (int i = 0; i < HF_ATOM_AXES; ++i) {
-        p.size[i] = a->low[i] + hf_below(sizes.word[i], (uint32_t)(a->high[i] - a->low[i] + 1));
-        p.corner[i] = hf_below(corners.word[i], (uint32_t)(a->cyclic ? a->shape[i] : a->shape[i] - p.size[i] + 1));
-    }
-    p.channel = hf_below(sizes.word[3], (uint32_t)a->channels);
-    return p;
-}
-
-static int64_t hf_patch_entries(const hf_atoms *a, hf_patch p, uint32_t *index, float *weight) {
-    int64_t n = 0;
-    for (int64_t i = 0; i < p.size[0]; ++i) {
-        const int64_t plane = p.corner[0] + i - (p.corner[0] + i >= a->shape[0] ? a->shape[0] : 0);
-        for (int64_t j = 0; j < p.size[1]; ++j) {
-            const int64_t row = p.corner[1] + j - (p.corner[1] + j >= a->shape[1] ? a->shape[1] : 0);
-            int64_t at = ((plane * a->shape[1] + row) * a->shape[2] + p.corner[2]) * a->channels + p.channel;
-            /* Of a patch that runs over the end of the row the rest stands at its beginning. */
-            const int64_t before_end = a->shape[2] - p.corner[2];
-            for (int64_t k = 0; k < p.size[2]; ++k, at += a->channels) {
-                if (k == before_end) at -= a->shape[2] * a->channels;
-                index[n] = (uint32_t)at;
-                weight[n++] = 1;
-            }
-        }
-    }
-    return n;
+    return hf_patch_of(a, hf_draw_entry(atom, 0), hf_draw_entry(atom, 1));
 }
 
 /* Fills a->up_to with the sums that hf_draw_atom compares a draw with. */
@@ -107,46 +63,7 @@ static int64_t hf_draw_atom(const hf_atoms *a, hf_atom atom, uint32_t *index, fl
         }
         return atom.draws->count[atom.at];
     }
-    const hf_draw draw = hf_draw_entry(atom, 0);
-    const uint32_t n = (uint32_t)a->n_features;
-    if (a->kind == HF_ATOM_AXIS) {
-        index[0] = hf_below(draw.word[0], n);
-        weight[0] = 1;
-        return 1;
-    }
-    if (a->kind == HF_ATOM_PROBES) {
-        index[0] = hf_below(draw.word[0], n);
-        index[1] = hf_below(draw.word[1], n - 1);
-        index[1] += index[1] >= index[0];
-        weight[0] = 1, weight[1] = -1;
-        return 2;
-    }
-    /* How many: Poisson, by inversion. */
-    const double u = hf_unit(draw);
-    int64_t count = 0;
-    for (double p = a->none, sum = p; u >= sum && count < a->most; sum += p) {
-        ++count;
-        p = p * (a->rate / (double)count);
-    }
-    count = count < 1 ? 1 : count;
-    /* Which: Floyd's sampling without replacement. */
-    for (int64_t i = 0; i < count; ++i) {
-        const hf_draw entry = hf_draw_entry(atom, (uint32_t)(1 + i));
-        const uint32_t last = (uint32_t)(a->n_features - count + i);
-        uint32_t at = hf_below(entry.word[0], last + 1);
-        for (int64_t j = 0; j < i; ++j)
-            if (index[j] == at) {
-                at = last;
-                break;
-            }
-        index[i] = at;
-        weight[i] = entry.word[1] & 1 ? 1.0f : -1.0f;
-    }
-    return count;
-}
-
-HF_INLINE uint64_t hf_atom_key(uint64_t key, uint64_t number) {
-    return hf_draw_key(hf_philox(key, number, HF_STREAM_ATOM), 0);
+    return hf_draw_entries(a, atom.key, hf_draw_entry(atom, 0), index, weight);
 }
 
 /* About how many entries an atom has. */

@@ -1,11 +1,12 @@
 """Compiles and launches the CUDA backends.
 
-The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its first
-kernel is launched with that dtype. Both texts are joined with `#line` marks instead of `#include`, because
-CuPy's cache of compiled modules has the text as its key. A `Compiler` compiles and launches: NVRTC through
-CuPy or, in the tests, a C++ compiler of the host.
+The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its
+first kernel is launched with that dtype. Headers of the package, which the C compiler reads too, take the
+place of their `#include`s, because CuPy's cache of compiled modules has the text as its key. A `Compiler`
+compiles and launches: NVRTC through CuPy or, in the tests, a C++ compiler of the host.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ THREADS = 128
 """Threads of a block, unless a kernel needs another number."""
 
 COMMON = Path(__file__).with_name("common.cuh")
+PACKAGE = COMMON.parents[1]
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 # No fused multiply-add, so that leaves, vertices and margins have the same bits on every device.
@@ -55,10 +57,29 @@ compiler: Compiler = CupyCompiler()
 _modules: dict[tuple[Compiler, int, str, np.dtype], Callable[[str], Kernel]] = {}
 
 
+_INCLUDE = re.compile(r'#include "([\w/]+\.h)"')
+
+
+def _lines(path: Path, seen: set[str]) -> list[str]:
+    # The lines of a file, with `#line` marks; headers are named by their place in the package and come once.
+    name = f"{path.parent.name}/{path.name}"
+    lines = [f'#line 1 "{name}"']
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        include = _INCLUDE.fullmatch(line)
+        if include is None:
+            lines.append(line)
+        elif include[1] not in seen:
+            seen.add(include[1])
+            lines += [*_lines(PACKAGE / include[1], seen), f'#line {number + 1} "{name}"']
+        else:
+            lines.append("")
+    return lines
+
+
 def source(folder: Path) -> str:
-    """Returns the translation unit of a folder: common.cuh, then its gpu.cu, each with its own file name."""
-    parts = (COMMON, folder / "gpu.cu")
-    return "\n".join(f'#line 1 "{part.parent.name}/{part.name}"\n{part.read_text()}' for part in parts)
+    """Returns the translation unit of a folder: common.cuh, its gpu.cu, and the headers that they include."""
+    seen: set[str] = set()
+    return "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
 
 
 def launch(

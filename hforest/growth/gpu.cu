@@ -9,16 +9,16 @@
 // samples depends on its key alone, so these are the trees of the other backends.
 // Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
 
-constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, PROJECTION = 5, ENTRY = 6;
-constexpr int AXIS = 0, SPARSE = 1, PATCH = 2;
-constexpr int AXES = 3;
+#include "core/entries.h"
+
+constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 
 // ------------------------------------------------------------------------------------------ random numbers
 
 extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsigned long long *__restrict__ key) {
     const size m = thread_number();
-    if (m < n_trees) key[m] = draw_key(philox((word64)seed, (word64)(first + m), 0), 0);
+    if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);
 }
 
 // Adds to counts (n_trees, n), which begin at 0, how often a tree draws a sample. A thread draws four samples.
@@ -28,8 +28,8 @@ extern "C" __global__ void bootstrap_counts(
     const size i = thread_number(), n_draws = (n + 3) / 4;
     if (i >= n_trees * n_draws) return;
     const size tree = i / n_draws, at = i % n_draws;
-    const Draw draw = philox(key[tree], (word64)at, BOOTSTRAP);
-    for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + below(draw.word[j], n)], 1);
+    const hf_draw draw = hf_philox(key[tree], (uint64_t)at, BOOTSTRAP);
+    for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
 extern "C" __global__ void child_keys(
@@ -38,9 +38,9 @@ extern "C" __global__ void child_keys(
 ) {
     const size i = thread_number();
     if (i >= n) return;
-    const Draw draw = philox(key[parent[i]], 0, CHILDREN);
-    child[2 * i] = draw_key(draw, 0);
-    child[2 * i + 1] = draw_key(draw, 1);
+    const hf_draw draw = hf_philox(key[parent[i]], 0, CHILDREN);
+    child[2 * i] = hf_draw_key(draw, 0);
+    child[2 * i + 1] = hf_draw_key(draw, 1);
 }
 
 // Adds to sums (OUT) what a sample of weight w adds: w at its class, or w times its distance from the node's mean.
@@ -141,10 +141,10 @@ extern "C" __global__ void draw_columns(
     int *swaps = swap + a * n_columns, *mine = column + a * slots;
     for (size c = 0; c < slots; ++c) mine[c] = -1;
     bool varies = false;
-    Draw draw = {{0, 0, 0, 0}};
+    hf_draw draw = {{0, 0, 0, 0}};
     for (size i = 0; i < n_columns && (i < n_sampled || !varies); ++i) {
-        if (i % 4 == 0) draw = philox(key[v], (word64)(i / 4), CANDIDATES);
-        size place = i + below(draw.word[i % 4], n_columns - i);
+        if (i % 4 == 0) draw = hf_philox(key[v], (uint64_t)(i / 4), CANDIDATES);
+        size place = i + hf_below(draw.word[i % 4], (unsigned)(n_columns - i));
         swaps[i] = (int)place;
         for (size j = i; j-- > 0;)
             if (swaps[j] == place) place = j;
@@ -172,59 +172,26 @@ extern "C" __global__ void bin_keys(
     const size s = sample[first[node[a]] + in_node % count];
     const unsigned bin =
         column[pair] < 0 ? 0 : bin_at(bins, width, base, offset, windows, n, column[pair], s);
-    key[e] = (word64)pair << 32 | bin;
+    key[e] = (uint64_t)pair << 32 | bin;
 }
 
-// Writes the entries of a patch and returns their number. `distribution` is hforest.core.projections.Distribution as
-// numbers: kind, n_features, channels, cyclic, max_entries, then shape, patch_min and patch_max by axis.
-__device__ static inline size patch_entries(const size *distribution, word64 key, int *index, float *weight) {
-    const size channels = distribution[2], cyclic = distribution[3];
-    const size *shape = distribution + 5, *low = shape + AXES, *high = low + AXES;
-    const Draw sizes = philox(key, 0, ENTRY), corners = philox(key, 1, ENTRY);
-    size extent[AXES], corner[AXES], at[AXES], n = 0;
-    for (int i = 0; i < AXES; ++i) {
-        extent[i] = low[i] + below(sizes.word[i], high[i] - low[i] + 1);
-        corner[i] = below(corners.word[i], cyclic ? shape[i] : shape[i] - extent[i] + 1);
+// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries, then
+// shape, patch_min and patch_max by axis.
+__device__ static inline hf_atoms distribution_of(const size *numbers, double density, double zero_probability) {
+    hf_atoms a;
+    a.kind = (int)numbers[0];
+    a.n_features = numbers[1];
+    a.channels = numbers[2];
+    a.cyclic = (int)numbers[3];
+    a.most = numbers[4];
+    a.rate = density;
+    a.none = zero_probability;
+    for (int i = 0; i < HF_ATOM_AXES; ++i) {
+        a.shape[i] = numbers[5 + i];
+        a.low[i] = numbers[5 + HF_ATOM_AXES + i];
+        a.high[i] = numbers[5 + 2 * HF_ATOM_AXES + i];
     }
-    const size channel = below(sizes.word[3], channels);
-    for (size i = 0; i < extent[0]; ++i)
-        for (size j = 0; j < extent[1]; ++j)
-            for (size k = 0; k < extent[2]; ++k) {
-                at[0] = (corner[0] + i) % shape[0];
-                at[1] = (corner[1] + j) % shape[1];
-                at[2] = (corner[2] + k) % shape[2];
-                index[n] = (int)(((at[0] * shape[1] + at[1]) * shape[2] + at[2]) * channels + channel);
-                weight[n++] = 1;
-            }
-    return n;
-}
-
-__device__ static inline size sparse_entries(
-    const size *distribution, double density, double zero_probability, word64 key, int *index, float *weight
-) {
-    const size n_features = distribution[1], max_entries = distribution[4];
-    // How many: Poisson, by inversion.
-    const double u = unit(philox(key, 0, ENTRY));
-    size count = 0;
-    for (double p = zero_probability, sum = p; u >= sum && count < max_entries; sum += p) {
-        ++count;
-        p = p * (density / (double)count);
-    }
-    count = count < 1 ? 1 : count;
-    // Which: Floyd's sampling without replacement.
-    for (size i = 0; i < count; ++i) {
-        const Draw entry = philox(key, (word64)(1 + i), ENTRY);
-        const size last = n_features - count + i;
-        size at = below(entry.word[0], last + 1);
-        for (size j = 0; j < i; ++j)
-            if (index[j] == at) {
-                at = last;
-                break;
-            }
-        index[i] = (int)at;
-        weight[i] = entry.word[1] & 1 ? 1.0f : -1.0f;
-    }
-    return count;
+    return a;
 }
 
 // Writes the entries of the projection of each pair, at most `max_entries` of them. A thread owns a pair.
@@ -236,47 +203,34 @@ extern "C" __global__ void draw_projections(
 ) {
     const size pair = thread_number();
     if (pair >= n_nodes * slots) return;
-    const word64 own = draw_key(philox(key[node[pair / slots]], (word64)(pair % slots), PROJECTION), 0);
-    int *at = index + pair * max_entries;
-    float *w = weight + pair * max_entries;
-    if (distribution[0] == PATCH) {
-        n_entries[pair] = patch_entries(distribution, own, at, w);
-    } else if (distribution[0] == SPARSE) {
-        n_entries[pair] = sparse_entries(distribution, density, zero_probability, own, at, w);
-    } else {
-        const Draw draw = philox(own, 0, ENTRY);
-        at[0] = (int)below(draw.word[0], distribution[1]);
-        w[0] = 1;
-        n_entries[pair] = 1;
-        if (distribution[0] == AXIS) return;
-        const size second = below(draw.word[1], distribution[1] - 1);
-        at[1] = (int)(second + (second >= at[0]));
-        w[1] = -1;
-        n_entries[pair] = 2;
-    }
+    const uint64_t own = hf_atom_key(key[node[pair / slots]], (uint64_t)(pair % slots));
+    const hf_atoms a = distribution_of(distribution, density, zero_probability);
+    n_entries[pair] = hf_draw_entries(
+        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)index + pair * max_entries, weight + pair * max_entries
+    );
 }
 
 // Returns a number as a key of the same order; -0 has the key of 0. `unordered` is the inverse.
-__device__ static inline word64 ordered(float a) {
+__device__ static inline uint64_t ordered(float a) {
     unsigned bits;
     a += 0.0f;
     memcpy(&bits, &a, sizeof bits);
     return bits >> 31 ? ~bits : bits | 1u << 31;
 }
-__device__ static inline word64 ordered(double a) {
-    word64 bits;
+__device__ static inline uint64_t ordered(double a) {
+    uint64_t bits;
     a += 0.0;
     memcpy(&bits, &a, sizeof bits);
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
-__device__ static inline double unordered(word64 key, float) {
+__device__ static inline double unordered(uint64_t key, float) {
     const unsigned word = (unsigned)key, bits = word >> 31 ? word & ~(1u << 31) : ~word;
     float a;
     memcpy(&a, &bits, sizeof a);
     return a;
 }
-__device__ static inline double unordered(word64 key, double) {
-    const word64 bits = key >> 63 ? key & ~(1ull << 63) : ~key;
+__device__ static inline double unordered(uint64_t key, double) {
+    const uint64_t bits = key >> 63 ? key & ~(1ull << 63) : ~key;
     double a;
     memcpy(&a, &bits, sizeof a);
     return a;
@@ -299,7 +253,7 @@ extern "C" __global__ void value_keys(
     for (size j = pair * max_entries; j < pair * max_entries + n_entries[pair]; ++j)
         sum += (double)weight[j] * (double)row[index[j]];
     key[e] = ordered((real)sum);
-    if (sizeof(real) == 4) key[e] |= (word64)pair << 32;
+    if (sizeof(real) == 4) key[e] |= (uint64_t)pair << 32;
     else pair_of[e] = (unsigned)pair;
 }
 
@@ -334,8 +288,8 @@ extern "C" __global__ void scan_splits(
         if (key[order[start + i]] == key[order[start + i + 1]]) continue;
         const double rest = weight[v] - left_weight;
         if (!(rest > 0)) continue;
-        const double here = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
-                            node_score(criterion, sums, all, n_outputs, rest);
+        const double here = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                            hf_branch_score(criterion, sums, all, n_outputs, rest);
         if (!found || here > best) {
             best = here;
             found = i + 1;
@@ -343,11 +297,6 @@ extern "C" __global__ void scan_splits(
     }
     score[pair] = best;
     n_left[pair] = found;
-}
-
-__device__ static inline double between(double low, double high) {
-    const real t = (real)(low / 2 + high / 2);
-    return t >= low && t < high ? (double)t : low;
 }
 
 // Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
@@ -372,11 +321,11 @@ extern "C" __global__ void pick_splits(
     chosen[a] = best;
     n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = score[best] - node_score(criterion, total + v * n_outputs, nullptr, n_outputs, weight[v]);
+    const double decrease = score[best] - hf_node_score(criterion, total + v * n_outputs, n_outputs, weight[v]);
     if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
     const size last = begin[a] * slots + best % slots * n + pair_left[best] - 1;
     split_key[a] = key[order[last]];
-    const word64 above = key[order[last + 1]];
+    const uint64_t above = key[order[last + 1]];
     n_left[a] = pair_left[best];
     gain[v] = decrease > 0 ? decrease : 0.0;
     if (n_bins == 0) {
@@ -408,7 +357,7 @@ extern "C" __global__ void random_split(
     chosen[a] = column[a] < 0 ? -1 : a;
     n_left[a] = -1;
     if (column[a] < 0) return;
-    const word64 *keys = key + begin[a];
+    const unsigned long long *keys = key + begin[a];
     unsigned lowest = (unsigned)keys[0], highest = lowest;
     for (size i = 1; i < n; ++i) {
         const unsigned bin = (unsigned)keys[i];
@@ -417,7 +366,7 @@ extern "C" __global__ void random_split(
     }
     const size row = windows ? 0 : column[a] * n_bins;
     const double from = high[row + lowest], to = low[row + highest];
-    double at = from + unit(philox(node_key[v], 0, THRESHOLD)) * (to - from);
+    double at = from + hf_unit(hf_philox(node_key[v], 0, THRESHOLD)) * (to - from);
     if (!(at <= LARGEST_DOUBLE)) at = from / 2 + to / 2;
     at = (double)(real)at;
     if (!(at >= from && at < to)) at = from;
@@ -441,11 +390,11 @@ extern "C" __global__ void random_split(
     }
     const double rest = weight[v] - left_weight;
     if (count < min_samples_leaf || n - count < min_samples_leaf || !(rest > 0)) return;
-    const double decrease = node_score(criterion, sums, nullptr, n_outputs, left_weight) +
-                            node_score(criterion, sums, all, n_outputs, rest) -
-                            node_score(criterion, all, nullptr, n_outputs, weight[v]);
+    const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                            hf_branch_score(criterion, sums, all, n_outputs, rest) -
+                            hf_node_score(criterion, all, n_outputs, weight[v]);
     if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
-    split_key[a] = (word64)a << 32 | bin;
+    split_key[a] = (uint64_t)a << 32 | bin;
     n_left[a] = count;
     gain[v] = decrease > 0 ? decrease : 0.0;
     threshold[v] = at;

@@ -9,7 +9,7 @@ extern "C" __global__ void impurity(
     const size i = thread_number();
     if (i >= n_rows) return;
     const real *row = counts + i * n_classes;
-    if (criterion == SQUARED) {
+    if (criterion == HF_SQUARED) {
         const double weight = row[0], mean = weight > 0 ? row[1] / weight : 0.0;
         const double variance = weight > 0 ? row[2] / weight - mean * mean : 0.0;
         out[i] = (real)(variance > 0 ? variance : 0.0);
@@ -23,9 +23,9 @@ extern "C" __global__ void impurity(
     }
     for (size k = 0; k < n_classes; ++k) {
         const double p = row[k] / weight;
-        total += criterion == GINI ? p * p : xlogx(p);
+        total += criterion == HF_GINI ? p * p : hf_xlogx(p);
     }
-    out[i] = (real)((criterion == GINI ? 1.0 : 0.0) - total);
+    out[i] = (real)((criterion == HF_GINI ? 1.0 : 0.0) - total);
 }
 
 // Adds sample `at` to the sums; classes if n_outputs is 0.
@@ -121,8 +121,8 @@ extern "C" __global__ void scan(
         if (!separable(value, at, n, j, max_bins, n_distinct[i / lanes])) continue;
         const double rest = total[n_sums] - left[n_sums];
         if (!(rest > 0)) continue;
-        const double score = node_score(criterion, left, nullptr, n_sums, left[n_sums]) +
-                             node_score(criterion, left, total, n_sums, rest);
+        const double score = hf_node_score(criterion, left, n_sums, left[n_sums]) +
+                             hf_branch_score(criterion, left, total, n_sums, rest);
         if (found < 0 || score > score_best) {
             score_best = score;
             found = j;
@@ -147,8 +147,7 @@ extern "C" __global__ void pick(
     if (lane < 0) return;
     const size j = best_at[c * lanes + lane];
     const double low = values[c * n + order[c * n + j]], high = values[c * n + order[c * n + j + 1]];
-    const real t = (real)(low / 2 + high / 2);
-    threshold[c] = t >= low && t < high ? t : (real)low;
+    threshold[c] = (real)between(low, high);
     const double *total = totals + c * (n_sums + 1);
-    gain[c] = best[c * lanes + lane] - node_score(criterion, total, nullptr, n_sums, total[n_sums]);
+    gain[c] = best[c * lanes + lane] - hf_node_score(criterion, total, n_sums, total[n_sums]);
 }

@@ -1,0 +1,23 @@
+/* Included first by the headers that the C compiler and NVRTC both compile. Such a header includes only others of its
+   kind; launch.py puts their texts in the place of their includes. HF_BOTH stands before a function for both. */
+#ifndef HFOREST_BOTH_H
+#define HFOREST_BOTH_H
+
+#ifdef __CUDACC_RTC__
+typedef int int32_t;
+typedef unsigned uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define HF_BOTH __device__ static inline
+#else
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__GNUC__) || defined(__clang__)
+#define HF_BOTH static inline __attribute__((always_inline))
+#else
+#define HF_BOTH static inline
+#endif
+#endif
+
+#endif
