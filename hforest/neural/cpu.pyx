@@ -8,49 +8,49 @@ bits at every number of threads; a sample's numbers do not depend on the samples
 import numpy as np
 
 from cython.parallel cimport parallel, prange, threadid
-from libc.math cimport isfinite
+from libc.math cimport HUGE_VAL, exp, isfinite, log
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path, start_watch,
+    hf_has_stopped, hf_share, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path,
+    start_watch,
 )
+from hforest.neural.exact cimport Path, log_gradient, log_likelihood, log_shares, real
 
-ctypedef fused real:
-    float
-    double
-
-cdef extern from "neural/paths.h" nogil:
+cdef extern from "neural/tiles.h" nogil:
     const double HF_LEAST_MASS
+    unsigned hf_flush()
+    void hf_unflush(unsigned before)
     ctypedef struct hf_forest:
         const void* f
         const int32_t* index
         const void* leaves
         ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes
         hf_watch* watch
-    void hf_route_f32(
-        const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, float*)
-    void hf_route_f64(
-        const hf_forest*, int path, ptrdiff_t first, int count, ptrdiff_t m, unsigned char*, double*)
-    void hf_forward_f32(
-        const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, float*)
-    void hf_forward_f64(
-        const hf_forest*, int path, ptrdiff_t first, int count, unsigned char*, double*, double*)
-    void hf_loss_backward_f32(
-        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
-        double*, double*, double*, float*, float*)
-    void hf_loss_backward_f64(
-        const hf_forest*, int path, const int32_t*, int forest, ptrdiff_t first, int count, unsigned char*,
-        double*, double*, double*, double*, double*)
-    void hf_backward_f32(
-        const hf_forest*, int path, const float*, ptrdiff_t first, int count, unsigned char*, float*)
-    void hf_backward_f64(
-        const hf_forest*, int path, const double*, ptrdiff_t first, int count, unsigned char*, double*)
-    void hf_expect_f32(
-        const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
-        unsigned char*, int first_time, double*)
-    void hf_expect_f64(
-        const hf_forest*, int path, const int32_t*, ptrdiff_t n, ptrdiff_t m, int32_t y, unsigned char*,
-        unsigned char*, int first_time, double*)
+    ctypedef struct hf_tiles:
+        int row
+        double least, least_update
+        void (*route)(
+            const hf_forest* a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char* workspace, void* mu
+        ) noexcept nogil
+        void (*forward)(
+            const hf_forest* a, ptrdiff_t first, int count, unsigned char* workspace, double* total, void* p
+        ) noexcept nogil
+        void (*labels)(
+            const hf_forest* a, const int32_t* y, int forest, ptrdiff_t first, int count,
+            unsigned char* workspace, double* likelihood, double* total, void* grad_f, void* p,
+        ) noexcept nogil
+        void (*outputs)(
+            const hf_forest* a, const void* grad_p, ptrdiff_t first, int count, unsigned char* workspace,
+            void* grad_f,
+        ) noexcept nogil
+        void (*expect)(
+            const hf_forest* a, const int32_t* order, int count, ptrdiff_t m, const void* column,
+            unsigned char* workspace, void* memory, int first_time, double* p, double* total,
+        ) noexcept nogil
+        void (*multiply)(void* a, ptrdiff_t n, double factor) noexcept nogil
+    const hf_tiles* hf_tiles_of(int single, int path)
 
 cdef enum:
     LINE = 64             # bytes of a tile's row
@@ -105,21 +105,18 @@ cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row * n_trees
     cdef unsigned char[:, ::1] workspaces = _workspaces(_threads(decisions, n_tiles), (3 * v + 2) * LINE)
-    cdef int path = simd_path()
+    cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
+    cdef unsigned before = 0
     hf_share(&watch, n_tiles)
     with nogil, parallel(num_threads=<int> workspaces.shape[0]):
         part = hf_take(&watch)
         while part >= 0:
-            if real is float:
-                hf_route_f32(
-                    &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row),
-                    part % n_trees, _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
-                )
-            else:
-                hf_route_f64(
-                    &a, path, part // n_trees * row, <int> min(row, n - part // n_trees * row),
-                    part % n_trees, _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
-                )
+            before = hf_flush()
+            tiles.route(
+                &a, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
+                _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
+            )
+            hf_unflush(before)
             part = hf_take(&watch)
     raise_interrupt(&watch)
 
@@ -146,23 +143,18 @@ cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:,
     cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(decisions, n_tiles), sums + row * leaves.shape[2] * 8
     )
-    cdef int path = simd_path()
+    cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
+    cdef unsigned before = 0
     hf_share(&watch, n_tiles)
     with nogil, parallel(num_threads=<int> workspaces.shape[0]):
         part = hf_take(&watch)
         while part >= 0:
-            if real is float:
-                hf_forward_f32(
-                    &a, path, part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
-                )
-            else:
-                hf_forward_f64(
-                    &a, path, part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
-                )
+            before = hf_flush()
+            tiles.forward(
+                &a, part * row, <int> min(row, n - part * row), _aligned(&workspaces[threadid(), 0]),
+                <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
+            )
+            hf_unflush(before)
             part = hf_take(&watch)
     raise_interrupt(&watch)
 
@@ -179,44 +171,150 @@ def forward(f, index, leaves, p):
 
 # --------------------------------------------------------------------------------------- gradients
 
+cdef struct Loss:
+    # What the tiles of a call share.
+    const hf_forest* a
+    const int32_t* y
+    bint forest               # one loss of the mean over trees, else one of each tree
+    double* loss
+    void* p                   # or NULL
+    # Where likelihoods and sums begin in a workspace, in bytes.
+    Py_ssize_t likelihoods
+    Py_ssize_t sums
+
+
+cdef inline Path _path(const hf_forest* a, Py_ssize_t m) noexcept nogil:
+    cdef Path path
+    path.n_vertices, path.step = a.n_vertices, a.n_classes
+    path.index = a.index + m * a.n_vertices if a.index != NULL else NULL
+    return path
+
+
+cdef inline Py_ssize_t _row(const hf_forest* a, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
+    # Where the decision functions of sample n for tree m begin.
+    return n * a.n_functions + (0 if a.index != NULL else m * a.n_vertices)
+
+
+cdef double _exact(
+    const hf_forest* a, Py_ssize_t n, Py_ssize_t m, int32_t y, double* logs, const real* f
+) noexcept nogil:
+    # Returns log P of tree m for sample n of label y. logs: OUT, 2 n_vertices + 1 numbers.
+    cdef Path path = _path(a, m)
+    cdef const real* leaf = <const real*> a.leaves + m * (a.n_vertices + 1) * a.n_classes + y
+    return log_likelihood(&path, f + _row(a, n, m), leaf, logs)
+
+
+cdef void _exact_gradient(
+    const hf_forest* a, Py_ssize_t n, Py_ssize_t m, double weight, double* logs, real* grad_f
+) noexcept nogil:
+    # Adds a tree's part of the gradient from the logs that `_exact` wrote, followed by workspace.
+    cdef Path path = _path(a, m)
+    cdef Py_ssize_t at = _row(a, n, m)
+    cdef const real* f = <const real*> a.f + at
+    cdef double* shares = logs + 2 * a.n_vertices + 2
+    log_shares(&path, f, logs, shares)
+    log_gradient(&path, f, shares, weight, grad_f + at)
+
+
+cdef void _finish_trees(
+    const Loss* w, const hf_tiles* tiles, Py_ssize_t n, const double* likelihood, double* logs, real* grad_f
+) noexcept nogil:
+    # Sample n's loss where each tree has one, and its gradient where plain products do not give it.
+    # likelihood: P of tree m at [m * row].
+    cdef double n_samples = w.a.n_samples, n_trees = w.a.n_trees, total = 0, p
+    cdef Py_ssize_t m
+    for m in range(w.a.n_trees):
+        p = likelihood[m * tiles.row]
+        if p >= tiles.least:
+            total += log(p)
+        else:
+            total += _exact(w.a, n, m, w.y[n], logs, <const real*> w.a.f)
+            _exact_gradient(w.a, n, m, 1 / (n_samples * n_trees), logs, grad_f)
+    w.loss[n] = -total / n_trees
+
+
+cdef void _finish_forest(
+    const Loss* w, const hf_tiles* tiles, Py_ssize_t n, double* likelihood, double* logs, real* grad_f
+) noexcept nogil:
+    # The same where the mean over trees has a loss. Its gradient is still to be multiplied by a factor.
+    cdef double n_samples = w.a.n_samples, n_trees = w.a.n_trees, total = 0, high = -HUGE_VAL, weight
+    cdef Py_ssize_t m
+    cdef int row = tiles.row
+    cdef unsigned before
+    for m in range(w.a.n_trees):
+        total += likelihood[m * row]
+    if total >= tiles.least:
+        w.loss[n] = -log(total / n_trees)
+        weight = 1 / (n_samples * total)
+        if weight != 1:
+            before = hf_flush()
+            tiles.multiply(grad_f + n * w.a.n_functions, w.a.n_functions, weight)
+            hf_unflush(before)
+        return
+    memset(grad_f + n * w.a.n_functions, 0, w.a.n_functions * sizeof(real))
+    for m in range(w.a.n_trees):
+        likelihood[m * row] = _exact(w.a, n, m, w.y[n], logs, <const real*> w.a.f)
+        high = likelihood[m * row] if likelihood[m * row] > high else high
+    w.loss[n] = HUGE_VAL
+    if high == -HUGE_VAL:
+        return
+    total = 0
+    for m in range(w.a.n_trees):
+        total += exp(likelihood[m * row] - high)
+    w.loss[n] = -(high + log(total / n_trees))
+    for m in range(w.a.n_trees):
+        weight = exp(likelihood[m * row] - high) / total
+        if weight > 0:
+            _exact(w.a, n, m, w.y[n], logs, <const real*> w.a.f)
+            _exact_gradient(w.a, n, m, weight / n_samples, logs, grad_f)
+
+
+cdef void _tile_loss(
+    const Loss* w, const hf_tiles* tiles, unsigned char* workspace, Py_ssize_t first, real* grad_f
+) noexcept nogil:
+    # Writes losses and gradients of a tile of samples.
+    cdef double* likelihood = <double*> (workspace + w.likelihoods)
+    cdef int count = <int> min(<Py_ssize_t> tiles.row, w.a.n_samples - first), s
+    cdef unsigned before = hf_flush()
+    tiles.labels(
+        w.a, w.y, w.forest, first, count, workspace, likelihood, <double*> (workspace + w.sums), grad_f, w.p
+    )
+    hf_unflush(before)
+    if hf_has_stopped(w.a.watch):
+        return
+    for s in range(count):
+        if w.forest:
+            _finish_forest(w, tiles, first + s, likelihood + s, <double*> workspace, grad_f)
+        else:
+            _finish_trees(w, tiles, first + s, likelihood + s, <double*> workspace, grad_f)
+
+
 cdef _loss_backward(
     const real[:, ::1] f, index, const real[:, :, ::1] leaves, const int32_t[::1] y, bint forest,
     double[::1] loss, real[:, ::1] grad_f, p,
 ):
-    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part = 0, tiles, sums
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part = 0
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2], &watch)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row
     cdef real[:, ::1] outputs
-    cdef real* to = NULL
-    tiles = (4 * v + 2) * LINE
-    sums = tiles + row * n_trees * 8
+    cdef Loss w
+    w.a, w.y, w.forest, w.loss, w.p = &a, &y[0], forest, &loss[0], NULL
+    w.likelihoods = (4 * v + 2) * LINE
+    w.sums = w.likelihoods + row * n_trees * 8
     if p is not None:
         outputs = p
-        to = &outputs[0, 0]
+        w.p = &outputs[0, 0]
     cdef unsigned char[:, ::1] workspaces = _workspaces(
-        _threads(decisions, n_tiles), sums + (row * leaves.shape[2] * 8 if to else 0)
+        _threads(decisions, n_tiles), w.sums + (row * leaves.shape[2] * 8 if w.p else 0)
     )
-    cdef int path = simd_path()
+    cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
     hf_share(&watch, n_tiles)
     with nogil, parallel(num_threads=<int> workspaces.shape[0]):
         part = hf_take(&watch)
         while part >= 0:
-            if real is float:
-                hf_loss_backward_f32(
-                    &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + tiles),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
-                )
-            else:
-                hf_loss_backward_f64(
-                    &a, path, &y[0], forest, part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + tiles),
-                    <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &loss[0], &grad_f[0, 0], to,
-                )
+            _tile_loss(&w, tiles, _aligned(&workspaces[threadid(), 0]), part * row, &grad_f[0, 0])
             part = hf_take(&watch)
     raise_interrupt(&watch)
 
@@ -242,21 +340,18 @@ cdef _backward(
     cdef unsigned char[:, ::1] workspaces = _workspaces(
         _threads(decisions, n_tiles), (4 * v + 2 + leaves.shape[2]) * LINE
     )
-    cdef int path = simd_path()
+    cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
+    cdef unsigned before = 0
     hf_share(&watch, n_tiles)
     with nogil, parallel(num_threads=<int> workspaces.shape[0]):
         part = hf_take(&watch)
         while part >= 0:
-            if real is float:
-                hf_backward_f32(
-                    &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
-                )
-            else:
-                hf_backward_f64(
-                    &a, path, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
-                    _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
-                )
+            before = hf_flush()
+            tiles.outputs(
+                &a, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
+                _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
+            )
+            hf_unflush(before)
             part = hf_take(&watch)
     raise_interrupt(&watch)
 
@@ -287,6 +382,45 @@ cdef void _normalise(const double[:, :, ::1] total, Py_ssize_t first, real[:, :,
                     leaves[first + m, leaf, k] = <real> (total[m, k, leaf] / mass)
 
 
+cdef void _expect(
+    const hf_forest* a, const hf_tiles* tiles, const int32_t* order, Py_ssize_t n, Py_ssize_t m, int32_t y,
+    unsigned char* workspace, unsigned char* memory, bint is_first, double* total, const real* leaves,
+) noexcept nogil:
+    # Writes the sum over the n samples of class y of the posterior of leaf l of tree m to total[l].
+    # memory: mu of the leaves for every tile of samples, or NULL. workspace: the leaves' column of the
+    # class, then tiles.
+    cdef Py_ssize_t n_leaves = a.n_vertices + 1, t = 0, leaf
+    cdef real* column = <real*> workspace
+    cdef double* logs = <double*> (workspace + (n_leaves + tiles.row - 1) // tiles.row * LINE)
+    cdef double p[16]
+    cdef int64_t n_steps = 0
+    cdef int count, s
+    cdef unsigned before
+    cdef Path path = _path(a, m)
+    for leaf in range(n_leaves):
+        column[leaf] = leaves[(m * n_leaves + leaf) * a.n_classes + y]
+        total[leaf] = 0
+    while t < n:
+        if hf_stopped_after(a.watch, &n_steps, n_leaves * tiles.row):
+            return
+        count = <int> min(<Py_ssize_t> tiles.row, n - t)
+        before = hf_flush()
+        tiles.expect(
+            a, order + t, count, m, column, <unsigned char*> logs,
+            memory + t * n_leaves * sizeof(real) if memory != NULL else NULL, is_first, p, total,
+        )
+        hf_unflush(before)
+        for s in range(count):
+            if p[s] >= tiles.least_update:
+                continue
+            if _exact(a, order[t + s], m, y, logs, <const real*> a.f) == -HUGE_VAL:
+                continue
+            log_shares(&path, <const real*> a.f + _row(a, order[t + s], m), logs, logs + 2 * n_leaves)
+            for leaf in range(n_leaves):
+                total[leaf] += logs[2 * n_leaves + a.n_vertices + leaf]
+        t += tiles.row
+
+
 cdef _update_leaves(
     const real[:, ::1] f, index, const int32_t[::1] order, const int64_t[::1] start, Py_ssize_t n_iter,
     real[:, :, ::1] leaves,
@@ -294,15 +428,15 @@ cdef _update_leaves(
     cdef Py_ssize_t n_trees = leaves.shape[0], n_leaves = leaves.shape[1], n_classes = leaves.shape[2]
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, n_leaves - 1, n_classes, &watch)
-    cdef Py_ssize_t first, here, part = 0, k = 0, m = 0, row = LINE // sizeof(real), tiles = 0
+    cdef Py_ssize_t first, here, part = 0, k = 0, m = 0, row = LINE // sizeof(real), n_tiles = 0, step
     # Where a class's tiles begin among those of a tree.
     cdef int64_t[::1] tile = np.empty(n_classes, np.int64)
     for k in range(n_classes):
-        tile[k] = tiles
-        tiles += (start[k + 1] - start[k] + row - 1) // row
+        tile[k] = n_tiles
+        n_tiles += (start[k + 1] - start[k] + row - 1) // row
     # Trees in flight: enough for all threads, and no more than the sums, or the memory, allow.
     cdef Py_ssize_t batch = min(n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)))
-    cdef Py_ssize_t bytes_each = tiles * n_leaves * LINE, least = 4 * hf_threads()
+    cdef Py_ssize_t bytes_each = n_tiles * n_leaves * LINE, least = 4 * hf_threads()
     batch = min(batch, max(least, <Py_ssize_t> PAIRS) // n_classes + 1)
     cdef bint keeps_mu = n_iter > 1 and bytes_each <= MEMORY
     if keeps_mu:
@@ -314,31 +448,22 @@ cdef _update_leaves(
         ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE,
     )
     cdef double[:, :, ::1] total = np.empty((batch, n_classes, n_leaves))
-    cdef int path = simd_path(), once
+    cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
     for first in range(0, n_trees, batch):
         here = min(batch, n_trees - first)
         for step in range(n_iter):
-            once = step == 0
             hf_share(&watch, here * n_classes)
             with nogil, parallel(num_threads=<int> workspaces.shape[0]):
                 part = hf_take(&watch)
                 while part >= 0:
                     k = part % n_classes
                     m = part // n_classes
-                    if real is float:
-                        hf_expect_f32(
-                            &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
-                            _aligned(&workspaces[threadid(), 0]),
-                            mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
-                            &total[m, k, 0],
-                        )
-                    else:
-                        hf_expect_f64(
-                            &a, path, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
-                            _aligned(&workspaces[threadid(), 0]),
-                            mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, once,
-                            &total[m, k, 0],
-                        )
+                    _expect(
+                        &a, tiles, &order[0] + start[k], start[k + 1] - start[k], first + m, <int32_t> k,
+                        _aligned(&workspaces[threadid(), 0]),
+                        mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, step == 0,
+                        &total[m, k, 0], &leaves[0, 0, 0],
+                    )
                     part = hf_take(&watch)
             raise_interrupt(&watch)
             with nogil:

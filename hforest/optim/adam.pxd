@@ -1,6 +1,10 @@
-"""adam.h for Cython: for this backend, and for those that update parameters while they compute gradients."""
+"""Adam for rows of numbers, one step or many missed ones (Kingma & Ba 2015; tables.py), in the arithmetic of
+their dtype: an optimiser step is bound by memory, and twice the lanes fit a vector. For this backend, and for
+those that update parameters while they compute gradients.
+"""
 
-from libc.math cimport sqrt
+from libc.float cimport DBL_MAX, DBL_MIN, FLT_MAX, FLT_MIN
+from libc.math cimport fabs, fabsf, sqrt, sqrtf
 from libc.stdint cimport int64_t
 
 
@@ -13,35 +17,120 @@ cdef extern from "optim/adam.h" nogil:
         const int64_t* visible
         Py_ssize_t n_powers, n_decays, n_steps, n_columns
         int64_t closed
-    void hf_adam_step_f32(int, float*, const float*, float*, float*, Py_ssize_t, const hf_adam*)
-    void hf_adam_step_f64(int, double*, const double*, double*, double*, Py_ssize_t, const hf_adam*)
-    void hf_adam_pass_f32(int, float*, float*, float*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
-    void hf_adam_pass_f64(int, double*, double*, double*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
+    const int HF_CENTRE
+    double hf_decay(const hf_adam* a, int which, int64_t n)
+    const double* hf_row(const hf_adam* a, int64_t step)
+    Py_ssize_t hf_top(const hf_adam* a, int64_t step, int single)
+    int64_t hf_middle(const hf_adam* a, int64_t start, int64_t stop)
+
+cdef extern from "optim/simd/adam.h" nogil:
+    int hf_adam_step_f32(int, float*, const float*, float*, float*, Py_ssize_t, const hf_adam*)
+    int hf_adam_step_f64(int, double*, const double*, double*, double*, Py_ssize_t, const hf_adam*)
+    int hf_adam_pass_f32(int, float*, float*, float*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
+    int hf_adam_pass_f64(int, double*, double*, double*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
 
 ctypedef fused adam_real:
     float
     double
 
 
+cdef inline adam_real flushed(adam_real a) noexcept nogil:
+    # 0 where a is subnormal.
+    if adam_real is float:
+        return <float> 0 if fabsf(a) < <float> FLT_MIN else a
+    else:
+        return <double> 0 if fabs(a) < DBL_MIN else a
+
+
+cdef inline adam_real root_of(adam_real a) noexcept nogil:
+    if adam_real is float:
+        return sqrtf(a)
+    else:
+        return sqrt(a)
+
+
 cdef inline void adam_step(
     int path, adam_real* p, const adam_real* g, adam_real* m, adam_real* v, Py_ssize_t n, const hf_adam* a
 ) noexcept nogil:
     # The step whose rate and scale are in a.
+    cdef adam_real beta1 = <adam_real> a.beta1, rest1 = <adam_real> (1 - a.beta1)
+    cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
+    cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
+    cdef adam_real first, second
+    cdef Py_ssize_t i
     if adam_real is float:
-        hf_adam_step_f32(path, p, g, m, v, n, a)
+        if hf_adam_step_f32(path, p, g, m, v, n, a):
+            return
     else:
-        hf_adam_step_f64(path, p, g, m, v, n, a)
+        if hf_adam_step_f64(path, p, g, m, v, n, a):
+            return
+    for i in range(n):
+        first = beta1 * m[i] + rest1 * g[i]
+        second = beta2 * v[i] + rest2 * (g[i] * g[i])
+        p[i] = p[i] - rate * first / (root_of(second) * scale + eps)
+        m[i] = flushed(first)
+        v[i] = flushed(second)
+
+
+cdef inline adam_real _rest(
+    const hf_adam* a, int64_t step, adam_real first, adam_real root, double m_factor, double root_factor
+) noexcept nogil:
+    # R of tables.py for moments m_factor first and (root_factor root)**2 at a step.
+    cdef const double* row = hf_row(a, step)
+    cdef Py_ssize_t top = hf_top(a, step, sizeof(adam_real) == 4), j
+    cdef adam_real h = <adam_real> (row[HF_CENTRE] * root_factor) * root
+    cdef adam_real inverse = 1 / (h + <adam_real> a.eps), total = <adam_real> row[top], z, x
+    # Where the second moment is infinite, inverse is 0 and z is any finite number.
+    cdef adam_real largest = <adam_real> (FLT_MAX if sizeof(adam_real) == 4 else DBL_MAX)
+    z = (h if h < largest else largest) * inverse
+    x = (z + z) - 1
+    for j in range(top - 1, HF_CENTRE, -1):
+        total = total * x + <adam_real> row[j]
+    return <adam_real> m_factor * first * inverse * total
 
 
 cdef inline void adam_pass(
     int path, adam_real* p, adam_real* m, adam_real* v, Py_ssize_t n, int64_t start, int64_t stop,
     const hf_adam* a,
 ) noexcept nogil:
-    # Steps start + 1 to stop, whose gradients were zero.
+    # Steps start + 1 to stop, whose gradients were zero: one by one while the polynomials are not exact yet
+    # or the steps are few, the others at once.
+    cdef int64_t middle, s
+    cdef double m_factor, v_factor, root_factor, decay, root_decay
+    cdef adam_real root, motion, share, scale
+    cdef Py_ssize_t i
+    start = max(start, <int64_t> 0)
+    if start >= stop:
+        return
     if adam_real is float:
-        hf_adam_pass_f32(path, p, m, v, n, start, stop, a)
+        if hf_adam_pass_f32(path, p, m, v, n, start, stop, a):
+            return
     else:
-        hf_adam_pass_f64(path, p, m, v, n, start, stop, a)
+        if hf_adam_pass_f64(path, p, m, v, n, start, stop, a):
+            return
+    middle = hf_middle(a, start, stop)
+    m_factor, v_factor = hf_decay(a, 0, stop - start), hf_decay(a, 1, stop - start)
+    root_factor = hf_decay(a, 2, stop - start)
+    for i in range(n):
+        if m[i] != 0:
+            root = root_of(v[i])
+            motion = 0
+            decay = root_decay = 1
+            for s in range(start + 1, middle + 1):
+                decay *= a.beta1
+                root_decay *= sqrt(a.beta2)
+                share = <adam_real> (decay * hf_row(a, s)[0])
+                # This step and all later ones add 0: subnormal products would round to themselves for ever.
+                if share == 0 or decay < DBL_MIN:
+                    break
+                scale = <adam_real> (root_decay * hf_row(a, s)[1])
+                motion += share * m[i] / (scale * root + <adam_real> a.eps)
+            if middle < stop:
+                motion += _rest(a, middle, m[i], root, decay, root_decay)
+                motion += _rest(a, stop, m[i], root, -m_factor, root_factor)
+            p[i] = p[i] - <adam_real> a.lr * motion
+            m[i] = flushed(<adam_real> (m[i] * <adam_real> m_factor))
+        v[i] = flushed(<adam_real> (v[i] * <adam_real> v_factor))
 
 
 cdef inline hf_adam adam_settings(

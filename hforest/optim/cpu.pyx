@@ -1,7 +1,7 @@
 """AdaGrad and Adam on the CPU, dense and by rows.
 
 Parallel loops run over blocks of elements or over rows; an element is computed by one thread, so the bits do
-not depend on the number of threads. AdaGrad computes in float64, Adam (adam.h) in the dtype.
+not depend on the number of threads. AdaGrad computes in float64, Adam (adam.pxd) in the dtype.
 
 Moments decay geometrically, so those of rows without gradients pass through the subnormal numbers, on
 which a processor is a hundred times slower and where 0.9 times the least of them rounds to itself. They

@@ -1,23 +1,26 @@
 """Impurities and best splits on the CPU. A thread owns a candidate, so no sum is shared."""
 
 from cython.parallel cimport parallel
-from libc.stdint cimport int32_t, int64_t
+from libc.math cimport INFINITY, NAN
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from hforest.core.machine cimport (
     hf_share, hf_stop, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
 )
 
+cdef extern from "core/order.h" nogil:
+    uint64_t hf_ordered(double a)
+    int hf_sort(
+        uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, hf_watch* watch
+    )
+
 cdef extern from "core/score.h" nogil:
     int HF_GINI, HF_ENTROPY, HF_SQUARED
     double hf_xlogx(double a)
-
-cdef extern from "split/scan.h" nogil:
-    int hf_best_of(
-        const double* value, const int32_t* y, const double* outputs, const double* weight, int64_t n,
-        int64_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, int single, double* threshold,
-        double* gain, hf_watch* watch,
-    )
+    double hf_node_score(int criterion, const double* sums, int64_t n, double weight)
+    double hf_between_f64(double low, double high)
+    double hf_between_f32(double low, double high)
 
 ctypedef fused real:
     float
@@ -25,6 +28,35 @@ ctypedef fused real:
 
 cdef enum:
     SMALL = 1 << 12       # numbers below which a second thread does not pay
+    EXACT = 1 << 26       # sums of integers below this are exact in any order, products of two of them too
+
+
+cdef struct Task:
+    # What all candidates share: n samples with classes, or n rows of n_sums centred targets.
+    const int32_t* y          # (n,), or NULL
+    const double* outputs     # (n, n_sums), or NULL
+    const double* weight      # (n,)
+    int64_t n
+    int64_t n_sums            # classes or outputs
+    int criterion
+    int64_t min_leaf
+    int64_t max_bins
+    hf_watch* watch
+
+
+cdef struct Scan:
+    # The state of a candidate's scan: samples in the order of their values, and sums of both sides.
+    uint64_t* key             # (n,), the values or their bins
+    uint32_t* index           # (n,)
+    double* total             # (n_sums,)
+    double* left
+    double* right
+    double total_weight
+    double left_weight
+    # Squares of the sums, updated instead of summed again where all weights are integers.
+    bint is_whole
+    double left_square
+    double right_square
 
 
 cdef void _impurity(
@@ -65,72 +97,166 @@ def impurity(counts, int criterion, out):
     raise_interrupt(&watch)
 
 
-cdef int _candidate(
-    const real* value, const int32_t* y, const double* outputs, const double* weight, Py_ssize_t n,
-    Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real* threshold, double* gain,
-    hf_watch* watch,
-) noexcept nogil:
-    # Returns 0 if memory is out.
-    cdef Py_ssize_t i
-    cdef double best
-    cdef double* wide = <double*> malloc(n * sizeof(double))
-    cdef int done
-    if wide == NULL:
-        return 0
-    for i in range(n):
-        wide[i] = value[i]
-    done = hf_best_of(
-        wide, y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, sizeof(real) == 4, &best, gain,
-        watch,
+cdef void _make_bins(uint64_t* key, int64_t n, int64_t max_bins) noexcept nogil:
+    # Replaces sorted keys by the numbers of their bins, if they have more than max_bins different values: no
+    # threshold separates equal ones. A value is in the bin where the middle of its samples lies.
+    cdef int64_t n_distinct = 1, i, j, stop
+    for i in range(1, n):
+        n_distinct += key[i] != key[i - 1]
+    if n_distinct <= max_bins:
+        return
+    i = 0
+    while i < n:
+        stop = i + 1
+        while stop < n and key[stop] == key[i]:
+            stop += 1
+        for j in range(i, stop):
+            key[j] = <uint64_t> ((i + stop) * max_bins // (2 * n))
+        i = stop
+
+
+cdef bint _sort(const Task* t, const real* value, Scan* s) noexcept nogil:
+    # Sorts the samples by their values. s.key and s.index have space for (2, n). Returns False if the call is
+    # to end.
+    cdef uint64_t* key2 = s.key + t.n
+    cdef uint32_t* index2 = s.index + t.n
+    cdef int64_t i
+    cdef int swapped
+    for i in range(t.n):
+        s.key[i] = hf_ordered(value[i])
+        s.index[i] = <uint32_t> i
+    swapped = hf_sort(s.key, s.index, key2, index2, t.n, t.watch)
+    if swapped > 0:
+        s.key, s.index = key2, index2
+    if t.max_bins and swapped >= 0:
+        _make_bins(s.key, t.n, t.max_bins)
+    return swapped >= 0
+
+
+cdef void _start(const Task* t, Scan* s) noexcept nogil:
+    # Sums over all samples, which are on the right.
+    cdef int64_t i, k
+    cdef double w
+    s.total_weight = s.left_weight = s.left_square = s.right_square = 0
+    s.is_whole = True
+    for k in range(t.n_sums):
+        s.left[k] = s.total[k] = 0
+    for i in range(t.n):
+        w = t.weight[i]
+        s.total_weight += w
+        s.is_whole &= w < EXACT and w == <double> <int64_t> w
+        if t.outputs == NULL:
+            s.total[t.y[i]] += w
+        else:
+            for k in range(t.n_sums):
+                s.total[k] += w * t.outputs[i * t.n_sums + k]
+    s.is_whole &= t.criterion == HF_GINI and s.total_weight < EXACT
+    for k in range(t.n_sums):
+        s.right_square += s.total[k] * s.total[k]
+
+
+cdef inline void _move_left(const Task* t, Scan* s, int64_t at) noexcept nogil:
+    cdef double w = t.weight[at]
+    cdef int64_t k
+    s.left_weight += w
+    if t.outputs != NULL:
+        for k in range(t.n_sums):
+            s.left[k] += w * t.outputs[at * t.n_sums + k]
+        return
+    k = t.y[at]
+    if s.is_whole:
+        s.left_square += w * (2 * s.left[k] + w)
+        s.right_square -= w * (2 * (s.total[k] - s.left[k]) - w)
+    s.left[k] += w
+
+
+cdef inline double _score(const Task* t, Scan* s, double right_weight) noexcept nogil:
+    cdef int64_t k
+    if s.is_whole:
+        return s.left_square / s.left_weight + s.right_square / right_weight
+    for k in range(t.n_sums):
+        s.right[k] = s.total[k] - s.left[k]
+    return (
+        hf_node_score(t.criterion, s.left, t.n_sums, s.left_weight)
+        + hf_node_score(t.criterion, s.right, t.n_sums, right_weight)
     )
-    threshold[0] = <real> best
-    free(wide)
-    return done
+
+
+cdef int64_t _scan(const Task* t, Scan* s, double* gain) noexcept nogil:
+    # Returns the place in the order of the last sample on the left of the best split, or -1; writes its gain.
+    cdef int64_t best_at = -1, n_steps = 0, i
+    cdef double best = -INFINITY, right_weight, score
+    for i in range(t.n - 1):
+        if hf_stopped_after(t.watch, &n_steps, t.n_sums):
+            break
+        _move_left(t, s, s.index[i])
+        if s.key[i] == s.key[i + 1] or i + 1 < t.min_leaf or t.n - i - 1 < t.min_leaf:
+            continue
+        right_weight = s.total_weight - s.left_weight
+        if not right_weight > 0:  # lost in rounding
+            continue
+        score = _score(t, s, right_weight)
+        if score > best:
+            best, best_at = score, i
+    if best_at >= 0:
+        best = best - hf_node_score(t.criterion, s.total, t.n_sums, s.total_weight)
+    gain[0] = best
+    return best_at
+
+
+cdef int _candidate(const Task* t, const real* value, real* threshold, double* gain) noexcept nogil:
+    # Writes the best threshold and its gain; -inf means that none is allowed. Returns 0 if memory is out.
+    cdef Scan s
+    cdef int64_t at
+    cdef char* workspace = <char*> malloc(t.n * 24 + 3 * t.n_sums * sizeof(double))
+    if workspace == NULL:
+        return 0
+    s.total = <double*> workspace
+    s.left, s.right = s.total + t.n_sums, s.total + 2 * t.n_sums
+    s.key = <uint64_t*> (s.total + 3 * t.n_sums)
+    s.index = <uint32_t*> (s.key + 2 * t.n)
+    if _sort(t, value, &s):
+        _start(t, &s)
+        at = _scan(t, &s, gain)
+        if at < 0:
+            threshold[0] = <real> NAN
+        elif real is float:
+            threshold[0] = <float> hf_between_f32(value[s.index[at]], value[s.index[at + 1]])
+        else:
+            threshold[0] = hf_between_f64(value[s.index[at]], value[s.index[at + 1]])
+    free(workspace)
+    return 1
 
 
 cdef void _splits(
-    const real[:, ::1] values, const int32_t* y, const double* outputs, const double* weight,
-    Py_ssize_t n_out, int criterion, int64_t min_leaf, int64_t max_bins, real[::1] threshold,
-    double[::1] gain, hf_watch* watch,
+    const Task* t, const real[:, ::1] values, real[::1] threshold, double[::1] gain
 ) noexcept nogil:
-    cdef Py_ssize_t n_candidates = values.shape[0], n = values.shape[1]
-    cdef int64_t c = 0
-    hf_share(watch, n_candidates)
-    with parallel(num_threads=1 if n_candidates * n < SMALL else hf_threads()):
-        c = hf_take(watch)
+    cdef int64_t n_candidates = values.shape[0], c = 0
+    hf_share(t.watch, n_candidates)
+    with parallel(num_threads=1 if n_candidates * t.n < SMALL else hf_threads()):
+        c = hf_take(t.watch)
         while c >= 0:
-            if not _candidate(
-                &values[c, 0], y, outputs, weight, n, n_out, criterion, min_leaf, max_bins, &threshold[c],
-                &gain[c], watch,
-            ):
-                hf_stop(watch)
-            c = hf_take(watch)
+            if not _candidate(t, &values[c, 0], &threshold[c], &gain[c]):
+                hf_stop(t.watch)
+            c = hf_take(t.watch)
 
 
-cdef int _splits_of(
-    values, const int32_t* y, const double* outputs, const double[::1] weights, Py_ssize_t n_out,
-    int criterion, int64_t min_leaf, int64_t max_bins, threshold, double[::1] gain,
-) except -1:
+cdef int _splits_of(Task* t, values, const double[::1] weights, threshold, double[::1] gain) except -1:
     cdef const float[:, ::1] values4
     cdef const double[:, ::1] values8
     cdef float[::1] threshold4
     cdef double[::1] threshold8
     cdef hf_watch watch
     start_watch(&watch)
+    t.watch, t.weight, t.n = &watch, &weights[0], values.shape[1]
     if values.dtype.itemsize == 4:
         values4, threshold4 = values, threshold
         with nogil:
-            _splits[float](
-                values4, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold4, gain,
-                &watch,
-            )
+            _splits[float](t, values4, threshold4, gain)
     else:
         values8, threshold8 = values, threshold
         with nogil:
-            _splits[double](
-                values8, y, outputs, &weights[0], n_out, criterion, min_leaf, max_bins, threshold8, gain,
-                &watch,
-            )
+            _splits[double](t, values8, threshold8, gain)
     raise_interrupt(&watch)
     if watch.stopped:
         raise MemoryError(f"values: no memory to sort {values.shape[1]} of them; pass fewer samples")
@@ -142,7 +268,10 @@ def class_splits(
     int64_t min_leaf, int64_t max_bins, threshold, gain,
 ):
     """Writes the best threshold and gain of every candidate, for classes."""
-    _splits_of(values, &y[0], NULL, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
+    cdef Task t
+    t.y, t.outputs, t.n_sums = &y[0], NULL, n_classes
+    t.criterion, t.min_leaf, t.max_bins = criterion, min_leaf, max_bins
+    _splits_of(&t, values, weights, threshold, gain)
 
 
 def target_splits(
@@ -150,6 +279,7 @@ def target_splits(
     threshold, gain,
 ):
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    _splits_of(
-        values, NULL, &y[0, 0], weights, y.shape[1], HF_SQUARED, min_leaf, max_bins, threshold, gain
-    )
+    cdef Task t
+    t.y, t.outputs, t.n_sums = NULL, &y[0, 0], y.shape[1]
+    t.criterion, t.min_leaf, t.max_bins = HF_SQUARED, min_leaf, max_bins
+    _splits_of(&t, values, weights, threshold, gain)

@@ -1,15 +1,7 @@
 // Forests applied to samples. A thread is a pair of a sample and a tree; an output is summed by one thread over
 // trees in their order.
 
-// Returns the number that a split compares: a feature, or a projection, summed in float64 in its order.
-__device__ static inline real candidate(
-    const real *row, int feature, const size *indptr, const int *indices, const real *data, size at
-) {
-    if (feature >= 0) return row[feature];
-    double sum = 0;
-    for (size j = indptr[at]; j < indptr[at + 1]; ++j) sum += (double)data[j] * (double)row[indices[j]];
-    return (real)sum;
-}
+#include "tree/route.h"
 
 // x (n_samples, n_features), IN; leaf (n_samples, n_trees), OUT: node numbers within their trees.
 extern "C" __global__ void apply(
@@ -20,12 +12,8 @@ extern "C" __global__ void apply(
 ) {
     const size pair = thread_number();
     if (pair >= n_samples * n_trees) return;
-    const real *row = x + pair / n_trees * n_features;
-    const size root = tree_start[pair % n_trees];
-    int v = 0;
-    for (int f = feature[root]; f != -1; f = feature[root + v])
-        v = left[root + v] + (candidate(row, f, indptr, indices, data, root + v) > threshold[root + v]);
-    leaf[pair] = v;
+    const hf_forest forest = {tree_start, feature, threshold, left, indptr, indices, data};
+    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % n_trees, x + pair / n_trees * n_features);
 }
 
 // leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.

@@ -1,6 +1,6 @@
-/* Neural decision forests on the CPU: tile.h for each dtype and vector path, and what cpu.pyx calls. */
-#ifndef HFOREST_NEURAL_PATHS_H
-#define HFOREST_NEURAL_PATHS_H
+/* Neural decision forests on the CPU: simd/tile.h for each dtype and vector path. */
+#ifndef HFOREST_NEURAL_TILES_H
+#define HFOREST_NEURAL_TILES_H
 
 #include <math.h>
 #include <stddef.h>
@@ -30,6 +30,48 @@ typedef struct {
     hf_watch *watch; /* whether the call is to end: then tiles are left unfinished */
 } hf_forest;
 
+/* What is computed for a tile, `count` <= row samples from `first` on: a table for each dtype and vector path. Arrays of
+   void have that dtype. workspace: rows of 64 bytes, aligned. Samples whose likelihood is too small for plain products
+   are left to exact.pyx. */
+typedef struct {
+    int row;                    /* samples of a tile */
+    double least, least_update; /* likelihoods below which products lose digits; in the leaf update */
+
+    /* Writes mu of the leaves of tree m.
+       workspace (3 n_vertices + 2) rows; mu: OUT (n_samples, n_trees, n_leaves) */
+    void (*route)(
+        const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, void *mu);
+
+    /* Writes the means over trees of the leaves' probabilities.
+       workspace (3 n_vertices + 2) rows, total (n_classes, row); p: OUT (n_samples, n_classes) */
+    void (*forward)(
+        const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, void *p);
+
+    /* Writes the gradient by labels, but for a factor of each sample where `forest` (one loss of all trees).
+       y: IN (n_samples,); workspace (4 n_vertices + 2) rows; likelihood: OUT (n_trees, row); total and p: as in
+       `forward`, or p is NULL; grad_f: OUT (n_samples, n_functions) */
+    void (*labels)(
+        const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
+        double *likelihood, double *total, void *grad_f, void *p);
+
+    /* Writes the gradient by any loss's gradient.
+       grad_p: IN (n_samples, n_classes); workspace (4 n_vertices + 2 + n_classes) rows;
+       grad_f: OUT (n_samples, n_functions) */
+    void (*outputs)(
+        const hf_forest *a, const void *grad_p, ptrdiff_t first, int count, unsigned char *workspace, void *grad_f);
+
+    /* Adds the posteriors of tree m's leaves for samples of one class to `total` (n_leaves,). Samples whose likelihood
+       is below least_update add nothing.
+       order: IN (count,) samples; column: IN (n_leaves,) probabilities of the class; workspace (3 n_vertices + 2) rows;
+       memory: (n_leaves, row), mu of the leaves, OUT the first time, IN afterwards, or NULL; p: OUT (row,) */
+    void (*expect)(
+        const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const void *column, unsigned char *workspace,
+        void *memory, int first_time, double *p, double *total);
+
+    /* Multiplies n numbers. */
+    void (*multiply)(void *a, ptrdiff_t n, double factor);
+} hf_tiles;
+
 /* Posterior mass of all samples below which a leaf counts as not reached. */
 #define HF_LEAST_MASS 0x1p-40
 
@@ -54,9 +96,6 @@ HF_INLINE unsigned hf_flush(void) { return 0; }
 HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #endif
 
-#define HF_JOIN2(a, b, c, d) a##b##c##d
-#define HF_JOIN(a, b, c, d) HF_JOIN2(a, b, c, d)
-
 /* ------------------------------------------------------------------------------------- float32 */
 
 #define REAL float
@@ -74,17 +113,15 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #define EXP_DEGREE 4
 #define EXP_COEFFICIENTS {0x1.0p-1f, 0x1.5554dcp-3f, 0x1.555518p-5f, 0x1.120be2p-7f, 0x1.6d117cp-10f}
 
-#define X(name) hf_##name##_f32
-#include "neural/exact.h"
-
 #define T(name) hf_##name##_f32_plain
+#define TILES hf_tiles_f32_plain
 #define CODE
 #if HF_VECTORS
 #define LANES 4
 #else
 #define LANES 1
 #endif
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 
 #if HF_X86
 /* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
@@ -101,9 +138,10 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 }
 #define PICK hf_pick_avx2
 #define T(name) hf_##name##_f32_avx2
+#define TILES hf_tiles_f32_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 8
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 
 /* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
@@ -114,14 +152,12 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 }
 #define PICK hf_pick_avx512
 #define T(name) hf_##name##_f32_avx512
+#define TILES hf_tiles_f32_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 16
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 #endif
 
-#define HF_DTYPE _f32_
-#include "neural/units.h"
-#undef HF_DTYPE
 #undef REAL
 #undef BITS
 #undef INTS
@@ -136,7 +172,6 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #undef EXP_SHIFT
 #undef EXP_DEGREE
 #undef EXP_COEFFICIENTS
-#undef X
 
 /* ------------------------------------------------------------------------------------- float64 */
 
@@ -158,31 +193,38 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
      0x1.6c16c1789d1d7p-10, 0x1.a01a01a7cebcdp-13, 0x1.a019b8ca26fcfp-16, 0x1.71de0d85293b8p-19,           \
      0x1.2891d4ffbb0f9p-22, 0x1.af390ba7e6f47p-26}
 
-#define X(name) hf_##name##_f64
-#include "neural/exact.h"
-
 #define T(name) hf_##name##_f64_plain
+#define TILES hf_tiles_f64_plain
 #define CODE
 #if HF_VECTORS
 #define LANES 2
 #else
 #define LANES 1
 #endif
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 
 #if HF_X86
 #define T(name) hf_##name##_f64_avx2
+#define TILES hf_tiles_f64_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 4
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 
 #define T(name) hf_##name##_f64_avx512
+#define TILES hf_tiles_f64_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 8
-#include "neural/tile.h"
+#include "neural/simd/tile.h"
 #endif
 
-#define HF_DTYPE _f64_
-#include "neural/units.h"
+/* Returns the functions of a dtype and a vector path. */
+static const hf_tiles *hf_tiles_of(int single, int path) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) return single ? &hf_tiles_f32_avx512 : &hf_tiles_f64_avx512;
+    if (path == HF_PATH_AVX2) return single ? &hf_tiles_f32_avx2 : &hf_tiles_f64_avx2;
+#endif
+    (void)path;
+    return single ? &hf_tiles_f32_plain : &hf_tiles_f64_plain;
+}
 
 #endif

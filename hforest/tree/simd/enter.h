@@ -1,9 +1,9 @@
-/* The first levels of a tree by columns, for one element type and one kind of vectors. walk.h sets
+/* The first levels of a tree by columns, for one type of keys and one kind of vectors; columns.h sets
 
-   WORD, TOP_LEVELS the keys, and a tree's top levels
+   NAME             of the function
+   WORD             a key
    BYTES            of a vector
    CODE             which instructions the compiler may take
-   NAME             of the function
    KEEP(m,x,t,left) m without `left` where x is above t
 
    There are many samples and few nodes. Each node is compared with its column of all samples, so that no sample loads
@@ -12,10 +12,6 @@
 
 #define LANES ((int)(BYTES / sizeof(WORD)))
 #define VECTORS (HF_DOWN / LANES)
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define KEYS JOIN(NAME, _keys)
-typedef WORD KEYS __attribute__((vector_size(BYTES)));
 
 /* The exits left of node i: nodes and exits are numbered from left to right, level after level. */
 #define LEVEL(i) ((i) < 1 ? 0 : (i) < 3 ? 1 : (i) < 7 ? 2 : 3)
@@ -23,14 +19,15 @@ typedef WORD KEYS __attribute__((vector_size(BYTES)));
 #define LEFT(i) (((1u << HALF(i)) - 1) << 2 * HALF(i) * ((i) + 1 - (1 << LEVEL(i))))
 
 CODE static void NAME(
-    const TOP_LEVELS *top, const WORD *columns, int64_t group_words, int n_groups, uint32_t *at
+    const hf_top *top, const WORD *columns, int64_t group_words, int n_groups, uint32_t *at
 ) {
+    typedef WORD KEYS __attribute__((vector_size(BYTES)));
     for (int g = 0; g < n_groups; ++g, columns += group_words, at += HF_DOWN) {
         KEYS exits[VECTORS];
         for (int u = 0; u < VECTORS; ++u) exits[u] = (KEYS){0} + 0xffff;
         _Pragma("GCC unroll 15") for (int i = 0; i < HF_TOP; ++i) {
             const KEYS *x = (const KEYS *)((const char *)columns + (size_t)top->column[i] * 8);
-            const KEYS threshold = (KEYS){0} + top->key[i];
+            const KEYS threshold = (KEYS){0} + (WORD)top->key[i];
             _Pragma("GCC unroll 8") for (int u = 0; u < VECTORS; ++u)
                 exits[u] = KEEP(exits[u], x[u], threshold, (KEYS){0} + LEFT(i));
         }
@@ -46,13 +43,11 @@ CODE static void NAME(
 
 #undef LANES
 #undef VECTORS
-#undef JOIN_
-#undef JOIN
-#undef KEYS
 #undef LEVEL
 #undef HALF
 #undef LEFT
 #undef CODE
+#undef WORD
 #undef BYTES
 #undef NAME
 #undef KEEP

@@ -1,6 +1,6 @@
 /* Soft routing of one tile: ROW samples through one tree. Included once for each dtype and vector path by
-   paths.h, which defines REAL, BITS and INTS (the integers of that width), LANES (numbers of a vector),
-   CODE (the target attribute), T(name) and the constants of exp.
+   tiles.h, which defines REAL, BITS and INTS (the integers of that width), LANES (numbers of a vector),
+   CODE (the target attribute), T(name), the constants of exp, and TILES, the name of the table of functions at the end.
 
    A tile is transposed: row i holds vertex or leaf i for all its samples, 64 bytes, aligned. Every number
    belongs to one sample and sees the same operations in the same order whatever LANES is, so all paths
@@ -363,8 +363,8 @@ CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_
     }
 }
 
-CODE static void T(multiply)(REAL *a, ptrdiff_t n, REAL factor) {
-    for (ptrdiff_t i = 0; i < n; ++i) a[i] *= factor;
+CODE static void T(multiply)(void *a, ptrdiff_t n, double factor) {
+    for (ptrdiff_t i = 0; i < n; ++i) ((REAL *)a)[i] *= (REAL)factor;
 }
 
 /* -------------------------------------------------------------------------------------------- tiles */
@@ -386,26 +386,26 @@ CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, i
 }
 
 CODE static HF_APART void T(route_tile)(
-    const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, REAL *mu_out) {
+    const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, void *mu_out) {
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, *to[ROW];
     const REAL *rows[ROW];
     T(samples)(a, NULL, first, count, m, rows);
     T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
     T(reach)(v, tile, mu);
-    for (int s = 0; s < count; ++s) to[s] = mu_out + ((first + s) * a->n_trees + m) * n_leaves;
+    for (int s = 0; s < count; ++s) to[s] = (REAL *)mu_out + ((first + s) * a->n_trees + m) * n_leaves;
     T(spread)(mu + v * ROW, NULL, n_leaves, count, NULL, to);
 }
 
 /* Writes the means of sums over trees. */
-CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, int count, REAL *p) {
+CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, int count, void *p) {
     for (int s = 0; s < count; ++s)
         for (ptrdiff_t k = 0; k < a->n_classes; ++k)
-            p[(first + s) * a->n_classes + k] = (REAL)(total[k * ROW + s] / (double)a->n_trees);
+            ((REAL *)p)[(first + s) * a->n_classes + k] = (REAL)(total[k * ROW + s] / (double)a->n_trees);
 }
 
 CODE static HF_APART void T(forward_tile)(
-    const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, REAL *p) {
+    const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, void *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW;
     const REAL *rows[ROW];
@@ -426,10 +426,10 @@ CODE static HF_APART void T(forward_tile)(
    what `forward_tile` gives, with `total` as workspace for the sums. */
 CODE static HF_APART void T(labels_tile)(
     const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
-    double *likelihood, double *total, REAL *grad_f, REAL *p) {
+    double *likelihood, double *total, void *grad, void *p) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
-    REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW];
+    REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW], *grad_f = grad;
     const REAL *rows[ROW];
     int32_t labels[ROW];
     int64_t n_steps = 0;
@@ -458,11 +458,11 @@ CODE static HF_APART void T(labels_tile)(
 
 /* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
 CODE static HF_APART void T(outputs_tile)(
-    const hf_forest *a, const REAL *grad_p, ptrdiff_t first, int count, unsigned char *workspace, REAL *grad_f) {
+    const hf_forest *a, const void *by_p, ptrdiff_t first, int count, unsigned char *workspace, void *by_f) {
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
-    REAL scale[ROW];
-    const REAL *rows[ROW];
+    REAL scale[ROW], *grad_f = by_f;
+    const REAL *rows[ROW], *grad_p = by_p;
     ptrdiff_t m, k;
     int64_t n_steps = 0;
     int s;
@@ -489,11 +489,11 @@ CODE static HF_APART void T(outputs_tile)(
    nothing. Where there is `memory`, mu of the leaves is put there the first time and taken from there
    afterwards. */
 CODE static HF_APART void T(expect_tile)(
-    const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const REAL *column, unsigned char *workspace,
-    REAL *memory, int first_time, double *p, double *total) {
+    const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const void *class_column,
+    unsigned char *workspace, void *memory, int first_time, double *p, double *total) {
     const ptrdiff_t v = a->n_vertices;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, weight[ROW];
-    const REAL *rows[ROW], *leaf = memory ? memory : mu + v * ROW;
+    const REAL *rows[ROW], *column = class_column, *leaf = memory ? memory : mu + v * ROW;
     if (!memory || first_time) {
         T(samples)(a, order, 0, count, m, rows);
         T(fill)(rows, a->index ? a->index + m * v : NULL, v, tile, mu + (v + 1) * ROW, NULL);
@@ -505,6 +505,12 @@ CODE static HF_APART void T(expect_tile)(
     T(posteriors)(leaf, weight, column, v + 1, total);
 }
 
+static const hf_tiles TILES = {
+    ROW,          LEAST,          LEAST_UPDATE,   T(route_tile), T(forward_tile),
+    T(labels_tile), T(outputs_tile), T(expect_tile), T(multiply),
+};
+
+#undef TILES
 #undef VECTORS
 #undef LANES
 #undef CODE

@@ -1,0 +1,58 @@
+"""One sample and one tree in logarithms, slow: where products of decisions leave the range of the dtype."""
+
+from libc.math cimport HUGE_VAL, exp, fabs, log, log1p
+
+
+cdef inline double _log_decision(double f) noexcept nogil:
+    # log sigmoid(f).
+    return f - log1p(exp(f)) if f < 0 else -log1p(exp(-f))
+
+
+cdef inline Py_ssize_t _function(const Path* path, Py_ssize_t i) noexcept nogil:
+    return path.index[i] if path.index != NULL else i
+
+
+cdef double log_likelihood(const Path* path, const real* row, const real* leaf, double* logs) noexcept nogil:
+    # Writes the log of the likelihood below vertex or leaf i to logs[i]; returns the root's, log P.
+    cdef Py_ssize_t i
+    cdef double f, left, right, high, low
+    for i in range(path.n_vertices + 1):
+        logs[path.n_vertices + i] = log(<double> leaf[i * path.step])
+    for i in range(path.n_vertices - 1, -1, -1):
+        f = row[_function(path, i)]
+        left = _log_decision(f) + logs[2 * i + 1]
+        right = _log_decision(-f) + logs[2 * i + 2]
+        high = left if left > right else right
+        low = right if left > right else left
+        logs[i] = high if high == -HUGE_VAL else high + log1p(exp(low - high))
+    return logs[0]
+
+
+cdef void log_shares(const Path* path, const real* row, const double* logs, double* a) noexcept nogil:
+    # Writes the share of P that comes from below vertex or leaf i, p4's A, to a[i]. All are 0 where P is.
+    cdef Py_ssize_t i
+    cdef double f
+    a[0] = logs[0] != -HUGE_VAL
+    for i in range(path.n_vertices):
+        f = row[_function(path, i)]
+        a[2 * i + 1] = a[2 * i + 2] = 0
+        if a[i] > 0:
+            a[2 * i + 1] = a[i] * exp(_log_decision(f) + logs[2 * i + 1] - logs[i])
+            a[2 * i + 2] = a[i] * exp(_log_decision(-f) + logs[2 * i + 2] - logs[i])
+
+
+cdef void log_gradient(
+    const Path* path, const real* row, const double* a, double weight, real* grad
+) noexcept nogil:
+    # Adds weight (d A_right - (1 - d) A_left) to grad.
+    cdef Py_ssize_t i, at
+    cdef double f, e, high, low, d, c
+    for i in range(path.n_vertices):
+        at = _function(path, i)
+        f = row[at]
+        e = exp(-fabs(f))
+        high = 1 / (1 + e)
+        low = e / (1 + e)
+        d = low if f < 0 else high
+        c = high if f < 0 else low
+        grad[at] += <real> (weight * (d * a[2 * i + 2] - c * a[2 * i + 1]))

@@ -1,0 +1,108 @@
+/* Adam over vectors of numbers; included by simd/adam.h once for each dtype and width, which define
+
+   STEP, PASS        names of the functions
+   REAL, BITS        a number, and the integer of its size
+   BYTES             of a vector
+   CODE              which instructions the compiler may take
+   ROOT(a)           the square roots of a vector
+   LEAST, LARGEST    the smallest normal and the largest number
+
+   Every operation is one rounding in REAL, in the order of adam.pxd: all paths give the same bits. Numbers after the
+   last whole vector pass through a vector filled up with zeros. */
+
+#define LANES ((ptrdiff_t)(BYTES / sizeof(REAL)))
+#define ALL(a) ((REAL)(a) - (VEC){0})
+#define FLUSH(a) ((VEC)((MASK)(a) & ~((MASK)((a) < ALL(LEAST)) & (MASK)((a) > ALL(-LEAST)))))
+/* Read and write `count` lanes; all of them at once. */
+#define READ(a, from)                                                      \
+    if (count == LANES) memcpy(&(a), from, BYTES);                         \
+    else for (ptrdiff_t l = (a = (VEC){0}, 0); l < count; ++l) a[l] = (from)[l]
+#define WRITE(a, to)                                                       \
+    if (count == LANES) memcpy(to, &(a), BYTES);                           \
+    else for (ptrdiff_t l = 0; l < count; ++l) (to)[l] = a[l]
+
+CODE static void STEP(REAL *p, const REAL *g, REAL *m, REAL *v, ptrdiff_t n, const hf_adam *a) {
+    typedef REAL VEC __attribute__((vector_size(BYTES)));
+    typedef BITS MASK __attribute__((vector_size(BYTES)));
+    const VEC beta1 = ALL(a->beta1), rest1 = ALL(1 - a->beta1), beta2 = ALL(a->beta2), rest2 = ALL(1 - a->beta2);
+    const VEC rate = ALL(a->rate), scale = ALL(a->scale), eps = ALL(a->eps);
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        const ptrdiff_t count = n - i < LANES ? n - i : LANES;
+        VEC param, slope, first, second;
+        READ(param, p + i);
+        READ(slope, g + i);
+        READ(first, m + i);
+        READ(second, v + i);
+        first = beta1 * first + rest1 * slope;
+        second = beta2 * second + rest2 * (slope * slope);
+        param -= rate * first / (ROOT(second) * scale + eps);
+        first = FLUSH(first), second = FLUSH(second);
+        WRITE(param, p + i);
+        WRITE(first, m + i);
+        WRITE(second, v + i);
+    }
+}
+
+CODE static void PASS(REAL *p, REAL *m, REAL *v, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a) {
+    typedef REAL VEC __attribute__((vector_size(BYTES)));
+    typedef BITS MASK __attribute__((vector_size(BYTES)));
+    const VEC eps = ALL(a->eps), lr = ALL(a->lr), one = ALL(1), largest = ALL(LARGEST);
+    const int single = sizeof(REAL) == sizeof(float);
+    const double m_factor = hf_decay(a, 0, stop - start), v_factor = hf_decay(a, 1, stop - start);
+    const double root_factor = hf_decay(a, 2, stop - start), root_beta2 = sqrt(a->beta2);
+    const int64_t middle = hf_middle(a, start, stop);
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        const ptrdiff_t count = n - i < LANES ? n - i : LANES;
+        VEC first, second, param, motion = {0};
+        READ(first, m + i);
+        READ(second, v + i);
+        const MASK moves = (MASK)(first != motion);
+        BITS any = 0;
+        for (int l = 0; l < LANES; ++l) any |= moves[l];
+        if (any) {
+            const VEC root = ROOT(second);
+            double decay = 1, root_decay = 1;
+            for (int64_t s = start + 1; s <= middle; ++s) {
+                const double *row = hf_row(a, s);
+                decay *= a->beta1;
+                root_decay *= root_beta2;
+                const REAL share = (REAL)(decay * row[0]);
+                if (share == 0 || decay < DBL_MIN) break;
+                motion += ALL(share) * first / (ALL(root_decay * row[1]) * root + eps);
+            }
+            for (int last = 0; last < 2 && middle < stop; ++last) {
+                const double *row = hf_row(a, last ? stop : middle);
+                const ptrdiff_t top = hf_top(a, last ? stop : middle, single);
+                const VEC h = ALL(row[HF_CENTRE] * (last ? root_factor : root_decay)) * root;
+                const VEC inverse = one / (h + eps);
+                const MASK finite = (MASK)(h < largest);
+                const VEC z = (VEC)(((MASK)h & finite) | ((MASK)largest & ~finite)) * inverse, x = (z + z) - one;
+                VEC total = ALL(row[top]);
+                for (ptrdiff_t j = top - 1; j > HF_CENTRE; --j) total = total * x + ALL(row[j]);
+                motion += ALL(last ? -m_factor : decay) * first * inverse * total;
+            }
+            READ(param, p + i);
+            param -= lr * motion;
+            first = FLUSH(first * ALL(m_factor));
+            WRITE(param, p + i);
+            WRITE(first, m + i);
+        }
+        second = FLUSH(second * ALL(v_factor));
+        WRITE(second, v + i);
+    }
+}
+
+#undef LANES
+#undef ALL
+#undef FLUSH
+#undef READ
+#undef WRITE
+#undef STEP
+#undef PASS
+#undef REAL
+#undef BITS
+#undef BYTES
+#undef CODE
+#undef ROOT
+#undef LEAST
+#undef LARGEST

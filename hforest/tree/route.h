@@ -1,0 +1,42 @@
+/* The path of one sample through one tree. */
+#ifndef HFOREST_TREE_ROUTE_H
+#define HFOREST_TREE_ROUTE_H
+#include "core/both.h"
+
+/* The nodes of a forest, with their projections. Thresholds and data are float where `single`, else double. */
+typedef struct {
+    const int64_t *tree_start; /* (n_trees + 1,) */
+    const int32_t *feature;    /* (n_nodes,): a feature, -1 for a leaf, -2 for a projection */
+    const void *threshold;     /* (n_nodes,) */
+    const int32_t *left;       /* (n_nodes,): the left child, within the tree; of a leaf its number */
+    const int64_t *indptr;     /* (n_nodes + 1,): entries of projections; or NULL without any */
+    const int32_t *indices;
+    const void *data;
+} hf_forest;
+
+HF_BOTH double hf_number(const void *a, int single, int64_t i) {
+    return single ? ((const float *)a)[i] : ((const double *)a)[i];
+}
+
+/* Returns what node v compares with its threshold: a feature, or a projection, summed in float64 in its order and
+   rounded once. row: IN (n_features,), float or double. */
+HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, const void *row) {
+    if (f->feature[v] >= 0) return hf_number(row, single, f->feature[v]);
+    double sum = 0;
+    for (int64_t j = f->indptr[v]; j < f->indptr[v + 1]; ++j)
+        sum += hf_number(f->data, single, j) * hf_number(row, single, f->indices[j]);
+    return single ? (double)(float)sum : sum;
+}
+
+/* Returns the leaf that a sample reaches, a node number within the tree. NaN goes left. */
+HF_BOTH int32_t hf_leaf_of(const hf_forest *f, int single, int64_t tree, const void *row) {
+    const int64_t root = f->tree_start[tree];
+    int32_t v = 0;
+    while (f->feature[root + v] != -1) {
+        const int right = hf_compared(f, single, root + v, row) > hf_number(f->threshold, single, root + v);
+        v = f->left[root + v] + right;
+    }
+    return v;
+}
+
+#endif

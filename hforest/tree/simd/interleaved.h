@@ -1,0 +1,65 @@
+/* Walks in rows of x as given, several interleaved: a single one waits for a chain of loads. */
+#ifndef HFOREST_TREE_INTERLEAVED_H
+#define HFOREST_TREE_INTERLEAVED_H
+#include "tree/packed.h"
+#include "tree/route.h"
+
+/* Returns the child of packed node v. row: IN (n_features,). NaN goes left, and so stays in the tree. */
+HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const void *row) {
+    if (single) {
+        const hf_float_node at = ((const hf_float_node *)node)[v];
+        return at.next + (((const float *)row)[at.feature] > at.threshold);
+    }
+    const hf_double_node at = ((const hf_double_node *)node)[v];
+    return at.next + (((const double *)row)[at.feature] > at.threshold);
+}
+
+/* Writes the leaves that n samples reach in one packed tree. x: IN (n, n_features). */
+HF_INLINE void hf_walk_packed(
+    int single, const void *node, const void *x, int64_t n_features, int64_t n, int32_t *leaf
+) {
+    const int64_t width = n_features * (single ? 4 : 8);
+    int64_t i = 0;
+    for (; i + HF_DOWN <= n; i += HF_DOWN) {
+        const char *row = (const char *)x + i * width;
+        int32_t v[HF_DOWN] = {0}, moved;
+        do {
+            moved = 0;
+            _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
+                const int32_t to = hf_packed_child(single, node, v[u], row + u * width);
+                moved |= to ^ v[u];
+                v[u] = to;
+            }
+        } while (moved);
+        _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) leaf[i + u] = v[u];
+    }
+    for (; i < n; ++i) {
+        int32_t v = 0, from;
+        do {
+            from = v;
+            v = hf_packed_child(single, node, v, (const char *)x + i * width);
+        } while (v != from);
+        leaf[i] = v;
+    }
+}
+
+/* Writes the leaves that one sample reaches in n <= HF_WALKS trees from `first`. */
+HF_INLINE void hf_walk_trees(const hf_forest *f, int single, int64_t first, int n, const void *row, int32_t *leaf) {
+    int32_t v[HF_WALKS] = {0}, moved;
+    int64_t root[HF_WALKS];
+    /* Spare walks repeat the last tree. */
+    for (int g = 0; g < HF_WALKS; ++g) root[g] = f->tree_start[first + (g < n ? g : n - 1)];
+    do {
+        moved = 0;
+        _Pragma("GCC unroll 8") for (int g = 0; g < HF_WALKS; ++g) {
+            const int64_t at = root[g] + v[g];
+            const int32_t feature = f->feature[at], inside = ~(feature >> 31);
+            const int right = hf_number(row, single, feature & inside) > hf_number(f->threshold, single, at);
+            moved |= inside;
+            v[g] = ((f->left[at] + right) & inside) | (v[g] & ~inside);
+        }
+    } while (moved);
+    for (int g = 0; g < n; ++g) leaf[g] = v[g];
+}
+
+#endif

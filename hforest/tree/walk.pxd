@@ -1,0 +1,101 @@
+"""Walks of samples through trees; cpu.pyx shares blocks of samples between threads."""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+from hforest.core.machine cimport hf_watch
+
+cdef extern from "tree/route.h" nogil:
+    ctypedef struct hf_forest:
+        const int64_t* tree_start
+        const int32_t* feature
+        const void* threshold
+        const int32_t* left
+        const int64_t* indptr
+        const int32_t* indices
+        const void* data
+    int32_t hf_leaf_of(const hf_forest* f, int single, int64_t tree, const void* row)
+
+cdef extern from "tree/packed.h" nogil:
+    enum:
+        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS
+    ctypedef struct hf_float_node:
+        float threshold
+        int32_t feature, next
+    ctypedef struct hf_double_node:
+        double threshold
+        int32_t feature, next
+    ctypedef struct hf_small_node:
+        float threshold
+        uint32_t to
+    ctypedef struct hf_float_key_node:
+        uint32_t key, column, next
+    ctypedef struct hf_double_key_node:
+        uint64_t key
+        uint32_t column, next
+    ctypedef struct hf_small_key_node:
+        uint32_t key, column, next
+    ctypedef struct hf_top:
+        uint64_t key[15]
+        uint32_t column[15]
+        uint32_t exit[16]
+        int32_t depth
+    uint32_t hf_float_key(float number)
+    uint64_t hf_double_key(double number)
+
+ctypedef fused real:
+    float
+    double
+
+# How features are read: in rows of x as given; by gathers of AVX-512, on processors with fast ones; or in
+# columns of keys (packed.h).
+cdef enum:
+    BY_ROWS, BY_GATHERS, BY_COLUMNS
+
+cdef struct Walk:
+    # What a call works on, whatever the dtype: x, thresholds and values are float if `single`, else double.
+    hf_forest forest
+    const void* x             # (n_samples, n_features)
+    const void* value         # (n_leaves, n_outputs)
+    bint single
+    int64_t n_trees
+    int64_t n_features
+    int64_t n_samples
+    int64_t n_outputs
+    bint vote
+    int path
+    int way
+    # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.
+    char* nodes
+    hf_top* tops
+    int32_t* class_of
+    char* has_classes
+    # Samples of a block; walks between two looks for signals.
+    int64_t block
+    int64_t walks
+    hf_watch* watch
+
+
+cdef inline int64_t node_size(const Walk* w) noexcept nogil:
+    return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
+
+
+cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
+    # The form of a tree's nodes for columns: 8 bytes where columns and nodes have numbers of 16 bits.
+    if not w.single:
+        return HF_DOUBLE_KEYS
+    cdef int64_t n_columns = w.n_features * (HF_DOWN // 2)
+    return HF_SMALL_KEYS if n_nodes < HF_SMALL and n_columns < HF_SMALL else HF_FLOAT_KEYS
+
+
+cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil
+cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil
+cdef void make_columns(const real* x, int64_t n_features, int64_t n, void* columns) noexcept nogil
+cdef void find_leaves(
+    const Walk* w, const char* x, const char* columns, int64_t n, int64_t first, int64_t last,
+    int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+) noexcept nogil
+cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept nogil
+cdef void add_leaves(
+    const Walk* w, const real* value, int64_t first, int64_t last, int64_t n, const int32_t* leaf,
+    int64_t tree_stride, double* total,
+) noexcept nogil

@@ -1,0 +1,385 @@
+"""Walks of samples through trees on the CPU.
+
+For many samples the nodes of a tree are first packed (packed.h). Several walks run interleaved: a single one
+waits for a chain of loads.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+cdef extern from "tree/simd/columns.h" nogil:
+    int hf_enter(
+        int path, int single, const hf_top* top, const void* columns, int64_t group_words, int n_groups,
+        uint32_t* at,
+    )
+    void hf_advance_group(int form, const void* node, int levels, const char* group, uint32_t* at)
+    void hf_advance_each(int form, const void* node, const char* const* x, uint32_t* at)
+
+cdef extern from "tree/simd/gathers.h" nogil:
+    int hf_has_gathers(int path, int single, int64_t n_features)
+    void hf_walk_by_gathers(
+        const void* node, int64_t n_nodes, const float* x, int64_t n_features, int64_t n, int32_t* leaf
+    )
+    int hf_add_rows(int path, const float** row, int n_rows, int64_t n_outputs, double* total)
+
+cdef extern from "tree/simd/interleaved.h" nogil:
+    void hf_walk_packed(
+        int single, const void* node, const void* x, int64_t n_features, int64_t n, int32_t* leaf
+    )
+    void hf_walk_trees(
+        const hf_forest* f, int single, int64_t first, int n, const void* row, int32_t* leaf
+    )
+
+cdef enum:
+    READS = 8             # features transposed for each level walked, at most; with more, rows are read
+    WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
+    LISTED = 512          # samples of columns whose unfinished walks are listed together
+    FEW = 16              # samples from which columns and gathers pay
+    KEYS = 256            # keys made at once
+
+
+cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
+    # Columns are made once and read in every tree; without fast gathers they are faster if trees are many or
+    # deep compared with the number of features.
+    cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features)
+    cdef int levels = 0
+    while n_nodes >> levels > w.n_trees:
+        levels += 1
+    if not (vector and gathers) and w.n_features <= min(w.n_trees * levels * READS, <int64_t> WIDEST):
+        return BY_COLUMNS
+    return BY_GATHERS if vector else BY_ROWS
+
+
+# ----------------------------------------------------------------------------------------- packing
+
+cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
+    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
+    cdef const int32_t* feature = w.forest.feature + root
+    cdef const int32_t* left = w.forest.left + root
+    cdef hf_small_node* small = <hf_small_node*> (w.nodes + root * node_size(w))
+    cdef hf_float_node* floats = <hf_float_node*> small
+    cdef hf_double_node* doubles = <hf_double_node*> small
+    cdef bint is_small = w.way == BY_GATHERS and n_nodes < HF_SMALL and w.n_features < HF_SMALL
+    cdef int32_t column, next
+    cdef real limit
+    for v in range(n_nodes):
+        limit, column, next = threshold[root + v], feature[v], left[v]
+        if column < 0:
+            limit, column, next = <real> INFINITY, 0, <int32_t> v
+        if real is double:
+            doubles[v].threshold, doubles[v].feature, doubles[v].next = limit, column, next
+        elif is_small:
+            small[v].threshold = limit
+            small[v].to = <uint32_t> next << 16 | <uint32_t> column
+        else:
+            floats[v].threshold, floats[v].feature, floats[v].next = limit, column, next
+
+
+cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
+    # The depths of nodes are kept in the array of their classes, which are written later.
+    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
+    cdef const int32_t* feature = w.forest.feature + root
+    cdef const int32_t* left = w.forest.left + root
+    cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))
+    cdef hf_float_key_node* floats = <hf_float_key_node*> small
+    cdef hf_double_key_node* doubles = <hf_double_key_node*> small
+    cdef bint is_small = key_form(w, n_nodes) == HF_SMALL_KEYS
+    cdef int32_t* depth = w.class_of + root
+    cdef int32_t deepest = 0, leaf, below, here, beside
+    cdef uint32_t column
+    cdef real limit
+    memset(depth, 0, n_nodes * sizeof(int32_t))
+    for v in range(n_nodes):
+        # All ones in a leaf: half the nodes are, so that a branch would often be guessed wrong.
+        leaf = feature[v] >> 31
+        below = (left[v] & ~leaf) | (<int32_t> v & leaf)
+        column = <uint32_t> (feature[v] & ~leaf) * (HF_DOWN * sizeof(real) // 8)
+        limit = threshold[root + v]
+        # No number exceeds NaN either.
+        if real is double:
+            doubles[v].key = hf_double_key(limit) | <uint64_t> <int64_t> (leaf | -(limit != limit))
+            doubles[v].column, doubles[v].next = column, below
+        elif is_small:
+            small[v].key = hf_float_key(limit) | <uint32_t> (leaf | -(limit != limit))
+            small[v].column, small[v].next = column, below
+        else:
+            floats[v].key = hf_float_key(limit) | <uint32_t> (leaf | -(limit != limit))
+            floats[v].column, floats[v].next = column, below
+        deepest = depth[v] if depth[v] > deepest else deepest
+        # The longest path, should a node of an unchecked forest have two parents (`check` refuses them). The
+        # depth of a leaf is not read again.
+        here = depth[below] if depth[below] > depth[v] else depth[v] + 1
+        beside = depth[below + 1 + leaf] if depth[below + 1 + leaf] > depth[v] else depth[v] + 1
+        depth[below] = here
+        depth[below + 1 + leaf] = beside
+    w.tops[tree].depth = deepest
+
+
+cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
+    # Node i of the top levels has the children 2 i + 1 and 2 i + 2; those of a leaf are the leaf.
+    cdef int64_t root = w.forest.tree_start[tree]
+    cdef int form = key_form(w, w.forest.tree_start[tree + 1] - root)
+    cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))
+    cdef hf_float_key_node* floats = <hf_float_key_node*> small
+    cdef hf_double_key_node* doubles = <hf_double_key_node*> small
+    cdef hf_top* top = &w.tops[tree]
+    cdef uint32_t place[31]
+    cdef uint32_t v, next
+    cdef int i
+    place[0] = 0
+    for i in range(HF_TOP):
+        v = place[i]
+        if form == HF_SMALL_KEYS:
+            top.key[i], top.column[i], next = small[v].key, small[v].column, small[v].next
+        elif form == HF_FLOAT_KEYS:
+            top.key[i], top.column[i], next = floats[v].key, floats[v].column, floats[v].next
+        else:
+            top.key[i], top.column[i], next = doubles[v].key, doubles[v].column, doubles[v].next
+        place[2 * i + 1] = next
+        place[2 * i + 2] = next + (next != v)
+    memcpy(top.exit, place + HF_TOP, sizeof(top.exit))
+
+
+cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
+    # Packs a tree into its part of w.nodes, for w.way.
+    if w.way != BY_COLUMNS:
+        _pack_rows(w, threshold, tree)
+        return
+    _pack_keys(w, threshold, tree)
+    _fill_top(w, tree)
+
+
+cdef void make_columns(const real* x, int64_t n_features, int64_t n, void* columns) noexcept nogil:
+    # Writes the keys of n samples to groups of columns (packed.h). The last group is filled up with the last
+    # sample. NaN exceeds nothing, and so goes left.
+    cdef uint32_t key4[KEYS]
+    cdef uint64_t key8[KEYS]
+    cdef uint32_t* to4
+    cdef uint64_t* to8
+    cdef int64_t i, j, k, part, size, at
+    cdef const real* row
+    for i in range((n + HF_DOWN - 1) // HF_DOWN * HF_DOWN):
+        at = i // HF_DOWN * HF_DOWN * n_features + i % HF_DOWN
+        for part in range((n_features + KEYS - 1) // KEYS):
+            j = part * KEYS
+            row = x + min(i, n - 1) * n_features + j
+            size = min(<int64_t> KEYS, n_features - j)
+            # Keys in a loop of their own, which compilers vectorise.
+            if real is float:
+                to4 = <uint32_t*> columns + at + j * HF_DOWN
+                for k in range(size):
+                    key4[k] = hf_float_key(row[k]) & (0 - <uint32_t> (row[k] == row[k]))
+                for k in range(size):
+                    to4[k * HF_DOWN] = key4[k]
+            else:
+                to8 = <uint64_t*> columns + at + j * HF_DOWN
+                for k in range(size):
+                    key8[k] = hf_double_key(row[k]) & (0 - <uint64_t> (row[k] == row[k]))
+                for k in range(size):
+                    to8[k * HF_DOWN] = key8[k]
+
+
+# ------------------------------------------------------------------------------------------- walks
+
+cdef inline bint _is_inside(int form, const void* node, uint32_t v) noexcept nogil:
+    if form == HF_SMALL_KEYS:
+        return (<const hf_small_key_node*> node)[v].next != v
+    if form == HF_FLOAT_KEYS:
+        return (<const hf_float_key_node*> node)[v].next != v
+    return (<const hf_double_key_node*> node)[v].next != v
+
+
+cdef void _finish(
+    int form, const void* node, const char* columns, int64_t n_features, int n, uint32_t* at
+) noexcept nogil:
+    # Finishes the walks of n samples from the nodes in `at`. Unfinished ones are listed, a node below the
+    # number of its sample, and advanced together.
+    cdef uint64_t listed[LISTED + 16]
+    cdef const char* x[16]
+    cdef uint32_t v[16]
+    cdef int64_t key = 8 if form == HF_DOUBLE_KEYS else 4, place
+    cdef int n_listed = 0, still, s, g, i, u
+    for s in range(n):
+        listed[n_listed] = <uint64_t> s << 32 | at[s]
+        n_listed += _is_inside(form, node, at[s])
+    while n_listed > 0:
+        still = 0
+        # Lanes after the last sample repeat it.
+        for u in range(HF_DOWN):
+            listed[n_listed + u] = listed[n_listed - 1]
+        for g in range((n_listed + HF_DOWN - 1) // HF_DOWN):
+            i = g * HF_DOWN
+            for u in range(HF_DOWN):
+                place = listed[i + u] >> 32
+                x[u] = columns + (place // HF_DOWN * HF_DOWN * n_features + place % HF_DOWN) * key
+                v[u] = <uint32_t> listed[i + u]
+            hf_advance_each(form, node, x, v)
+            for u in range(HF_DOWN):
+                s = listed[i + u] >> 32
+                at[s] = v[u]
+                listed[still] = <uint64_t> s << 32 | v[u]
+                still += _is_inside(form, node, v[u]) & (i + u < n_listed)
+        n_listed = still
+
+
+cdef void _walk_columns(
+    const Walk* w, const char* columns, int64_t n, int64_t tree, int32_t* leaf
+) noexcept nogil:
+    # Writes the leaves that the samples of whole groups reach.
+    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root
+    cdef int64_t group = w.n_features * HF_DOWN, done = 0
+    cdef int form = key_form(w, n_nodes), often = 2, n_groups, above, levels, g
+    cdef const char* node = w.nodes + root * node_size(w)
+    cdef const hf_top* top = &w.tops[tree]
+    cdef const char* part
+    cdef uint32_t* at
+    # Few walks end more than three levels below the depth of a balanced tree of as many nodes.
+    while n_nodes >> (often - 2):
+        often += 1
+    while done < n:
+        n_groups = <int> ((min(<int64_t> LISTED, n - done) + HF_DOWN - 1) // HF_DOWN)
+        part = columns + done // HF_DOWN * group * (4 if w.single else 8)
+        at = <uint32_t*> leaf + done
+        above = hf_enter(w.path, w.single, top, part, group, n_groups, at)
+        levels = (top.depth if top.depth < often + 2 else often) - above
+        for g in range(n_groups):
+            hf_advance_group(form, node, levels, part + g * group * (4 if w.single else 8), at + g * HF_DOWN)
+        if above + levels < top.depth:
+            _finish(form, node, part, w.n_features, n_groups * HF_DOWN, at)
+        done += LISTED
+
+
+cdef void _walk_one(
+    const Walk* w, const char* row, int64_t first, int64_t last, int32_t* leaf, int64_t tree_stride
+) noexcept nogil:
+    # Writes the leaves that one sample reaches in trees that are not packed. The dtype is a constant for the
+    # C compiler.
+    cdef int64_t tree
+    cdef int32_t found[8]
+    cdef int count, g
+    if w.forest.indptr != NULL:
+        for tree in range(first, last):
+            if w.single:
+                leaf[(tree - first) * tree_stride] = hf_leaf_of(&w.forest, 1, tree, row)
+            else:
+                leaf[(tree - first) * tree_stride] = hf_leaf_of(&w.forest, 0, tree, row)
+        return
+    tree = first
+    while tree < last:
+        count = <int> min(last - tree, <int64_t> HF_WALKS)
+        if w.single:
+            hf_walk_trees(&w.forest, 1, tree, count, row, found)
+        else:
+            hf_walk_trees(&w.forest, 0, tree, count, row, found)
+        for g in range(count):
+            leaf[(tree + g - first) * tree_stride] = found[g]
+        tree += HF_WALKS
+
+
+cdef void find_leaves(
+    const Walk* w, const char* x, const char* columns, int64_t n, int64_t first, int64_t last,
+    int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+) noexcept nogil:
+    # Writes the leaves of n samples in trees [first, last) to leaf[i * row_stride + (tree - first) *
+    # tree_stride]. x (n, n_features); columns: their keys, where w.way wants them. `scratch`, or if that is
+    # NULL a tree's part of `leaf`, holds n numbers rounded up to whole groups.
+    cdef int64_t tree, root, n_nodes, i, row = w.n_features * (4 if w.single else 8)
+    cdef const char* node
+    cdef int32_t* to
+    cdef int32_t* reached
+    if w.nodes == NULL or (w.way != BY_ROWS and n < FEW):
+        for i in range(n):
+            _walk_one(w, x + i * row, first, last, leaf + i * row_stride, tree_stride)
+        return
+    for tree in range(first, last):
+        root = w.forest.tree_start[tree]
+        n_nodes = w.forest.tree_start[tree + 1] - root
+        node = w.nodes + root * node_size(w)
+        to = leaf + (tree - first) * tree_stride
+        reached = to if scratch == NULL else scratch
+        if w.way == BY_COLUMNS:
+            _walk_columns(w, columns, n, tree, reached)
+        elif w.way == BY_GATHERS:
+            hf_walk_by_gathers(node, n_nodes, <const float*> x, w.n_features, n, reached)
+        elif w.single:
+            hf_walk_packed(1, node, x, w.n_features, n, reached)
+        else:
+            hf_walk_packed(0, node, x, w.n_features, n, reached)
+        if scratch != NULL:
+            for i in range(n):
+                to[i * row_stride] = scratch[i]
+
+
+# ------------------------------------------------------------------------------------- leaf values
+
+cdef inline int64_t _largest(const real* row, int64_t n) noexcept nogil:
+    # The first of the largest.
+    cdef int64_t best = 0, k
+    for k in range(1, n):
+        if row[k] > row[best]:
+            best = k
+    return best
+
+
+cdef inline int64_t _only_class(const real* row, int64_t n) noexcept nogil:
+    # The place of the single 1 in a row of zeros, or -1.
+    cdef int64_t k = 0, at
+    while k < n and row[k] == 0:
+        k += 1
+    at = k if k < n and row[k] == 1 else -1
+    for k in range(k + 1, n):
+        if row[k] != 0:
+            return -1
+    return at
+
+
+cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept nogil:
+    # Writes for each leaf of a tree its only class, or the one it votes for, to w.class_of. Returns whether
+    # every leaf has one, as in trees grown to purity: then classes are counted instead of adding rows of
+    # shares, with the same sums.
+    cdef int64_t root = w.forest.tree_start[tree], v, best
+    # A tree of N nodes has (N + 1) / 2 leaves.
+    cdef const real* values = value + (root + tree) // 2 * w.n_outputs
+    cdef const real* row
+    for v in range(root, w.forest.tree_start[tree + 1]):
+        if w.forest.feature[v] >= 0:
+            continue
+        row = values + <int64_t> w.forest.left[v] * w.n_outputs
+        best = _largest(row, w.n_outputs) if w.vote else _only_class(row, w.n_outputs)
+        if best < 0:
+            return False
+        w.class_of[v] = <int32_t> best
+    return True
+
+
+cdef void add_leaves(
+    const Walk* w, const real* value, int64_t first, int64_t last, int64_t n, const int32_t* leaf,
+    int64_t tree_stride, double* total,
+) noexcept nogil:
+    # Adds the leaf values (or votes) of n samples in at most HF_WALKS trees from `first` to their sums
+    # (n, n_outputs); leaf[tree * tree_stride + i]. A sample's sums stay in registers over the trees.
+    cdef int n_trees = <int> (last - first), t
+    cdef int64_t n_outputs = w.n_outputs, root, i, k
+    cdef const int32_t* left[8]
+    cdef const real* values[8]
+    cdef const real* row[8]
+    cdef double* to
+    for t in range(n_trees):
+        root = w.forest.tree_start[first + t]
+        left[t] = w.forest.left + root
+        values[t] = value + (root + first + t) // 2 * n_outputs
+    for i in range(n):
+        to = total + i * n_outputs
+        for t in range(n_trees):
+            row[t] = values[t] + <int64_t> left[t][leaf[t * tree_stride + i]] * n_outputs
+        if w.vote:
+            for t in range(n_trees):
+                to[_largest(row[t], n_outputs)] += 1
+            continue
+        if real is float:
+            if hf_add_rows(w.path, row, n_trees, n_outputs, to):
+                continue
+        for t in range(n_trees):
+            for k in range(n_outputs):
+                to[k] += <double> row[t][k]
