@@ -111,14 +111,16 @@ cdef extern from "co2/stump.h" nogil:
     int hf_make_stump(hf_stump_workspace* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
     void hf_free_stump(hf_stump_workspace* s)
     void hf_prepare(int path, hf_losses* losses)
-    void hf_products(
-        int path, int single, const hf_rows* rows, const hf_members* m, const void* w, double* product
-    )
     double hf_surrogate(const hf_members* m, const hf_losses* losses, const double* product)
-    double hf_slopes(
-        int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
-        const void* w, int64_t first, int64_t last, void* slope, hf_pull* pull,
-    )
+    ctypedef struct hf_loops:
+        void (*products)(
+            const hf_rows* rows, const hf_members* m, const void* w, double* product
+        ) noexcept nogil
+        double (*slopes)(
+            const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
+            int64_t last, void* slope, hf_pull* pull,
+        ) noexcept nogil
+    const hf_loops* hf_loops_of(int single, int path)
     double hf_slope_of_theta(const hf_losses* losses, const hf_pull* pull, int side, int64_t k)
     int64_t hf_fit_stump(
         int path, int single, const hf_rows* rows, hf_members* m, const hf_schedule* c, int64_t n_outputs,
@@ -205,7 +207,7 @@ cdef class _Stump:
         memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
         memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
         hf_prepare(simd_path(), &self.losses)
-        hf_products(simd_path(), self.single, &self.rows, &self.m, self.s.w, self.s.product)
+        hf_loops_of(self.single, simd_path()).products(&self.rows, &self.m, self.s.w, self.s.product)
         return hf_surrogate(&self.m, &self.losses, self.s.product)
 
 
@@ -234,9 +236,9 @@ def surrogate_grad(
         if hf_stopped(&watch):
             break
         memset(stump.s.slope, 0, size)
-        hf_slopes(
-            simd_path(), stump.single, &stump.rows, &stump.m, &stump.losses, stump.s.w, first,
-            min(first + CHUNK, stump.m.n), stump.s.slope, &pull,
+        hf_loops_of(stump.single, simd_path()).slopes(
+            &stump.rows, &stump.m, &stump.losses, stump.s.w, first, min(first + CHUNK, stump.m.n),
+            stump.s.slope, &pull,
         )
         for k in range(grad_w.shape[0]):
             grad_w[k] += (<float*> stump.s.slope)[k] if stump.single else (<double*> stump.s.slope)[k]
