@@ -398,3 +398,13 @@ def test_progress(grow):
     n_trees = len(few.tree_start) - 1
     assert 10 <= n_trees < 1000
     same_forest(few, grow(x, y, n_trees, rng=0))
+
+
+def test_in_bag_counts_may_be_objects():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 3)), rng.integers(0, 2, 30)
+    counts = growth.bootstrap_counts(30, 4, rng=0)
+    forest = classic.grow(x, y, 4, bootstrap=counts, rng=0)
+    expected = classic.out_of_bag(forest, x, counts)
+    for got, want in zip(classic.out_of_bag(forest, x, counts.astype(object)), expected, strict=True):
+        np.testing.assert_array_equal(got, want)

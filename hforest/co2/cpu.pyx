@@ -9,9 +9,9 @@ cimport numpy as cnp
 
 from hforest.co2.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
 from hforest.co2.kernels cimport (
-    HF_LANES, hf_fit_oc1, hf_fit_stump, hf_free_oc1, hf_free_stump, hf_losses, hf_make_oc1, hf_make_stump,
-    hf_members, hf_oc1, hf_oc1_workspace, hf_prepare, hf_products, hf_pull, hf_rows, hf_schedule,
-    hf_slope_of_theta, hf_slopes, hf_stump_workspace, hf_surrogate,
+    HF_LANES, hf_fit_oc1, hf_fit_stump, hf_free_oc1, hf_free_stump, hf_loops_of, hf_losses, hf_make_oc1,
+    hf_make_stump, hf_members, hf_oc1, hf_oc1_workspace, hf_prepare, hf_pull, hf_rows, hf_schedule,
+    hf_slope_of_theta, hf_stump_workspace, hf_surrogate,
 )
 from hforest.core.machine cimport hf_stopped, hf_watch, raise_interrupt, simd_path, start_watch
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
@@ -72,7 +72,7 @@ cdef class _Stump:
         memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
         memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
         hf_prepare(simd_path(), &self.losses)
-        hf_products(simd_path(), self.single, &self.rows, &self.m, self.s.w, self.s.product)
+        hf_loops_of(self.single, simd_path()).products(&self.rows, &self.m, self.s.w, self.s.product)
         return hf_surrogate(&self.m, &self.losses, self.s.product)
 
 
@@ -101,9 +101,9 @@ def surrogate_grad(
         if hf_stopped(&watch):
             break
         memset(stump.s.slope, 0, size)
-        hf_slopes(
-            simd_path(), stump.single, &stump.rows, &stump.m, &stump.losses, stump.s.w, first,
-            min(first + CHUNK, stump.m.n), stump.s.slope, &pull,
+        hf_loops_of(stump.single, simd_path()).slopes(
+            &stump.rows, &stump.m, &stump.losses, stump.s.w, first, min(first + CHUNK, stump.m.n),
+            stump.s.slope, &pull,
         )
         for k in range(grad_w.shape[0]):
             grad_w[k] += (<float*> stump.s.slope)[k] if stump.single else (<double*> stump.s.slope)[k]

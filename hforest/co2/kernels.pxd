@@ -57,14 +57,16 @@ cdef extern from "co2/stump.h" nogil:
     int hf_make_stump(hf_stump_workspace* s, int64_t n, int64_t n_blocks, int64_t n_outputs, int single)
     void hf_free_stump(hf_stump_workspace* s)
     void hf_prepare(int path, hf_losses* losses)
-    void hf_products(
-        int path, int single, const hf_rows* rows, const hf_members* m, const void* w, double* product
-    )
     double hf_surrogate(const hf_members* m, const hf_losses* losses, const double* product)
-    double hf_slopes(
-        int path, int single, const hf_rows* rows, const hf_members* m, const hf_losses* losses,
-        const void* w, int64_t first, int64_t last, void* slope, hf_pull* pull,
-    )
+    ctypedef struct hf_loops:
+        void (*products)(
+            const hf_rows* rows, const hf_members* m, const void* w, double* product
+        ) noexcept nogil
+        double (*slopes)(
+            const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
+            int64_t last, void* slope, hf_pull* pull,
+        ) noexcept nogil
+    const hf_loops* hf_loops_of(int single, int path)
     double hf_slope_of_theta(const hf_losses* losses, const hf_pull* pull, int side, int64_t k)
     int64_t hf_fit_stump(
         int path, int single, const hf_rows* rows, hf_members* m, const hf_schedule* c, int64_t n_outputs,

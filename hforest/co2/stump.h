@@ -1,6 +1,6 @@
 /* Fits one oblique split (p2 Alg. 1): convex-concave steps on the surrogate of eq 10, by mini-batches with momentum.
 
-   The loops that depend on the dtype and the vector path are in stump_loops.h. Losses are summed in double. */
+   The loops that depend on the dtype and the vector path are in simd/stump.h. Losses are summed in double. */
 #ifndef HFOREST_CO2_STUMP_H
 #define HFOREST_CO2_STUMP_H
 #include <float.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "co2/lanes16.h"
+#include "co2/simd/lanes16.h"
 #include "co2/visits.h"
 #include "core/series.h"
 #include "core/simd.h"
@@ -46,15 +46,20 @@ typedef struct {
     double weight[2];
 } hf_pull;
 
-/* out[k] = exp(sign * a[k] - shift). */
-#define HF_EXPS(NAME, CODE)                                                                         \
-    CODE static void NAME(const double *a, double sign, double shift, int64_t n, double *out) {     \
-        for (int64_t k = 0; k < n; ++k) out[k] = hf_exp(sign * a[k] - shift);                       \
-    }
-HF_EXPS(hf_exps_plain, )
+/* Writes exp(sign * a[k] - shift) to out[k]; compiled for each vector path. */
+HF_INLINE void hf_exps_any(const double *a, double sign, double shift, int64_t n, double *out) {
+    for (int64_t k = 0; k < n; ++k) out[k] = hf_exp(sign * a[k] - shift);
+}
+static void hf_exps_plain(const double *a, double sign, double shift, int64_t n, double *out) {
+    hf_exps_any(a, sign, shift, n, out);
+}
 #if HF_X86
-HF_EXPS(hf_exps_avx2, HF_AVX2_CODE)
-HF_EXPS(hf_exps_avx512, HF_AVX512_CODE)
+HF_AVX2_CODE static void hf_exps_avx2(const double *a, double sign, double shift, int64_t n, double *out) {
+    hf_exps_any(a, sign, shift, n, out);
+}
+HF_AVX512_CODE static void hf_exps_avx512(const double *a, double sign, double shift, int64_t n, double *out) {
+    hf_exps_any(a, sign, shift, n, out);
+}
 #endif
 
 static void hf_exps(int path, const double *a, double sign, double shift, int64_t n, double *out) {
@@ -111,51 +116,95 @@ HF_INLINE double hf_slope_of_theta(const hf_losses *l, const hf_pull *pull, int 
     return pull->weight[side] * hf_exp(-l->loss[side][k]) - pull->sum[side][k];
 }
 
-#define HF_CODE
+/* Scales w onto the ball ||w||**2 <= nu if it is outside, and by one rounding more into it.
+   w: IN and OUT (n,), float if `single`, a constant for the compiler, else double */
+HF_INLINE void hf_project(int single, void *w, int64_t n, double nu) {
+    double lane[HF_LANES] = {0};
+    for (int64_t b = 0; b < n; b += HF_LANES)
+        for (int i = 0; i < HF_LANES; ++i) {
+            const double number = single ? ((const float *)w)[b + i] : ((const double *)w)[b + i];
+            lane[i] += number * number;
+        }
+    for (int width = HF_LANES / 2; width >= 1; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    if (!(lane[0] > nu)) return;
+    const double factor = sqrt(nu / lane[0]) * (1 - (single ? 0x1p-22 : 0x1p-50));
+    for (int64_t b = 0; b < n; ++b) {
+        if (single) ((float *)w)[b] *= (float)factor;
+        else ((double *)w)[b] *= factor;
+    }
+}
+
+/* The loops over rows of x, a table for each dtype and path. w, v, slope: (n_blocks, HF_LANES) of the dtype. */
+typedef struct {
+    /* Writes w.x of each sample to product (m->n,), in their order. */
+    void (*products)(const hf_rows *rows, const hf_members *m, const void *w, double *product);
+
+    /* Adds to `slope` (by w) and `pull` (by theta) the subgradients of eq 11 of samples order[first] to order[last - 1].
+       Returns the weight of these samples. */
+    double (*slopes)(
+        const hf_rows *rows, const hf_members *m, const hf_losses *losses, const void *w, int64_t first, int64_t last,
+        void *slope, hf_pull *pull
+    );
+
+    /* v = momentum v - rate slope, w += v; then projects w onto the ball ||w||**2 <= nu. */
+    void (*move)(
+        const hf_rows *rows, void *w, void *v, const void *slope, double momentum, double rate, double nu
+    );
+} hf_loops;
+
+#define LOOPS hf_loops_f32_plain
 #define NAME(f) hf_stump_##f##_f32_plain
 #define REAL float
 #define VEC hf_f32x16
-#include "co2/stump_loops.h"
 #define HF_CODE
+#include "co2/simd/stump.h"
+
+#define LOOPS hf_loops_f64_plain
 #define NAME(f) hf_stump_##f##_f64_plain
 #define REAL double
 #define VEC hf_f64x16
-#include "co2/stump_loops.h"
+#define HF_CODE
+#include "co2/simd/stump.h"
 
 #if HF_X86
-#define HF_CODE HF_AVX2_CODE
+#define LOOPS hf_loops_f32_avx2
 #define NAME(f) hf_stump_##f##_f32_avx2
 #define REAL float
 #define VEC hf_f32x16
-#include "co2/stump_loops.h"
 #define HF_CODE HF_AVX2_CODE
+#include "co2/simd/stump.h"
+
+#define LOOPS hf_loops_f64_avx2
 #define NAME(f) hf_stump_##f##_f64_avx2
 #define REAL double
 #define VEC hf_f64x16
-#include "co2/stump_loops.h"
-#define HF_CODE HF_AVX512_CODE
+#define HF_CODE HF_AVX2_CODE
+#include "co2/simd/stump.h"
+
+#define LOOPS hf_loops_f32_avx512
 #define NAME(f) hf_stump_##f##_f32_avx512
 #define REAL float
 #define VEC hf_f32x16
-#include "co2/stump_loops.h"
 #define HF_CODE HF_AVX512_CODE
+#include "co2/simd/stump.h"
+
+#define LOOPS hf_loops_f64_avx512
 #define NAME(f) hf_stump_##f##_f64_avx512
 #define REAL double
 #define VEC hf_f64x16
-#include "co2/stump_loops.h"
-#define HF_BY_PATH(F, SUFFIX, REAL_, ...)                                                          \
-    (path == HF_PATH_AVX512 ? hf_stump_##F##_##SUFFIX##_avx512(__VA_ARGS__)                        \
-     : path == HF_PATH_AVX2 ? hf_stump_##F##_##SUFFIX##_avx2(__VA_ARGS__)                          \
-                            : hf_stump_##F##_##SUFFIX##_plain(__VA_ARGS__))
-#else
-#define HF_BY_PATH(F, SUFFIX, REAL_, ...) hf_stump_##F##_##SUFFIX##_plain(__VA_ARGS__)
+#define HF_CODE HF_AVX512_CODE
+#include "co2/simd/stump.h"
 #endif
 
-static void hf_products(
-    int path, int single, const hf_rows *rows, const hf_members *m, const void *w, double *product
-) {
-    if (single) HF_BY_PATH(products, f32, float, rows, m, (const float *)w, product);
-    else HF_BY_PATH(products, f64, double, rows, m, (const double *)w, product);
+/* Returns the loops of a dtype and a path. */
+static const hf_loops *hf_loops_of(int single, int path) {
+#if HF_X86
+    if (path == HF_PATH_AVX512) return single ? &hf_loops_f32_avx512 : &hf_loops_f64_avx512;
+    if (path == HF_PATH_AVX2) return single ? &hf_loops_f32_avx2 : &hf_loops_f64_avx2;
+#endif
+    (void)path;
+    return single ? &hf_loops_f32_plain : &hf_loops_f64_plain;
 }
 
 /* Returns the surrogate (eq 10), a sum over samples, from the products w.x; writes the signs of these. */
@@ -169,27 +218,6 @@ static double hf_surrogate(const hf_members *m, const hf_losses *losses, const d
         total += m->weight[at] * (high - fabs(p));
     }
     return total;
-}
-
-static double hf_slopes(
-    int path, int single, const hf_rows *rows, const hf_members *m, const hf_losses *l, const void *w, int64_t first,
-    int64_t last, void *slope, hf_pull *pull
-) {
-    return single ? HF_BY_PATH(slopes, f32, float, rows, m, l, (const float *)w, first, last, (float *)slope, pull)
-                  : HF_BY_PATH(slopes, f64, double, rows, m, l, (const double *)w, first, last, (double *)slope, pull);
-}
-
-static void hf_move(
-    int path, int single, const hf_rows *rows, void *w, void *v, const void *slope, double momentum, double rate,
-    double nu
-) {
-    if (single) HF_BY_PATH(move, f32, float, rows, (float *)w, (float *)v, (const float *)slope, momentum, rate, nu);
-    else HF_BY_PATH(move, f64, double, rows, (double *)w, (double *)v, (const double *)slope, momentum, rate, nu);
-}
-
-static void hf_project(int single, void *w, int64_t n, double nu) {
-    if (single) hf_stump_project_f32_plain((float *)w, n, nu);
-    else hf_stump_project_f64_plain((double *)w, n, nu);
 }
 
 typedef struct {
@@ -259,10 +287,11 @@ static void hf_step(
     int path, int single, const hf_rows *rows, const hf_members *m, const hf_schedule *c, hf_losses *losses,
     double eta, int64_t first, int64_t last, hf_stump_workspace *s
 ) {
+    const hf_loops *const loops = hf_loops_of(single, path);
     hf_pull pull = {{s->pull[0], s->pull[1]}, {0, 0}};
     memset(s->slope, 0, (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8));
     for (int side = 0; side < 2; ++side) memset(s->pull[side], 0, losses->n_outputs * sizeof(double));
-    const double rate = eta / hf_slopes(path, single, rows, m, losses, s->w, first, last, s->slope, &pull);
+    const double rate = eta / loops->slopes(rows, m, losses, s->w, first, last, s->slope, &pull);
     for (int side = 0; side < 2; ++side) {
         double *loss = losses->loss[side]; /* overwritten by the shares of the classes: the losses are not read again */
         if (!losses->squared) hf_exps(path, loss, -1, 0, losses->n_outputs, loss);
@@ -274,7 +303,7 @@ static void hf_step(
     }
     for (int side = 0; side < 2; ++side)
         for (int64_t k = 0; k < losses->n_outputs; ++k) s->theta[side][k] += s->speed[side][k];
-    hf_move(path, single, rows, s->w, s->v, s->slope, c->momentum, rate, c->nu);
+    loops->move(rows, s->w, s->v, s->slope, c->momentum, rate, c->nu);
     hf_prepare(path, losses);
 }
 
@@ -313,6 +342,7 @@ static int64_t hf_fit_stump(
 ) {
     const size_t w_size = (size_t)(rows->n_blocks * HF_LANES) * (single ? 4 : 8), theta_size = (size_t)n_outputs * 8;
     hf_losses losses = {n_outputs, m->label == NULL, {s->theta[0], s->theta[1]}, {s->loss[0], s->loss[1]}};
+    const hf_loops *const loops = hf_loops_of(single, path);
     const int64_t batch = c->batch < m->n ? c->batch : m->n, n_steps = (m->n + batch - 1) / batch;
     const int64_t n_epochs = c->tau * n_steps < c->min_steps ? (c->min_steps + n_steps - 1) / n_steps : c->tau;
     double eta = c->eta;
@@ -327,14 +357,15 @@ static int64_t hf_fit_stump(
     hf_shuffle(key, s->shuffled, m->n);
     memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
     m->order = s->order, m->sign = s->sign;
-    hf_project(single, s->w, rows->n_blocks * HF_LANES, c->nu);
+    if (single) hf_project(1, s->w, rows->n_blocks * HF_LANES, c->nu);
+    else hf_project(0, s->w, rows->n_blocks * HF_LANES, c->nu);
     memset(s->v, 0, w_size);
     for (int side = 0; side < 2; ++side) {
         memset(s->speed[side], 0, theta_size);
         memset(s->theta[side], 0, theta_size);
     }
     hf_prepare(path, &losses);
-    hf_products(path, single, rows, m, s->w, s->product);
+    loops->products(rows, m, s->w, s->product);
     hf_surrogate(m, &losses, s->product); /* writes the signs */
     hf_start_theta(m, c, n_outputs, s);
     hf_prepare(path, &losses);
@@ -355,7 +386,7 @@ static int64_t hf_fit_stump(
         }
         memcpy(s->order, s->shuffled, m->n * sizeof *s->order);
         const double before = value;
-        hf_products(path, single, rows, m, s->w, s->product);
+        loops->products(rows, m, s->w, s->product);
         value = hf_surrogate(m, &losses, s->product);
         if (history) history[++round] = value;
         else ++round;

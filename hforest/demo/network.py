@@ -400,7 +400,13 @@ def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -
     with check.items_of("state", state):
         inner, z = _features(config, state, name, x)
         scores, route = _forward(config, state, z)
-        loss, grad_scores = layers.softmax_loss(scores, y)
+        try:
+            loss, grad_scores = layers.softmax_loss(scores, y)
+        except ValueError:
+            raise ValueError(
+                "weights: expected leaf weights whose sums are finite, got scores that are not; go back to a "
+                "checkpoint and lower the learning rate"
+            ) from None
 
         # Nothing is refused from here on: no error leaves a state that is half changed.
         grad_z = _update(config, state, grad_scores, route)
@@ -591,6 +597,9 @@ def train(
     losses = _appended(state, "history_pending")
     state.pop("history_pending", None)
     xp = array_module(x_train)
+    if state["step"] < config.steps:
+        # Test samples out of range are refused before the first step.
+        _error_rate(config, state, "x_test", x_test, y_test)
     try:
         with reporting(progress, config.steps, "step") as report:
             for i in range(state["step"], config.steps):

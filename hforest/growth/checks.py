@@ -115,6 +115,8 @@ def check_windows_task(base: IntArray | None, task: str) -> None:
 def in_bag_counts(name: str, counts: Any, n_trees: int, n_samples: int) -> IntArray:
     """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
     given = supervised.as_given(name, counts)
+    if given.dtype.kind == "O":
+        given = np.array(given.tolist())
     if given.dtype.kind not in "biu":
         raise TypeError(
             f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "

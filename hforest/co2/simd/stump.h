@@ -1,6 +1,7 @@
-/* The loops of a stump over rows of x; included by stump.h once for each path and dtype, which define
+/* The loops of a stump over rows of x; included by co2/stump.h once for each dtype and path, which define
 
-   NAME(f)      this path's name of f
+   LOOPS        the name of the table of functions at the end
+   NAME(f)      the name of f
    REAL, VEC    a number, and sixteen of them
    HF_CODE      the target attribute
 
@@ -83,7 +84,7 @@ HF_CODE HF_INLINE void NAME(rows_of)(
 }
 
 /* product[i] = w.x of each sample, in their order. */
-HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, const REAL *w, double *product) {
+HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, const void *w, double *product) {
     const REAL *row[HF_TOGETHER], *after[HF_TOGETHER];
     REAL some[HF_TOGETHER];
     if (m->n == 0) return;
@@ -99,8 +100,8 @@ HF_CODE static void NAME(products)(const hf_rows *rows, const hf_members *m, con
 /* Adds to `slope` (by w) and `pull` (by theta) the subgradients of eq 11 of samples order[first] to order[last - 1].
    Returns the weight of these samples. */
 HF_CODE static double NAME(slopes)(
-    const hf_rows *rows, const hf_members *m, const hf_losses *losses, const REAL *w, int64_t first, int64_t last,
-    REAL *slope, hf_pull *pull
+    const hf_rows *rows, const hf_members *m, const hf_losses *losses, const void *w, int64_t first, int64_t last,
+    void *slope, hf_pull *pull
 ) {
     const REAL *row[HF_TOGETHER], *after[HF_TOGETHER], *moving[HF_TOGETHER];
     REAL product[HF_TOGETHER], factor[HF_TOGETHER];
@@ -138,31 +139,23 @@ HF_CODE static double NAME(slopes)(
     return weight;
 }
 
-/* Scales w onto the ball ||w||**2 <= nu if it is outside, and by one rounding more into it. */
-HF_CODE static void NAME(project)(REAL *w, int64_t n, double nu) {
-    double lane[HF_LANES] = {0};
-    for (int64_t b = 0; b < n; b += HF_LANES)
-        for (int i = 0; i < HF_LANES; ++i) lane[i] += (double)w[b + i] * (double)w[b + i];
-    for (int width = HF_LANES / 2; width >= 1; width /= 2)
-        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-    if (!(lane[0] > nu)) return;
-    const REAL factor = (REAL)(sqrt(nu / lane[0]) * (1 - (sizeof(REAL) == 4 ? 0x1p-22 : 0x1p-50)));
-    for (int64_t b = 0; b < n; ++b) w[b] *= factor;
-}
-
-/* v = momentum v - rate slope, w += v; then projects w onto the ball ||w||**2 <= nu. */
 HF_CODE static void NAME(move)(
-    const hf_rows *rows, REAL *w, REAL *v, const REAL *slope, double momentum, double rate, double nu
+    const hf_rows *rows, void *w, void *v, const void *slope, double momentum, double rate, double nu
 ) {
     const VEC keep = NAME(all)((REAL)momentum), step = NAME(all)((REAL)-rate);
+    REAL *to = w, *speeds = v;
     for (int64_t b = 0; b < rows->n_blocks * HF_LANES; b += HF_LANES) {
-        const VEC speed = HF_LANES_ADD(HF_LANES_MUL(keep, NAME(load)(v + b)), HF_LANES_MUL(step, NAME(load)(slope + b)));
-        NAME(store)(v + b, speed);
-        NAME(store)(w + b, HF_LANES_ADD(NAME(load)(w + b), speed));
+        const VEC push = HF_LANES_MUL(step, NAME(load)((const REAL *)slope + b));
+        const VEC speed = HF_LANES_ADD(HF_LANES_MUL(keep, NAME(load)(speeds + b)), push);
+        NAME(store)(speeds + b, speed);
+        NAME(store)(to + b, HF_LANES_ADD(NAME(load)(to + b), speed));
     }
-    NAME(project)(w, rows->n_blocks * HF_LANES, nu);
+    hf_project(sizeof(REAL) == 4, w, rows->n_blocks * HF_LANES, nu);
 }
 
+static const hf_loops LOOPS = {NAME(products), NAME(slopes), NAME(move)};
+
+#undef LOOPS
 #undef NAME
 #undef REAL
 #undef VEC
