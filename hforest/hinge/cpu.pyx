@@ -23,7 +23,6 @@ from hforest.hinge.kernels cimport (
 )
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
-from ..core import recycle
 from ..optim.exact import bias
 
 cdef extern from "core/watch.h" nogil:
@@ -470,7 +469,7 @@ def _traverse(x, thresholds, features, int depth, bint fern, leaf, margin, verte
         # Threads share the trees of a block, whose input is transposed once for all of them. Tiles are whole
         # and begin at multiples of 128 bytes.
         n_tiles = (plan.n_samples + HF_TILE - 1) // HF_TILE
-        shared = recycle.empty(n_tiles * HF_TILE * plan.n_features + 128 // plan.itemsize, x.dtype)
+        shared = np.empty(n_tiles * HF_TILE * plan.n_features + 128 // plan.itemsize, x.dtype)
     if plan.itemsize == 4:
         _traverse_units[float](&plan, x, thresholds, features, scratch, shared, leaf, margin, vertex)
     else:
@@ -678,7 +677,7 @@ def _forward(x, thresholds, features, int depth, bint fern, weights, double divi
 
 
 def _empty_route(Py_ssize_t n, Py_ssize_t n_trees, dtype):
-    return tuple(recycle.empty((n, n_trees), kind) for kind in (np.int32, dtype, np.int32))
+    return tuple(np.empty((n, n_trees), kind) for kind in (np.int32, dtype, np.int32))
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
@@ -932,7 +931,7 @@ def _backward(
     margins = np.empty((workers, HF_GROUP * stretch), dtype)
     vertex_start, vertex_rows, leaf_start, leaf_rows = touched
     grad_thresholds, grad_weights = grad_thresholds.reshape(-1), grad_weights.reshape(-1)
-    slope = recycle.empty((n_trees, n), dtype)
+    slope = np.empty((n_trees, n), dtype)
     start_watch(&watch)
     if dtype.itemsize == 4:
         _gradients[float](
@@ -1365,7 +1364,7 @@ def adam_backward(
     by_vertex, seen = np.zeros((threads, thresholds.shape[1])), np.zeros((threads, n_leaves), np.uint8)
     eager = np.zeros((threads, min(thresholds.shape[1], EAGER)), dtype)
     row = np.empty((threads, n_outputs), dtype)
-    slope = recycle.empty((n_trees, n), dtype)
+    slope = np.empty((n_trees, n), dtype)
     if dtype.itemsize == 4:
         _steps[float](
             grad_y, leaf, margin, vertex, thresholds, features, weights, state.thresholds_m,
