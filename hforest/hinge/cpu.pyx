@@ -25,25 +25,37 @@ from hforest.hinge.touched cimport count_leaves, touched_rows
 def tree_traverse(x, thresholds, features, leaf, margin, vertex):
     """p1 Alg. 3, HingeTreeTraversal."""
     cdef Call call = call_of(False, x, thresholds, features, None, 1, None, (leaf, margin, vertex))
-    run(call, <const float*> start_of(x)) if x.itemsize == 4 else run(call, <const double*> start_of(x))
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def fern_traverse(x, thresholds, features, leaf, margin, vertex):
     """p1 Alg. 3 with one decision per level."""
     cdef Call call = call_of(True, x, thresholds, features, None, 1, None, (leaf, margin, vertex))
-    run(call, <const float*> start_of(x)) if x.itemsize == 4 else run(call, <const double*> start_of(x))
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
     """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
     cdef Call call = call_of(False, x, thresholds, features, weights, divisor, y, route)
-    run(call, <const float*> start_of(x)) if x.itemsize == 4 else run(call, <const double*> start_of(x))
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
     """p1 Alg. 3 for ferns, then eq 10."""
     cdef Call call = call_of(True, x, thresholds, features, weights, divisor, y, route)
-    run(call, <const float*> start_of(x)) if x.itemsize == 4 else run(call, <const double*> start_of(x))
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
@@ -80,7 +92,10 @@ def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds,
         grad_weights[...] = 0
         return
     a = _gradients(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights)
-    run_backward[float](a, NULL) if grad_x.itemsize == 4 else run_backward[double](a, NULL)
+    if grad_x.itemsize == 4:
+        run_backward[float](a, NULL)
+    else:
+        run_backward[double](a, NULL)
 
 
 def backward_sparse(
@@ -93,7 +108,10 @@ def backward_sparse(
     a = _gradients(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights)
     a.vertex_start, a.vertex_rows = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(vertices[1])
     a.leaf_start, a.leaf_rows = <int64_t*> start_of(leaves[0]), <int64_t*> start_of(leaves[1])
-    run_backward[float](a, NULL) if grad_x.itemsize == 4 else run_backward[double](a, NULL)
+    if grad_x.itemsize == 4:
+        run_backward[float](a, NULL)
+    else:
+        run_backward[double](a, NULL)
 
 
 def touched(index, n_slots, start, rows):
