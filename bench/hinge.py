@@ -28,7 +28,7 @@ from peers import add_peers, numpy_traverse
 
 import hforest
 from hforest import hinge
-from hforest.core import dispatch, machine
+from hforest.core import machine
 
 # samples, features, trees, depth, outputs
 SHAPES = (
@@ -248,19 +248,11 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
             for _ in range(1000):
                 call()
 
-        def through_backend(call: Callable[[], Any] = thousand) -> None:
-            with dispatch.forced("cpu"):
-                call()
-
         def trusting(call: Callable[[], Any] = thousand) -> None:
             with hforest.unchecked():
                 call()
 
-        calls: Calls = {
-            "hforest": thousand,
-            "hforest unchecked": trusting,
-            "hforest through the backend": through_backend,
-        }
+        calls: Calls = {"hforest": thousand, "hforest unchecked": trusting}
         for rung, times in side_by_side(calls, options.repeats).items():
             microseconds = 1e3 * statistics.median(times)
             print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us a call")

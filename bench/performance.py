@@ -98,17 +98,6 @@ def kernels() -> str:
     return markdown([*head, "two threads: traverse, forward, forward + sparse backward"], body)
 
 
-def calls() -> str:
-    """Microseconds of a call of one sample and one tree."""
-    of = only(rows("hinge"), job="call")
-    rungs = list(dict.fromkeys(row["rung"] for row in of))  # all checks, unchecked, as larger calls go
-    body = []
-    for kind in KINDS:
-        found = [only(of, kind=kind, rung=rung)[0]["microseconds"] for rung in rungs]
-        body.append([f"{kind}s", *(f"{a:.1f}" for a in found)])
-    return markdown(["one call, microseconds", "all checks", "`unchecked()`", "as larger calls go"], body)
-
-
 def peers() -> str:
     """Hinge forests beside PyTorch and NumPy, one run."""
     of = rows("hinge_peers")
@@ -274,7 +263,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": training,
     "depth": depth,
     "kernels": kernels,
-    "calls": calls,
     "peers": peers,
     "growing": growing,
     "ratios": ratios,

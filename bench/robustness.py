@@ -17,7 +17,6 @@ Linux only. The exit status is 1 where something is broken.
 import argparse
 import ctypes
 import json
-import os
 import random
 import signal
 import subprocess
@@ -119,8 +118,7 @@ def in_child(name: str, n: int, megabytes: int | None = None) -> dict[str, Any]:
     """What `child` prints in a process of its own, or how that process ended."""
     words = [sys.executable, __file__, "--child", name, "--n-samples", str(n)]
     words += [] if megabytes is None else ["--megabytes", str(megabytes)]
-    # Memory of deleted arrays, when kept, would hide what a call asks for.
-    run = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "HFOREST_RECYCLE": "0"})
+    run = subprocess.run(words, capture_output=True, text=True)
     if run.returncode or not run.stdout:
         last = (run.stderr.strip() or "nothing").splitlines()[-1]
         return {"ended": f"exit status {run.returncode}: {last}"}

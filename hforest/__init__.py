@@ -28,7 +28,7 @@ from . import cascade, classic, co2, growth, hinge, layers, manifold, neural, op
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
-from .core.threads import get_num_threads, keep_memory, set_num_threads, show_config
+from .core.threads import get_num_threads, set_num_threads, show_config
 
 __all__ = [
     "__version__",
@@ -38,7 +38,6 @@ __all__ = [
     "get_num_threads",
     "growth",
     "hinge",
-    "keep_memory",
     "layers",
     "manifold",
     "neural",

@@ -113,7 +113,7 @@ def imports_of(module_path):
             for name in names:
                 if (module_path.parent / f"{name}.py").exists():
                     found.add(name)
-                elif not node.module and name not in ("cpu", "gpu", "quick", "machine", "recycle"):
+                elif not node.module and name not in ("cpu", "gpu", "machine"):
                     found.add("__init__")
     return found - {module_path.stem}
 

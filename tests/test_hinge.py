@@ -1,9 +1,6 @@
 """Hinge trees and ferns: known answers, the reference implementation against its backends, gradients, bad input."""
 
-import gc
 import itertools
-import sys
-import weakref
 
 import hypothesis
 import hypothesis.strategies as st
@@ -13,8 +10,7 @@ from conftest import several_paths
 
 import hforest
 from hforest import hinge
-from hforest.core import dispatch, machine
-from hforest.hinge import quick
+from hforest.core import machine
 
 KINDS = ("tree", "fern")
 AGGREGATES = (None, "sum", "mean")
@@ -252,58 +248,6 @@ def test_many_samples_and_deep_trees(dtype, kind, aggregate, depth, n_outputs):
         for full, (rows, values), index in zip((grad_t, grad_w), sparse[1:], (vertex, leaf), strict=True):
             assert rows.tolist() == np.unique(trees * full.shape[1] + index).tolist()
             np.testing.assert_array_equal(values, full.reshape(-1, *full.shape[2:])[rows])
-
-
-# ---------------------------------------------------------------------- calls of few pairs
-
-
-@kinds
-@aggregates
-@pytest.mark.parametrize("outputs", [(), (3, 2)])
-@pytest.mark.parametrize("path", machine.simd_paths())
-def test_small_calls_have_the_bits_of_the_backend(simd, dtype, kind, aggregate, outputs, path):
-    simd(path)
-    for n, n_trees, depth in ((1, 1, 1), (1, 33, 6), (7, 20, 4), (8, 8, 5), (64, 1, 3), (9, 100, 2)):
-        x, t, f, w = problem(kind, n, 5, n_trees, depth, outputs, dtype, seed=n, coarse=True)
-        t[0, ::3] = 1e30
-        small = quick.forward(kind == "fern", x, t, f, w, aggregate, True)
-        route = quick.traverse(kind == "fern", x, t, f, True)
-        assert (small is None) == (route is None)
-        # Vectors of samples are the backend's.
-        assert small is not None or n >= 8
-        with dispatch.forced("cpu"):
-            want = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
-        if small is not None:
-            for a, b in zip((small, *route), (want[0], *want[1]), strict=True):
-                assert a.shape == b.shape
-                assert a.tobytes() == b.tobytes()
-
-
-@kinds
-def test_small_calls_leave_what_is_wrong_to_the_function(kind):
-    x, t, f, w = problem(kind, 3, 5, 2, 3, (2,), np.float64)
-    good = (x, t, f, w)
-    fern = kind == "fern"
-    assert quick.forward(fern, *good, None, True) is not None
-    nan = x.copy()
-    nan[1, 2] = np.nan
-    wide = np.concatenate([t, t], axis=1)
-    spoilt = [
-        (0, nan), (0, x.astype(np.float32)), (0, x[:, ::2]), (0, x[0]), (0, x[:0]), (0, x.tolist()),
-        (0, x.astype(x.dtype.newbyteorder())), (0, np.asfortranarray(x)), (0, x.astype(np.float16)),
-        (1, np.full_like(t, np.nan)), (1, t.astype(np.float32)), (1, t[:1]), (1, wide),
-        (2, f + 5), (2, f - 9), (2, f.astype(np.int64)), (2, f[:, :1]), (2, f[:1]),
-        (3, w[:1]), (3, w[:, :3]), (3, w.astype(np.float32)), (3, w[..., :0]), (3, np.zeros((2, 8, 1000))),
-    ]  # fmt: skip
-    for place, array in spoilt:
-        args = list(good)
-        args[place] = array
-        assert quick.forward(fern, *args, None, True) is None, (place, array)
-        assert place == 3 or quick.traverse(fern, *args[:3], True) is None
-    assert quick.forward(fern, *good, "median", True) is None
-    # Without looks at values the arrays still have to fit.
-    assert quick.forward(fern, nan, t, f, w, None, False) is not None
-    assert quick.forward(fern, x[:, ::2], t, f, w, None, False) is None
 
 
 @hypothesis.given(
@@ -767,17 +711,6 @@ def test_results_that_belong_together_have_names(backend, kind, n):
         assert a.rows is a[0]
         assert a.values is a[1]
         assert len(a.rows) == len(a.values)
-
-
-def test_small_routes_are_collected():
-    # quick.pyx fills a Route without its constructor: its arrays must be released with it.
-    x, t, f, _ = problem("tree", 1, 3, 2, 2, (), np.float32)
-    route = hinge.tree_traverse(x, t, f)
-    leaf = weakref.ref(route.leaf)
-    assert sys.getrefcount(route.leaf) == sys.getrefcount(route.vertex)
-    del route
-    gc.collect()
-    assert leaf() is None
 
 
 # ------------------------------------------------------------------------------------- bad input

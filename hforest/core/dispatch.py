@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from . import recycle
 from .aliases import Array
 
 _forced: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
@@ -35,8 +34,8 @@ def array_module(a: Array) -> ModuleType:
 
 
 def empty(a: Array) -> Any:
-    """Returns the function that allocates results beside `a`: `cupy.empty`, or `recycle.empty` for NumPy."""
-    return recycle.empty if array_module(a) is np else array_module(a).empty
+    """Returns the function that allocates results beside `a`: `numpy.empty` or `cupy.empty`."""
+    return array_module(a).empty
 
 
 def to_numpy(a: Array) -> np.ndarray:
@@ -58,11 +57,6 @@ def backend(package: str, a: Array) -> ModuleType:
     if module is None:
         module = _backends[package, name] = importlib.import_module(f"{package}.{name}")
     return module
-
-
-def is_forced() -> bool:
-    """Returns whether a `with` block has chosen the backend; then no shortcut may take another."""
-    return _forced.get() is not None
 
 
 @contextmanager

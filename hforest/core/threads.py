@@ -1,4 +1,4 @@
-"""Threads, kept memory and the configuration report."""
+"""Threads and the configuration report."""
 
 import importlib.metadata
 import importlib.util
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from . import check, machine, recycle
+from . import check, machine
 
 
 def _note_main_thread() -> None:
@@ -65,33 +65,6 @@ def set_num_threads(n: int) -> None:
 def get_num_threads() -> int:
     """Returns the number of OpenMP threads that the next call from the calling Python thread may use."""
     return machine.get_num_threads()
-
-
-def keep_memory(n_bytes: int) -> None:
-    """Lets at most `n_bytes` of the memory of deleted results be kept for new ones.
-
-    On Linux the memory of results and scratch arrays of 4 MB and more is not returned to the system when they
-    are deleted: the next array of about that size reuses it, and the system need not clear its pages again.
-    Kept memory is marked as free, so that the system takes it when memory is short; until then it counts as
-    this process's. The environment variable HFOREST_RECYCLE sets the initial value in megabytes (unset: 512).
-
-    Parameters
-    ----------
-    n_bytes : int
-        0 returns what is kept to the system, and nothing is kept from now on.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not an integer; negative.
-
-    Examples
-    --------
-    >>> import hforest
-    >>> hforest.keep_memory(0)
-    >>> hforest.keep_memory(512 << 20)
-    """
-    recycle.set_limit(check.integer("n_bytes", n_bytes, 0, 1 << 60))
 
 
 def _cupy() -> dict[str, str]:

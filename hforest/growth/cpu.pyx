@@ -32,7 +32,6 @@ from hforest.growth.task cimport (
     HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
 )
 
-from ..core import recycle
 from .bins import Prepared
 
 cnp.import_array()
@@ -259,13 +258,13 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             nodes[m + 1] = nodes[m] + tree[m].n_nodes
             leaves[m + 1] = leaves[m] + tree[m].n_leaves
             entries[m + 1] = entries[m] + tree[m].n_entries
-        feature, left = (recycle.empty(nodes[n_trees], np.int32) for _ in range(2))
-        threshold, gain = (recycle.empty(nodes[n_trees], dtype) for _ in range(2))
-        value = recycle.empty((leaves[n_trees], n_outputs), dtype)
+        feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
+        threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
+        value = np.empty((leaves[n_trees], n_outputs), dtype)
         indptr = indices = data = None
         if projected:
-            indptr = recycle.empty(nodes[n_trees] + 1, np.int64)
-            indices, data = recycle.empty(entries[n_trees], np.int32), recycle.empty(entries[n_trees], dtype)
+            indptr = np.empty(nodes[n_trees] + 1, np.int64)
+            indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
             indptr[nodes[n_trees]] = entries[n_trees]
         for m in range(n_trees):
             part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])

@@ -1,5 +1,6 @@
 from ..core.aliases import FloatArray, IntArray
-from .shared import Route
+from .shared import Arrays, Route, Settings
+from .training import AdamState
 
 def tree_traverse(
     x: FloatArray,
@@ -40,9 +41,7 @@ def fern_forward(
 ) -> None: ...
 def backward(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     features: IntArray,
     weights: FloatArray,
     divisor: float,
@@ -52,19 +51,45 @@ def backward(
 ) -> None: ...
 def backward_sparse(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     features: IntArray,
     weights: FloatArray,
     divisor: float,
-    vertex_start: IntArray,
-    vertex_rows: IntArray,
-    leaf_start: IntArray,
-    leaf_rows: IntArray,
+    vertices: tuple[IntArray, IntArray],
+    leaves: tuple[IntArray, IntArray],
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
 ) -> None: ...
 def touched(index: IntArray, n_slots: int, start: IntArray, rows: IntArray) -> None: ...
 def leaf_counts(leaf: IntArray, counts: IntArray) -> None: ...
+def tree_adam_forward(
+    x: FloatArray,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    route: Route,
+    y: FloatArray,
+) -> None: ...
+def fern_adam_forward(
+    x: FloatArray,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    route: Route,
+    y: FloatArray,
+) -> None: ...
+def adam_backward(
+    grad_y: FloatArray,
+    route: Route,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    grad_x: FloatArray,
+) -> None: ...

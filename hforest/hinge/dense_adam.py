@@ -1,7 +1,8 @@
 """Training steps in which every parameter moves.
 
 They are the reference implementation of the steps in `cpu`, which move what a batch touches, and the fast way
-on a GPU. `backend` and `optimizer` are backends of one device.
+on a GPU. `backend` and `optimizer` are backends of one device; `parameters` are thresholds, features and
+weights.
 """
 
 from types import ModuleType
@@ -9,22 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray
 from ..core.dispatch import array_module
-from ..optim.tables import Tables
+from .shared import Arrays, Route, Settings
 from .training import EAGER, AdamState
 
 
 def _catch_up(
-    optimizer: ModuleType,
-    thresholds: FloatArray,
-    weights: FloatArray,
-    state: AdamState,
-    step: int,
-    settings: Any,
+    optimizer: ModuleType, parameters: Arrays, state: AdamState, step: int, settings: Settings
 ) -> None:
     if step == 0:
         return
+    thresholds, _, weights = parameters
     state.thresholds_last[:, :EAGER] = step
     arange = array_module(weights).arange
     for param, m, v, last in (
@@ -37,49 +34,43 @@ def _catch_up(
 
 
 def adam_forward(
-    traverse: Any,
     backend: ModuleType,
     optimizer: ModuleType,
+    traverse: Any,
     x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    parameters: Arrays,
     state: AdamState,
     step: int,
-    settings: tuple[float, float, float, float, Tables],
+    settings: Settings,
     divisor: float,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     y: FloatArray,
 ) -> None:
     """Everything to step - 1, then a traversal and its outputs."""
-    _catch_up(optimizer, thresholds, weights, state, step - 1, settings)
-    traverse(x, thresholds, features, leaf, margin, vertex)
-    backend.leaf_outputs(leaf, margin, weights, divisor, y)
+    thresholds, features, weights = parameters
+    _catch_up(optimizer, parameters, state, step - 1, settings)
+    traverse(x, thresholds, features, *route)
+    backend.leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
 def adam_backward(
     backend: ModuleType,
     optimizer: ModuleType,
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    route: Route,
+    parameters: Arrays,
     state: AdamState,
     step: int,
-    settings: tuple[float, float, float, float, Tables],
+    settings: Settings,
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
     """Dense gradients, then a dense step of everything."""
-    _catch_up(optimizer, thresholds, weights, state, step - 1, settings)
+    thresholds, features, weights = parameters
+    _catch_up(optimizer, parameters, state, step - 1, settings)
     empty_like = array_module(weights).empty_like
     grad_t, grad_w = empty_like(thresholds), empty_like(weights)
-    backend.backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_t, grad_w)
+    backend.backward(grad_y, route, features, weights, divisor, grad_x, grad_t, grad_w)
     for param, grad, m, v in (
         (thresholds, grad_t, state.thresholds_m, state.thresholds_v),
         (weights, grad_w, state.weights_m, state.weights_v),

@@ -13,9 +13,8 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
 from ..optim import gpu as optimizer
-from ..optim.tables import Tables
 from . import dense_adam
-from .shared import Route
+from .shared import Arrays, Route, Settings
 from .training import AdamState
 
 PACKAGE = Path(__file__).parent
@@ -165,9 +164,7 @@ def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array,
 
 def _backward(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     features: IntArray,
     weights: FloatArray,
     divisor: float,
@@ -178,6 +175,7 @@ def _backward(
     grad_weights: FloatArray,
 ) -> None:
     # Row lists of None stand for all rows.
+    leaf, margin, vertex = route
     dtype, n_samples, n_vertices = margin.dtype, leaf.shape[0], features.shape[1]
     n_trees, n_leaves, n_outputs = weights.shape
     grad_trees = n_trees if grad_y.ndim == 3 else 1
@@ -207,9 +205,7 @@ def _backward(
 
 def backward(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     features: IntArray,
     weights: FloatArray,
     divisor: float,
@@ -218,37 +214,32 @@ def backward(
     grad_weights: FloatArray,
 ) -> None:
     """Dense gradients, p1 eq 11-12."""
-    if leaf.shape[0] == 0:
+    if grad_x.shape[0] == 0:
         grad_thresholds.fill(0)
         grad_weights.fill(0)
         return
     _backward(
-        grad_y, leaf, margin, vertex, features, weights, divisor, None, None,
-        grad_x, grad_thresholds, grad_weights,
+        grad_y, route, features, weights, divisor, None, None, grad_x, grad_thresholds, grad_weights
     )  # fmt: skip
 
 
 def backward_sparse(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     features: IntArray,
     weights: FloatArray,
     divisor: float,
-    vertex_start: Array,
-    vertex_rows: Array,
-    leaf_start: Array,
-    leaf_rows: Array,
+    vertices: tuple[Array, Array],
+    leaves: tuple[Array, Array],
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
 ) -> None:
-    """The same gradients at the touched rows only; rows of tree m are at start[m]:start[m + 1]."""
-    if leaf.shape[0] == 0:
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
+    if grad_x.shape[0] == 0:
         return
     _backward(
-        grad_y, leaf, margin, vertex, features, weights, divisor, vertex_rows, leaf_rows,
+        grad_y, route, features, weights, divisor, vertices[1], leaves[1],
         grad_x, grad_thresholds, grad_weights,
     )  # fmt: skip
 
@@ -280,77 +271,50 @@ def leaf_counts(leaf: IntArray, counts: Array) -> None:
 
 def tree_adam_forward(
     x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    parameters: Arrays,
     state: AdamState,
     step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    missed: Tables,
+    settings: Settings,
     divisor: float,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     y: FloatArray,
 ) -> None:
     """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_forward(
-        tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
-        settings, divisor, leaf, margin, vertex, y,
-    )  # fmt: skip
+        backend, optimizer, tree_traverse, x, parameters, state, step, settings, divisor, route, y
+    )
 
 
 def fern_adam_forward(
     x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    parameters: Arrays,
     state: AdamState,
     step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    missed: Tables,
+    settings: Settings,
     divisor: float,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: Route,
     y: FloatArray,
 ) -> None:
     """The same for ferns."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_forward(
-        fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
-        settings, divisor, leaf, margin, vertex, y,
-    )  # fmt: skip
+        backend, optimizer, fern_traverse, x, parameters, state, step, settings, divisor, route, y
+    )
 
 
 def adam_backward(
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    route: Route,
+    parameters: Arrays,
     state: AdamState,
     step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    missed: Tables,
+    settings: Settings,
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
     """p1 eq 11-12, then a step of Adam."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_backward(
-        sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
-        step, settings, divisor, grad_x,
-    )  # fmt: skip
+        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
+    )

@@ -9,6 +9,7 @@ from .shared import (
     VERTICES,
     Aggregate,
     Kind,
+    Route,
     RowGradient,
     check_depth,
     check_grad_y,
@@ -67,7 +68,7 @@ def _backward(
     check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
     check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
     check.indices("features", features, n_features, "n_features")
-    backend = dispatch.backend(PACKAGE, leaf)
+    backend, route = dispatch.backend(PACKAGE, leaf), Route(leaf, margin, vertex)
     g, w = flat(grad_y, 1 if aggregate else 2, n_outputs), flat(weights, 2, n_outputs)
     if not sparse:
         with check.memory("n_features", "gradients", n * n_features * dtype.itemsize):
@@ -79,28 +80,27 @@ def _backward(
                 inputs,
             )
         by_weight = flat(grad_weights, 2, n_outputs)
-        backend.backward(g, leaf, margin, vertex, features, w, divisor, grad_x, grad_thresholds, by_weight)
+        backend.backward(g, route, features, w, divisor, grad_x, grad_thresholds, by_weight)
         return grad_x, grad_thresholds, grad_weights
     if out is not None:
         raise ValueError(
             "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
             "not known before the call"
         )
-    vertex_start, vertex_rows = touched(backend, vertex, features.shape[1])
-    leaf_start, leaf_rows = touched(backend, leaf, weights.shape[1])
+    vertices = touched(backend, vertex, features.shape[1])
+    leaves = touched(backend, leaf, weights.shape[1])
     empty = dispatch.empty(leaf)
     with check.memory("n_features", "gradients", n * n_features * dtype.itemsize):
         grad_x = empty((n, n_features), dtype)
-    grad_thresholds = empty(len(vertex_rows), dtype)
-    grad_weights = empty((len(leaf_rows), n_outputs), dtype)
+    grad_thresholds = empty(len(vertices[1]), dtype)
+    grad_weights = empty((len(leaves[1]), n_outputs), dtype)
     backend.backward_sparse(
-        g, leaf, margin, vertex, features, w, divisor, vertex_start, vertex_rows, leaf_start, leaf_rows,
-        grad_x, grad_thresholds, grad_weights,
-    )  # fmt: skip
+        g, route, features, w, divisor, vertices, leaves, grad_x, grad_thresholds, grad_weights
+    )
     return (
         grad_x,
-        RowGradient(vertex_rows, grad_thresholds),
-        RowGradient(leaf_rows, grad_weights.reshape(len(leaf_rows), *outputs)),
+        RowGradient(vertices[1], grad_thresholds),
+        RowGradient(leaves[1], grad_weights.reshape(len(leaves[1]), *outputs)),
     )
 
 

@@ -6,9 +6,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import FloatArray, IntArray
-from . import quick
 from .shared import (
-    AGGREGATES,
     PACKAGE,
     Aggregate,
     Kind,
@@ -35,12 +33,6 @@ def _forward(
 ) -> FloatArray | tuple[FloatArray, Route]:
     if return_route is not False:
         check.flag("return_route", return_route)
-    if aggregate is not None and not isinstance(aggregate, str):
-        check.choice("aggregate", aggregate, AGGREGATES)
-    if out is None and not return_route and not dispatch.is_forced():
-        y = quick.forward(kind == "fern", x, thresholds, features, weights, aggregate, check.values_checked())
-        if y is not None:
-            return y
     check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
     sizes = check_routing(kind, x, thresholds, features)
     outputs = check_weights(weights, x.dtype, sizes)

@@ -79,8 +79,9 @@ def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
     _forward(fern_traverse, x, thresholds, features, weights, divisor, y, route)
 
 
-def _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight):
+def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight):
     # p1 eq 11-12 and the inner loop of Alg. 2. `by_threshold` and `by_weight` are float64.
+    leaf, margin, vertex = route
     grad_x[...] = 0
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
@@ -93,23 +94,22 @@ def _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x,
             by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq 12: |r*|
 
 
-def backward(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
+def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
     """Dense gradients, p1 eq 11-12."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight)
+    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight)
     grad_thresholds[...] = by_threshold
     grad_weights[...] = by_weight
 
 
 def backward_sparse(
-    grad_y, leaf, margin, vertex, features, weights, divisor,
-    vertex_start, vertex_rows, leaf_start, leaf_rows, grad_x, grad_thresholds, grad_weights,
-):  # fmt: skip
-    """The same gradients at the touched rows only; rows of tree m are at start[m]:start[m + 1]."""
+    grad_y, route, features, weights, divisor, vertices, leaves, grad_x, grad_thresholds, grad_weights
+):
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(grad_y, leaf, margin, vertex, features, weights, divisor, grad_x, by_threshold, by_weight)
-    grad_thresholds[...] = by_threshold.reshape(-1)[vertex_rows]
-    grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaf_rows]
+    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight)
+    grad_thresholds[...] = by_threshold.reshape(-1)[vertices[1]]
+    grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaves[1]]
 
 
 def touched(index, n_slots, start, rows):
@@ -129,37 +129,25 @@ def leaf_counts(leaf, counts):
             counts[m, leaf[n, m]] += 1
 
 
-def tree_adam_forward(
-    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
-    leaf, margin, vertex, y,
-):  # fmt: skip
+def tree_adam_forward(x, parameters, state, step, settings, divisor, route, y):
     """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_forward(
-        tree_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
-        settings, divisor, leaf, margin, vertex, y,
-    )  # fmt: skip
+        backend, optimizer, tree_traverse, x, parameters, state, step, settings, divisor, route, y
+    )
 
 
-def fern_adam_forward(
-    x, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed, divisor,
-    leaf, margin, vertex, y,
-):  # fmt: skip
+def fern_adam_forward(x, parameters, state, step, settings, divisor, route, y):
     """The same for ferns."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_forward(
-        fern_traverse, sys.modules[__name__], optimizer, x, thresholds, features, weights, state, step,
-        settings, divisor, leaf, margin, vertex, y,
-    )  # fmt: skip
+        backend, optimizer, fern_traverse, x, parameters, state, step, settings, divisor, route, y
+    )
 
 
-def adam_backward(
-    grad_y, leaf, margin, vertex, thresholds, features, weights, state, step, lr, beta1, beta2, eps, missed,
-    divisor, grad_x,
-):  # fmt: skip
+def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
     """p1 eq 11-12, then a step of Adam."""
-    settings = (lr, beta1, beta2, eps, missed)
+    backend = sys.modules[__name__]
     dense_adam.adam_backward(
-        sys.modules[__name__], optimizer, grad_y, leaf, margin, vertex, thresholds, features, weights, state,
-        step, settings, divisor, grad_x,
-    )  # fmt: skip
+        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
+    )

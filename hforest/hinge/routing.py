@@ -4,17 +4,12 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import FloatArray, IntArray
-from . import quick
 from .shared import PACKAGE, Kind, Route, check_routing, results
 
 
 def _traverse(
     kind: Kind, x: FloatArray, thresholds: FloatArray, features: IntArray, out: Route | None
 ) -> Route:
-    if out is None and not dispatch.is_forced():
-        route = quick.traverse(kind == "fern", x, thresholds, features, check.values_checked())
-        if route is not None:
-            return route
     check.same_device(x=x, thresholds=thresholds, features=features)
     sizes = check_routing(kind, x, thresholds, features)
     shape = (sizes["n_samples"], sizes["n_trees"])

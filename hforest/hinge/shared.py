@@ -7,9 +7,14 @@ import numpy as np
 
 from ..core import check, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
+from ..optim.tables import Tables
 
 Kind = Literal["tree", "fern"]
 Aggregate = Literal["sum", "mean"] | None
+Arrays = tuple[FloatArray, IntArray, FloatArray]
+"""Thresholds, features, weights."""
+Settings = tuple[float, float, float, float, Tables]
+"""Adam's lr, beta1, beta2, eps, and the tables of missed steps."""
 
 VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
 AGGREGATES = (None, "sum", "mean")

@@ -19,6 +19,7 @@ from ..optim.tables import tables
 from .shared import (
     PACKAGE,
     VERTICES,
+    Arrays,
     Kind,
     Route,
     check_depth,
@@ -268,23 +269,25 @@ def _forward(
         (x.dtype, np.int32, x.dtype, np.int32),
         inputs,
     )
+    route = Route(leaf, margin, vertex)
     getattr(dispatch.backend(PACKAGE, x), f"{kind}_adam_forward")(
-        x, thresholds, features, flat(weights, 2, n_outputs), _flat_state(state, n_outputs), step, *settings,
-        tables(x, settings[1], settings[2], step), divisor_of(aggregate, n_trees),
-        leaf, margin, vertex, flat(y, 1, n_outputs),
-    )  # fmt: skip
-    return y, Route(leaf, margin, vertex)
+        x,
+        (thresholds, features, flat(weights, 2, n_outputs)),
+        _flat_state(state, n_outputs),
+        step,
+        (*settings, tables(x, settings[1], settings[2], step)),
+        divisor_of(aggregate, n_trees),
+        route,
+        flat(y, 1, n_outputs),
+    )
+    return y, route
 
 
 def _backward(
     kind: Kind,
     grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
+    route: Route,
+    parameters: Arrays,
     state: AdamState,
     n_features: int,
     step: int,
@@ -292,6 +295,7 @@ def _backward(
     aggregate: Total,
     numbers: tuple[float, float, float],
 ) -> FloatArray:
+    (leaf, margin, vertex), (thresholds, features, weights) = route, parameters
     inputs = {"grad_y": grad_y, "leaf": leaf, "margin": margin, "vertex": vertex, "features": features}
     check.same_device(**inputs, thresholds=thresholds, weights=weights)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
@@ -316,10 +320,15 @@ def _backward(
     with check.memory("n_features", "gradients", math.prod(shape) * dtype.itemsize):
         (grad_x,) = results(("grad_x",), None, (shape,), (dtype,), inputs)
     dispatch.backend(PACKAGE, leaf).adam_backward(
-        flat(grad_y, 1, n_outputs), leaf, margin, vertex, thresholds, features, flat(weights, 2, n_outputs),
-        _flat_state(state, n_outputs), step, *settings, tables(leaf, settings[1], settings[2], step),
-        divisor_of(aggregate, sizes["n_trees"]), grad_x,
-    )  # fmt: skip
+        flat(grad_y, 1, n_outputs),
+        route,
+        (thresholds, features, flat(weights, 2, n_outputs)),
+        _flat_state(state, n_outputs),
+        step,
+        (*settings, tables(leaf, settings[1], settings[2], step)),
+        divisor_of(aggregate, sizes["n_trees"]),
+        grad_x,
+    )
     return grad_x
 
 
@@ -508,8 +517,8 @@ def tree_adam_backward(
     for each leaf and vertex of one tree.
     """
     return _backward(
-        "tree", grad_y, leaf, margin, vertex, thresholds, features, weights, state, n_features, step, lr,
-        aggregate, (beta1, beta2, eps),
+        "tree", grad_y, Route(leaf, margin, vertex), (thresholds, features, weights), state, n_features,
+        step, lr, aggregate, (beta1, beta2, eps),
     )  # fmt: skip
 
 
@@ -562,6 +571,6 @@ def fern_adam_backward(
         As for `tree_adam_backward`, where the notes are.
     """
     return _backward(
-        "fern", grad_y, leaf, margin, vertex, thresholds, features, weights, state, n_features, step, lr,
-        aggregate, (beta1, beta2, eps),
+        "fern", grad_y, Route(leaf, margin, vertex), (thresholds, features, weights), state, n_features,
+        step, lr, aggregate, (beta1, beta2, eps),
     )  # fmt: skip

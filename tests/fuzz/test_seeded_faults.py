@@ -8,7 +8,7 @@ import pytest
 
 import hforest
 from hforest.core import check
-from hforest.hinge import quick
+from hforest.hinge import cpu
 
 from . import growing, search  # noqa: F401 (growing registers values)
 from .targets import TARGETS
@@ -44,12 +44,12 @@ def _no_dtype_check(monkeypatch):
 
 
 def _ties_to_the_right(monkeypatch):
-    traverse = quick.traverse
+    traverse = cpu.tree_traverse
 
-    def wrong(fern, x, *more):
-        return traverse(fern, np.nextafter(x, np.inf, dtype=x.dtype) if x.dtype.kind == "f" else x, *more)
+    def wrong(x, *more):
+        return traverse(np.nextafter(x, np.inf, dtype=x.dtype), *more)
 
-    monkeypatch.setattr(quick, "traverse", wrong)
+    monkeypatch.setattr(cpu, "tree_traverse", wrong)
 
 
 @pytest.mark.parametrize(

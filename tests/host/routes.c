@@ -1,15 +1,49 @@
-/* Compares every vector path of hinge's routing with the plain loop, bit for bit. The argument "spoil" changes one
-   result, which must be found. */
+/* Compares every vector body of hinge's routing with a plain loop, bit for bit. The argument "spoil" changes one result,
+   which must be found. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/cpu_features.h"
-#include "hinge/plain.h"
-#include "hinge/route.h"
-#include "core/simd.h"
+#include "hinge/simd/route.h"
+#include "hinge/simd/transpose.h"
+
+#if HF_VECTORS
+/* The bodies of 64 bytes in the instructions that every processor has. */
+typedef float wide_f32 __attribute__((vector_size(64)));
+typedef int32_t wide_i32 __attribute__((vector_size(64)));
+typedef double wide_f64 __attribute__((vector_size(64)));
+typedef int64_t wide_i64 __attribute__((vector_size(64)));
+typedef int32_t wide_half __attribute__((vector_size(32)));
+
+#define ROUTE_FERN wide_fern_f32
+#define REAL float
+#define WORD int32_t
+#define REALS wide_f32
+#define WORDS wide_i32
+#define INTS wide_i32
+#define BYTES 64
+#define CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+
+#define ROUTE_FERN wide_fern_f64
+#define REAL double
+#define WORD int64_t
+#define REALS wide_f64
+#define WORDS wide_i64
+#define INTS wide_half
+#define BYTES 64
+#define CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+#endif
+
+enum { TREE, FERN, ROW };
 
 static uint32_t state = 1;
+static long compared;
 
 static int draw(int stop) {
     state = state * 1664525u + 1013904223u;
@@ -20,7 +54,7 @@ static int draw(int stop) {
 static void *memory(size_t n_bytes) {
     void *start = NULL;
     if (posix_memalign(&start, 128, n_bytes)) abort();
-    return start;
+    return memset(start, 0, n_bytes);
 }
 
 /* Returns a coarse value, so that there are ties and zeros of both signs; a threshold is sometimes infinite. */
@@ -30,77 +64,115 @@ static double value(int threshold) {
     return i == 20 && draw(2) ? -0.0 : (i - 20) / 8.0;
 }
 
-static long compared;
+/* The values and their differences are exact in float. */
+static void put(void *array, int itemsize, ptrdiff_t i, double a) {
+    if (itemsize == 4) ((float *)array)[i] = (float)a;
+    else ((double *)array)[i] = a;
+}
 
-#define AGREE(SUFFIX, REAL)                                                                               \
-    static int agree_##SUFFIX(int path, int fern, int depth, int n_features, int n, int packed, int spoil) { \
-        const int n_vertices = fern ? depth : (1 << depth) - 1;                                           \
-        REAL *x = memory(sizeof(REAL) * n * n_features), *t = memory(sizeof(REAL) * n_vertices);          \
-        REAL *tile = memory(sizeof(REAL) * HF_TILE * n_features), *margin = memory(sizeof(REAL) * HF_TILE); \
-        REAL *margin_want = memory(sizeof(REAL) * n);                                                     \
-        int32_t *f = memory(4 * n_vertices), *words = memory(4 * n_vertices), *leaf = memory(4 * HF_TILE); \
-        int32_t *vertex = memory(4 * HF_TILE), *leaf_want = memory(4 * n), *vertex_want = memory(4 * n);  \
-        hf_tree tree;                                                                                     \
-        int same, i;                                                                                      \
-        for (i = 0; i < n * n_features; ++i) x[i] = (REAL)value(0);                                       \
-        for (i = 0; i < n_vertices; ++i) t[i] = (REAL)value(1), f[i] = draw(n_features);                  \
-        hf_route_plain_##SUFFIX(                                                                          \
-            x, n_features, n, t, f, n_vertices, depth, fern, 1, leaf_want, margin_want, vertex_want, 1);  \
-        hf_fill_tile_##SUFFIX(path, x, n_features, 0, n_features / 3, n, tile);                           \
-        hf_fill_tile_##SUFFIX(path, x, n_features, n_features / 3, n_features, n, tile);                  \
-        hf_prepare_##SUFFIX(&tree, n_vertices, depth, t, f, packed ? words : NULL);                       \
-        hf_route_##SUFFIX(&tree, path, fern, tile, leaf, margin, vertex);                                 \
-        if (spoil) margin[n - 1] = -margin[n - 1];                                                        \
-        same = !memcmp(leaf, leaf_want, 4 * n) && !memcmp(vertex, vertex_want, 4 * n) &&                  \
-               !memcmp(margin, margin_want, sizeof(REAL) * n);                                            \
-        compared += n;                                                                                    \
-        free(x), free(t), free(tile), free(margin), free(margin_want), free(f), free(words);              \
-        free(leaf), free(vertex), free(leaf_want), free(vertex_want);                                     \
-        return same;                                                                                      \
+static double get(const void *array, int itemsize, ptrdiff_t i) {
+    return itemsize == 4 ? ((const float *)array)[i] : ((const double *)array)[i];
+}
+
+/* Routes one sample by p1 Alg. 3, and returns whether leaf, margin and vertex are the given ones. */
+static int is_route(
+    const double *x, const double *t, const int32_t *f, int depth, int fern, int leaf, double margin, int vertex) {
+    double lowest = x[f[0]] - t[0];
+    int at = 0, nearest = 0, bits = 0;
+    for (int level = 0; level < depth; ++level) {
+        const double r = x[f[at]] - t[at];
+        if (fabs(r) < fabs(lowest)) lowest = r, nearest = at;
+        bits = 2 * bits + (r > 0);
+        at = fern ? at + 1 : 2 * at + (r > 0) + 1;
     }
+    return leaf == bits && vertex == nearest && margin == lowest && signbit(margin) == signbit(lowest);
+}
 
-AGREE(f32, float)
-AGREE(f64, double)
-
-/* Transposes the results of HF_GROUP trees to rows and back, and returns whether both are right. */
-static int transposes(int path, int n, int n_trees, int step) {
-    int32_t *in = memory(4 * HF_GROUP * n), *rows = memory(4 * n * step), *back = memory(4 * HF_GROUP * n);
-    int same = 1;
-    for (int i = 0; i < n_trees * n; ++i) in[i] = draw(1 << 24);
-    hf_store_words(path, in, n, n_trees, n, rows, step);
-    hf_load_words(path, rows, step, n_trees, n, back, n);
-    for (int s = 0; s < n; ++s)
-        for (int m = 0; m < n_trees; ++m) same &= rows[s * step + m] == in[m * n + s];
-    same &= !memcmp(in, back, 4 * (size_t)(n_trees * n));
-    free(in), free(rows), free(back);
+/* Returns whether a body routes n samples of a tile, or one row in n trees, as the plain loop does. */
+static int agree(hf_router route, int itemsize, int kind, int depth, int n_features, int n, int spoil) {
+    const int n_vertices = kind == FERN ? depth : (1 << depth) - 1, n_trees = kind == ROW ? n : 1;
+    const int n_rows = kind == ROW ? 1 : n, n_results = kind == ROW ? HF_WALKS : HF_TILE;
+    double *x = memory(8 * (size_t)(n_rows * n_features)), *t = memory(8 * (size_t)(n_trees * n_vertices));
+    int32_t *f = memory(4 * (size_t)(n_trees * n_vertices));
+    void *input = memory((size_t)itemsize * (size_t)((kind == ROW ? 1 : HF_TILE) * n_features));
+    void *thresholds = memory((size_t)itemsize * (size_t)(n_trees * n_vertices));
+    void *margin = memory((size_t)(itemsize * n_results));
+    int32_t *leaf = memory(4 * (size_t)n_results), *vertex = memory(4 * (size_t)n_results);
+    const hf_trees trees = {thresholds, f, n_vertices, depth, n_trees};
+    int same = 1, i;
+    for (i = 0; i < n_rows * n_features; ++i) {
+        x[i] = value(0);
+        put(input, itemsize, kind == ROW ? i : i % n_features * HF_TILE + i / n_features, x[i]);
+    }
+    for (i = 0; i < n_trees * n_vertices; ++i) {
+        t[i] = value(1), f[i] = draw(n_features);
+        put(thresholds, itemsize, i, t[i]);
+    }
+    route(&trees, input, leaf, margin, vertex);
+    if (spoil) ++vertex[n - 1];
+    for (i = 0; i < n; ++i) {
+        const ptrdiff_t first = kind == ROW ? (ptrdiff_t)i * n_vertices : 0;
+        same &= is_route(
+            kind == ROW ? x : x + i * n_features, t + first, f + first, depth, kind == FERN, leaf[i],
+            get(margin, itemsize, i), vertex[i]);
+    }
+    compared += n;
+    free(x), free(t), free(f), free(input), free(thresholds), free(margin), free(leaf), free(vertex);
     return same;
 }
 
-static int check(const char *name, int path, int spoil) {
-    const int sizes[][2] = {{1, 1}, {3, 7}, {16, 32}, {50, 21}, {40, 31}, {100, 32}};
+/* Returns whether an array is transposed rightly. */
+static int transposes(int n_rows, int n_columns, int step) {
+    int32_t *in = memory(4 * (size_t)(n_rows * step)), *out = memory(4 * (size_t)(n_rows * n_columns));
+    int same = 1;
+    for (int i = 0; i < n_rows * step; ++i) in[i] = draw(1 << 24);
+    hf_transpose(in, step, n_rows, n_columns, out, n_rows);
+    for (int r = 0; r < n_rows; ++r)
+        for (int c = 0; c < n_columns; ++c) same &= out[c * n_rows + r] == in[r * step + c];
+    free(in), free(out);
+    return same;
+}
+
+static int check_body(hf_router route, int itemsize, int kind, int spoil) {
+    const int sizes[][2] = {{1, 1}, {3, 7}, {16, 16}, {50, 13}, {40, 11}, {100, 16}};
     int bad = 0;
-    for (int fern = 0; fern < 2; ++fern)
-        for (int depth = 1; depth <= (fern ? 30 : 14); ++depth)
-            for (int i = 0; i < 6; ++i)
-                for (int packed = 0; packed <= !fern; ++packed) {
-                    bad += !agree_f32(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
-                    bad += !agree_f64(path, fern, depth, sizes[i][0], sizes[i][1], packed, spoil);
-                }
-    for (int n = 1; n < 70; n += 17) bad += !transposes(path, n, HF_GROUP, 19) + !transposes(path, n, 5, 5);
+    for (int depth = 1; depth <= (kind == FERN ? 30 : 12); ++depth)
+        for (int i = 0; i < 6; ++i)
+            bad += !agree(route, itemsize, kind, depth, sizes[i][0], sizes[i][1] * (kind == ROW ? 1 : 2), spoil);
+    return bad;
+}
+
+static int report(const char *name, int bad) {
     printf("%s: %ld samples, %d disagreements\n", name, compared, bad);
     compared = 0;
     return bad;
 }
 
+static int check(const char *name, int path, int spoil) {
+    int bad = 0;
+    for (int itemsize = 4; itemsize <= 8; itemsize += 4) {
+        bad += check_body(hf_tile_router(path, itemsize, 0), itemsize, TREE, spoil);
+        bad += check_body(hf_tile_router(path, itemsize, 1), itemsize, FERN, spoil);
+        bad += check_body(hf_row_router(path, itemsize), itemsize, ROW, spoil);
+    }
+    for (int n = 4; n < 80; n += 12)
+        bad += !transposes(n, 16, 19) + !transposes(16, n, n) + !transposes(n, 4, 5);
+    return report(name, bad);
+}
+
 int main(int count, char **words) {
     const int spoil = count > 1 && !strcmp(words[1], "spoil");
     int bad = 0;
-    if (!HF_VECTORS) {
-        printf("no vector types\n");
+    if (!HF_VECTORS || hf_tile_router(HF_PATH_PLAIN, 4, 0) || hf_row_router(HF_PATH_PLAIN, 4)) {
+        printf("no vector types, or vectors on the plain path\n");
         return 2;
     }
     bad += check("vector", HF_PATH_VECTOR, spoil);
     if (hf_cpu_features() & HF_AVX2) bad += check("avx2", HF_PATH_AVX2, spoil);
     if (hf_cpu_features() & HF_AVX512) bad += check("avx512", HF_PATH_AVX512, spoil);
+#if HF_VECTORS
+    bad += report(
+        "64 bytes", check_body(wide_fern_f32, 4, FERN, spoil) + check_body(wide_fern_f64, 8, FERN, spoil));
+#endif
     return bad > 0;
 }

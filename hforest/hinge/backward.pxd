@@ -1,0 +1,51 @@
+from libc.stdint cimport int32_t, int64_t
+
+from hforest.core.machine cimport hf_watch
+from hforest.hinge.forest cimport Forest, Route, real
+
+
+# Gradients of a call (p1 eq 11-12).
+cdef struct Gradients:
+    Forest forest
+    Route route           # IN
+    Py_ssize_t n_samples, n_features
+    double divisor
+    bint shared           # the trees share a gradient: they were summed
+    const void* grad_y    # IN (n_samples, n_outputs) real if shared, else (n_samples, n_trees, n_outputs)
+    void* slope           # workspace (n_trees, n_samples) real
+    void* grad_x          # OUT (n_samples, n_features) real
+    # Dense gradients where the rows are NULL, else those at the rows: of tree m at start[m]:start[m + 1].
+    void* grad_thresholds  # OUT (n_trees, n_vertices) real or (n_rows,)
+    void* grad_weights    # OUT (n_trees, n_leaves, n_outputs) real or (n_rows, n_outputs)
+    const int64_t* vertex_start  # IN (n_trees + 1,)
+    const int64_t* vertex_rows   # IN (n_rows,), tree * n_vertices + vertex
+    const int64_t* leaf_start    # IN (n_trees + 1,)
+    const int64_t* leaf_rows     # IN (n_rows,), tree * n_leaves + leaf
+
+# Routes of some samples in a group of trees, transposed: (GROUP, n) each.
+cdef struct Columns:
+    int32_t* leaf
+    void* margin          # real
+    int32_t* vertex
+
+# The samples of one tree, in their order.
+cdef struct Visits:
+    Py_ssize_t n, n_outputs
+    Py_ssize_t step       # elements of grad_y from a sample to the next
+    double divisor
+    const int32_t* leaf   # IN (n,)
+    const void* margin    # IN (n,) real
+    const void* grad_y    # IN (n, n_outputs) real
+    const void* weights   # IN (n_leaves, n_outputs) real
+    double* total         # IN, OUT (n_leaves, n_outputs): sums over the samples of each leaf
+    const int32_t* next_leaf  # IN (n,) of the tree that follows, or NULL; prefetched are its leaves' rows of
+    const void* next_rows[3]  # (n_leaves, n_outputs) real each
+
+cdef void load_columns(
+    int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
+    const Columns* columns, const real* tag) noexcept nogil
+cdef void visit_samples(const Visits* a, real* slope) noexcept nogil
+cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil
+cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
+cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil
+cdef int run_backward(Gradients a, const real* tag) except -1

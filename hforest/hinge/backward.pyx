@@ -1,0 +1,318 @@
+"""Gradients by input, thresholds and weights (p1 eq 11-12), from known routes.
+
+A thread takes a group of 16 trees, transposes their routes so that the samples of a tree are neighbours, and
+goes through the trees: each sample adds |r| G to the sums of its leaf, and leaves its slope s = sgn(r) w . G,
+which is subtracted from the sum of its vertex. Then threads take samples, and add the slopes to grad_x in the
+order of the trees. Sums over samples run in float64 in the order of the samples; each element is computed by
+one thread.
+"""
+
+import numpy as np
+
+from cython.parallel cimport parallel, threadid
+from libc.math cimport copysign, fabs
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from hforest.core.machine cimport (
+    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
+)
+from hforest.hinge.forest cimport (
+    GROUP, SAMPLES, Route, aligned, hf_fetch, real, samples_each, start_of, threads_for, transpose,
+)
+
+cdef enum:
+    LANES = 8             # partial sums of w . G: element k goes to k % LANES
+    AHEAD = 8             # trees from the prefetch of their slopes to their use
+    STRETCH = 1024        # samples whose routes through a group are transposed together: L2 holds them
+    MAX_SUMS = 1 << 13    # of a tree, if those of a group are to stay in L2
+
+
+# How a call is carried out. With one stretch a tree is finished at once, and the next uses the same sums;
+# with several, each tree of a group has a set of its own.
+cdef struct Plan:
+    int path, threads, workers
+    Py_ssize_t group, stretch, n_sets, n_sums, bytes
+    hf_watch* watch
+
+
+# Workspace of a thread. Sums and marks are 0 between trees.
+cdef struct Workspace:
+    double* sums          # (n_sets, n_leaves * n_outputs + n_vertices)
+    Columns columns       # of `stretch` samples
+    unsigned char* seen   # (n_leaves,)
+
+
+cdef void load_columns(
+    int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
+    const Columns* columns, const real* tag,
+) noexcept nogil:
+    """Writes the routes of n samples in `count` trees, from element `at` of the rows on, to columns."""
+    transpose(path, rows.leaf + at, n_trees, n, count, columns.leaf, n)
+    transpose(path, rows.vertex + at, n_trees, n, count, columns.vertex, n)
+    transpose(path, <const real*> rows.margin + at, n_trees, n, count, <real*> columns.margin, n)
+
+
+cdef inline double _signed(double s, double r) noexcept nogil:
+    """Returns sgn(r) s, with sgn(0) = 0."""
+    return s * copysign(1.0, r) if r != 0 else 0.0
+
+
+cdef void _prefetch_next(const Visits* a, Py_ssize_t n, Py_ssize_t row_bytes) noexcept nogil:
+    # What the next tree reads of the leaf of sample n.
+    cdef int i
+    for i in range(3):
+        hf_fetch(<const char*> a.next_rows[i] + a.next_leaf[n] * row_bytes, row_bytes)
+
+
+cdef void _visit_single(const Visits* a, real* slope) noexcept nogil:
+    # One output. The dot product of several begins at +0, and so does this one.
+    cdef const real* margin = <const real*> a.margin
+    cdef const real* g = <const real*> a.grad_y
+    cdef const real* w = <const real*> a.weights
+    cdef const int32_t* leaf = a.leaf
+    cdef double* total = a.total
+    cdef Py_ssize_t n, step = a.step
+    cdef double grad, r, divisor = a.divisor
+    for n in range(a.n):
+        if a.next_leaf != NULL:
+            _prefetch_next(a, n, sizeof(real))
+        grad, r = g[n * step], margin[n]
+        total[leaf[n]] += fabs(r) * grad
+        slope[n] = <real> _signed((<double> w[leaf[n]] * grad + 0.0) / divisor, r)
+
+
+cdef void visit_samples(const Visits* a, real* slope) noexcept nogil:
+    """Adds |r| G to the sums of the leaves (eq 12), and writes slope (n,) = sgn(r) w . G / divisor (eq 11).
+
+    The dot product runs in eight lanes, which are added in a fixed order.
+    """
+    cdef Py_ssize_t n_outputs = a.n_outputs, n, k, i
+    cdef const real* margin = <const real*> a.margin
+    cdef const real* g = <const real*> a.grad_y
+    cdef const real* w
+    cdef double* total
+    cdef double lane[LANES]
+    cdef double r, dot
+    if n_outputs == 1:
+        _visit_single(a, slope)
+        return
+    for n in range(a.n):
+        if a.next_leaf != NULL:
+            _prefetch_next(a, n, n_outputs * sizeof(real))
+        r = margin[n]
+        w = <const real*> a.weights + a.leaf[n] * n_outputs
+        total = a.total + a.leaf[n] * n_outputs
+        for i in range(LANES):
+            lane[i] = 0
+        k = 0
+        while k + LANES <= n_outputs:
+            for i in range(LANES):
+                lane[i] += <double> w[k + i] * <double> g[k + i]
+            k += LANES
+        for i in range(n_outputs - k):
+            lane[i] += <double> w[k + i] * <double> g[k + i]
+        for k in range(n_outputs):
+            total[k] += fabs(r) * <double> g[k]
+        dot = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
+        slope[n] = <real> _signed(dot / a.divisor, r)
+        g += a.step
+
+
+cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
+    """Subtracts the slopes from the sums of the vertices (eq 11 by the thresholds: r falls as t rises)."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        total[vertex[i]] -= slope[i]
+
+
+cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil:
+    """Writes row (n_outputs,) = total / divisor, and sets total to 0 for the next tree."""
+    cdef Py_ssize_t k
+    # A division costs more than everything else here, and most divisors are 1.
+    if divisor == 1:
+        for k in range(n_outputs):
+            row[k] = <real> total[k]
+            total[k] = 0
+    else:
+        for k in range(n_outputs):
+            row[k] = <real> (total[k] / divisor)
+            total[k] = 0
+
+
+cdef void _take_all(
+    double* total, const int32_t* index, Py_ssize_t n, Py_ssize_t n_rows, Py_ssize_t n_outputs,
+    double divisor, unsigned char* seen, real* grad,
+) noexcept nogil:
+    # Dense gradients of a tree, (n_rows, n_outputs). With few samples most rows are 0: only those that
+    # samples reach are read.
+    cdef Py_ssize_t i
+    if n_rows <= 2 * n:
+        take_row(total, n_rows * n_outputs, divisor, grad)
+        return
+    memset(grad, 0, n_rows * n_outputs * sizeof(real))
+    for i in range(n):
+        seen[index[i]] = 1
+    for i in range(n):
+        if seen[index[i]]:
+            seen[index[i]] = 0
+            take_row(total + index[i] * n_outputs, n_outputs, divisor, grad + index[i] * n_outputs)
+
+
+cdef void _take_some(
+    double* total, const int64_t* start, const int64_t* rows, Py_ssize_t first, Py_ssize_t n_outputs,
+    double divisor, real* grad,
+) noexcept nogil:
+    # Gradients at rows start[0]:start[1] of a tree whose rows are counted from `first`.
+    cdef int64_t i
+    for i in range(start[0], start[1]):
+        take_row(total + (rows[i] - first) * n_outputs, n_outputs, divisor, grad + i * n_outputs)
+
+
+cdef void _take_tree(
+    const Gradients* a, Py_ssize_t m, const Workspace* w, double* sums, Py_ssize_t j, Py_ssize_t n,
+    real* by_leaf,
+) noexcept nogil:
+    # Writes the gradients of tree m, which is column j; by_leaf is a.grad_weights.
+    cdef Py_ssize_t n_leaves = a.forest.n_leaves, n_vertices = a.forest.n_vertices
+    cdef Py_ssize_t n_outputs = a.forest.n_outputs
+    cdef double* by_vertex = sums + n_leaves * n_outputs
+    cdef real* grad_thresholds = <real*> a.grad_thresholds
+    if a.leaf_rows == NULL:
+        _take_all(
+            sums, w.columns.leaf + j * n, n, n_leaves, n_outputs, a.divisor, w.seen,
+            by_leaf + m * n_leaves * n_outputs,
+        )
+        _take_all(
+            by_vertex, w.columns.vertex + j * n, n, n_vertices, 1, 1, w.seen, grad_thresholds + m * n_vertices
+        )
+        return
+    _take_some(sums, a.leaf_start + m, a.leaf_rows, m * n_leaves, n_outputs, a.divisor, by_leaf)
+    _take_some(by_vertex, a.vertex_start + m, a.vertex_rows, m * n_vertices, 1, 1, grad_thresholds)
+
+
+cdef void _run_group(
+    const Gradients* a, const Plan* plan, Py_ssize_t first, const Workspace* w, real* slopes,
+) noexcept nogil:
+    # Gradients of the parameters of a group of trees, and their slopes (n_trees, n_samples).
+    cdef Py_ssize_t n_samples = a.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
+    cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m
+    cdef double* sums
+    cdef int64_t n_steps = 0
+    cdef Visits visits
+    visits.next_leaf, visits.n_outputs, visits.divisor = NULL, n_outputs, a.divisor
+    visits.step = n_outputs if a.shared else n_trees * n_outputs
+    while start < n_samples:
+        n = min(plan.stretch, n_samples - start)
+        load_columns(plan.path, &a.route, n_trees, count, start * n_trees + first, n, &w.columns, slopes)
+        visits.n = n
+        for j in range(count):
+            if hf_stopped_after(plan.watch, &n_steps, n * (n_outputs // 4 + 1)):
+                return
+            m = first + j
+            sums = w.sums + (j if plan.n_sets > 1 else 0) * plan.n_sums
+            visits.leaf, visits.margin = w.columns.leaf + j * n, <real*> w.columns.margin + j * n
+            visits.grad_y = <const real*> a.grad_y + start * visits.step + (0 if a.shared else m * n_outputs)
+            visits.weights = <const real*> a.forest.weights + m * a.forest.n_leaves * n_outputs
+            visits.total = sums
+            visit_samples(&visits, slopes + m * n_samples + start)
+            add_slopes(
+                w.columns.vertex + j * n, slopes + m * n_samples + start, n,
+                sums + a.forest.n_leaves * n_outputs,
+            )
+            if start + n == n_samples:
+                # After several stretches there are more samples than leaves: columns need not hold them all.
+                _take_tree(a, m, w, sums, j, n, <real*> a.grad_weights)
+        start += n
+
+
+cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    # Writes grad_x of samples first to last - 1, which share cache lines of slope.
+    cdef Py_ssize_t n_trees = a.forest.n_trees, n_vertices = a.forest.n_vertices, n, m
+    cdef const real* slope = <const real*> a.slope
+    cdef const int32_t* features = a.forest.features
+    memset(grad_x + first * a.n_features, 0, (last - first) * a.n_features * sizeof(real))
+    for m in range(n_trees):
+        if m + AHEAD < n_trees:
+            hf_fetch(slope + AHEAD * a.n_samples + first, (last - first) * sizeof(real))
+        for n in range(first, last):
+            grad_x[n * a.n_features + features[a.route.vertex[n * n_trees + m]]] += slope[n]
+        slope += a.n_samples
+        features += n_vertices
+
+
+cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil:
+    """Writes grad_x (n_samples, n_features): the slopes at the features of their vertices (eq 11)."""
+    cdef Py_ssize_t step = samples_each(a.n_samples, threads, SAMPLES), block = 0, first = 0, last = 0
+    hf_share(watch, (a.n_samples + step - 1) // step)
+    with parallel(num_threads=threads):
+        block = hf_take(watch)
+        while block >= 0:
+            first = block * step
+            last = min(first + step, a.n_samples)
+            while first < last:
+                _input_tile(a, grad_x, first, min(first + SAMPLES, last))
+                first = first + SAMPLES
+            block = hf_take(watch)
+
+
+cdef Plan _plan(const Gradients* a) noexcept nogil:
+    cdef Plan plan
+    cdef Py_ssize_t n_trees = a.forest.n_trees, n_leaves = a.forest.n_leaves
+    plan.path, plan.threads, plan.group = simd_path(), threads_for(a.n_samples * n_trees), GROUP
+    plan.watch = NULL
+    # Whole groups are transposed fastest by far; with few trees, smaller ones share the work better.
+    while plan.group > 4 and n_trees < 3 * plan.threads * plan.group and plan.threads > 1:
+        plan.group //= 2
+    # A thread without a group needs no workspace.
+    plan.workers = <int> min(<Py_ssize_t> plan.threads, (n_trees + plan.group - 1) // plan.group)
+    plan.n_sums = n_leaves * a.forest.n_outputs + a.forest.n_vertices
+    # Where samples are many, routes are transposed a stretch at a time, so that they stay in L2; but only if
+    # the sums of a group, which are used again by the next stretch, stay in L2 too.
+    plan.stretch = max(<Py_ssize_t> STRETCH, n_leaves)
+    if plan.stretch >= a.n_samples or plan.n_sums > MAX_SUMS:
+        plan.stretch = a.n_samples
+    plan.n_sets = GROUP if plan.stretch < a.n_samples else 1
+    plan.bytes = (
+        aligned(plan.n_sets * plan.n_sums * 8) + aligned(n_leaves)
+        + 2 * aligned(GROUP * plan.stretch * 4) + aligned(GROUP * plan.stretch * 8)
+    )
+    return plan
+
+
+cdef Workspace _workspace(const Plan* plan, Py_ssize_t n_leaves, unsigned char* start) noexcept nogil:
+    cdef Workspace w
+    cdef Py_ssize_t size = aligned(GROUP * plan.stretch * 4), n_sums = aligned(plan.n_sets * plan.n_sums * 8)
+    w.sums, w.seen = <double*> start, start + n_sums
+    start += n_sums + aligned(n_leaves)
+    w.columns.leaf, w.columns.vertex = <int32_t*> start, <int32_t*> (start + size)
+    w.columns.margin = start + 2 * size
+    return w
+
+
+cdef void _run_groups(
+    const Gradients* a, const Plan* plan, Py_ssize_t unit, unsigned char* scratch, real* slopes
+) noexcept nogil:
+    cdef Workspace w = _workspace(plan, a.forest.n_leaves, scratch)
+    _run_group(a, plan, unit * plan.group, &w, slopes)
+
+
+cdef int run_backward(Gradients a, const real* tag) except -1:
+    """Writes the gradients of a call of at least one sample; `tag` says float or double, and is not read."""
+    cdef Plan plan = _plan(&a)
+    cdef hf_watch watch
+    cdef Py_ssize_t unit = 0
+    cdef unsigned char[:, ::1] scratch = np.zeros((plan.workers, plan.bytes), np.uint8)
+    slope = np.empty((a.forest.n_trees, a.n_samples), np.float32 if real is float else np.float64)
+    a.slope = start_of(slope)
+    plan.watch = &watch
+    start_watch(&watch)
+    with nogil:
+        hf_share(&watch, (a.forest.n_trees + plan.group - 1) // plan.group)
+        with parallel(num_threads=plan.workers):
+            unit = hf_take(&watch)
+            while unit >= 0:
+                _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
+                unit = hf_take(&watch)
+        input_gradients(&a, <real*> a.grad_x, plan.threads, &watch)
+    return raise_interrupt(&watch)

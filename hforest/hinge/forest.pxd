@@ -1,0 +1,103 @@
+"""Structs and small functions that the modules of hinge's CPU backend share."""
+
+cimport numpy as cnp
+from libc.stdint cimport int32_t
+
+from hforest.core.machine cimport hf_threads
+
+cdef extern from "core/simd.h" nogil:
+    int HF_PATH_PLAIN
+    void hf_fetch(const void* start, Py_ssize_t n_bytes)
+
+cdef extern from "hinge/simd/transpose.h" nogil:
+    void hf_transpose(
+        const int32_t* source, Py_ssize_t step, Py_ssize_t n_rows, Py_ssize_t n_columns, int32_t* target,
+        Py_ssize_t target_step)
+
+ctypedef fused real:
+    float
+    double
+
+ctypedef fused element:
+    int32_t
+    float
+    double
+
+cdef enum:
+    GROUP = 16            # trees whose routes are transposed together: a cache line of float32 a sample
+    SMALL = 1 << 14       # pairs of a sample and a tree below which a second thread does not pay
+    SAMPLES = 16          # samples of a parallel step that share cache lines of an array (n_trees, n_samples)
+
+
+# Trees, or ferns (a fern has a vertex a level). Arrays of real are float or double, by itemsize.
+cdef struct Forest:
+    bint fern
+    int depth, itemsize
+    Py_ssize_t n_trees, n_vertices, n_leaves, n_outputs
+    void* thresholds      # (n_trees, n_vertices) real
+    int32_t* features     # (n_trees, n_vertices)
+    void* weights         # (n_trees, n_leaves, n_outputs) real, or NULL
+
+
+# Where samples go: element (n, m) of each array is of sample n and tree m.
+cdef struct Route:
+    int32_t* leaf         # (n_samples, n_trees), or NULL where no route is wanted
+    void* margin          # (n_samples, n_trees) real
+    int32_t* vertex       # (n_samples, n_trees)
+
+
+cdef inline int threads_for(Py_ssize_t n_pairs) noexcept nogil:
+    """Returns the number of threads for so many pairs of a sample and a tree."""
+    return 1 if n_pairs < SMALL else hf_threads()
+
+
+cdef inline Py_ssize_t samples_each(Py_ssize_t n_samples, int threads, Py_ssize_t least) noexcept nogil:
+    """Returns the samples of a parallel step, a multiple of `least`: few steps, but several a thread."""
+    return max(<Py_ssize_t> 1, min(<Py_ssize_t> 32, n_samples // (8 * threads * least))) * least
+
+
+cdef inline Py_ssize_t aligned(Py_ssize_t n_bytes) noexcept nogil:
+    """Returns n_bytes, rounded up to whole pairs of cache lines."""
+    return (n_bytes + 127) // 128 * 128
+
+
+cdef inline void* start_of(a) noexcept:
+    """Returns the first byte of an array, which is C-contiguous; NULL for None."""
+    return NULL if a is None else cnp.PyArray_DATA(<cnp.ndarray> a)
+
+
+cdef inline Forest forest_of(bint fern, thresholds, features, weights) noexcept:
+    """Returns the struct of the arrays; thresholds or weights may be None."""
+    cdef Forest forest
+    forest.fern = fern
+    forest.itemsize = (weights if thresholds is None else thresholds).itemsize
+    forest.n_trees, forest.n_vertices = features.shape
+    forest.depth = forest.n_vertices if fern else (features.shape[1] + 1).bit_length() - 1
+    forest.n_leaves, forest.n_outputs = (0, 0) if weights is None else weights.shape[1:]
+    forest.thresholds, forest.features = start_of(thresholds), <int32_t*> start_of(features)
+    forest.weights = start_of(weights)
+    return forest
+
+
+cdef inline Route route_of(route) noexcept:
+    """Returns the struct of a tuple (leaf, margin, vertex) of arrays, or of None."""
+    cdef Route rows
+    leaf, margin, vertex = (None, None, None) if route is None else route
+    rows.leaf, rows.vertex = <int32_t*> start_of(leaf), <int32_t*> start_of(vertex)
+    rows.margin = start_of(margin)
+    return rows
+
+
+cdef inline void transpose(
+    int path, const element* source, Py_ssize_t step, Py_ssize_t n_rows, Py_ssize_t n_columns,
+    element* target, Py_ssize_t target_step,
+) noexcept nogil:
+    """Writes target[c * target_step + r] = source[r * step + c] for all rows r and columns c."""
+    cdef Py_ssize_t rows = 0, columns = 0, r, c
+    if element is not double:
+        if path != HF_PATH_PLAIN:
+            rows, columns = n_rows // 4 * 4, n_columns // 4 * 4
+            hf_transpose(<const int32_t*> source, step, rows, columns, <int32_t*> target, target_step)
+    for r in range(n_rows):
+        for c in range(columns if r < rows else 0, n_columns):
+            target[c * target_step + r] = source[r * step + c]

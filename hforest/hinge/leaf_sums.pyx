@@ -1,0 +1,125 @@
+"""Outputs of routed samples (p1 eq 10): the weights of a leaf times the least margin.
+
+They are kept apart, or summed over the trees in float64, in the order of the trees.
+"""
+
+import numpy as np
+
+from cython.parallel cimport parallel, threadid
+from libc.math cimport fabs
+from libc.string cimport memset
+
+from hforest.core.machine cimport hf_share, hf_take, hf_watch, raise_interrupt, start_watch
+from hforest.hinge.forest cimport Forest, hf_fetch, real, samples_each, threads_for
+
+cdef enum:
+    TOGETHER = 4          # samples summed at once where a leaf is a random line of memory
+    PAIRS_AHEAD = 32      # pairs of a sample and a tree from one prefetch of a leaf to its use
+
+
+cdef void add_outputs(
+    const Forest* forest, const Group* group, const real* weights, double* total,
+) noexcept nogil:
+    """Adds the outputs of the group's trees to total (n, n_outputs).
+
+    weights   IN (n_trees, n_leaves, n_outputs), of the group's trees
+    """
+    cdef Py_ssize_t n_outputs = forest.n_outputs, tree = forest.n_leaves * n_outputs, j, s, k, at
+    cdef Py_ssize_t ahead = max(<Py_ssize_t> 1, PAIRS_AHEAD // group.n)
+    cdef const int32_t* leaf = group.leaf
+    cdef const real* margin = <const real*> group.margin
+    cdef const real* row
+    cdef double* sums
+    cdef real size
+    for j in range(group.n_trees):
+        if n_outputs == 1 and group.n > TOGETHER:
+            # So many samples read most of a tree's leaves: nothing is prefetched.
+            for s in range(group.n):
+                at = s * group.sample_step + j * group.tree_step
+                total[s] += <double> (weights[leaf[at]] * <real> fabs(margin[at]))
+            weights += tree
+            continue
+        for s in range(group.n):
+            at = s * group.sample_step + j * group.tree_step
+            if j + ahead < group.n_trees:
+                hf_fetch(
+                    weights + ahead * tree + leaf[at + ahead * group.tree_step] * n_outputs,
+                    n_outputs * sizeof(real),
+                )
+            size = fabs(margin[at])
+            row = weights + leaf[at] * n_outputs
+            sums = total + s * n_outputs
+            for k in range(n_outputs):
+                sums[k] += <double> (row[k] * size)
+        weights += tree
+
+
+cdef void write_outputs(
+    const Forest* forest, const Group* group, const real* weights, real* y, Py_ssize_t y_step,
+) noexcept nogil:
+    """Writes the outputs of each of the group's trees.
+
+    weights   IN (n_trees, n_leaves, n_outputs), of the group's trees
+    y         OUT (n, n_trees, n_outputs), y_step elements from a sample to the next
+    """
+    cdef Py_ssize_t n_outputs = forest.n_outputs, tree = forest.n_leaves * n_outputs, j, s, k, at
+    cdef const real* row
+    cdef real* out
+    cdef real size
+    for s in range(group.n):
+        out = y + s * y_step
+        for j in range(group.n_trees):
+            at = s * group.sample_step + j * group.tree_step
+            row = weights + j * tree + group.leaf[at] * n_outputs
+            size = fabs((<const real*> group.margin)[at])
+            for k in range(n_outputs):
+                out[k] = row[k] * size
+            out += n_outputs
+
+
+cdef void divide_sums(const double* total, Py_ssize_t n, double divisor, real* y) noexcept nogil:
+    """Writes y (n,) = total / divisor, rounded."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        y[i] = <real> (total[i] / divisor)
+
+
+cdef void _few_samples(
+    const Known* a, Py_ssize_t first, Py_ssize_t last, double* total, real* y,
+) noexcept nogil:
+    cdef Py_ssize_t n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
+    cdef const real* weights = <const real*> a.forest.weights
+    cdef Group group
+    group.n_trees, group.sample_step, group.tree_step = n_trees, n_trees, 1
+    while first < last:
+        group.n = min(<Py_ssize_t> TOGETHER, last - first)
+        group.leaf, group.margin = a.leaf + first * n_trees, <real*> a.margin + first * n_trees
+        if a.summed:
+            memset(total, 0, group.n * n_outputs * sizeof(double))
+            add_outputs(&a.forest, &group, weights, total)
+            divide_sums(total, group.n * n_outputs, a.divisor, y + first * n_outputs)
+        else:
+            write_outputs(
+                &a.forest, &group, weights, y + first * n_trees * n_outputs, n_trees * n_outputs
+            )
+        first += group.n
+
+
+cdef int sum_leaves(Known a, const real* tag) except -1:
+    """Writes the outputs of known routes: y / divisor if summed."""
+    cdef hf_watch watch
+    cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
+    cdef Py_ssize_t step = samples_each(a.n_samples, threads, TOGETHER), first = 0
+    cdef double[:, ::1] total
+    if a.n_samples == 0:
+        return 0
+    # A row a thread, padded so that threads do not share cache lines.
+    total = np.empty((threads, TOGETHER * a.forest.n_outputs + 16 if a.summed else 1))
+    start_watch(&watch)
+    hf_share(&watch, (a.n_samples + step - 1) // step)
+    with nogil, parallel(num_threads=threads):
+        first = hf_take(&watch) * step
+        while first >= 0:
+            _few_samples(&a, first, min(first + step, a.n_samples), &total[threadid(), 0], <real*> a.y)
+            first = hf_take(&watch) * step
+    return raise_interrupt(&watch)

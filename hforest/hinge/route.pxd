@@ -1,0 +1,14 @@
+from hforest.hinge.forest cimport Forest, Route, real
+
+
+# What a call routes, and what it writes.
+cdef struct Call:
+    Forest forest
+    Route route           # OUT, or NULL
+    void* y               # OUT real, or NULL
+    bint summed           # y is (n_samples, n_outputs), else (n_samples, n_trees, n_outputs)
+    double divisor
+    Py_ssize_t n_samples, n_features
+
+cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y, route) noexcept
+cdef int run(Call call, const real* x) except -1

@@ -1,0 +1,339 @@
+"""Routing of samples (p1 Alg. 3, HingeTreeTraversal), and what is written of their routes.
+
+A unit of work is a block of samples and some trees. It goes through the trees in groups of 16, whose routes
+stay in cache until they are written: transposed to the rows of the result, or as outputs (p1 eq 10), or both.
+
+way     when                                                         side by side             input
+PLAIN   no vectors, or so few samples or trees that tiles cost more  -                        rows
+TILES   at least 32 samples (ferns: 8)                               32 samples in one tree   tiles
+ROWS    fewer samples, in trees                                      one sample in 16 trees   rows
+
+Each element is computed by one thread, and all ways give the same bits.
+"""
+
+import numpy as np
+
+from cython.parallel cimport parallel, threadid
+from libc.math cimport fabs
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from hforest.core.machine cimport (
+    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
+)
+from hforest.hinge.forest cimport (
+    GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for, transpose,
+)
+from hforest.hinge.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
+
+cdef extern from "hinge/simd/route.h" nogil:
+    int HF_TILE
+    ctypedef struct hf_trees:
+        const void* thresholds
+        const int32_t* features
+        Py_ssize_t n_vertices
+        int depth, count
+    ctypedef void (*hf_router)(const hf_trees*, const void* x, int32_t* leaf, void* margin, int32_t* vertex)
+    hf_router hf_tile_router(int path, int itemsize, int fern)
+    hf_router hf_row_router(int path, int itemsize)
+
+cdef enum:
+    MAX_BLOCK = 256       # samples of a block at most: a tree is read once for each block
+    BLOCK_BYTES = 1 << 20  # of the input of a block at most, if 64 samples fit: L2 holds it
+    SUM_BYTES = 1 << 18   # of the sums of a block at most, if 32 samples fit
+    COLUMNS = 256         # of a tile that one thread transposes, where several do
+
+cdef enum Way:
+    PLAIN
+    TILES
+    ROWS
+
+
+# How a call is carried out.
+cdef struct Plan:
+    Way way
+    int path, threads
+    hf_router router
+    Py_ssize_t block, n_blocks, tree_step, n_parts
+    Py_ssize_t tile_bytes, sum_bytes, result_bytes
+
+
+# Workspace of a thread.
+cdef struct Workspace:
+    void* tiles           # (n_tiles, n_features, HF_TILE) real, of the block
+    double* total         # (block, n_outputs)
+    Group group           # of GROUP trees and the block
+
+
+cdef Plan _plan(const Call* call) noexcept nogil:
+    cdef Plan plan
+    cdef const Forest* forest = &call.forest
+    cdef Py_ssize_t row = call.n_features * forest.itemsize, n = call.n_samples, block = MAX_BLOCK
+    plan.path, plan.threads = simd_path(), threads_for(n * forest.n_trees)
+    plan.way, plan.router = TILES, hf_tile_router(plan.path, forest.itemsize, forest.fern)
+    if plan.router == NULL:
+        plan.way = PLAIN
+    elif not forest.fern and n < HF_TILE:
+        plan.way, plan.router = ROWS, hf_row_router(plan.path, forest.itemsize)
+    elif n < 8 or call.n_features > 8 * forest.n_trees * forest.depth:
+        # Transposing an element of the input costs about as much as a level of a pair.
+        plan.way = PLAIN
+    block = min(block, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
+    if call.summed:
+        block = min(block, max(<Py_ssize_t> HF_TILE, SUM_BYTES // (8 * forest.n_outputs)))
+        if plan.threads > 1:
+            block = min(block, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
+    # Whole tiles.
+    plan.block = min((n + HF_TILE - 1) // HF_TILE, block // HF_TILE) * HF_TILE
+    plan.n_blocks = (n + plan.block - 1) // plan.block
+    # Threads share blocks of samples and, where these are few, groups of trees too.
+    plan.tree_step = forest.n_trees
+    if plan.threads > 1 and plan.n_blocks < 4 * plan.threads and not call.summed:
+        plan.tree_step = (forest.n_trees * plan.n_blocks // (2 * plan.threads) + GROUP) // GROUP * GROUP
+    plan.n_parts = (forest.n_trees + plan.tree_step - 1) // plan.tree_step
+    plan.tile_bytes = aligned(plan.block * row) if plan.way == TILES else 0
+    plan.sum_bytes = aligned(plan.block * forest.n_outputs * 8) if call.summed else 0
+    plan.result_bytes = aligned(GROUP * plan.block * 8)
+    return plan
+
+
+cdef Workspace _workspace(const Plan* plan, unsigned char* start) noexcept nogil:
+    # The results of a tree or, in ROWS, of a sample are neighbours.
+    cdef Workspace w
+    start += 127 - (<size_t> start + 127) % 128
+    w.tiles, w.total = start, <double*> (start + plan.tile_bytes)
+    start += plan.tile_bytes + plan.sum_bytes
+    w.group.leaf, w.group.margin = <int32_t*> start, start + plan.result_bytes
+    w.group.vertex = <int32_t*> (start + 2 * plan.result_bytes)
+    w.group.sample_step = GROUP if plan.way == ROWS else 1
+    w.group.tree_step = 1 if plan.way == ROWS else plan.block
+    return w
+
+
+cdef void _fill_tile(
+    const Plan* plan, const real* x, Py_ssize_t n_features, Py_ssize_t n, Py_ssize_t first, Py_ssize_t last,
+    real* tile,
+) noexcept nogil:
+    # Writes features first to last - 1 of the first n <= HF_TILE samples of x; lanes without a sample hold 0.
+    cdef Py_ssize_t f, s
+    n = min(n, <Py_ssize_t> HF_TILE)
+    transpose(plan.path, x + first, n_features, n, last - first, tile + first * HF_TILE, HF_TILE)
+    if n < HF_TILE:
+        for f in range(first, last):
+            for s in range(n, HF_TILE):
+                tile[f * HF_TILE + s] = 0
+
+
+cdef void _fill_together(
+    const Call* call, const Plan* plan, const real* x, real* tiles, hf_watch* watch
+) noexcept nogil:
+    # The tiles of all samples; threads share the features of each.
+    cdef Py_ssize_t n_features = call.n_features, parts = (n_features + COLUMNS - 1) // COLUMNS
+    cdef Py_ssize_t unit = 0, s = 0, f = 0
+    hf_share(watch, (call.n_samples + HF_TILE - 1) // HF_TILE * parts)
+    with parallel(num_threads=plan.threads):
+        unit = hf_take(watch)
+        while unit >= 0:
+            s = unit // parts * HF_TILE
+            f = unit % parts * COLUMNS
+            _fill_tile(
+                plan, x + s * n_features, n_features, call.n_samples - s, f, min(f + COLUMNS, n_features),
+                tiles + s * n_features,
+            )
+            unit = hf_take(watch)
+
+
+cdef void _route_plain(
+    const Forest* forest, const real* x, Py_ssize_t n_features, Py_ssize_t tree, const Group* group,
+    Py_ssize_t at,
+) noexcept nogil:
+    """Routes the group's samples in one tree or fern, by the loop whose bits all others have.
+
+    x      IN (n, n_features)
+    group  OUT leaf, margin and vertex, from element `at` on
+    """
+    cdef const real* t = <const real*> forest.thresholds + tree * forest.n_vertices
+    cdef const int32_t* f = forest.features + tree * forest.n_vertices
+    cdef Py_ssize_t s
+    cdef int32_t v, nearest, leaf
+    cdef real r, lowest
+    cdef int _level, right
+    for s in range(group.n):
+        lowest = x[f[0]] - t[0]
+        v = nearest = leaf = 0
+        for _level in range(forest.depth):
+            r = x[f[v]] - t[v]
+            right = r > 0
+            # Strictly closer: on equal margins the vertex nearest the root stays.
+            if fabs(r) < fabs(lowest):
+                lowest = r
+                nearest = v
+            leaf = 2 * leaf + right
+            v = v + 1 if forest.fern else 2 * v + right + 1
+        group.leaf[at + s], group.vertex[at + s] = leaf, nearest
+        (<real*> group.margin)[at + s] = lowest
+        x += n_features
+
+
+cdef void _route_group(
+    const Call* call, const Plan* plan, const real* x, const real* tiles, Py_ssize_t first,
+    const Group* group,
+) noexcept nogil:
+    """Routes the group's samples in trees first to first + n_trees - 1.
+
+    x      IN (n, n_features)
+    tiles  IN (n_tiles, n_features, HF_TILE), in TILES alone
+    group  OUT the routes
+    """
+    cdef const Forest* forest = &call.forest
+    cdef Py_ssize_t at = first * forest.n_vertices, n_features = call.n_features, j, s = 0
+    cdef real* margin = <real*> group.margin
+    cdef hf_trees trees
+    trees.depth, trees.n_vertices, trees.count = forest.depth, forest.n_vertices, <int> group.n_trees
+    trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
+    if plan.way == ROWS:
+        for s in range(group.n):
+            plan.router(
+                &trees, x + s * n_features, group.leaf + s * GROUP, margin + s * GROUP,
+                group.vertex + s * GROUP,
+            )
+        return
+    for j in range(group.n_trees):
+        if plan.way == PLAIN:
+            _route_plain(forest, x, n_features, first + j, group, j * plan.block)
+            continue
+        at = (first + j) * forest.n_vertices
+        trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
+        # The next tree is prefetched where there are enough samples to read most of its lines.
+        if forest.n_vertices <= 8 * group.n and first + j + 1 < forest.n_trees:
+            hf_fetch(<const real*> trees.thresholds + forest.n_vertices, forest.n_vertices * sizeof(real))
+            hf_fetch(trees.features + forest.n_vertices, forest.n_vertices * sizeof(int32_t))
+        at = j * plan.block
+        s = 0
+        while s < group.n:
+            plan.router(
+                &trees, tiles + s * n_features, group.leaf + at + s, margin + at + s, group.vertex + at + s
+            )
+            s += HF_TILE
+
+
+cdef void _store_group(
+    const Call* call, const Plan* plan, const Group* group, Py_ssize_t at, real* margin
+) noexcept nogil:
+    """Writes the routes of a group, from element `at` of the results on; margin is call.route's."""
+    cdef const Route* route = &call.route
+    cdef Py_ssize_t step = call.forest.n_trees, count = group.n_trees, s
+    if plan.way == ROWS:
+        for s in range(group.n):
+            memcpy(route.leaf + at + s * step, group.leaf + s * GROUP, count * sizeof(int32_t))
+            memcpy(route.vertex + at + s * step, group.vertex + s * GROUP, count * sizeof(int32_t))
+            memcpy(margin + at + s * step, <real*> group.margin + s * GROUP, count * sizeof(real))
+        return
+    transpose(plan.path, group.leaf, plan.block, count, group.n, route.leaf + at, step)
+    transpose(plan.path, group.vertex, plan.block, count, group.n, route.vertex + at, step)
+    transpose(plan.path, <real*> group.margin, plan.block, count, group.n, margin + at, step)
+
+
+cdef void _run_unit(
+    const Call* call, const Plan* plan, Py_ssize_t unit, const real* x, const real* tiles,
+    unsigned char* scratch, hf_watch* watch,
+) noexcept nogil:
+    # tiles: of all samples, or NULL.
+    cdef const Forest* forest = &call.forest
+    cdef Workspace w = _workspace(plan, scratch)
+    cdef Py_ssize_t start = unit // plan.n_parts * plan.block, m = unit % plan.n_parts * plan.tree_step, s = 0
+    cdef Py_ssize_t last = min(m + plan.tree_step, forest.n_trees), n_outputs = forest.n_outputs
+    cdef const real* weights
+    cdef int64_t n_steps = 0
+    w.group.n = min(plan.block, call.n_samples - start)
+    x += start * call.n_features
+    if tiles != NULL:
+        tiles += start * call.n_features
+    elif plan.way == TILES:
+        tiles = <const real*> w.tiles
+        while s < w.group.n:
+            _fill_tile(
+                plan, x + s * call.n_features, call.n_features, w.group.n - s, 0, call.n_features,
+                <real*> w.tiles + s * call.n_features,
+            )
+            s += HF_TILE
+    if call.summed:
+        memset(w.total, 0, w.group.n * n_outputs * sizeof(double))
+    while m < last:
+        w.group.n_trees = min(<Py_ssize_t> GROUP, last - m)
+        if hf_stopped_after(watch, &n_steps, w.group.n * w.group.n_trees * (forest.depth + n_outputs // 4)):
+            return
+        _route_group(call, plan, x, tiles, m, &w.group)
+        if call.route.leaf != NULL:
+            _store_group(call, plan, &w.group, start * forest.n_trees + m, <real*> call.route.margin)
+        if call.y != NULL:
+            weights = <const real*> forest.weights + m * forest.n_leaves * n_outputs
+            if call.summed:
+                add_outputs(forest, &w.group, weights, w.total)
+            else:
+                write_outputs(
+                    forest, &w.group, weights, <real*> call.y + (start * forest.n_trees + m) * n_outputs,
+                    forest.n_trees * n_outputs,
+                )
+        m += GROUP
+    if call.summed:
+        divide_sums(w.total, w.group.n * n_outputs, call.divisor, <real*> call.y + start * n_outputs)
+
+
+cdef int run(Call call, const real* x) except -1:
+    """Routes all samples of a call, and writes what it asks for.
+
+    x  IN (n_samples, n_features)
+    """
+    cdef Plan plan
+    cdef Known known
+    cdef hf_watch watch
+    cdef Py_ssize_t unit = 0
+    cdef real* tiles = NULL
+    cdef real[::1] shared
+    cdef unsigned char[:, ::1] scratch
+    dtype = np.float32 if real is float else np.float64
+    if call.n_samples == 0:
+        return 0
+    plan = _plan(&call)
+    if call.summed and plan.n_blocks < plan.threads:
+        # Threads share the trees of few samples, and then the samples.
+        known.forest, known.n_samples, known.summed = call.forest, call.n_samples, True
+        known.divisor, known.y = call.divisor, call.y
+        route = None
+        if call.route.leaf == NULL:
+            shape = (call.n_samples, call.forest.n_trees)
+            route = [np.empty(shape, kind) for kind in (np.int32, dtype, np.int32)]
+            call.route = route_of(route)
+        call.y, call.summed = NULL, False
+        run(call, x)
+        known.leaf, known.margin = call.route.leaf, call.route.margin
+        return sum_leaves(known, x)
+    start_watch(&watch)
+    n_bytes = 128 + plan.tile_bytes + plan.sum_bytes + 3 * plan.result_bytes
+    scratch = np.empty((plan.threads, n_bytes), np.uint8)
+    if plan.way == TILES and plan.n_parts > 1:
+        # Threads share the trees of a block, whose input is transposed once for all of them.
+        n_tiles = (call.n_samples + HF_TILE - 1) // HF_TILE
+        shared = np.empty(n_tiles * HF_TILE * call.n_features + 128 // sizeof(real), dtype)
+        tiles = &shared[0]
+        tiles += (127 - (<size_t> tiles + 127) % 128) // sizeof(real)
+    with nogil:
+        if tiles != NULL:
+            _fill_together(&call, &plan, x, tiles, &watch)
+        hf_share(&watch, plan.n_blocks * plan.n_parts)
+        with parallel(num_threads=plan.threads):
+            unit = hf_take(&watch)
+            while unit >= 0:
+                _run_unit(&call, &plan, unit, x, tiles, &scratch[threadid(), 0], &watch)
+                unit = hf_take(&watch)
+    return raise_interrupt(&watch)
+
+
+cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y, route) noexcept:
+    """Returns what a call routes and writes; weights, y and route may be None."""
+    cdef Call call
+    call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)
+    call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, divisor
+    call.n_samples, call.n_features = x.shape
+    return call

@@ -1,0 +1,167 @@
+/* Vector bodies of p1 Alg. 3 in the compiler's vector types. One source, simd/route_body.h, for every width: 16 bytes are
+   SSE2 on any x86-64 and NEON on ARM, 32 bytes AVX2, 64 bytes AVX-512 (ferns alone: the margins of a tree come one by
+   one, and wider vectors of them were slower). Leaf, margin and vertex have the bits of route.pyx's plain loop: a margin
+   is one subtraction, and comparisons do not round.
+
+   A tile is the input of HF_TILE samples, transposed: feature f of sample s at f * HF_TILE + s. */
+#ifndef HFOREST_HINGE_SIMD_ROUTE_H
+#define HFOREST_HINGE_SIMD_ROUTE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/simd.h"
+
+enum {
+    HF_TILE = 32,      /* samples of a tile: a feature of all of them is 128 bytes of float32 */
+    HF_TILE_SHIFT = 5, /* 1 << HF_TILE_SHIFT is HF_TILE */
+    HF_WALKS = 16,     /* pairs side by side: eight wait for loads, 32 have no registers */
+    HF_MAX_LEVELS = 30 /* core.check's */
+};
+
+/* One tree or fern, or `count` neighbouring trees. Thresholds are float or double. */
+typedef struct {
+    const void *thresholds;   /* IN (count, n_vertices) */
+    const int32_t *features;  /* IN (count, n_vertices) */
+    ptrdiff_t n_vertices;
+    int depth, count;
+} hf_trees;
+
+/* Writes leaf, margin (float or double) and vertex of HF_TILE samples of a tile in one tree or fern, or of one row in
+   `count` trees: there HF_WALKS results are written. */
+typedef void (*hf_router)(const hf_trees *trees, const void *x, int32_t *leaf, void *margin, int32_t *vertex);
+
+#if HF_VECTORS
+
+typedef float hf_f32x4 __attribute__((vector_size(16)));
+typedef int32_t hf_i32x4 __attribute__((vector_size(16)));
+typedef double hf_f64x2 __attribute__((vector_size(16)));
+typedef int64_t hf_i64x2 __attribute__((vector_size(16)));
+typedef int32_t hf_i32x2 __attribute__((vector_size(8)));
+
+/* Compilers find NEON's and AVX-512's instruction for this, but not AVX2's. */
+#define HF_CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
+
+#define ROUTE_TILE hf_route_tile_f32
+#define ROUTE_ROW hf_route_row_f32
+#define ROUTE_FERN hf_route_fern_f32
+#define FINISH hf_finish_f32
+#define REAL float
+#define WORD int32_t
+#define REALS hf_f32x4
+#define WORDS hf_i32x4
+#define INTS hf_i32x4
+#define BYTES 16
+#define CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+
+#define ROUTE_TILE hf_route_tile_f64
+#define ROUTE_ROW hf_route_row_f64
+#define ROUTE_FERN hf_route_fern_f64
+#define FINISH hf_finish_f64
+#define REAL double
+#define WORD int64_t
+#define REALS hf_f64x2
+#define WORDS hf_i64x2
+#define INTS hf_i32x2
+#define BYTES 16
+#define CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+
+#if HF_X86
+
+typedef float hf_f32x8 __attribute__((vector_size(32)));
+typedef int32_t hf_i32x8 __attribute__((vector_size(32)));
+typedef double hf_f64x4 __attribute__((vector_size(32)));
+typedef int64_t hf_i64x4 __attribute__((vector_size(32)));
+typedef float hf_f32x16 __attribute__((vector_size(64)));
+typedef int32_t hf_i32x16 __attribute__((vector_size(64)));
+typedef double hf_f64x8 __attribute__((vector_size(64)));
+typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
+
+#define ROUTE_TILE hf_route_tile_f32_avx2
+#define ROUTE_ROW hf_route_row_f32_avx2
+#define ROUTE_FERN hf_route_fern_f32_avx2
+#define FINISH hf_finish_f32_avx2
+#define REAL float
+#define WORD int32_t
+#define REALS hf_f32x8
+#define WORDS hf_i32x8
+#define INTS hf_i32x8
+#define BYTES 32
+#define CODE HF_AVX2_CODE
+#define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
+#include "hinge/simd/route_body.h"
+
+#define ROUTE_TILE hf_route_tile_f64_avx2
+#define ROUTE_ROW hf_route_row_f64_avx2
+#define ROUTE_FERN hf_route_fern_f64_avx2
+#define FINISH hf_finish_f64_avx2
+#define REAL double
+#define WORD int64_t
+#define REALS hf_f64x4
+#define WORDS hf_i64x4
+#define INTS hf_i32x4
+#define BYTES 32
+#define CODE HF_AVX2_CODE
+#define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
+#include "hinge/simd/route_body.h"
+
+#define ROUTE_FERN hf_route_fern_f32_avx512
+#define REAL float
+#define WORD int32_t
+#define REALS hf_f32x16
+#define WORDS hf_i32x16
+#define INTS hf_i32x16
+#define BYTES 64
+#define CODE HF_AVX512_CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+
+#define ROUTE_FERN hf_route_fern_f64_avx512
+#define REAL double
+#define WORD int64_t
+#define REALS hf_f64x8
+#define WORDS hf_i64x8
+#define INTS hf_i32x8
+#define BYTES 64
+#define CODE HF_AVX512_CODE
+#define CHOOSE HF_CHOOSE
+#include "hinge/simd/route_body.h"
+
+#endif /* HF_X86 */
+#endif /* HF_VECTORS */
+
+/* Returns what routes tiles on a path, or NULL on the plain one. */
+static hf_router hf_tile_router(int path, int itemsize, int fern) {
+#if HF_X86
+    if (path == HF_PATH_AVX512 && fern) return itemsize == 4 ? hf_route_fern_f32_avx512 : hf_route_fern_f64_avx512;
+    if (path >= HF_PATH_AVX2) {
+        if (fern) return itemsize == 4 ? hf_route_fern_f32_avx2 : hf_route_fern_f64_avx2;
+        return itemsize == 4 ? hf_route_tile_f32_avx2 : hf_route_tile_f64_avx2;
+    }
+#endif
+#if HF_VECTORS
+    if (path != HF_PATH_PLAIN) {
+        if (fern) return itemsize == 4 ? hf_route_fern_f32 : hf_route_fern_f64;
+        return itemsize == 4 ? hf_route_tile_f32 : hf_route_tile_f64;
+    }
+#endif
+    (void)path, (void)itemsize, (void)fern;
+    return NULL;
+}
+
+/* Returns what routes a row in several trees on a path, or NULL on the plain one. */
+static hf_router hf_row_router(int path, int itemsize) {
+#if HF_X86
+    if (path >= HF_PATH_AVX2) return itemsize == 4 ? hf_route_row_f32_avx2 : hf_route_row_f64_avx2;
+#endif
+#if HF_VECTORS
+    if (path != HF_PATH_PLAIN) return itemsize == 4 ? hf_route_row_f32 : hf_route_row_f64;
+#endif
+    (void)path, (void)itemsize;
+    return NULL;
+}
+
+#endif

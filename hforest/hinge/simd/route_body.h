@@ -1,0 +1,169 @@
+/* Vector bodies of p1 Alg. 3 for one element type and one vector width. simd/route.h sets
+
+   ROUTE_TILE, ROUTE_ROW, ROUTE_FERN   names of the functions
+   FINISH                              name of what the first two share
+   REAL, WORD                          the element, and the integer of its size
+   REALS, WORDS, INTS                  vectors of BYTES of them, and as many int32
+   BYTES, CODE                         width of a vector; the instructions that the compiler may use
+   CHOOSE(m, a, b)                     a where the mask m is all ones, b where it is 0 */
+
+#define LANES ((int)(BYTES / sizeof(REAL)))
+#define VECTORS (HF_WALKS / LANES)
+#define MAGNITUDE ((WORD)(((uint64_t)1 << (8 * sizeof(REAL) - 1)) - 1))
+
+/* Strictly closer: on equal margins the vertex nearest the root stays. */
+#define CLOSER(r, s) ((WORDS)((REALS)((WORDS)(r) & MAGNITUDE) < (REALS)((WORDS)(s) & MAGNITUDE)))
+
+/* Keeps the margin of least magnitude of vector i, and the level where it was met. */
+#define MEET(r, number)                                                                 \
+    do {                                                                                \
+        const WORDS closer_ = CLOSER(r, lowest[i]);                                     \
+        lowest[i] = (REALS)CHOOSE(closer_, (WORDS)(r), (WORDS)lowest[i]);               \
+        met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);                  \
+    } while (0)
+
+/* Feature of decision v, of the samples of vector i of a tile. */
+#define COLUMN(v) (*(const REALS *)(x + ((ptrdiff_t)features[v] << HF_TILE_SHIFT) + i * LANES))
+
+#if BYTES < 64
+/* Compares the margins of HF_WALKS walks from level `start` on, and writes what the walks end with.
+
+   margins  IN of each level and walk
+   at       IN the heap numbers of the leaves
+   lowest, met  IN the least margin above level `start`, and its level */
+CODE HF_INLINE void FINISH(
+    const int depth, int start, const REAL (*margins)[HF_WALKS], const WORD *at, REALS *lowest, WORDS *met,
+    int32_t *leaf, REAL *margin, int32_t *vertex) {
+    int i, level;
+    for (level = start; level < depth; ++level)
+        for (i = 0; i < VECTORS; ++i) {
+            const REALS r = *(const REALS *)(margins[level] + i * LANES);
+            MEET(r, level);
+        }
+    for (i = 0; i < VECTORS; ++i) {
+        /* A vertex of the path is its end, some levels up: half of it each, counted from 1. */
+        const WORDS end = *(const WORDS *)(at + i * LANES);
+        const WORDS nearest = ((end + 1) >> (depth - met[i])) - 1, number = end + 1 - ((WORD)1 << depth);
+        *(REALS *)(margin + i * LANES) = lowest[i];
+        *(INTS *)(vertex + i * LANES) = __builtin_convertvector(nearest, INTS);
+        *(INTS *)(leaf + i * LANES) = __builtin_convertvector(number, INTS);
+    }
+}
+
+/* Routes the HF_TILE samples of a tile in one tree, HF_WALKS side by side, as each waits for its loads. The first two
+   levels are vectors of candidates. Below no two samples need be at one vertex: each goes down alone and leaves its
+   margins, which are compared as vectors afterwards. */
+CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    const REAL *t = (const REAL *)tree->thresholds;
+    const int32_t *features = tree->features;
+    const int depth = tree->depth;
+    REAL margins[HF_MAX_LEVELS][HF_WALKS] __attribute__((aligned(BYTES)));
+    WORD ends[HF_WALKS] __attribute__((aligned(BYTES)));
+    size_t at[HF_WALKS];
+    for (int s = 0; s < HF_TILE; s += HF_WALKS) {
+        const REAL *x = (const REAL *)tile + s;
+        WORDS met[VECTORS];
+        REALS lowest[VECTORS];
+        int i, u, level;
+        for (i = 0; i < VECTORS; ++i) {
+            /* A mask is -1: subtracting it adds 1. */
+            WORDS place;
+            lowest[i] = COLUMN(0) - t[0];
+            met[i] = (WORDS){0};
+            place = 1 - (WORDS)(lowest[i] > (REALS){0});
+            if (depth > 1) {
+                const REALS left = COLUMN(1) - t[1], right = COLUMN(2) - t[2];
+                const REALS r = (REALS)CHOOSE(lowest[i] > (REALS){0}, (WORDS)right, (WORDS)left);
+                MEET(r, 1);
+                place = place + place + 1 - (WORDS)(r > (REALS){0});
+            }
+            *(WORDS *)(ends + i * LANES) = place;
+        }
+        for (u = 0; u < HF_WALKS; ++u) at[u] = (size_t)ends[u];
+        for (level = 2; level < depth; ++level)
+            for (u = 0; u < HF_WALKS; ++u) {
+                const REAL r = x[((size_t)(uint32_t)features[at[u]] << HF_TILE_SHIFT) + u] - t[at[u]];
+                margins[level][u] = r;
+                at[u] = 2 * at[u] + 1 + (r > 0);
+            }
+        for (u = 0; u < HF_WALKS; ++u) ends[u] = (WORD)at[u];
+        FINISH(depth, 2, margins, ends, lowest, met, leaf + s, (REAL *)margin + s, vertex + s);
+    }
+}
+
+/* Routes a sample, whose row is x, in `count` trees side by side. Walks beyond the last tree are in that tree; their
+   results are not used. */
+CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf, void *margin, int32_t *vertex) {
+    const REAL *x = (const REAL *)row, *t = (const REAL *)trees->thresholds;
+    const int32_t *features = trees->features;
+    const int depth = trees->depth;
+    REAL margins[HF_MAX_LEVELS][HF_WALKS] __attribute__((aligned(BYTES)));
+    WORD ends[HF_WALKS] __attribute__((aligned(BYTES)));
+    size_t at[HF_WALKS], root[HF_WALKS];
+    WORDS met[VECTORS];
+    REALS lowest[VECTORS];
+    int i, u, level;
+    for (u = 0; u < HF_WALKS; ++u)
+        at[u] = root[u] = (size_t)(u < trees->count ? u : trees->count - 1) * (size_t)trees->n_vertices;
+    for (level = 0; level < depth; ++level)
+        for (u = 0; u < HF_WALKS; ++u) {
+            const REAL r = x[features[at[u]]] - t[at[u]];
+            margins[level][u] = r;
+            at[u] = 2 * at[u] - root[u] + 1 + (r > 0);
+        }
+    for (u = 0; u < HF_WALKS; ++u) ends[u] = (WORD)(at[u] - root[u]);
+    for (i = 0; i < VECTORS; ++i) {
+        lowest[i] = *(const REALS *)(margins[0] + i * LANES);
+        met[i] = (WORDS){0};
+    }
+    FINISH(depth, 1, margins, ends, lowest, met, leaf, (REAL *)margin, vertex);
+}
+#endif
+
+/* Routes the HF_TILE samples of a tile in one fern. The decisions of a level are the same for all samples: a column of
+   the tile each. */
+CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    const REAL *t = (const REAL *)fern->thresholds;
+    const int32_t *features = fern->features;
+    for (int s = 0; s < HF_TILE; s += HF_WALKS) {
+        const REAL *x = (const REAL *)tile + s;
+        WORDS met[VECTORS], bits[VECTORS];
+        REALS lowest[VECTORS];
+        int i;
+        for (i = 0; i < VECTORS; ++i) {
+            lowest[i] = COLUMN(0) - t[0];
+            met[i] = (WORDS){0};
+            bits[i] = -(WORDS)(lowest[i] > (REALS){0});
+        }
+        for (int level = 1; level < fern->depth; ++level)
+            for (i = 0; i < VECTORS; ++i) {
+                const REALS r = COLUMN(level) - t[level];
+                MEET(r, level);
+                bits[i] = bits[i] + bits[i] - (WORDS)(r > (REALS){0});
+            }
+        for (i = 0; i < VECTORS; ++i) {
+            *(REALS *)((REAL *)margin + s + i * LANES) = lowest[i];
+            *(INTS *)(vertex + s + i * LANES) = __builtin_convertvector(met[i], INTS);
+            *(INTS *)(leaf + s + i * LANES) = __builtin_convertvector(bits[i], INTS);
+        }
+    }
+}
+
+#undef LANES
+#undef VECTORS
+#undef MAGNITUDE
+#undef CLOSER
+#undef MEET
+#undef COLUMN
+#undef ROUTE_TILE
+#undef ROUTE_ROW
+#undef ROUTE_FERN
+#undef FINISH
+#undef REALS
+#undef WORDS
+#undef INTS
+#undef REAL
+#undef WORD
+#undef BYTES
+#undef CODE
+#undef CHOOSE
