@@ -4,10 +4,9 @@ Environment variables:
 
 HFOREST_OPENMP   "1": fail when OpenMP does not work; "0": build without it; unset: use it if it works.
 HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
-HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with AddressSanitizer, whose runtime
-                 is preloaded to run them, or with UndefinedBehaviorSanitizer, which ends the process:
+HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with these sanitizers, which end the
+                 process at a finding. AddressSanitizer's runtime is preloaded to run them:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
-                 (for "undefined" alone nothing is preloaded)
 """
 
 import os

@@ -688,18 +688,6 @@ def test_moments_that_no_optimiser_makes_are_refused(optimizer, moment, value):
             np.testing.assert_array_equal(state[name], a)
 
 
-def test_test_samples_out_of_range_are_refused_before_the_first_step():
-    config = demo.Config(n_trees=2, depth=2, n_features=3, batch_size=2, steps=3, eval_every=2)
-    x, y = np.array([[0.1, -0.1], [0.6, 0.1]]), np.array([0, 1])
-    state = demo.start(config, n_inputs=2, n_classes=2, dtype=np.float64)
-    before = {name: np.array(a, copy=True) for name, a in state.items()}
-    with pytest.raises(ValueError, match="x_test: expected samples whose learned features are finite"):
-        demo.train(config, state, x, y, np.array([[1.7976931348623157e308, 1.0], [0, 0]]), y)
-    assert state["step"] == 0
-    for name, a in before.items():
-        np.testing.assert_array_equal(state[name], a)
-
-
 def test_weights_that_are_not_finite_are_named():
     config = demo.Config(n_trees=2, depth=2, n_features=3, batch_size=2)
     state = demo.start(config, n_inputs=2, n_classes=2)

@@ -597,9 +597,6 @@ def train(
     losses = _appended(state, "history_pending")
     state.pop("history_pending", None)
     xp = array_module(x_train)
-    if state["step"] < config.steps:
-        # Test samples out of range are refused before the first step.
-        _error_rate(config, state, "x_test", x_test, y_test)
     try:
         with reporting(progress, config.steps, "step") as report:
             for i in range(state["step"], config.steps):

@@ -6,6 +6,7 @@
 #ifndef HOST_CUDA_H
 #define HOST_CUDA_H
 #include <math.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
@@ -42,6 +43,12 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 #define __tsan_acquire(where) ((void)(where))
 #define __tsan_release(where) ((void)(where))
 #endif
+// Fibers that have started are switched by jumps, which take no call of the system; sanitizers follow swapcontext alone.
+#if HOST_RACES || defined __SANITIZE_ADDRESS__
+#define HOST_JUMPS 0
+#else
+#define HOST_JUMPS 1
+#endif
 
 namespace host {
 
@@ -50,6 +57,8 @@ constexpr long long MAX_THREADS = 1024;
 
 struct Fiber {
     ucontext_t context;
+    jmp_buf place;  // where it waits, once it has started
+    bool started;
     unsigned thread;
     bool waits;  // in __syncthreads()
     void *sanitizer;
@@ -58,6 +67,7 @@ struct Fiber {
 static Fiber fibers[MAX_THREADS], *current;
 static long long n_fibers;
 static ucontext_t scheduler;
+static jmp_buf scheduler_place;
 static void *scheduler_sanitizer;
 
 // The launch in progress.
@@ -72,7 +82,7 @@ static char begin, end, barriers[2];
 
 static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds - rounds_ago) % 2; }
 
-static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
+[[maybe_unused]] static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
 #if HOST_RACES
     __tsan_switch_to_fiber(sanitizer, __tsan_switch_to_fiber_no_sync);
 #endif
@@ -82,13 +92,24 @@ static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unus
 static HOST_UNSEEN void pause(bool waits) {
     current->waits = waits;
     synced = synced || waits;
+#if HOST_JUMPS
+    if (!_setjmp(current->place)) _longjmp(scheduler_place, 1);
+#else
     switch_to(&current->context, &scheduler, scheduler_sanitizer);
+#endif
 }
 
 static HOST_UNSEEN void resume(Fiber *fiber) {
     current = fiber;
     threadIdx.x = fiber->thread;
+#if HOST_JUMPS
+    if (_setjmp(scheduler_place)) return;
+    if (fiber->started) _longjmp(fiber->place, 1);
+    fiber->started = true;
+    setcontext(&fiber->context);
+#else
     switch_to(&scheduler, &fiber->context, fiber->sanitizer);
+#endif
 }
 
 static HOST_UNSEEN void start_thread() { threadIdx.x = current->thread = (unsigned)n_started++; }
@@ -115,6 +136,7 @@ static void live() {
 }
 
 static HOST_UNSEEN void prepare(Fiber *fiber, void *stack) {
+    fiber->started = false;
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = stack;
     fiber->context.uc_stack.ss_size = STACK;
