@@ -1468,3 +1468,35 @@ def test_vector_paths_score_ties_and_weights_alike(n, n_classes, n_values, heavi
                 np.testing.assert_array_equal(a, b)
     finally:
         machine.set_simd(before)
+
+
+@pytest.mark.parametrize("max_bins", [None, 256, 64])
+@pytest.mark.parametrize("n_classes", [2, 9])
+def test_nodes_of_large_weight_equal_the_sorted_scan(max_bins, n_classes):
+    # Weights of 2 have whole sums, those of 1/2 are scored in float64 by the sorted scan; scores differ by a
+    # power of two alone.
+    rng = np.random.default_rng(n_classes)
+    n = 40_000
+    x = rng.normal(size=(n, 4)).astype(np.float32)
+    x[:, 1] = rng.integers(0, 30, n)
+    x[:, 2] = np.exp(3 * x[:, 2])
+    x[:, 3] = rng.random(n) < 0.3
+    y = ((x[:, 0] > 0) + 2 * (x[:, 1] > 11) + (x[:, 2] > 1) * rng.integers(0, 9, n)).astype(int) % n_classes
+    bins, sparse = growth.encode(x, max_bins=max_bins), project.sparse_distribution(4)
+    grow = [
+        lambda weight: growth.grow(bins, y, 2, max_depth=3, max_features=2, sample_weight=weight, rng=1),
+        *(
+            lambda weight, a=a: (
+                growth.grow_projected(
+                    a, y, 2, sparse, n_projections=3, max_depth=3, sample_weight=weight, rng=1
+                ).trees
+            )
+            for a in (x, np.round(3 * x))
+        ),
+    ]
+    for call in grow:
+        whole, half = call(np.full(n, 2.0)), call(np.full(n, 0.5))
+        for name in ("tree_start", "feature", "threshold", "left", "value"):
+            np.testing.assert_array_equal(getattr(whole, name), getattr(half, name), err_msg=name)
+        np.testing.assert_array_equal(whole.gain, 4 * half.gain)
+        assert (whole.feature != -1).sum() > 4

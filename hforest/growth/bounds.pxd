@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.bodies cimport hf_buckets
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
@@ -22,3 +22,15 @@ cdef int score_buckets(
 ) noexcept nogil
 cdef float real_of(const hf_buckets* s, int32_t code) noexcept nogil
 cdef int32_t next_code(const int32_t* code, int64_t n, int32_t low) noexcept nogil
+
+# For wide.pyx.
+cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil
+cdef int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil
+cdef int place_of(const hf_buckets* s, int c) noexcept nogil
+cdef int32_t unordered(uint64_t key) noexcept nogil
+cdef void count_buckets(
+    const uint8_t* bucket, const uint32_t* slot, int64_t n, int size, uint32_t* count
+) noexcept nogil
+cdef uint64_t* sort_alive(
+    hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own, int64_t* n_keys
+) noexcept nogil

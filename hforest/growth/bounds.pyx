@@ -93,18 +93,23 @@ cdef int32_t next_code(const int32_t* code, int64_t n, int32_t low) noexcept nog
     return next
 
 
+cdef int32_t unordered(uint64_t key) noexcept nogil:
+    # Returns the code of a key.
+    return <int32_t> (<uint32_t> (key >> 32) ^ <uint32_t> 1 << 31)
+
+
 cdef inline uint32_t _ordered(int32_t code) noexcept nogil:
     # Returns a code as an unsigned integer in the same order.
     return <uint32_t> code ^ <uint32_t> 1 << 31
 
 
-cdef inline int _bucket_of(const hf_buckets* s, int32_t code) noexcept nogil:
+cdef int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil:
     # Returns the bucket of a code, as fill_buckets has it.
     cdef int c = <int> ((real_of(s, code) - s.least) * s.scale)
     return c if s.exact else c + (code >= s.usual) + (code > s.usual)
 
 
-cdef inline int _place_of(const hf_buckets* s, int c) noexcept nogil:
+cdef int place_of(const hf_buckets* s, int c) noexcept nogil:
     return (c & ((1 << s.log_steps) - 1)) << s.log_lanes | c >> s.log_steps
 
 
@@ -116,7 +121,7 @@ cdef inline int32_t _usual(const int32_t* code, int64_t n, int32_t otherwise) no
     return b if b == c or b == d else c if c == d else otherwise
 
 
-cdef int _divide(hf_buckets* s, const int32_t* code) noexcept nogil:
+cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil:
     # Divides the range of the codes into buckets. Returns 0 if all are equal, -1 if no width divides them.
     cdef int32_t lowest = code[0], highest = code[0]
     cdef int64_t i
@@ -143,7 +148,7 @@ cdef int _divide(hf_buckets* s, const int32_t* code) noexcept nogil:
     return 1
 
 
-cdef void _count(
+cdef void count_buckets(
     const uint8_t* bucket, const uint32_t* slot, int64_t n, int size, uint32_t* count
 ) noexcept nogil:
     cdef int64_t i
@@ -157,7 +162,7 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
     cdef double score
     cdef bint found = False
     for c in range(1 << (s.log_steps + s.log_lanes)):
-        i = _place_of(s, c)
+        i = place_of(s, c)
         if not (s.splits.rate.value[i] >= limit and s.splits.rate.value[i] > 0):
             continue
         score = score_at(&s.splits, i)
@@ -167,12 +172,12 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
     return found
 
 
-cdef uint64_t* _sort_alive(
+cdef uint64_t* sort_alive(
     hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own, int64_t* n_keys
 ) noexcept nogil:
     # Returns the keys of the samples in buckets that are alive, in order; of the bucket `own`, which holds
     # one code, a single key.
-    cdef int place = _place_of(s, own)
+    cdef int place = place_of(s, own)
     cdef bint has_own = s.alive[place], taken
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
@@ -204,18 +209,18 @@ cdef bint _confirm_alive(
     cdef int size = 1 << (s.log_steps + s.log_lanes), bucket = -2, known, at
     cdef int64_t i, j, n_keys
     cdef int32_t value
-    cdef const uint64_t* key = _sort_alive(r, codes, code, s, own, &n_keys)
+    cdef const uint64_t* key = sort_alive(r, codes, code, s, own, &n_keys)
     cdef double score
     cdef bint found = False
     for i in range(n_keys):
-        value = <int32_t> _ordered(<int32_t> (key[i] >> 32))
+        value = unordered(key[i])
         if i == 0 or key[i] >> 32 != key[i - 1] >> 32:
-            at = _bucket_of(s, value)
+            at = bucket_of(s, value)
             if at != bucket:
                 # Sums of what lies before the bucket, of the bucket of one code with it.
                 bucket = at
                 known = at + 1 if at == own else at
-                at = _place_of(s, known - 1) if known else 0
+                at = place_of(s, known - 1) if known else 0
                 for j in range(s.n_present):
                     left[j] = s.count[j * size + at] if known else 0
                 left_square = s.splits.left_square[at] if known else 0
@@ -250,7 +255,7 @@ cdef int score_buckets(
     # code        IN (n,)
     # best, low   OUT      its score, and the largest code on its left
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef int divided = _divide(s, code), size, own, i
+    cdef int divided = divide(s, code), size, own, i
     cdef bint any_alive = False
     cdef float most, limit
     if divided <= 0:
@@ -259,7 +264,7 @@ cdef int score_buckets(
     size = 1 << (s.log_steps + s.log_lanes)
     bodies.fill_buckets(s, code, s.n, codes.bucket)
     memset(s.count, 0, s.n_present * size * sizeof(uint32_t))
-    _count(codes.bucket, codes.slot, s.n, size, s.count)
+    count_buckets(codes.bucket, codes.slot, s.n, size, s.count)
     bodies.sum_buckets(s)
     most = bodies.rate(size, &s.splits)
     limit = max(<float> best[0], most) * ROUNDED
@@ -267,8 +272,8 @@ cdef int score_buckets(
         return _confirm_exact(s, limit, best, low)
     bodies.find_alive(s, limit)
     # In the bucket of one code there is one split, after it.
-    own = _bucket_of(s, s.usual)
-    i = _place_of(s, own)
+    own = bucket_of(s, s.usual)
+    i = place_of(s, own)
     s.alive[i] = 0 < s.splits.rate.value[i] >= limit
     for i in range(size):
         any_alive |= s.alive[i]

@@ -9,18 +9,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from hforest.core.machine cimport hf_stopped_after
-from hforest.growth.bodies cimport hf_buckets, hf_value_pairs
-from hforest.growth.bounds cimport (
-    free_codes, hf_codes, next_code, score_buckets, start_buckets, start_codes,
-)
+from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
+from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, table_at
 from hforest.growth.histogram cimport best_of_histograms
-from hforest.growth.pairwise cimport best_pairwise, score_value_pairs, start_value_pairs
+from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.samples cimport score_sides, take
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, SORTED_SCAN, scorer_of_bins, scorer_of_codes
+from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.task cimport (
-    HF_BY_SORTED_SCAN, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
+    HF_BY_SORTED_SCAN, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
     hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree,
     hf_unit, hf_workspace, is_perfect, no_split,
 )
@@ -40,7 +38,7 @@ ctypedef fused code_t:
 ctypedef struct hf_own:
     uint32_t* column     # (n_columns,): a permutation, whose first ones are the features sampled
     uint32_t* swapped    # (n_columns,): with which place each sampled one was swapped
-    hf_codes codes       # of columns with more than 256 bins
+    hf_codes codes       # whole weights: of columns with more than 256 bins, and of large nodes
 
 
 # The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
@@ -59,7 +57,9 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         return False
     own.column = <uint32_t*> malloc(c.n_columns * 4 + 1)
     own.swapped = <uint32_t*> malloc(c.n_columns * 4 + 1)
-    if own.column == NULL or own.swapped == NULL or (c.width > 1 and not start_codes(&own.codes, r.n)):
+    if own.column == NULL or own.swapped == NULL:
+        return False
+    if r.kind != HF_FLOATS and not start_codes(&own.codes, r.n):
         return False
     for f in range(c.n_columns):
         own.column[f] = <uint32_t> f
@@ -169,46 +169,41 @@ cdef bint _codes_of(
 ) noexcept nogil:
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
+    if c.width == 1:
+        return _read_codes[uint8_t](<const uint8_t*> c.codes + at, sample, n, code)
     if c.width == 2:
         return _read_codes[uint16_t](<const uint16_t*> c.codes + at, sample, n, code)
     return _read_codes[uint32_t](<const uint32_t*> c.codes + at, sample, n, code)
 
 
 cdef void _best_of_candidates(
-    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int scorer,
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     hf_sampling* sampling, hf_split* best
 ) noexcept nogil:
-    # Samples features one by one, and takes the best split of them. Columns of bins of 8 bits have the sorted
-    # scan here; so have codes that no buckets divide.
+    # Samples features one by one, and takes the best split of them. Small nodes with bins of 8 bits have the
+    # sorted scan here; so have codes that no buckets divide.
     cdef hf_own* own = <hf_own*> r.columns
-    cdef hf_value_pairs pairs
-    cdef hf_buckets buckets
+    cdef hf_code_scorer scorer
     cdef int64_t n = node.last - node.first, n_steps = 0
     cdef uint32_t column
     cdef int32_t low = 0
-    cdef double score
     cdef bint varies = False
     cdef int found
-    if scorer == PAIRWISE:
-        start_value_pairs(t, r, node, weight, &pairs)
-    elif scorer == HISTOGRAM and not start_buckets(t, r, &own.codes, node, weight, True, &buckets):
-        scorer = SORTED_SCAN
+    scorer.kind = SORTED_SCAN
+    if c.width > 1 or weight >= HISTOGRAM_WEIGHT:
+        start_code_scorer(t, r, &own.codes, node, weight, True, &scorer)
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
         if hf_stopped_after(t.watch, &n_steps, n):
             return
         column = _sample(c, own, sampling)
         found = -1
-        if scorer != SORTED_SCAN:
+        if scorer.kind != SORTED_SCAN:
             if not _codes_of(t, r, c, node, column, own.codes.code):
                 continue
             varies = True
-            score = max(best.score, 0.0)
-            if scorer == PAIRWISE:
-                found = score_value_pairs(t, &pairs, own.codes.code, &score, &low)
-            else:
-                found = score_buckets(t, r, &own.codes, own.codes.code, &buckets, &score, &low)
+            found = score_codes(t, r, &own.codes, own.codes.code, &scorer, &best.score, &low)
             if found > 0:
-                best.score, best.column, best.low = score, column, <uint32_t> low
+                best.column, best.low = column, <uint32_t> low
                 best.high = next_code(own.codes.code, n, low)
         if found < 0:
             take(HF_BY_SORTED_SCAN)
@@ -348,16 +343,14 @@ cdef hf_split best_column(
     cdef hf_split best = no_split()
     cdef hf_sampling sampling
     cdef int64_t n = node.last - node.first
-    cdef int scorer = SORTED_SCAN
+    cdef int scorer = scorer_of_bins(t, r, n, weight, c.n_codes) if c.width == 1 else SORTED_SCAN
     cdef double low, high
     sampling.key, sampling.n_sampled = key, 0
-    if c.width > 1:
-        scorer = scorer_of_codes(t, r, n, weight)
-    elif scorer_of_bins(t, r, n, weight, c.n_codes) != SORTED_SCAN:
-        _best_of_bins(t, r, c, node, weight, scorer_of_bins(t, r, n, weight, c.n_codes), &sampling, &best)
+    if scorer != SORTED_SCAN:
+        _best_of_bins(t, r, c, node, weight, scorer, &sampling, &best)
     # Also where all features sampled so far are constant in the node.
     if best.column < 0:
-        _best_of_candidates(t, r, c, node, weight, scorer, &sampling, &best)
+        _best_of_candidates(t, r, c, node, weight, &sampling, &best)
     _undo(<hf_own*> r.columns, &sampling)
     if best.column >= 0:
         low = c.high[table_at(c, best.column) + best.low]

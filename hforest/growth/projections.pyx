@@ -15,14 +15,12 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
-from hforest.growth.bodies cimport hf_buckets, hf_code_of_float, hf_float_of_code, hf_value_pairs
-from hforest.growth.bounds cimport (
-    free_codes, hf_codes, next_code, score_buckets, start_buckets, start_codes,
-)
+from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
+from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.builder cimport reserve_entries
-from hforest.growth.pairwise cimport score_value_pairs, start_value_pairs
+from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
 from hforest.growth.samples cimport take
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, SORTED_SCAN, scorer_of_codes
+from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, sort_keys
 from hforest.growth.task cimport (
     HF_BY_SORTED_SCAN, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source,
@@ -324,19 +322,17 @@ cdef hf_split _best_projection(
     # Returns the best split of a node's projections; of equal scores the first one's lowest.
     cdef hf_own* own = <hf_own*> r.own
     cdef hf_split best = no_split()
-    cdef hf_value_pairs pairs
-    cdef hf_buckets buckets
+    cdef hf_code_scorer scorer
     cdef int64_t number, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
     cdef const int32_t* code = NULL
     cdef int32_t low = 0
-    cdef double score, before
+    cdef double before
     cdef bint short = p.single or p.whole
-    cdef int scorer = scorer_of_codes(t, r, n, weight) if short else SORTED_SCAN, found
-    if scorer == PAIRWISE:
-        start_value_pairs(t, r, node, weight, &pairs)
-    elif scorer == HISTOGRAM and not start_buckets(t, r, &own.codes, node, weight, p.whole, &buckets):
-        scorer = SORTED_SCAN
+    cdef int found
+    scorer.kind = SORTED_SCAN
+    if short:
+        start_code_scorer(t, r, &own.codes, node, weight, p.whole, &scorer)
     for number in range(t.n_candidates):
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
@@ -346,14 +342,10 @@ cdef hf_split _best_projection(
             code = _codes_of(p, own, n)
         before = best.score
         found = -1
-        if scorer != SORTED_SCAN:
-            score = max(best.score, 0.0)
-            if scorer == PAIRWISE:
-                found = score_value_pairs(t, &pairs, code, &score, &low)
-            else:
-                found = score_buckets(t, r, &own.codes, code, &buckets, &score, &low)
+        if scorer.kind != SORTED_SCAN:
+            found = score_codes(t, r, &own.codes, code, &scorer, &best.score, &low)
             if found > 0:
-                best.score, best.below = score, _value(p.whole, low)
+                best.below = _value(p.whole, low)
                 best.above = _value(p.whole, next_code(code, n, low))
         if found < 0:
             take(HF_BY_SORTED_SCAN)

@@ -7,10 +7,11 @@
 #                min_samples_leaf > 1
 #   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
 #                                                  32 bits
-#   histogram    weight below HISTOGRAM_WEIGHT     8 bits    n + bins * classes / lanes  histogram.pyx
+#   histogram    more samples                      8 bits    n + bins * classes / lanes  histogram.pyx
 #                                                  32 bits   the same, and sorting the   bounds.pyx
 #                                                            buckets that bounds do not
 #                                                            rule out
+#                weight from HISTOGRAM_WEIGHT on   all       the same                    wide.pyx
 
 from libc.stdint cimport int64_t
 
@@ -21,10 +22,12 @@ cdef enum:
     SORTED_SCAN
     PAIRWISE
     HISTOGRAM
+    WIDE_HISTOGRAM
 
 # Tuned on `python bench/grow.py`.
 cdef enum:
     HISTOGRAM_WEIGHT = 1 << 15   # squares of sums of weights below this fit in 30 bits
+    WIDE_WEIGHT = 1 << 26        # and of weights below this in float64
     PAIRWISE_WEIGHT = 256        # sums of weights fit in 8 bits, and their squares in 16
     FEW_SAMPLES = 24             # pairwise pays whatever the number of bins
     PLAIN_PAIRS = 8              # samples up to which it pays without vectors
@@ -47,8 +50,10 @@ cdef inline int scorer_of_codes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for codes of 32 bits.
-    if r.kind == HF_FLOATS or t.min_leaf > 1 or n <= 2 or weight >= HISTOGRAM_WEIGHT:
+    if r.kind == HF_FLOATS or t.min_leaf > 1 or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
+    if weight >= HISTOGRAM_WEIGHT:
+        return WIDE_HISTOGRAM if n > HF_VALUE_PAIRS else SORTED_SCAN
     if n <= (PLAIN_PAIRS if t.path == HF_PATH_PLAIN else HF_VALUE_PAIRS):
         return PAIRWISE
     if t.path == HF_PATH_PLAIN and n <= HF_VALUE_PAIRS:
