@@ -1,5 +1,5 @@
 /* Scores of splits, from the sums of their branches. The operations and their order are those of
-   split/reference.py, so that a score has the same bits everywhere. */
+   core/scores.py, so that a score has the same bits everywhere. */
 #ifndef HFOREST_SCORE_H
 #define HFOREST_SCORE_H
 #include "core/series.h"

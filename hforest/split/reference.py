@@ -8,24 +8,9 @@ import math
 
 import numpy as np
 
-GINI, ENTROPY, SQUARED = 0, 1, 2
+from ..core.scores import node_score, xlogx
 
-
-def _log2(a):
-    # Exact steps and a fixed series, as the backends have it: C libraries and CUDA differ in the last bit.
-    m, e = math.frexp(a)
-    if m < 0.70710678118654752:
-        m, e = 2 * m, e - 1
-    s = (m - 1) / (m + 1)
-    q = s * s
-    total = 1.0 / 23
-    for k in range(21, 0, -2):
-        total = total * q + 1.0 / k
-    return e + s * total * 2.8853900817779268
-
-
-def _xlogx(a):
-    return a * _log2(a) if a > 0 else 0.0
+GINI, SQUARED = 0, 2
 
 
 def impurity(counts, criterion, out):
@@ -47,20 +32,8 @@ def impurity(counts, criterion, out):
         for c in row:
             # Gini: 1 - sum p**2. Entropy: -sum p log2 p, p5 with its sign.
             p = float(c) / weight
-            total += p * p if criterion == GINI else _xlogx(p)
+            total += p * p if criterion == GINI else xlogx(p)
         out[i] = 1.0 - total if criterion == GINI else 0.0 - total
-
-
-def _node_score(criterion, sums, weight):
-    # -W H of a branch, but for terms that all splits of a node share: the lower sum_b W_b H(b) the better.
-    total = 0.0
-    if criterion == ENTROPY:
-        for c in sums:
-            total += _xlogx(c)
-        return total - _xlogx(weight)
-    for c in sums:
-        total += c * c
-    return total / weight
 
 
 def _between(low, high, real):
@@ -87,7 +60,7 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
     for row, w in zip(rows, weights, strict=True):
         total = [a + w * b for a, b in zip(total, row, strict=True)]
         total_weight += w
-    base = _node_score(criterion, total, total_weight)
+    base = node_score(criterion, total, total_weight)
     left, left_weight = [0.0] * len(total), 0.0
     best, threshold = -math.inf, math.nan
     for i in range(len(order) - 1):
@@ -100,7 +73,7 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
         if not right_weight > 0:
             continue
         right = [a - b for a, b in zip(total, left, strict=True)]
-        score = _node_score(criterion, left, left_weight) + _node_score(criterion, right, right_weight)
+        score = node_score(criterion, left, left_weight) + node_score(criterion, right, right_weight)
         if score > best:  # on equal scores the lowest threshold stays
             best, threshold = score, _between(value[at], value[after], value.dtype.type)
     return threshold, best - base
