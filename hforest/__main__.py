@@ -20,7 +20,7 @@ from . import demo
 from .core import check, files
 from .core.aliases import Array
 from .demo.files import is_checkpoint
-from .demo.network import Kind, State
+from .demo.model import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}

@@ -291,7 +291,7 @@ MANY_PARAMETERS = {
     "hforest/split/gpu.cu scan",
     "hforest/tree/gpu.cu first_fault",
 }  # fmt: skip
-LONG_FILES = {"hforest/demo/network.py"}
+LONG_FILES: set[str] = set()
 
 
 @pytest.fixture

@@ -585,9 +585,14 @@ WRONG = {
     "backwards": lambda a: a[::-1],
     "masked": np.ma.array,
     "NaN": lambda a: np.full_like(a, np.nan),
+    "infinity": lambda a: np.full_like(a, np.inf),
     "below 0": lambda a: a - a.dtype.type(7),
 }
-READ = {"NaN": ("kernel", "thresholds", "weights", "mean", "var"), "below 0": ("features", "var")}
+READ = {
+    "infinity": ("mean", "var"),
+    "NaN": ("kernel", "thresholds", "weights", "mean", "var"),
+    "below 0": ("features", "var"),
+}
 """The arrays of whose numbers a step takes note."""
 
 

@@ -7,7 +7,8 @@ loop would.
 """
 
 from .files import Checkpoint, Data, load_checkpoint, load_data, load_digits, save_checkpoint
-from .network import Config, error_rate, predict, start, step, train
+from .model import Config, start
+from .network import error_rate, predict, step, train
 from .select import select_features, split_gains
 
 __all__ = [

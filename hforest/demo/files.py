@@ -13,7 +13,8 @@ import numpy as np
 from ..core import check, files, supervised
 from ..core.aliases import FloatArray, IntArray
 from ..core.dispatch import to_numpy
-from .network import HISTORY, WINDOW, Config, State, check_model, start
+from .model import WINDOW, Config, State, check_model, start
+from .network import HISTORY
 
 FORMAT = 2
 """Number of the checkpoint's format: 2 renamed the settings and added the classes."""

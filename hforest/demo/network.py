@@ -6,119 +6,22 @@ alone.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .. import hinge, layers, optim
-from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray, Progress
+from ..core import check
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress
 from ..core.dispatch import array_module
 from ..core.progress import check_progress, reporting
+from . import model
+from .model import PARAMETERS, STRIDE, WINDOW, Config, State
 
-Kind = Literal["tree", "fern"]
-State = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a run does; two runs with equal configs and data give the same bits on one machine.
-
-    Parameters
-    ----------
-    kind : "tree" or "fern"
-        The forest's members.
-    n_trees : int
-        Trees or ferns.
-    depth : int
-        Decisions on a path, 1 to 30.
-    n_features : int
-        Learned inner products between the data and the forest (p1 Fig. 2b).
-    n_kernels : int
-        Learned 5x5 convolutions with stride 3 of square images (p1 Fig. 2c) instead of inner products; 0:
-        inner products.
-    optimizer : "adam" or "adagrad"
-    lr : float
-        Learning rate, above 0.
-    batch_size : int
-        Samples of a mini-batch.
-    steps : int
-        Mini-batches of the whole run.
-    eval_every : int
-        Steps from one evaluation on the test set to the next; weights are brought up to date then.
-    seed : int
-        Of parameters and batches, at least 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A setting of another type; outside its range.
-    """
-
-    kind: Kind = "tree"
-    n_trees: int = 100
-    depth: int = 10
-    n_features: int = 100
-    n_kernels: int = 0
-    optimizer: Literal["adam", "adagrad"] = "adam"
-    lr: float = 0.005
-    batch_size: int = 53
-    steps: int = 40_000
-    eval_every: int = 500
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check.choice("kind", self.kind, ("tree", "fern"))
-        check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
-        plain: dict[str, int | float] = {
-            name: check.integer(name, getattr(self, name), 1)
-            for name in ("n_trees", "n_features", "batch_size", "steps", "eval_every")
-        }
-        plain["depth"] = check.integer("depth", self.depth, 1, check.MAX_DEPTH)
-        plain["n_kernels"] = check.integer("n_kernels", self.n_kernels, 0)
-        plain["seed"] = check.integer("seed", self.seed, 0)
-        plain["lr"] = check.number("lr", self.lr, 0.0, open_low=True)
-        for name, value in plain.items():  # Python's numbers, which a checkpoint stores
-            object.__setattr__(self, name, value)
-
-
-PARAMETERS = ("kernel", "thresholds", "weights")
-WINDOW, STRIDE = 5, 3
 CHUNK = 2000
 """Samples that `predict` evaluates at a time."""
-
-
-def _first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
-    """The shape of the first layer's kernel, and the number of features that the layer makes.
-
-    Parameters
-    ----------
-    config : Config
-    n_inputs : int
-        Columns of the data; with `config.n_kernels` the pixels of a square image.
-
-    Returns
-    -------
-    shape : tuple of int
-    n_features : int
-
-    Raises
-    ------
-    ValueError
-        Kernels, and columns that are no square image of at least 5x5.
-    """
-    if not config.n_kernels:
-        return (n_inputs, config.n_features), config.n_features
-    side = math.isqrt(n_inputs)
-    if side * side != n_inputs or side < WINDOW:
-        raise ValueError(
-            f"n_kernels: expected 0 or square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
-            "pass n_kernels=0 to learn inner products"
-        )
-    return (config.n_kernels, WINDOW, WINDOW), config.n_kernels * ((side - WINDOW) // STRIDE + 1) ** 2
 
 
 def _images(x: Array) -> Array:
@@ -140,59 +43,6 @@ def _kernel_gradient(config: Config, kernel: Array, x: Array, grad_inner: Array)
     out = (images.shape[1] - WINDOW) // STRIDE + 1
     grad = grad_inner.reshape(len(x), config.n_kernels, out, out)
     return layers.conv2d_backward(grad, images, kernel, STRIDE)[1]
-
-
-def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.float32) -> State:
-    """Returns the state before the first step.
-
-    Parameters
-    ----------
-    config : Config
-    n_inputs, n_classes : int
-        Columns of the data and classes.
-    dtype : float32 or float64
-
-    Returns
-    -------
-    dict
-        kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
-        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step, the int 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer, or below 1; another dtype; `n_kernels` and columns that are no square
-        image of at least 5x5.
-
-    Examples
-    --------
-    >>> from hforest.demo import Config, start
-    >>> state = start(Config(n_trees=2, depth=3, n_features=4), n_inputs=5, n_classes=3)
-    >>> state["kernel"].shape, state["weights"].shape
-    ((5, 4), (2, 8, 3))
-    """
-    _check_config(config)
-    n_inputs = check.integer("n_inputs", n_inputs, 1, check.MAX_COUNT)
-    n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
-    dtype = check.float_dtype(dtype)
-    rng = np.random.default_rng([config.seed, 0])
-    init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
-    shape, n_features = _first_layer(config, n_inputs)
-    with check.memory("n_inputs", "weights", math.prod(shape) * (8 + dtype.itemsize)):
-        state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
-    state["thresholds"], state["features"], state["weights"] = init(
-        config.n_trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
-    )
-    state["mean"] = np.zeros(n_features, dtype)
-    state["var"] = np.ones(n_features, dtype)
-    adam = config.optimizer == "adam"
-    for name in ("kernel",) if adam else PARAMETERS:
-        for moment in ("m", "v") if adam else ("h",):
-            state[f"{name}_{moment}"] = np.zeros_like(state[name])
-    if adam:
-        state |= hinge.adam_state(state["thresholds"], state["weights"])._asdict()
-    state["step"] = 0
-    return state
 
 
 def _adam_state(state: State) -> hinge.AdamState:
@@ -229,101 +79,6 @@ def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Arr
     flat = (-1, w.shape[-1])
     optim.adagrad_rows(w.reshape(flat), w_rows, w_grad, state["weights_h"].reshape(flat), config.lr)
     return grad_z
-
-
-def _check_config(config: Config) -> None:
-    if not isinstance(config, Config):
-        raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
-
-
-def check_model(config: Config, state: State) -> dict[str, Array]:
-    """The arrays of a state by their places ("state['kernel']"), if they are those of the configuration.
-
-    What they hold is checked where it is used.
-    """
-    _check_config(config)
-    if not isinstance(state, dict):
-        raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
-    adam = config.optimizer == "adam"
-    n_vertices = 2**config.depth - 1 if config.kind == "tree" else config.depth
-    vertices = (config.n_trees, n_vertices)
-    shapes: dict[str, check.Axes] = {
-        "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
-        "thresholds": vertices, "features": vertices,
-        "weights": (config.n_trees, 2**config.depth, "n_classes"),
-        "mean": ("n_normalized",), "var": ("n_normalized",),
-    }  # fmt: skip
-    for name in PARAMETERS:
-        shapes |= {f"{name}_{moment}": shapes[name] for moment in (("m", "v") if adam else ("h",))}
-    if adam:
-        shapes |= {"thresholds_last": vertices, "weights_last": shapes["weights"][:2]}
-    for name in (*shapes, "step"):
-        if name not in state:
-            raise ValueError(
-                f"state: expected the arrays that start makes, got none called {name!r}; pass a whole state"
-            )
-    named = {f"state[{name!r}]": state[name] for name in shapes}
-    check.same_device(**named)
-    real = check.floating("state['kernel']", state["kernel"])
-    whole: dict[str, np.dtype] = {
-        "features": check.INT32, "thresholds_last": check.INT64, "weights_last": check.INT64,
-    }  # fmt: skip
-    sizes: check.Sizes = {} if config.n_kernels else {"n_normalized": config.n_features}
-    for (label, a), (name, axes) in zip(named.items(), shapes.items(), strict=True):
-        check.array(label, a, whole.get(name, real), axes, sizes)
-    check.integer("state['step']", state["step"], 0, 2**62)
-    return named
-
-
-def _check_written(arrays: dict[str, Array], **read: ArrayLike) -> None:
-    # A step changes all arrays of the state but the features in place; `read` has the samples and labels as
-    # the caller gave them.
-    written = dict(arrays)
-    features = {"state['features']": written.pop("state['features']")}
-    check.outputs(written, features | {name: supervised.as_given(name, a) for name, a in read.items()})
-
-
-def _check_moments(config: Config, state: State, names: Sequence[str]) -> None:
-    # An optimiser would make NaN of moments that it cannot have made.
-    kinds = ("m", "v") if config.optimizer == "adam" else ("h",)
-    for name in (f"{parameter}_{kind}" for parameter in names for kind in kinds):
-        with check.items_of("state", state):
-            check.finite(name, state[name])
-        if check.values_checked() and not name.endswith("_m") and bool((state[name] < 0).any()):
-            raise ValueError(
-                f"state[{name!r}]: expected sums of squares, got a number below 0; go back to a checkpoint"
-            )
-
-
-def _check_synced(config: Config, arrays: dict[str, Array], **read: ArrayLike) -> None:
-    # An evaluation brings the forest up to date where Adam trains it.
-    if config.optimizer == "adam":
-        written = {place: a for place, a in arrays.items() if place[7:].startswith(("thresholds", "weights"))}
-        check.outputs(written, {name: supervised.as_given(name, a) for name, a in read.items()})
-
-
-def _samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 0) -> FloatArray:
-    # At least `least` rows in the dtype of the state, on its device, with the columns that the first layer
-    # takes.
-    kernel = state["kernel"]
-    x = supervised.matrix(name, x, kernel.dtype)
-    check.same_device(state=kernel, **{name: x})
-    n = x.shape[1]
-    fits = _first_layer(config, n)[1] == len(state["mean"]) if config.n_kernels else n == len(kernel)
-    if not fits:
-        wanted = "the images" if config.n_kernels else f"the {len(kernel)} columns"
-        raise ValueError(
-            f"{name}: expected {wanted} that the state was made for, got {n} columns; pass such data"
-        )
-    if len(x) < least:
-        raise ValueError(f"{name}: expected at least {least} sample, got {len(x)}; pass some samples")
-    return x
-
-
-def _labels(state: State, name: str, y: ArrayLike, x: FloatArray) -> IntArray:
-    labels, _ = supervised.labels(name, y, len(x), state["weights"].shape[-1])
-    check.same_device(x=x, **{name: labels})
-    return labels
 
 
 def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
@@ -367,11 +122,11 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     >>> losses[-1] < losses[0]
     True
     """
-    arrays, given = check_model(config, state), (x, y)
-    x = _samples(config, state, "x", x, 1)
-    y = _labels(state, "y", y, x)
-    _check_written(arrays, x=given[0], y=given[1])
-    _check_moments(config, state, ["kernel"])
+    arrays, given = model.check_model(config, state), (x, y)
+    x = model.samples(config, state, "x", x, 1)
+    y = model.labels(state, "y", y, x)
+    model.check_written(arrays, x=given[0], y=given[1])
+    model.check_moments(config, state, ["kernel"])
     return _step(config, state, "x", x, y)
 
 
@@ -397,6 +152,7 @@ def _check_features(name: str, a: FloatArray) -> None:
 
 def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
     # `step` on arrays that are checked and converted; `name` is that of the samples.
+    model.check_statistics(state)
     with check.items_of("state", state):
         inner, z = _features(config, state, name, x)
         scores, route = _forward(config, state, z)
@@ -457,9 +213,9 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     >>> classes[scores.argmax(axis=1)].shape
     (7,)
     """
-    arrays, given = check_model(config, state), x
-    x = _samples(config, state, "x", x)
-    _check_synced(config, arrays, x=given)
+    arrays, given = model.check_model(config, state), x
+    x = model.samples(config, state, "x", x)
+    model.check_synced(config, arrays, x=given)
     return _predict(config, state, "x", x)
 
 
@@ -497,10 +253,10 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     TypeError, ValueError, IndexError
         As `predict`; labels that are not those of the state; no sample.
     """
-    arrays, given = check_model(config, state), (x, y)
-    x = _samples(config, state, "x", x, 1)
-    y = _labels(state, "y", y, x)
-    _check_synced(config, arrays, x=given[0], y=given[1])
+    arrays, given = model.check_model(config, state), (x, y)
+    x = model.samples(config, state, "x", x, 1)
+    y = model.labels(state, "y", y, x)
+    model.check_synced(config, arrays, x=given[0], y=given[1])
     return _error_rate(config, state, "x", x, y)
 
 
@@ -584,14 +340,14 @@ def train(
     """
     check_progress(progress)
     check.function("checkpoint", checkpoint, "state")
-    arrays = check_model(config, state)
+    arrays = model.check_model(config, state)
     given = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
-    x_train = _samples(config, state, "x_train", x_train, 1)
-    y_train = _labels(state, "y_train", y_train, x_train)
-    x_test = _samples(config, state, "x_test", x_test, 1)
-    y_test = _labels(state, "y_test", y_test, x_test)
-    _check_written(arrays, **given)
-    _check_moments(config, state, PARAMETERS)
+    x_train = model.samples(config, state, "x_train", x_train, 1)
+    y_train = model.labels(state, "y_train", y_train, x_train)
+    x_test = model.samples(config, state, "x_test", x_test, 1)
+    y_test = model.labels(state, "y_test", y_test, x_test)
+    model.check_written(arrays, **given)
+    model.check_moments(config, state, PARAMETERS)
     history = {name: _appended(state, f"history_{name}") for name in HISTORY}
     # Losses of the batches since the last evaluation, if the run was stopped between two.
     losses = _appended(state, "history_pending")

@@ -1,0 +1,275 @@
+"""The network's settings and state: what `start` makes; checks of a state and of samples for it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from .. import hinge
+from ..core import check, supervised
+from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray
+from ..core.dispatch import array_module
+
+Kind = Literal["tree", "fern"]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run does; two runs with equal configs and data give the same bits on one machine.
+
+    Parameters
+    ----------
+    kind : "tree" or "fern"
+        The forest's members.
+    n_trees : int
+        Trees or ferns.
+    depth : int
+        Decisions on a path, 1 to 30.
+    n_features : int
+        Learned inner products between the data and the forest (p1 Fig. 2b).
+    n_kernels : int
+        Learned 5x5 convolutions with stride 3 of square images (p1 Fig. 2c) instead of inner products; 0:
+        inner products.
+    optimizer : "adam" or "adagrad"
+    lr : float
+        Learning rate, above 0.
+    batch_size : int
+        Samples of a mini-batch.
+    steps : int
+        Mini-batches of the whole run.
+    eval_every : int
+        Steps from one evaluation on the test set to the next; weights are brought up to date then.
+    seed : int
+        Of parameters and batches, at least 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A setting of another type; outside its range.
+    """
+
+    kind: Kind = "tree"
+    n_trees: int = 100
+    depth: int = 10
+    n_features: int = 100
+    n_kernels: int = 0
+    optimizer: Literal["adam", "adagrad"] = "adam"
+    lr: float = 0.005
+    batch_size: int = 53
+    steps: int = 40_000
+    eval_every: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check.choice("kind", self.kind, ("tree", "fern"))
+        check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
+        plain: dict[str, int | float] = {
+            name: check.integer(name, getattr(self, name), 1)
+            for name in ("n_trees", "n_features", "batch_size", "steps", "eval_every")
+        }
+        plain["depth"] = check.integer("depth", self.depth, 1, check.MAX_DEPTH)
+        plain["n_kernels"] = check.integer("n_kernels", self.n_kernels, 0)
+        plain["seed"] = check.integer("seed", self.seed, 0)
+        plain["lr"] = check.number("lr", self.lr, 0.0, open_low=True)
+        for name, value in plain.items():  # Python's numbers, which a checkpoint stores
+            object.__setattr__(self, name, value)
+
+
+PARAMETERS = ("kernel", "thresholds", "weights")
+WINDOW, STRIDE = 5, 3
+
+
+def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
+    """The shape of the first layer's kernel, and the number of features that the layer makes.
+
+    Parameters
+    ----------
+    config : Config
+    n_inputs : int
+        Columns of the data; with `config.n_kernels` the pixels of a square image.
+
+    Returns
+    -------
+    shape : tuple of int
+    n_features : int
+
+    Raises
+    ------
+    ValueError
+        Kernels, and columns that are no square image of at least 5x5.
+    """
+    if not config.n_kernels:
+        return (n_inputs, config.n_features), config.n_features
+    side = math.isqrt(n_inputs)
+    if side * side != n_inputs or side < WINDOW:
+        raise ValueError(
+            f"n_kernels: expected 0 or square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
+            "pass n_kernels=0 to learn inner products"
+        )
+    return (config.n_kernels, WINDOW, WINDOW), config.n_kernels * ((side - WINDOW) // STRIDE + 1) ** 2
+
+
+def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.float32) -> State:
+    """Returns the state before the first step.
+
+    Parameters
+    ----------
+    config : Config
+    n_inputs, n_classes : int
+        Columns of the data and classes.
+    dtype : float32 or float64
+
+    Returns
+    -------
+    dict
+        kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
+        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step, the int 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A size that is not an integer, or below 1; another dtype; `n_kernels` and columns that are no square
+        image of at least 5x5.
+
+    Examples
+    --------
+    >>> from hforest.demo import Config, start
+    >>> state = start(Config(n_trees=2, depth=3, n_features=4), n_inputs=5, n_classes=3)
+    >>> state["kernel"].shape, state["weights"].shape
+    ((5, 4), (2, 8, 3))
+    """
+    _check_config(config)
+    n_inputs = check.integer("n_inputs", n_inputs, 1, check.MAX_COUNT)
+    n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
+    dtype = check.float_dtype(dtype)
+    rng = np.random.default_rng([config.seed, 0])
+    init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
+    shape, n_features = first_layer(config, n_inputs)
+    with check.memory("n_inputs", "weights", math.prod(shape) * (8 + dtype.itemsize)):
+        state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
+    state["thresholds"], state["features"], state["weights"] = init(
+        config.n_trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
+    )
+    state["mean"] = np.zeros(n_features, dtype)
+    state["var"] = np.ones(n_features, dtype)
+    adam = config.optimizer == "adam"
+    for name in ("kernel",) if adam else PARAMETERS:
+        for moment in ("m", "v") if adam else ("h",):
+            state[f"{name}_{moment}"] = np.zeros_like(state[name])
+    if adam:
+        state |= hinge.adam_state(state["thresholds"], state["weights"])._asdict()
+    state["step"] = 0
+    return state
+
+
+def _check_config(config: Config) -> None:
+    if not isinstance(config, Config):
+        raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
+
+
+def check_model(config: Config, state: State) -> dict[str, Array]:
+    """The arrays of a state by their places ("state['kernel']"), if they are those of the configuration.
+
+    What they hold is checked where it is used.
+    """
+    _check_config(config)
+    if not isinstance(state, dict):
+        raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
+    adam = config.optimizer == "adam"
+    n_vertices = 2**config.depth - 1 if config.kind == "tree" else config.depth
+    vertices = (config.n_trees, n_vertices)
+    shapes: dict[str, check.Axes] = {
+        "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
+        "thresholds": vertices, "features": vertices,
+        "weights": (config.n_trees, 2**config.depth, "n_classes"),
+        "mean": ("n_normalized",), "var": ("n_normalized",),
+    }  # fmt: skip
+    for name in PARAMETERS:
+        shapes |= {f"{name}_{moment}": shapes[name] for moment in (("m", "v") if adam else ("h",))}
+    if adam:
+        shapes |= {"thresholds_last": vertices, "weights_last": shapes["weights"][:2]}
+    for name in (*shapes, "step"):
+        if name not in state:
+            raise ValueError(
+                f"state: expected the arrays that start makes, got none called {name!r}; pass a whole state"
+            )
+    named = {f"state[{name!r}]": state[name] for name in shapes}
+    check.same_device(**named)
+    real = check.floating("state['kernel']", state["kernel"])
+    whole: dict[str, np.dtype] = {
+        "features": check.INT32, "thresholds_last": check.INT64, "weights_last": check.INT64,
+    }  # fmt: skip
+    sizes: check.Sizes = {} if config.n_kernels else {"n_normalized": config.n_features}
+    for (label, a), (name, axes) in zip(named.items(), shapes.items(), strict=True):
+        check.array(label, a, whole.get(name, real), axes, sizes)
+    check.integer("state['step']", state["step"], 0, 2**62)
+    return named
+
+
+def check_written(arrays: dict[str, Array], **read: ArrayLike) -> None:
+    # A step changes all arrays of the state but the features in place; `read` has the samples and labels as
+    # the caller gave them.
+    written = dict(arrays)
+    features = {"state['features']": written.pop("state['features']")}
+    check.outputs(written, features | {name: supervised.as_given(name, a) for name, a in read.items()})
+
+
+def check_moments(config: Config, state: State, names: Sequence[str]) -> None:
+    # An optimiser would make NaN of moments that it cannot have made.
+    kinds = ("m", "v") if config.optimizer == "adam" else ("h",)
+    for name in (f"{parameter}_{kind}" for parameter in names for kind in kinds):
+        with check.items_of("state", state):
+            check.finite(name, state[name])
+        if check.values_checked() and not name.endswith("_m") and bool((state[name] < 0).any()):
+            raise ValueError(
+                f"state[{name!r}]: expected sums of squares, got a number below 0; go back to a checkpoint"
+            )
+
+
+def check_statistics(state: State) -> None:
+    """Checks the running mean and variance: a step would make NaN of infinities."""
+    if not check.values_checked():
+        return
+    for name in ("mean", "var"):
+        bad = ~array_module(state[name]).isfinite(state[name])
+        if bool(bad.any()):
+            i = int(bad.argmax())
+            raise ValueError(
+                f"state[{name!r}]: expected finite running statistics, got {state[name][i].item()} at "
+                f"index {i}; "
+                "training has diverged, go back to a checkpoint or lower the learning rate"
+            )
+
+
+def check_synced(config: Config, arrays: dict[str, Array], **read: ArrayLike) -> None:
+    # An evaluation brings the forest up to date where Adam trains it.
+    if config.optimizer == "adam":
+        written = {place: a for place, a in arrays.items() if place[7:].startswith(("thresholds", "weights"))}
+        check.outputs(written, {name: supervised.as_given(name, a) for name, a in read.items()})
+
+
+def samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 0) -> FloatArray:
+    # At least `least` rows in the dtype of the state, on its device, with the columns that the first layer
+    # takes.
+    kernel = state["kernel"]
+    x = supervised.matrix(name, x, kernel.dtype)
+    check.same_device(state=kernel, **{name: x})
+    n = x.shape[1]
+    fits = first_layer(config, n)[1] == len(state["mean"]) if config.n_kernels else n == len(kernel)
+    if not fits:
+        wanted = "the images" if config.n_kernels else f"the {len(kernel)} columns"
+        raise ValueError(
+            f"{name}: expected {wanted} that the state was made for, got {n} columns; pass such data"
+        )
+    if len(x) < least:
+        raise ValueError(f"{name}: expected at least {least} sample, got {len(x)}; pass some samples")
+    return x
+
+
+def labels(state: State, name: str, y: ArrayLike, x: FloatArray) -> IntArray:
+    labels, _ = supervised.labels(name, y, len(x), state["weights"].shape[-1])
+    check.same_device(x=x, **{name: labels})
+    return labels
