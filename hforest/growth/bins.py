@@ -33,10 +33,9 @@ class Bins(NamedTuple):
     """(n_columns, n_samples) of uint8, uint16 or uint32; of windows (1, size of x)."""
     low: FloatArray
     """(n_columns, n_bins) float64: least value in each bin; what follows a column's last bin repeats it. Of
-    windows
-    (1, n_bins)."""
+    windows (1, n_bins)."""
     high: FloatArray
-    """As low: the greatest."""
+    """As low: the greatest. Of exact bins the same array."""
     dtype: np.dtype
     """float32 or float64: of the values, and of thresholds between them."""
     base: IntArray | None = None

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from hforest.growth.bodies cimport hf_buckets
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
@@ -9,6 +9,17 @@ ctypedef struct hf_codes:
     int32_t* code        # of a candidate, in the order of signed integers
     uint32_t* slot       # of a sample: class << 16 | weight
     uint8_t* bucket      # of a sample: where its code is counted
+
+
+# Sums of a split, whole numbers.
+ctypedef struct hf_sums:
+    double left_square
+    double right_square
+    double left_weight
+    double right_weight
+
+# Returns the sums of the split before a bucket.
+ctypedef hf_sums (*hf_before)(const void* scorer, int bucket) noexcept nogil
 
 cdef bint start_codes(hf_codes* codes, int64_t n) noexcept nogil
 cdef void free_codes(hf_codes* codes) noexcept nogil
@@ -27,10 +38,10 @@ cdef int32_t next_code(const int32_t* code, int64_t n, int32_t low) noexcept nog
 cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil
 cdef int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil
 cdef int place_of(const hf_buckets* s, int c) noexcept nogil
-cdef int32_t unordered(uint64_t key) noexcept nogil
 cdef void count_buckets(
     const uint8_t* bucket, const uint32_t* slot, int64_t n, int size, uint32_t* count
 ) noexcept nogil
-cdef uint64_t* sort_alive(
-    hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own, int64_t* n_keys
+cdef bint confirm_alive(
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own,
+    hf_before before, const void* scorer, double* best, int32_t* low
 ) noexcept nogil

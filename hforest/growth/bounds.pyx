@@ -93,7 +93,7 @@ cdef int32_t next_code(const int32_t* code, int64_t n, int32_t low) noexcept nog
     return next
 
 
-cdef int32_t unordered(uint64_t key) noexcept nogil:
+cdef int32_t _unordered(uint64_t key) noexcept nogil:
     # Returns the code of a key.
     return <int32_t> (<uint32_t> (key >> 32) ^ <uint32_t> 1 << 31)
 
@@ -172,8 +172,9 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
     return found
 
 
-cdef uint64_t* sort_alive(
-    hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own, int64_t* n_keys
+cdef uint64_t* _sort_alive(
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own,
+    int64_t* n_keys
 ) noexcept nogil:
     # Returns the keys of the samples in buckets that are alive, in order; of the bucket `own`, which holds
     # one code, a single key.
@@ -196,53 +197,67 @@ cdef uint64_t* sort_alive(
         key[n] = <uint64_t> ordered << 32
         n += 1
     n_keys[0] = n
-    return key if n == 0 else sort_keys(key, <uint64_t*> r.key2, n, lowest, highest)
+    return key if n == 0 else sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch)
 
 
-cdef bint _confirm_alive(
-    hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own, double* best,
-    int32_t* low
+cdef bint confirm_alive(
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own,
+    hf_before before, const void* scorer, double* best, int32_t* low
 ) noexcept nogil:
-    # Takes the best split within the buckets that are alive: their codes are sorted and scanned.
+    # Takes the best split within the buckets that are alive: their codes are sorted and scanned. Sums are
+    # whole numbers, which double holds.
+    #
+    # before   returns the sums before a bucket, of what `scorer` points to
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
-    cdef uint32_t left_square = 0, right_square = 0, left_weight = 0, k, w, had
-    cdef int size = 1 << (s.log_steps + s.log_lanes), bucket = -2, known, at
+    cdef uint32_t k, had
+    cdef int size = 1 << (s.log_steps + s.log_lanes), bucket = -2, at, place
     cdef int64_t i, j, n_keys
     cdef int32_t value
-    cdef const uint64_t* key = sort_alive(r, codes, code, s, own, &n_keys)
-    cdef double score
+    cdef const uint64_t* key = _sort_alive(t, r, codes, code, s, own, &n_keys)
+    cdef double weight, score
+    cdef hf_sums sums
     cdef bint found = False
     for i in range(n_keys):
-        value = unordered(key[i])
+        value = _unordered(key[i])
         if i == 0 or key[i] >> 32 != key[i - 1] >> 32:
             at = bucket_of(s, value)
             if at != bucket:
                 # Sums of what lies before the bucket, of the bucket of one code with it.
                 bucket = at
-                known = at + 1 if at == own else at
-                at = place_of(s, known - 1) if known else 0
+                at += at == own
+                sums = before(scorer, at)
+                place = place_of(s, at - 1) if at else 0
                 for j in range(s.n_present):
-                    left[j] = s.count[j * size + at] if known else 0
-                left_square = s.splits.left_square[at] if known else 0
-                left_weight = s.splits.left_weight[at] if known else 0
-                right_square = s.splits.right_square[at] if known else s.splits.square
+                    left[j] = s.count[j * size + place] if at else 0
         if bucket != own:
-            k, w = <uint32_t> key[i] >> 16, <uint32_t> key[i] & 0xffff
+            k, weight = <uint32_t> key[i] >> 16, <double> (<uint32_t> key[i] & 0xffff)
             had = left[k]
-            left_square += w * (2 * had + w)
-            right_square -= w * (2 * (s.total[k] - had) - w)
-            left[k] = had + w
-            left_weight += w
-        if (i + 1 < n_keys and key[i] >> 32 == key[i + 1] >> 32) or left_weight == s.splits.all:
+            sums.left_square += weight * (2.0 * had + weight)
+            sums.right_square -= weight * (2.0 * (s.total[k] - had) - weight)
+            sums.left_weight += weight
+            sums.right_weight -= weight
+            left[k] = had + (<uint32_t> key[i] & 0xffff)
+        if (i + 1 < n_keys and key[i] >> 32 == key[i + 1] >> 32) or sums.right_weight == 0:
             continue
-        score = (
-            <double> left_square / <double> left_weight
-            + <double> right_square / <double> (s.splits.all - left_weight)
-        )
+        score = sums.left_square / sums.left_weight + sums.right_square / sums.right_weight
         if score > best[0]:
             best[0], low[0] = score, value
             found = True
     return found
+
+
+cdef hf_sums _sums_before(const void* scorer, int bucket) noexcept nogil:
+    cdef const hf_buckets* s = <const hf_buckets*> scorer
+    cdef hf_sums sums
+    cdef int i
+    sums.left_square, sums.right_square = 0, s.splits.square
+    sums.left_weight, sums.right_weight = 0, s.splits.all
+    if bucket:
+        i = place_of(s, bucket - 1)
+        sums.left_square, sums.right_square = s.splits.left_square[i], s.splits.right_square[i]
+        sums.left_weight = s.splits.left_weight[i]
+        sums.right_weight = s.splits.all - s.splits.left_weight[i]
+    return sums
 
 
 cdef int score_buckets(
@@ -277,4 +292,4 @@ cdef int score_buckets(
     s.alive[i] = 0 < s.splits.rate.value[i] >= limit
     for i in range(size):
         any_alive |= s.alive[i]
-    return any_alive and _confirm_alive(r, codes, code, s, own, best, low)
+    return any_alive and confirm_alive(t, r, codes, code, s, own, _sums_before, s, best, low)

@@ -143,7 +143,7 @@ cdef bint _scan_column(
     _keys_of(t, r, c, node, column, key, &lowest, &highest)
     if lowest == highest:
         return False
-    scan(t, r, sort_keys(key, <key_t*> r.key2, n, lowest, highest), n, weight, best)
+    scan(t, r, sort_keys(key, <key_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
     if best.score > before:
         best.column = column
     return True

@@ -28,6 +28,7 @@ from hforest.growth.projections cimport (
     whole_row,
 )
 from hforest.growth.samples cimport HF_COUNTING, n_taken
+from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport (
     HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
 )
@@ -38,12 +39,14 @@ cnp.import_array()
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
+    int32_t hf_code_of_float(float a)
     int hf_sort(
         uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, hf_watch* watch
     )
 
 cdef enum:
-    COLUMNS = 16          # columns that are read together: a row of them is a cache line or two
+    COLUMNS = 16          # columns that are read together, at most: a row of them is a cache line or two
+    COLUMN_VALUES = 1 << 21   # values of them, at most: of many samples, fewer columns
     ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
     COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
     ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
@@ -83,7 +86,6 @@ def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
 
 # A column to be encoded.
 ctypedef struct hf_column:
-    const double* value   # IN (n,)
     int64_t n
     int64_t n_bins        # IN  at most
     uint32_t* bins        # OUT (n,)
@@ -91,7 +93,16 @@ ctypedef struct hf_column:
     double* high          # OUT (n_bins,)  the greatest
 
 
-cdef int64_t _rank_bytes(const hf_column* c) noexcept nogil:
+# What sorting a column takes, (n,) each: keys of float32 hold the value's code above the number of the
+# sample, keys of float64 the code alone.
+ctypedef struct hf_order:
+    uint64_t* key
+    uint64_t* key2
+    uint32_t* index       # of float64: numbers of the samples
+    uint32_t* index2
+
+
+cdef int64_t _rank_bytes(const real* value, const hf_column* c) noexcept nogil:
     # Writes the ranks of whole numbers below 256, such as pixels, without sorting. Returns how many bins
     # there are; 0, and nothing of use, if the values are others, or more different ones than c.n_bins.
     cdef bint present[256]
@@ -100,9 +111,9 @@ cdef int64_t _rank_bytes(const hf_column* c) noexcept nogil:
     cdef int b
     memset(present, 0, sizeof(present))
     for i in range(c.n):
-        if not 0 <= c.value[i] < 256 or c.value[i] != <double> <int32_t> c.value[i]:
+        if not 0 <= value[i] < 256 or value[i] != <real> <int32_t> value[i]:
             return 0
-        present[<int32_t> c.value[i]] = True
+        present[<int32_t> value[i]] = True
     for b in range(256):
         n_distinct += present[b]
     if n_distinct > c.n_bins:
@@ -114,32 +125,49 @@ cdef int64_t _rank_bytes(const hf_column* c) noexcept nogil:
             rank[b] = <uint32_t> n_distinct
             n_distinct += 1
     for i in range(c.n):
-        c.bins[i] = rank[<int32_t> c.value[i]]
+        c.bins[i] = rank[<int32_t> value[i]]
     return n_distinct
 
 
+cdef bint _sort(const real* value, int64_t n, hf_order* o, hf_watch* watch) noexcept nogil:
+    # Writes the keys of the values in order to o.key; returns whether the call goes on.
+    cdef int64_t i
+    cdef uint32_t code, lowest = <uint32_t> -1, highest = 0
+    cdef int swapped
+    if real is float:
+        for i in range(n):
+            code = <uint32_t> hf_code_of_float(value[i]) ^ <uint32_t> 1 << 31
+            lowest, highest = min(lowest, code), max(highest, code)
+            o.key[i] = <uint64_t> code << 32 | <uint32_t> i
+        o.key = sort_keys[uint64_t](o.key, o.key2, n, lowest, highest, watch)
+    else:
+        for i in range(n):
+            o.key[i], o.index[i] = hf_ordered(value[i]), <uint32_t> i
+        swapped = hf_sort(o.key, o.index, o.key2, o.index2, n, watch)
+        if swapped < 0:
+            return False
+        if swapped:
+            o.key, o.index = o.key2, o.index2
+    return not hf_stopped(watch)
+
+
 cdef int64_t _rank(
-    const hf_column* c, uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, hf_watch* watch
+    const real* value, const hf_column* c, hf_order o, hf_watch* watch
 ) noexcept nogil:
     # Writes the ranks of the distinct values, or where those are more than c.n_bins, bins of about as many
     # samples each. Returns how many bins there are; 0 if the call is to end.
     #
-    # key, index, key2, index2   workspace (n,)
+    # value   IN (n,)
     cdef int64_t i, stop, n = c.n, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
-    cdef int swapped
-    for i in range(n):
-        key[i], index[i] = hf_ordered(c.value[i]), <uint32_t> i
-    swapped = hf_sort(key, index, key2, index2, n, watch)
-    if swapped < 0:
+    cdef int shift = 32 if real is float else 0
+    if not _sort(value, n, &o, watch):
         return 0
-    if swapped:
-        key, index = key2, index2
     for i in range(1, n):
-        n_distinct += key[i] != key[i - 1]
+        n_distinct += o.key[i] >> shift != o.key[i - 1] >> shift
     i = 0
     while i < n:
         stop = i + 1
-        while stop < n and key[stop] == key[i]:
+        while stop < n and o.key[stop] >> shift == o.key[i] >> shift:
             stop += 1
         # Values and bins of neighbours lie anywhere in memory: a step is slow.
         if hf_stopped_after(watch, &n_steps, 8 * (stop - i)):
@@ -149,62 +177,59 @@ cdef int64_t _rank(
         if wanted != bin:
             bin = wanted
             last += 1
-            c.low[last] = c.value[index[i]] + 0.0
-        c.high[last] = c.value[index[i]] + 0.0
+            c.low[last] = value[<uint32_t> o.key[i] if real is float else o.index[i]] + 0.0
+        c.high[last] = value[<uint32_t> o.key[i] if real is float else o.index[i]] + 0.0
         while i < stop:
-            c.bins[index[i]] = <uint32_t> last
+            c.bins[<uint32_t> o.key[i] if real is float else o.index[i]] = <uint32_t> last
             i += 1
     return last + 1
 
 
 cdef bint _encode_columns(
-    const real[:, ::1] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
+    const real[:, :] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
     double[:, ::1] high, int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
     # Encodes the columns first to last - 1; returns whether there was memory.
     cdef Py_ssize_t n = x.shape[0], i, f
-    cdef char* workspace = <char*> malloc(n * 32 + (last - first) * n * sizeof(real))
-    cdef double* value = <double*> workspace
-    cdef uint64_t* key = <uint64_t*> (workspace + 8 * n)
-    cdef uint64_t* key2 = <uint64_t*> (workspace + 16 * n)
-    cdef uint32_t* index = <uint32_t*> (workspace + 24 * n)
-    cdef real* copy = <real*> (workspace + 32 * n)
+    cdef int64_t of_order = n * (16 if real is float else 24)
+    cdef char* workspace = <char*> malloc(of_order + (last - first) * n * sizeof(real))
+    cdef real* copy = <real*> (workspace + of_order)
+    cdef hf_order order
     cdef hf_column column
     if workspace == NULL:
         return False
+    order.key, order.key2 = <uint64_t*> workspace, <uint64_t*> (workspace + 8 * n)
+    order.index, order.index2 = <uint32_t*> (workspace + 16 * n), <uint32_t*> (workspace + 20 * n)
     for i in range(n):
         if i % ROWS == 0 and hf_stopped(watch):
             break
         for f in range(first, last):
             copy[(f - first) * n + i] = x[i, f]
-    column.value, column.n = value, n
+    column.n, column.n_bins = n, low.shape[1]
     for f in range(first, last):
         if hf_stopped(watch):
             break
-        for i in range(n):
-            value[i] = copy[(f - first) * n + i]
-        column.n_bins = low.shape[1]
         column.bins, column.low, column.high = &bins[f, 0], &low[f, 0], &high[f, 0]
-        n_bins[f] = _rank_bytes(&column)
+        n_bins[f] = _rank_bytes(copy + (f - first) * n, &column)
         if n_bins[f] == 0:
-            n_bins[f] = _rank(&column, key, index, key2, index + n, watch)
+            n_bins[f] = _rank(copy + (f - first) * n, &column, order, watch)
     free(workspace)
     return True
 
 
 cdef void _encode(
-    const real[:, ::1] x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high,
+    const real[:, :] x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high,
     int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
-    cdef int64_t block = 0
+    cdef int64_t block = 0, columns = max(1, min(COLUMNS, COLUMN_VALUES // x.shape[0]))
     # Threads cost more than they save on few values.
     cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else hf_threads()
-    hf_share(watch, (x.shape[1] + COLUMNS - 1) // COLUMNS)
+    hf_share(watch, (x.shape[1] + columns - 1) // columns)
     with parallel(num_threads=threads):
         block = hf_take(watch)
         while block >= 0:
             if not _encode_columns(
-                x, block * COLUMNS, min((block + 1) * COLUMNS, x.shape[1]), bins, low, high, n_bins, watch
+                x, block * columns, min((block + 1) * columns, x.shape[1]), bins, low, high, n_bins, watch
             ):
                 hf_stop(watch)
             block = hf_take(watch)
@@ -213,8 +238,8 @@ cdef void _encode(
 def encode(x, bins, low, high, n_bins):
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
 
-    x (n, n_columns): IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64 and n_bins
-    (n_columns,) int64: OUT.
+    x (n, n_columns), of any strides: IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64
+    and n_bins (n_columns,) int64: OUT. With as many entries as samples, low and high can be one array.
     """
     cdef hf_watch watch
     start_watch(&watch)

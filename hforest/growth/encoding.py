@@ -33,9 +33,10 @@ def encode(x: ArrayLike | Windows, *, max_bins: int | None = None) -> Bins:
     Notes
     -----
     Samples of one value share a bin: the one where the middle of its samples lies. -0 is 0. Cost: a radix
-    sort of each column, 16 bytes a bin for the values. Windows have one row of bins: each number of x is
-    encoded once, however many windows hold it; trees on them are those of a copy, bit for bit. If x has more
-    than max_bins distinct values, columns of windows have bins of their own, and bins are copied after all.
+    sort of each column, 8 bytes a bin for the values, 16 with max_bins. Windows have one row of bins: each
+    number of x is encoded once, however many windows hold it; trees on them are those of a copy, bit for bit.
+    If x has more than max_bins distinct values, columns of windows have bins of their own, and bins are
+    copied after all.
 
     Examples
     --------

@@ -8,7 +8,7 @@ cdef void best_pairwise(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     const uint32_t* column, int64_t n_candidates, hf_split* best
 ) noexcept nogil
-cdef bint start_value_pairs(
+cdef void start_value_pairs(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_value_pairs* p
 ) noexcept nogil
 cdef bint score_value_pairs(

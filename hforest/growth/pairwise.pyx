@@ -128,7 +128,7 @@ cdef void best_pairwise(
 
 # ------------------------------------------------------------------------------------------ codes of 32 bits
 
-cdef bint start_value_pairs(
+cdef void start_value_pairs(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_value_pairs* p
 ) noexcept nogil:
     # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, class by class.
@@ -139,7 +139,6 @@ cdef bint start_value_pairs(
     place_by_class(r, node, p.n_present, p.last, p.place)
     for i in range(p.n):
         p.weight[p.place[i]] = r.payload[node.first + i] & mask
-    return True
 
 
 cdef bint score_value_pairs(

@@ -273,7 +273,7 @@ cdef void _scan_codes(
         key[i] = <uint64_t> ordered << 32 | r.payload[node.first + i]
     if lowest == highest:
         return
-    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest), n, weight, best)
+    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
     if best.score > before:
         best.below = _value(whole, <int32_t> (best.low ^ <uint32_t> 1 << 31))
         best.above = _value(whole, <int32_t> (best.high ^ <uint32_t> 1 << 31))

@@ -7,7 +7,7 @@ reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.core.machine cimport hf_stopped_after
+from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.growth.task cimport (
     HF_ENTROPY, HF_FLOATS, hf_add, hf_node_score, hf_split, hf_task, hf_workspace, hf_xlogx,
 )
@@ -15,15 +15,17 @@ from hforest.growth.task cimport (
 cdef enum:
     INSERTION = 48   # keys up to which insertion beats a radix pass
     DIGIT = 11       # bits of a radix pass, at most
+    LONG = 1 << 16   # keys from which each pass looks for signals
 
 cdef extern from * nogil:
     int __builtin_clz(unsigned int a)
 
 
 cdef key_t* sort_keys(
-    key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest
+    key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest, hf_watch* watch
 ) noexcept nogil:
-    # Sorts by code, stably; returns where the result lies, `key` or `scratch`.
+    # Sorts by code, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
+    # `watch` says that the call is to end.
     #
     # key, scratch      IN, OUT (n,)
     # lowest, highest   IN  the least and the greatest code
@@ -53,6 +55,8 @@ cdef key_t* sort_keys(
     digit = (bits + n_passes - 1) // n_passes
     mask = (<uint32_t> 1 << digit) - 1
     for pass_number in range(n_passes):
+        if n > LONG and hf_stopped(watch):
+            return key
         by = pass_number * digit
         total = 0
         memset(start, 0, sizeof(uint32_t) << digit)

@@ -21,8 +21,7 @@ from .trees import Batch, Learned, Projected, Trees
 _PACKAGE = __package__
 
 _LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
-_ENCODED = 64  # columns that are encoded at a time, at least
-_ENCODED_VALUES = 1 << 20  # values that are encoded at a time, at least
+_ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
 _TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
 
@@ -71,28 +70,33 @@ def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
     # as many entries as samples, for all columns, would be many times x.
-    block = min(n_columns, max(_ENCODED, _ENCODED_VALUES // n)) if xp is np else n_columns
+    least = max(2 * machine.get_num_threads(), _ENCODED_VALUES // n)
+    block = min(n_columns, least) if xp is np else n_columns
     wide = xp.empty((block, n), np.uint32)
-    low, high = xp.empty((block, n_entries)), xp.empty((block, n_entries))
+    # A bin of one value has it as its least and its greatest: one table holds both.
+    tables = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]
     n_bins = np.empty(n_columns, np.int64)
-    parts: list[tuple[slice, Array, Array, Array]] = []
+    parts: list[tuple[slice, Array, list[Array]]] = []
     for first in range(0, n_columns, block):
         part = slice(first, min(first + block, n_columns))
         count = part.stop - first
-        some = x if count == n_columns else xp.ascontiguousarray(x[:, part])
-        backend.encode(some, wide[:count], low[:count], high[:count], n_bins[part])
+        backend.encode(x[:, part], wide[:count], tables[0][:count], tables[-1][:count], n_bins[part])
         widest = int(n_bins[part].max())
-        tables = (table[:count, :widest].copy() for table in (low, high))
-        parts.append((part, wide[:count].astype(_smallest_dtype(widest)), *tables))
-    del wide, low, high
+        copies = [table[:count, :widest].copy() for table in tables]
+        parts.append((part, wide[:count].astype(_smallest_dtype(widest)), copies))
+    del wide, tables
     widest = int(n_bins.max())
     bins = xp.empty((n_columns, n), _smallest_dtype(widest))
-    low, high = xp.empty((n_columns, widest)), xp.empty((n_columns, widest))
-    for part, some, least, greatest in parts:
-        bins[part], low[part, : least.shape[1]], high[part, : least.shape[1]] = some, least, greatest
+    joined = [xp.empty((n_columns, widest)) for _ in copies]
+    while parts:  # each is freed when it is copied
+        part, some, copies = parts.pop()
+        bins[part] = some
+        for table, copy in zip(joined, copies, strict=True):
+            table[part, : copy.shape[1]] = copy
     for f, used in enumerate(n_bins.tolist()):
-        low[f, used:], high[f, used:] = low[f, used - 1], high[f, used - 1]
-    return Bins(bins, low, high, x.dtype)
+        for table in joined:
+            table[f, used:] = table[f, used - 1]
+    return Bins(bins, joined[0], joined[-1], x.dtype)
 
 
 def encode(x: FloatArray | Windows, max_bins: int | None) -> Bins:

@@ -5,12 +5,12 @@ buckets are few beside the samples of such a node, so that there are no vector b
 sample's bucket.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memset
 
 from hforest.growth.bodies cimport bodies_of
 from hforest.growth.bounds cimport (
-    bucket_of, count_buckets, divide, hf_codes, place_of, sort_alive, start_buckets, unordered,
+    bucket_of, confirm_alive, count_buckets, divide, hf_codes, hf_sums, place_of, start_buckets,
 )
 from hforest.growth.samples cimport take
 from hforest.growth.task cimport HF_BY_BOUNDS, HF_BY_EXACT_HISTOGRAM, hf_pending, hf_task, hf_workspace
@@ -105,48 +105,15 @@ cdef bint _confirm_exact(const hf_wide* w, int size, double* best, int32_t* low)
     return found
 
 
-cdef bint _confirm_alive(
-    hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_wide* w, int own, double* best,
-    int32_t* low
-) noexcept nogil:
-    # Takes the best split within the buckets that are alive: their codes are sorted and scanned.
-    cdef hf_buckets* s = &w.buckets
-    cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
-    cdef uint32_t k, had
-    cdef double weight, left_square = 0, right_square = 0, left_weight = 0, score
-    cdef int size = 1 << (s.log_steps + s.log_lanes), bucket = -2, known, at
-    cdef int64_t i, j, n_keys
-    cdef int32_t value
-    cdef const uint64_t* key = sort_alive(r, codes, code, s, own, &n_keys)
-    cdef bint found = False
-    for i in range(n_keys):
-        value = unordered(key[i])
-        if i == 0 or key[i] >> 32 != key[i - 1] >> 32:
-            at = bucket_of(s, value)
-            if at != bucket:
-                # Sums of what lies before the bucket, of the bucket of one code with it.
-                bucket = at
-                known = at + 1 if at == own else at
-                at = place_of(s, known - 1) if known else 0
-                for j in range(s.n_present):
-                    left[j] = s.count[j * size + at] if known else 0
-                left_square = w.left_square[known - 1] if known else 0
-                left_weight = w.left_weight[known - 1] if known else 0
-                right_square = w.right_square[known - 1] if known else w.square
-        if bucket != own:
-            k, weight = <uint32_t> key[i] >> 16, <double> (<uint32_t> key[i] & 0xffff)
-            had = left[k]
-            left_square += weight * (2.0 * had + weight)
-            right_square -= weight * (2.0 * (s.total[k] - had) - weight)
-            left[k] = had + (<uint32_t> key[i] & 0xffff)
-            left_weight += weight
-        if (i + 1 < n_keys and key[i] >> 32 == key[i + 1] >> 32) or left_weight == w.all:
-            continue
-        score = left_square / left_weight + right_square / (w.all - left_weight)
-        if score > best[0]:
-            best[0], low[0] = score, value
-            found = True
-    return found
+cdef hf_sums _sums_before(const void* scorer, int bucket) noexcept nogil:
+    cdef const hf_wide* w = <const hf_wide*> scorer
+    cdef hf_sums sums
+    sums.left_square, sums.right_square, sums.left_weight, sums.right_weight = 0, w.square, 0, w.all
+    if bucket:
+        sums.left_square, sums.right_square = w.left_square[bucket - 1], w.right_square[bucket - 1]
+        sums.left_weight = w.left_weight[bucket - 1]
+        sums.right_weight = w.all - sums.left_weight
+    return sums
 
 
 cdef int score_wide(
@@ -180,4 +147,4 @@ cdef int score_wide(
                 w.left_weight[c] > (w.left_weight[c - 1] if c else 0) and _bound(w, c, size) >= limit
             )
         any_alive |= s.alive[place_of(s, c)]
-    return any_alive and _confirm_alive(r, codes, code, w, own, best, low)
+    return any_alive and confirm_alive(t, r, codes, code, s, own, _sums_before, w, best, low)
