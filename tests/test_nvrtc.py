@@ -119,6 +119,14 @@ def test_a_broken_kernel_fails_at_its_line(nvrtc, tmp_path):
     assert "gpu.cu(2)" in log
 
 
+def test_a_struct_of_another_size_does_not_compile(nvrtc, tmp_path):
+    (tmp_path / "gpu.cu").write_text("#define size int\nstruct Odd {\n    size n, m;\n};\n")
+    number = min(_architectures(nvrtc))
+    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    assert not worked
+    assert "Odd: eight bytes a member" in log
+
+
 def test_a_warning_is_seen(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void loose(real *a) {\n    int unused;\n}\n')
     number = min(_architectures(nvrtc))

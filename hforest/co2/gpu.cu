@@ -7,17 +7,24 @@ constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
 constexpr int HALVINGS = 3;
 constexpr double ABSENT = 0x1p-20;
 
-// Samples and their losses: labels, or targets if `squared`. theta and table are (2, n_outputs). A sample is a row
-// of x, or where `rows` is given, rows[i]; it has width = n_features numbers, or one more with the constant -1 at the end.
+// Samples and what they learn: labels (log losses), or targets (squared losses). Sample i is row i of x, or with `rows`
+// rows[i], and then has the constant -1 after its features. theta and table are (2, n_outputs).
 struct Samples {
-    const real *x;
-    const int *labels;
-    const double *targets, *weight;
+    const real *x;         // IN  (n_rows, n_features)
+    const int *labels;     // IN  (n_rows,), or null: targets
+    const double *targets; // IN  (n_rows, n_outputs), or null: labels
+    const double *weight;  // IN  (n,)
+    const int *rows;       // IN  (n,), or null
     size n, n_features, n_outputs;
-    int squared;
-    const int *rows;
-    size width;
 };
+
+// How a stump is fitted: the settings of Alg. 1, as stump.py names them.
+struct Schedule {
+    double nu, eta, momentum, decay, tolerance, smooth;
+    size tau, batch, min_steps, patience, max_rounds, convex_rounds, min_samples;
+};
+
+__device__ static size width_of(const Samples &s) { return s.n_features + (s.rows != nullptr); }
 
 __device__ static size row_of(const Samples &s, size i) { return s.rows ? s.rows[i] : i; }
 
@@ -26,7 +33,7 @@ __device__ static real number_of(const Samples &s, size i, size j) {
 }
 
 __device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
-    if (!s.squared) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
+    if (s.labels) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
     double sum = 0;
     for (size k = 0; k < s.n_outputs; ++k) {
         const double d = s.targets[row_of(s, i) * s.n_outputs + k] - theta[side * s.n_outputs + k];
@@ -37,12 +44,12 @@ __device__ static double loss_of(const Samples &s, const double *theta, const do
 
 __device__ static double output_of(const Samples &s, size i, size k) {
     const size row = row_of(s, i);
-    return s.squared ? s.targets[row * s.n_outputs + k] : (double)(k == s.labels[row]);
+    return s.labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
 // Writes the log losses of all classes of a side (eq 3).
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
-    if (s.squared) return;
+    if (!s.labels) return;
     const double *t = theta + side * s.n_outputs;
     double high = t[0], sum = 0;
     for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
@@ -56,14 +63,14 @@ __device__ static double slope_of_theta(
     size k
 ) {
     const size at = side * s.n_outputs + k;
-    return s.squared ? 2 * (weights[side] * theta[at] - sums[at]) : weights[side] * hf_exp(-table[at]) - sums[at];
+    return s.labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
 }
 
 // w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
 __device__ static real dot(const Samples &s, size i, const real *w, real *lanes) {
     const int lane = threadIdx.x % LANES;
     real sum = 0;
-    for (size j = lane; j < s.width; j += LANES) sum = sum + number_of(s, i, j) * w[j];
+    for (size j = lane; j < width_of(s); j += LANES) sum = sum + number_of(s, i, j) * w[j];
     lanes[threadIdx.x] = sum;
     __syncthreads();
     for (int width = LANES / 2; width >= 1; width /= 2) {
@@ -77,33 +84,26 @@ __device__ static real dot(const Samples &s, size i, const real *w, real *lanes)
 
 // ------------------------------------------------------------------------------ surrogate and gradient
 
-extern "C" __global__ void tables(
-    const real *__restrict__ x, const int *__restrict__ labels, size n_outputs, size squared,
-    const double *__restrict__ theta, double *__restrict__ table
-) {
-    const Samples s = {x, labels, nullptr, nullptr, 0, 0, n_outputs, (int)squared, nullptr, 0};
+// table (2, n_outputs), OUT; theta (2, n_outputs), IN. A thread is a side.
+extern "C" __global__ void tables(Samples s, const double *__restrict__ theta, double *__restrict__ table) {
     if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
 }
 
-// Writes for each sample its term of eq 10, the side of the larger bound, and the factor of x in the slope.
+// Writes for each sample its term of eq 10, the side of the larger bound, and the factor of x in the slope: term, side
+// and factor (n,), OUT. w (n_features,), theta and table (2, n_outputs), IN.
 extern "C" __global__ void terms(
-    const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
-    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
-    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared, double *__restrict__ term,
-    int *__restrict__ side, real *__restrict__ factor
+    Samples s, const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
+    double *__restrict__ term, int *__restrict__ side, real *__restrict__ factor
 ) {
     __shared__ real lanes[BLOCK];
-    const Samples s = {
-        x, labels, targets, weight, n, n_features, n_outputs, (int)squared, nullptr, n_features
-    };
-    const size i = thread_number() / LANES, at = i < n ? i : n - 1;
+    const size i = thread_number() / LANES, at = i < s.n ? i : s.n - 1;
     const double p = dot(s, at, w, lanes);
-    if (i >= n || threadIdx.x % LANES) return;
+    if (i >= s.n || threadIdx.x % LANES) return;
     const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;
-    term[i] = weight[i] * ((left >= right ? left : right) - fabs(p));
+    term[i] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
     side[i] = !(left >= right);
     const int turn = side[i] ? 1 - ((p > 0) - (p < 0)) : -1 - ((p > 0) - (p < 0));
-    factor[i] = (real)(turn * weight[i]);
+    factor[i] = (real)(turn * s.weight[i]);
 }
 
 extern "C" __global__ void total(const double *__restrict__ term, size n, double *__restrict__ out) {
@@ -137,24 +137,20 @@ extern "C" __global__ void chunk_sums(
     grad[j] = sum;
 }
 
-// A thread is an output of a side.
+// Writes the slopes of theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side (n,), IN; sums
+// (2, n_outputs) is workspace. A thread is an output of a side.
 extern "C" __global__ void theta_slopes(
-    const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
-    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
-    const double *__restrict__ weight, size n, size n_features, size n_outputs, size squared,
+    Samples s, const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
     double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
 ) {
-    const Samples s = {
-        x, labels, targets, weight, n, n_features, n_outputs, (int)squared, nullptr, n_features
-    };
-    const size at = thread_number(), k = at % n_outputs;
-    if (at >= 2 * n_outputs) return;
-    const int mine = (int)(at / n_outputs);
+    const size at = thread_number(), k = at % s.n_outputs;
+    if (at >= 2 * s.n_outputs) return;
+    const int mine = (int)(at / s.n_outputs);
     double sum = 0, weights[2] = {0, 0};
-    for (size i = 0; i < n; ++i)
+    for (size i = 0; i < s.n; ++i)
         if (side[i] == mine) {
-            sum += weight[i] * output_of(s, i, k);
-            weights[mine] += weight[i];
+            sum += s.weight[i] * output_of(s, i, k);
+            weights[mine] += s.weight[i];
         }
     sums[at] = sum;
     (mine ? grad1 : grad0)[k] = slope_of_theta(s, theta, table, sums, weights, mine, k);
@@ -164,9 +160,19 @@ extern "C" __global__ void theta_slopes(
 
 // Workspace of the stump that a block fits.
 struct Workspace {
-    real *w, *v, *best_w, *factor;
-    double *theta, *speed, *best_theta, *table, *sums, *term; // (2, n_outputs) but for term
-    int *order, *sign, *side;
+    real *w;            // (width,)
+    real *v;            // (width,): the speed of w
+    real *best_w;       // (width,)
+    real *factor;       // (n,): factors of x in the slope
+    double *theta;      // (2, n_outputs)
+    double *speed;      // (2, n_outputs): of theta
+    double *best_theta; // (2, n_outputs)
+    double *table;      // (2, n_outputs)
+    double *sums;       // (2, n_outputs)
+    double *term;       // (n,): terms of eq 10
+    int *order;         // (n,): the shuffled samples
+    int *sign;          // (n,): of w.x
+    int *side;          // (n,): of the larger bound
 };
 
 // Eq 10 in the shuffled order, into term; signs of w.x.
@@ -195,7 +201,7 @@ __device__ static double surrogate_of(const Samples &s, const Workspace &r, real
 __device__ static void project(const Samples &s, const Workspace &r, double nu, double *squares) {
     if (threadIdx.x < LANES) {
         double sum = 0;
-        for (size j = threadIdx.x; j < s.width; j += LANES) sum += (double)r.w[j] * (double)r.w[j];
+        for (size j = threadIdx.x; j < width_of(s); j += LANES) sum += (double)r.w[j] * (double)r.w[j];
         squares[threadIdx.x] = sum;
     }
     __syncthreads();
@@ -206,7 +212,7 @@ __device__ static void project(const Samples &s, const Workspace &r, double nu, 
     const double square = squares[0];
     if (square > nu) {
         const real factor = (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
-        for (size j = threadIdx.x; j < s.width; j += BLOCK) r.w[j] = r.w[j] * factor;
+        for (size j = threadIdx.x; j < width_of(s); j += BLOCK) r.w[j] = r.w[j] * factor;
     }
     __syncthreads();
 }
@@ -231,7 +237,7 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         const int side = (int)(at / s.n_outputs);
         const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
-        if (s.squared) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
+        if (!s.labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
         else
             r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added)) * HF_LN2;
     }
@@ -284,7 +290,7 @@ __device__ static void step(
         r.speed[at] = momentum * r.speed[at] -
                       rate * slope_of_theta(s, r.theta, r.table, r.sums, shared, side, at % s.n_outputs);
     }
-    for (size j = threadIdx.x; j < s.width; j += BLOCK) {
+    for (size j = threadIdx.x; j < width_of(s); j += BLOCK) {
         real slope = 0;
         for (size a = first; a < last; ++a)
             if (r.factor[a] != 0) {
@@ -301,28 +307,26 @@ __device__ static void step(
 }
 
 __device__ static void keep(const Samples &s, const real *w, const double *theta, real *to_w, double *to_theta) {
-    for (size j = threadIdx.x; j < s.width; j += BLOCK) to_w[j] = w[j];
+    for (size j = threadIdx.x; j < width_of(s); j += BLOCK) to_w[j] = w[j];
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) to_theta[at] = theta[at];
     __syncthreads();
 }
 
-// A block fits a stump (Alg. 1) to the samples from first[block] on, up to those of the next; with `rows` they are
-// samples of a node, and a constant -1 is implied. Scratch is laid out by blocks and samples.
+// Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
+// max_rounds + 1), OUT: the surrogate at the start and after each round. A block fits the stump of the samples from
+// first[block] up to first[block + 1] - 1. reals (2 n_stumps width + n,), doubles (8 n_stumps n_outputs + n,) and ints
+// (3 n,) are workspace, laid out by blocks and samples.
 extern "C" __global__ void fit_stumps(
-    const real *__restrict__ x, const int *__restrict__ labels, const double *__restrict__ targets,
-    const double *__restrict__ weight, const int *__restrict__ rows, size has_rows, const size *__restrict__ first,
-    const unsigned long long *__restrict__ keys, size n_features, size n_outputs, size squared, double nu,
-    double eta, double momentum, double decay, double tolerance, double smooth, size tau, size batch,
-    size min_steps, size patience, size max_rounds, size convex_rounds, size min_samples, real *w, real *reals,
-    double *theta, double *doubles, int *ints, double *history
+    Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
+    double *theta, double *history, real *reals, double *doubles, int *ints
 ) {
     __shared__ real lanes[BLOCK];
     __shared__ double shared[LANES];
     __shared__ size walk[2];
-    const size stump = blockIdx.x, from = first[stump], n = first[stump + 1] - from, width = n_features + has_rows;
-    const Samples s = {
-        x, labels, targets, weight + from, n, n_features, n_outputs, (int)squared, has_rows ? rows + from : nullptr, width
-    };
+    const size stump = blockIdx.x, from = first[stump], n = first[stump + 1] - from;
+    const size width = width_of(all), n_outputs = all.n_outputs;
+    const int *const rows = all.rows ? all.rows + from : nullptr;
+    const Samples s = {all.x, all.labels, all.targets, all.weight + from, rows, n, all.n_features, n_outputs};
     real *v = reals + 2 * stump * width + from;
     double *speed = doubles + 8 * stump * n_outputs + from;
     int *order = ints + 3 * from;
@@ -331,8 +335,8 @@ extern "C" __global__ void fit_stumps(
         speed + 4 * n_outputs, speed + 6 * n_outputs, speed + 8 * n_outputs, order, order + n, order + 2 * n
     };
     const unsigned long long key = keys[stump];
-    history += stump * (max_rounds + 1);
-    if (n < min_samples) { // w = 0 separates nothing: the univariate split stays
+    history += stump * (a.max_rounds + 1);
+    if (n < a.min_samples) { // w = 0 separates nothing: the univariate split stays
         for (size j = threadIdx.x; j < width; j += BLOCK) r.w[j] = 0;
         return;
     }
@@ -340,22 +344,22 @@ extern "C" __global__ void fit_stumps(
     for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
     if (threadIdx.x == 0) hf_shuffle(key, (unsigned *)r.order, n);
     __syncthreads();
-    project(s, r, nu, shared);
+    project(s, r, a.nu, shared);
     prepare(s, r);
     surrogate_of(s, r, lanes, shared);
-    start_theta(s, r, smooth, shared);
+    start_theta(s, r, a.smooth, shared);
     prepare(s, r);
     double value = surrogate_of(s, r, lanes, shared), best = value;
     keep(s, r.w, r.theta, r.best_w, r.best_theta);
     if (threadIdx.x == 0) history[0] = value;
 
-    batch = batch < n ? batch : n;
-    const size n_steps = (n + batch - 1) / batch;
-    const size n_epochs = tau * n_steps < min_steps ? (min_steps + n_steps - 1) / n_steps : tau;
+    const size batch = a.batch < n ? a.batch : n, n_steps = (n + batch - 1) / batch;
+    const size n_epochs = a.tau * n_steps < a.min_steps ? (a.min_steps + n_steps - 1) / n_steps : a.tau;
+    double eta = a.eta;
     size waiting = 0, lowered = 0, round = 0;
     unsigned long long epoch = 0;
-    while (round < max_rounds && lowered < HALVINGS && value > 0) {
-        if (round < convex_rounds) {
+    while (round < a.max_rounds && lowered < HALVINGS && value > 0) {
+        if (round < a.convex_rounds) {
             for (size i = threadIdx.x; i < n; i += BLOCK) r.sign[i] = 0;
             __syncthreads();
         }
@@ -367,7 +371,7 @@ extern "C" __global__ void fit_stumps(
             }
             __syncthreads();
             for (size first = 0; first < n; first += batch)
-                step(s, r, first, first + batch < n ? first + batch : n, walk[0], walk[1], eta, momentum, nu, lanes,
+                step(s, r, first, first + batch < n ? first + batch : n, walk[0], walk[1], eta, a.momentum, a.nu, lanes,
                      shared);
         }
         const double before = value;
@@ -378,11 +382,11 @@ extern "C" __global__ void fit_stumps(
             best = value;
             keep(s, r.w, r.theta, r.best_w, r.best_theta);
         }
-        if (round > convex_rounds) waiting += !(value < before - tolerance * before);
-        if (waiting > patience) {
+        if (round > a.convex_rounds) waiting += !(value < before - a.tolerance * before);
+        if (waiting > a.patience) {
             waiting = 0;
             ++lowered;
-            eta = eta * decay;
+            eta = eta * a.decay;
         }
     }
     keep(s, r.best_w, r.best_theta, r.w, r.theta);
@@ -390,66 +394,80 @@ extern "C" __global__ void fit_stumps(
 
 // --------------------------------------------------------------------------------------------- trees
 
-// The sides of samples, computed as in a prediction: sums in double in the order of the features, rounded once. A
-// thread is a sample of a node that is split.
+// Nodes that are split, each with the samples from begin[a] up to begin[a + 1] - 1, and what limits a split.
+struct Nodes {
+    const size *begin;         // IN  (n_nodes + 1,)
+    const double *total;       // IN  (n_nodes, n_outputs): sums of the samples
+    const double *mean;        // IN  (n_nodes, n_outputs): mean targets; not read of labels
+    const double *weight;      // IN  (n_nodes,)
+    const double *root_weight; // IN  (n_nodes,): of the node's tree
+    size n_nodes, criterion, min_samples_leaf;
+    double min_impurity_decrease;
+};
+
+// right (n,), OUT: the sides of samples, computed as in a prediction: sums in double in the order of the features,
+// rounded once. w (n_nodes, n_features + 1) and limit (n_nodes,), IN. A thread is a sample of a node that is split.
 extern "C" __global__ void stump_sides(
-    const real *__restrict__ x, const int *__restrict__ rows, const size *__restrict__ begin, size n_stumps,
-    size n_features, const real *__restrict__ w, const real *__restrict__ limit, size n, size *__restrict__ right
+    Samples s, Nodes nodes, const real *__restrict__ w, const real *__restrict__ limit, size *__restrict__ right
 ) {
-    const size i = thread_number();
-    if (i >= n) return;
-    size low = 0, high = n_stumps;
+    const size i = thread_number(), n_features = s.n_features;
+    if (i >= s.n) return;
+    size low = 0, high = nodes.n_nodes;
     while (high - low > 1) {
         const size middle = (low + high) / 2;
-        if (begin[middle] <= i) low = middle;
+        if (nodes.begin[middle] <= i) low = middle;
         else high = middle;
     }
-    const real *own = w + low * (n_features + 1), *row = x + (size)rows[i] * n_features;
+    const real *own = w + low * (n_features + 1), *row = s.x + row_of(s, i) * n_features;
     double sum = 0;
     for (size j = 0; j < n_features; ++j)
         if (own[j] != 0) sum += (double)own[j] * (double)row[j];
     right[i] = (real)sum > limit[low];
 }
 
-// Whether a stump leaves both sides enough, and the gain if so; else the univariate split stays, if it gains enough.
-// A thread is a node; left: workspace for its sums.
+// What becomes of a node: its stump, if that leaves both sides enough; else the univariate split, if it gains enough.
+struct Choice {
+    double *__restrict__ left; // workspace (n_nodes, n_outputs)
+    size *__restrict__ taken;  // OUT (n_nodes,): 0 a leaf, 1 the univariate split, 2 the stump
+    size *__restrict__ n_left; // OUT (n_nodes,): samples on the left
+    double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split, or of the stump if it is taken
+};
+
+// Writes the choices of nodes. right and univariate (n,), IN: whether a sample goes right by the stump, and by the
+// univariate split. A thread is a node.
 extern "C" __global__ void take_stumps(
-    const int *__restrict__ rows, const double *__restrict__ weights, const int *__restrict__ labels,
-    const double *__restrict__ targets, size fit_targets, size n_outputs, size criterion, size min_leaf,
-    double min_decrease, const size *__restrict__ begin, const size *__restrict__ right,
-    const size *__restrict__ univariate, const double *__restrict__ total, const double *__restrict__ mean,
-    const double *__restrict__ weight, const double *__restrict__ root_weight, size n_stumps, double *__restrict__ left,
-    size *__restrict__ taken, size *__restrict__ n_left, double *__restrict__ gain
+    Samples s, Nodes nodes, const size *__restrict__ right, const size *__restrict__ univariate, Choice choice
 ) {
-    const size a = thread_number();
-    if (a >= n_stumps) return;
-    double *sums = left + a * n_outputs;
-    const double *all = total + a * n_outputs;
-    const size n = begin[a + 1] - begin[a];
-    taken[a] = 0;
+    const size a = thread_number(), n_outputs = s.n_outputs, criterion = nodes.criterion;
+    if (a >= nodes.n_nodes) return;
+    double *__restrict__ sums = choice.left + a * n_outputs;
+    const double *all = nodes.total + a * n_outputs, weight = nodes.weight[a];
+    const size first = nodes.begin[a], last = nodes.begin[a + 1], n = last - first;
+    choice.taken[a] = 0;
     for (int oblique = 1; oblique >= 0; --oblique) {
         const size *side = oblique ? right : univariate;
         double left_weight = 0;
         size count = 0;
         for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
-        for (size i = begin[a]; i < begin[a + 1]; ++i) {
+        for (size i = first; i < last; ++i) {
             if (side[i]) continue;
-            if (fit_targets)
+            if (s.labels) sums[s.labels[row_of(s, i)]] += s.weight[i];
+            else
                 for (size k = 0; k < n_outputs; ++k)
-                    sums[k] += weights[i] * (targets[rows[i] * n_outputs + k] - mean[a * n_outputs + k]);
-            else sums[labels[rows[i]]] += weights[i];
-            left_weight += weights[i];
+                    sums[k] += s.weight[i] * (output_of(s, i, k) - nodes.mean[a * n_outputs + k]);
+            left_weight += s.weight[i];
             ++count;
         }
-        const double rest = weight[a] - left_weight;
-        if (oblique && (count < min_leaf || n - count < min_leaf || !(left_weight > 0 && rest > 0))) continue;
+        const size least = nodes.min_samples_leaf;
+        const double rest = weight - left_weight;
+        if (oblique && (count < least || n - count < least || !(left_weight > 0 && rest > 0))) continue;
         const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
                                 hf_branch_score(criterion, sums, all, n_outputs, rest) -
-                                hf_node_score(criterion, all, n_outputs, weight[a]);
-        const int enough = !(decrease / root_weight[a] < min_decrease);
-        taken[a] = enough ? 1 + oblique : 0; // a leaf, the univariate split, the stump
-        n_left[a] = count;
-        if (oblique) gain[a] = decrease > 0 ? decrease : 0.0;
+                                hf_node_score(criterion, all, n_outputs, weight);
+        const int enough = !(decrease / nodes.root_weight[a] < nodes.min_impurity_decrease);
+        choice.taken[a] = enough ? 1 + oblique : 0;
+        choice.n_left[a] = count;
+        if (oblique) choice.gain[a] = decrease > 0 ? decrease : 0.0;
         break;
     }
 }

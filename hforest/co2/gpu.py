@@ -27,19 +27,54 @@ BLOCK = 128
 """Threads of a block whose products meet in shared memory, as gpu.cu has it."""
 
 
-def _samples(
-    xp: Any, x: Array, labels: Array | None, targets: Array | None, weight: Array
-) -> tuple[Any, ...]:
-    n_outputs = 0 if targets is None else targets.shape[1]
-    return (
-        x,
-        xp.empty(0, np.int32) if labels is None else labels,
-        xp.empty((0, 0)) if targets is None else targets,
-        weight,
-        *x.shape,
-        n_outputs,
-        int(labels is None),
-    )
+# Structs of gpu.cu, which describes their members. Schedule, of stump.py, is another.
+
+
+class Samples(NamedTuple):
+    """Samples and what they learn."""
+
+    x: Array
+    labels: Array | None
+    targets: Array | None
+    weight: Array
+    rows: Array | None
+    n: int
+    n_features: int
+    n_outputs: int
+
+
+class Nodes(NamedTuple):
+    """Nodes that are split, and what limits a split."""
+
+    begin: Array
+    total: Array
+    mean: Array
+    weight: Array
+    root_weight: Array
+    n_nodes: int
+    criterion: int
+    min_samples_leaf: int
+    min_impurity_decrease: float
+
+
+class Choice(NamedTuple):
+    """What becomes of nodes."""
+
+    left: Array
+    taken: Array
+    n_left: Array
+    gain: Array
+
+
+class _Terms(NamedTuple):
+    """What surrogates and their gradients share."""
+
+    samples: Samples
+    theta: Array
+    table: Array
+    term: Array
+    side: Array
+    factor: Array
 
 
 def _terms(
@@ -50,17 +85,16 @@ def _terms(
     labels: Array | None,
     targets: Array | None,
     weight: Array,
-) -> tuple[Any, ...]:
-    xp = array_module(x)
+) -> _Terms:
+    xp, (n, n_features) = array_module(x), x.shape
+    samples = Samples(x, labels, targets, weight, None, n, n_features, len(theta0))
     theta = xp.concatenate([theta0, theta1])
     table = xp.empty(theta.shape)
-    *arrays, n, n_features, _, squared = _samples(xp, x, labels, targets, weight)
-    samples = (*arrays, n, n_features, len(theta0), squared)
-    launch_each(PACKAGE, "tables", x.dtype, 2, (x, arrays[1], len(theta0), squared, theta, table))
+    launch_each(PACKAGE, "tables", x.dtype, 2, (samples, theta, table))
     term, side, factor = xp.empty(n), xp.empty(n, np.int32), xp.empty(n, x.dtype)
-    arguments = (w, theta, table, *samples, term, side, factor)
+    arguments = (samples, w, theta, table, term, side, factor)
     launch(PACKAGE, "terms", x.dtype, -(-LANES * n // BLOCK), arguments, threads=BLOCK)
-    return samples, theta, table, term, side, factor
+    return _Terms(samples, theta, table, term, side, factor)
 
 
 def surrogate(
@@ -74,7 +108,7 @@ def surrogate(
     out: Array,
 ) -> None:
     """out[0] = the surrogate, a sum over samples (eq 10)."""
-    _, _, _, term, _, _ = _terms(w, theta0, theta1, x, labels, targets, weight)
+    term = _terms(w, theta0, theta1, x, labels, targets, weight).term
     launch_each(PACKAGE, "total", x.dtype, 1, (term, len(term), out))
 
 
@@ -102,7 +136,7 @@ def surrogate_grad(
     launch_each(PACKAGE, "chunk_sums", x.dtype, n_features, (slope, n_features, n_chunks, grad_w))
     launch_each(
         PACKAGE, "theta_slopes", x.dtype, theta.size,
-        (theta, table, side, *samples, xp.empty(theta.shape), grad_theta0, grad_theta1),
+        (samples, theta, table, side, xp.empty(theta.shape), grad_theta0, grad_theta1),
     )  # fmt: skip
 
 
@@ -123,38 +157,21 @@ def fit_stump(
     theta = xp.empty((1, 2, len(theta0)))
     first = xp.array([0, len(x)], np.int64)
     keys = xp.array([key], np.uint64)
-    _fit_stumps(x, labels, targets, weight, None, first, len(x), keys, schedule, w[None], theta, history)
+    n, n_features = x.shape
+    samples = Samples(x, labels, targets, weight, None, n, n_features, len(theta0))
+    _fit_stumps(samples, first, keys, schedule, w[None], theta, history)
     theta0[:], theta1[:] = theta[0, 0], theta[0, 1]
 
 
 def _fit_stumps(
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    rows: Array | None,
-    first: Array,
-    n: int,
-    keys: Array,
-    schedule: Any,
-    w: Array,
-    theta: Array,
-    history: Array,
+    samples: Samples, first: Array, keys: Array, schedule: Any, w: Array, theta: Array, history: Array
 ) -> None:
-    xp = array_module(x)
-    arrays = _samples(xp, x, labels, targets, weight)[:4]
+    xp, n = array_module(w), samples.n
     n_stumps, width = w.shape
-    n_outputs = theta.shape[2]
-    reals = xp.empty(2 * n_stumps * width + n, x.dtype)
-    doubles, ints = xp.empty(8 * n_stumps * n_outputs + n), xp.empty(3 * n, np.int32)
-    launch(
-        PACKAGE, "fit_stumps", x.dtype, n_stumps,
-        (
-            *arrays, xp.empty(0, np.int32) if rows is None else rows, int(rows is not None), first, keys,
-            x.shape[1], n_outputs, int(labels is None), *schedule, w, reals, theta, doubles, ints, history,
-        ),
-        threads=BLOCK,
-    )  # fmt: skip
+    reals = xp.empty(2 * n_stumps * width + n, w.dtype)
+    doubles, ints = xp.empty(8 * n_stumps * samples.n_outputs + n), xp.empty(3 * n, np.int32)
+    arguments = (samples, first, keys, schedule, w, theta, history, reals, doubles, ints)
+    launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads=BLOCK)
 
 
 class _Stumps(NamedTuple):
@@ -179,7 +196,8 @@ class _Stumps(NamedTuple):
     def split(self, task: Any, level: Any, part: Any, n_left: Array, n_kept: Array) -> tuple[Array, Array]:
         """Splits nodes, and gives the entries of their projections, node by node."""
         xp, n_features = task.xp, self.x.shape[1]
-        self.columns.split(task._replace(min_decrease=-np.inf), level, part, n_left)
+        any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
+        self.columns.split(task._replace(limits=any_gain), level, part, n_left)
         n_kept[:] = 0
         open_ = xp.flatnonzero(n_left >= 0)
         if not len(open_):
@@ -196,29 +214,24 @@ class _Stumps(NamedTuple):
         w[:, n_features] = level.threshold[node]
         theta = xp.empty((n_stumps, 2, task.n_outputs))
         history = xp.empty((n_stumps, self.schedule.max_rounds + 1))
-        _fit_stumps(
-            self.x, self.labels, self.targets, weights, rows, begin, n_samples, level.key[node],
-            self.schedule, w, theta, history,
-        )  # fmt: skip
+        samples = Samples(
+            self.x, self.labels, self.targets, weights, rows, n_samples, n_features, task.n_outputs
+        )
+        _fit_stumps(samples, begin, level.key[node], self.schedule, w, theta, history)
         # `<= limit` goes left: w.x < offset.
         limit = xp.nextafter(w[:, n_features], task.real.type(-np.inf))
         right = xp.empty(n_samples, np.int64)
-        launch_each(
-            PACKAGE, "stump_sides", task.real, n_samples,
-            (self.x, rows, begin, n_stumps, n_features, w, limit, n_samples, right),
+        nodes = Nodes(
+            begin, level.total[node], level.mean[node if task.fit_targets else slice(0)], level.weight[node],
+            level.root_weight[level.tree[node]], n_stumps, task.criterion, task.limits.min_samples_leaf,
+            task.limits.min_impurity_decrease,
         )  # fmt: skip
+        launch_each(PACKAGE, "stump_sides", task.real, n_samples, (samples, nodes, w, limit, right))
         univariate = level.right[at]
         taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
         gain = level.gain[node]
-        launch_each(
-            PACKAGE, "take_stumps", task.real, n_stumps,
-            (
-                rows, weights, *task.learned, task.criterion, task.min_leaf, task.min_decrease, begin, right,
-                univariate, level.total[node], level.mean[node if task.fit_targets else slice(0)],
-                level.weight[node], level.root_weight[level.tree[node]], n_stumps,
-                xp.empty((n_stumps, task.n_outputs)), taken, count, gain,
-            ),
-        )  # fmt: skip
+        choice = Choice(xp.empty((n_stumps, task.n_outputs)), taken, count, gain)
+        launch_each(PACKAGE, "take_stumps", task.real, n_stumps, (samples, nodes, right, univariate, choice))
         oblique, leaf = taken == 2, taken == 0
         level.right[at] = xp.where(xp.repeat(oblique, to_numpy(sizes).tolist()), right, univariate)
         level.feature[node] = xp.where(leaf, -1, xp.where(oblique, -2, level.feature[node])).astype(np.int32)

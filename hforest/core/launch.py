@@ -4,12 +4,19 @@ The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, d
 first kernel is launched with that dtype. Headers of the package, which the C compiler reads too, take the
 place of their `#include`s, because CuPy's cache of compiled modules has the text as its key. A `Compiler`
 compiles and launches: NVRTC through CuPy or, in the tests, a C++ compiler of the host.
+
+Kernels take structs by value. A struct is declared in gpu.cu alone, as `struct Name { members };` of
+pointers, `size` and `double`; its argument is a NamedTuple `Name` of arrays, ints and floats, with fields of
+the same names in the same order, None for a null pointer. Every member has eight bytes on the host and on the
+device, so there are no gaps; a static_assert at the end of the translation unit compares the size of each
+struct with the size that is passed. `__restrict__` at a member promises that no other array of a launch
+overlaps it.
 """
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,6 +45,60 @@ class Compiler(Protocol):
         """Compiles a translation unit; the result maps a kernel's name to a function that launches it."""
 
 
+class Struct(NamedTuple):
+    """A struct of a gpu.cu as kernels take it."""
+
+    types: dict[str, str]
+    """The C type of each member, by its name."""
+    dtype: np.dtype
+    """Its layout: pointers are uintp."""
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
+_POINTER = re.compile(r"([\w ]+\*(?: ?__restrict__)?) ?(\w+)")
+_NUMBERS = re.compile(r"(size|double) (\w+(?:, \w+)*)")
+_NUMBER = {"size": np.int64, "double": np.float64}
+
+
+def structs(source: str) -> dict[str, Struct]:
+    """Returns the structs that the gpu.cu of a translation unit declares, by name."""
+    found = {}
+    for name, body in _STRUCT.findall(_COMMENT.sub("", source)):
+        types: dict[str, str] = {}
+        for declaration in filter(None, (" ".join(text.split()) for text in body.split(";"))):
+            match = _POINTER.fullmatch(declaration) or _NUMBERS.fullmatch(declaration)
+            if match is None:
+                raise TypeError(
+                    f"struct {name}: expected members `type *name;` or `size names;` or `double names;`, got "
+                    f"`{declaration};`; declare each pointer by itself, and no member of another size"
+                )
+            types |= dict.fromkeys(match[2].split(", "), match[1])
+        fields = [(member, _NUMBER.get(of, np.uintp)) for member, of in types.items()]
+        found[name] = Struct(types, np.dtype(fields, align=True))
+    return found
+
+
+def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int]) -> np.ndarray:
+    """Returns the NamedTuple `a` as the struct of its name, one element with the addresses of its arrays."""
+    name = type(a).__name__
+    if name not in declared:
+        raise TypeError(
+            f"{name}: expected a struct of gpu.cu, one of {', '.join(declared)}; declare it there"
+        )
+    if a._fields != declared[name].dtype.names:
+        there, here = ", ".join(declared[name].types), ", ".join(a._fields)
+        raise TypeError(f"{name}: expected the members of gpu.cu, {there}; got {here}; give both the same")
+    types, dtype = declared[name]
+    members = []
+    for field, value in zip(a._fields, a, strict=True):
+        if types[field] in _NUMBER:
+            members.append(value)
+        else:
+            members.append(0 if value is None else address(value))
+    return np.array(tuple(members), dtype)
+
+
 class CupyCompiler:
     """Compiles with NVRTC and launches on the caller's current stream, through CuPy."""
 
@@ -50,7 +111,23 @@ class CupyCompiler:
         import cupy
 
         module = cupy.RawModule(code=source, options=(*OPTIONS, f"-Dreal={REAL[dtype]}"), backend="nvrtc")
-        return module.get_function
+        declared = structs(source)
+
+        def kernel(name: str) -> Kernel:
+            function = module.get_function(name)
+
+            def launch_it(grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+                # CuPy passes the one element of a NumPy array by value.
+                passed = (by_value(a, declared, _address) if isinstance(a, tuple) else a for a in args)
+                function(grid, block, tuple(passed))
+
+            return launch_it
+
+        return kernel
+
+
+def _address(a: Array) -> int:
+    return int(a.data.ptr)
 
 
 compiler: Compiler = CupyCompiler()
@@ -79,7 +156,10 @@ def _lines(path: Path, seen: set[str]) -> list[str]:
 def source(folder: Path) -> str:
     """Returns the translation unit of a folder: common.cuh, its gpu.cu, and the headers that they include."""
     seen: set[str] = set()
-    return "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
+    text = "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
+    for name, struct in structs(text).items():
+        text += f'static_assert(sizeof({name}) == {struct.dtype.itemsize}, "{name}: eight bytes a member");\n'
+    return text
 
 
 def launch(
@@ -88,7 +168,7 @@ def launch(
     """Launches kernel `name` of `folder` on `n_blocks` blocks of `threads` (default THREADS) threads.
 
     Without a block nothing is launched.
-    Arrays are passed as pointers, Python ints as long long, Python floats as double.
+    Arrays are passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
     """
     if n_blocks == 0:
         return
@@ -96,7 +176,7 @@ def launch(
     module = _modules.get(key)
     if module is None:
         module = _modules[key] = compiler.compile(source(folder), np.dtype(dtype))
-    module(name)((n_blocks,), (threads or THREADS,), tuple(_argument(a) for a in args))
+    module(name)((n_blocks,), (threads or THREADS,), tuple(argument(a) for a in args))
 
 
 def launch_each(folder: Path, name: str, dtype: np.dtype, n: int, args: tuple[Any, ...]) -> None:
@@ -104,7 +184,8 @@ def launch_each(folder: Path, name: str, dtype: np.dtype, n: int, args: tuple[An
     launch(folder, name, dtype, -(-n // THREADS), args)
 
 
-def _argument(a: Any) -> Array | np.int64 | np.float64:
+def argument(a: Any) -> Any:
+    """Returns an int as np.int64, a float as np.float64, anything else as it is."""
     if isinstance(a, int):
         return np.int64(a)
     return np.float64(a) if isinstance(a, float) else a

@@ -8,11 +8,86 @@
 // a pair, and a thread picks the split of a node. All sums run in float64 in the order of reference.py. What a node
 // samples depends on its key alone, so these are the trees of the other backends.
 // Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
+// Members of structs are IN but in the kernels that their comment names.
 
 #include "core/projections.h"
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
+
+// What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
+struct Target {
+    const int *labels;     // (n_samples,), or null: targets
+    const double *targets; // (n_samples, n_outputs), or null: labels
+    size n_outputs;
+};
+
+// Where trees stop.
+struct Limits {
+    size max_depth, min_samples_split, min_samples_leaf;
+    double min_impurity_decrease;
+};
+
+// The nodes of a level and their samples.
+struct Level {
+    const size *first;              // (n_nodes + 1,): where the samples of a node begin
+    const int *tree;                // (n_nodes,)
+    const unsigned long long *key;  // (n_nodes,): of random numbers
+    const double *root_weight;      // (n_trees,); `weight` itself where the nodes are roots
+    const int *sample;              // (n_samples,)
+    const double *sample_weight;    // (n_samples,)
+    double *__restrict__ total;     // (n_nodes, n_outputs): sums of what the samples learn; OUT of sum_up
+    double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of sum_up
+    double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up
+    int *__restrict__ feature;      // (n_nodes,), -1 before; OUT of name_columns and name_projections
+    double *__restrict__ threshold; // (n_nodes,), 0 before; OUT of pick_splits and random_split
+    double *__restrict__ gain;      // (n_nodes,), 0 before; OUT of pick_splits and random_split
+    const size *n_left;             // (n_nodes,): samples of the left child, -1: a leaf
+    size *__restrict__ right;       // (n_samples,), 0 before: 1 where a sample goes right; OUT of sides
+};
+
+// Nodes of a level that are split together.
+struct Part {
+    const size *node;  // (n_nodes,): their places in the level
+    const size *begin; // (n_nodes + 1,): samples before those of each node
+    size n_nodes, n_samples;
+};
+
+// Columns of bins. Columns follow each other, or (windows) overlap in one row. low and high: least and greatest value
+// of each bin. width: bytes of a bin.
+struct Columns {
+    const unsigned char *bins; // (n_columns, n), or of windows (1, size of x)
+    const double *low;         // (n_columns, n_bins), or of windows (1, n_bins); null of projections
+    const double *high;        // as low
+    const size *base;          // (n,): where a sample begins; or null: no windows
+    const size *offset;        // (n_columns,): the distance of each of its numbers from there; or null
+    size width, n, n_columns, n_bins, n_sampled, completely_random;
+};
+
+// The entries of the projections of pairs; OUT of draw_projections.
+struct Entries {
+    int *__restrict__ index;      // (n_pairs, max_entries)
+    float *__restrict__ weight;   // (n_pairs, max_entries)
+    size *__restrict__ n_entries; // (n_pairs,)
+    size max_entries;
+};
+
+// The pairs of a part, `slots` a node, and their best splits. Completely random trees need no order, score, n_left.
+struct Pairs {
+    const unsigned long long *key; // (n_samples * slots,)
+    const size *order;             // (n_samples * slots,): the place of the e-th key in ascending order
+    double *__restrict__ left;     // workspace (n_pairs, n_outputs)
+    double *__restrict__ score;    // (n_pairs,); OUT of scan_splits
+    size *__restrict__ n_left;     // (n_pairs,): samples on the left, 0: there is no split; OUT of scan_splits
+    size slots;
+};
+
+// The splits of the nodes of a part; OUT of pick_splits and random_split.
+struct Split {
+    size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
+    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key on the left
+    size *__restrict__ n_left;                 // (n_nodes,): samples on the left, or -1: no split
+};
 
 // ------------------------------------------------------------------------------------------ random numbers
 
@@ -43,62 +118,62 @@ extern "C" __global__ void child_keys(
     child[2 * i + 1] = hf_draw_key(draw, 1);
 }
 
-// Adds to sums (OUT) what a sample of weight w adds: w at its class, or w times its distance from the node's mean.
-__device__ static inline void add(
-    const int *labels, const double *targets, const double *mean, size n_outputs, size sample, double w, double *sums
-) {
-    if (mean == nullptr) sums[labels[sample]] += w;
+// Adds to sums (n_outputs,) what sample `at` of a level adds: its weight w at its class, or w times its distance from
+// the mean of node v.
+__device__ static inline void add(const Target &y, const Level &level, size v, size at, double *sums) {
+    const size s = level.sample[at];
+    const double w = level.sample_weight[at];
+    if (y.labels) sums[y.labels[s]] += w;
     else
-        for (size k = 0; k < n_outputs; ++k) sums[k] += w * (targets[sample * n_outputs + k] - mean[k]);
+        for (size k = 0; k < y.n_outputs; ++k)
+            sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
 }
 
-// Writes the sums of the nodes: weights by class, or weighted distances from the mean. A thread owns one sum. `pure`
-// begins at 1 and becomes 0 where samples of a node differ.
-extern "C" __global__ void sum_up(
-    const int *__restrict__ sample, const double *__restrict__ sample_weight, const int *__restrict__ labels,
-    const double *__restrict__ targets, size fit_targets, size n_outputs, const size *__restrict__ first,
-    size n_nodes, double *__restrict__ total, double *__restrict__ mean, double *__restrict__ weight,
-    int *__restrict__ pure
-) {
-    const size i = thread_number();
+// Writes the total, mean and weight of the nodes of a level. A thread owns one sum. pure (n_nodes,) begins at 1 and
+// becomes 0 where samples of a node differ.
+extern "C" __global__ void sum_up(Target y, Level level, size n_nodes, int *__restrict__ pure) {
+    // Loads may use the read-only cache if the pointers of all stores are __restrict__ variables.
+    double *__restrict__ total = level.total, *__restrict__ mean = level.mean, *__restrict__ weight = level.weight;
+    const size i = thread_number(), n_outputs = y.n_outputs;
     if (i >= n_nodes * n_outputs) return;
-    const size node = i / n_outputs, k = i % n_outputs, from = first[node], to = first[node + 1];
+    const size node = i / n_outputs, k = i % n_outputs, from = level.first[node], to = level.first[node + 1];
     double sum = 0, all = 0;
     int same = 1;
     for (size j = from; j < to; ++j) {
-        const double w = sample_weight[j];
+        const double w = level.sample_weight[j];
         all += w;
-        if (fit_targets) {
-            const double y = targets[sample[j] * n_outputs + k];
-            sum += w * y;
-            same &= y == targets[sample[from] * n_outputs + k];
-        } else if (labels[sample[j]] == k) {
+        if (y.targets) {
+            const double target = y.targets[level.sample[j] * n_outputs + k];
+            sum += w * target;
+            same &= target == y.targets[level.sample[from] * n_outputs + k];
+        } else if (y.labels[level.sample[j]] == k) {
             sum += w;
-            same &= labels[sample[from]] == k;
+            same &= y.labels[level.sample[from]] == k;
         } else {
-            same &= labels[sample[from]] != k;
+            same &= y.labels[level.sample[from]] != k;
         }
     }
-    if (fit_targets) {
-        mean[i] = sum / all;
+    if (y.targets) {
+        const double centre = sum / all;
+        mean[i] = centre;
         sum = 0;
-        for (size j = from; j < to; ++j) sum += sample_weight[j] * (targets[sample[j] * n_outputs + k] - mean[i]);
+        for (size j = from; j < to; ++j)
+            sum += level.sample_weight[j] * (y.targets[level.sample[j] * n_outputs + k] - centre);
     }
     total[i] = sum;
     if (k == 0) weight[node] = all;
     atomicAnd(&pure[node], same);
 }
 
-// Writes the values of the leaves: shares of the classes, or the mean target. A thread owns one number.
+// value (n_leaves, n_outputs), OUT: shares of the classes, or the mean target. node (n_leaves,), IN: places in the
+// level. A thread owns one number.
 extern "C" __global__ void leaf_values(
-    const size *__restrict__ node, size n_leaves, size n_outputs, size fit_targets,
-    const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
-    real *__restrict__ value
+    Target y, Level level, const size *__restrict__ node, size n_leaves, real *__restrict__ value
 ) {
     const size i = thread_number();
-    if (i >= n_leaves * n_outputs) return;
-    const size v = node[i / n_outputs], at = v * n_outputs + i % n_outputs;
-    value[i] = (real)(fit_targets ? mean[at] : total[at] / weight[v]);
+    if (i >= n_leaves * y.n_outputs) return;
+    const size v = node[i / y.n_outputs], at = v * y.n_outputs + i % y.n_outputs;
+    value[i] = (real)(y.targets ? level.mean[at] : level.total[at] / level.weight[v]);
 }
 
 // ---------------------------------------------------------------------------------------------- candidates
@@ -114,65 +189,70 @@ __device__ static inline size segment(const size *start, size n, size i) {
     return low;
 }
 
-// Returns the bin of a sample; bins have `width` bytes. Columns follow each other, or (windows) overlap in one row.
-__device__ static inline unsigned bin_at(
-    const unsigned char *bins, size width, const size *base, const size *offset, size windows, size n, size column,
-    size sample
-) {
-    const size at = windows ? base[sample] + offset[column] : column * n + sample;
-    if (width == 1) return bins[at];
-    if (width == 2) return ((const unsigned short *)bins)[at];
-    return ((const unsigned *)bins)[at];
+// Returns the bin of a sample.
+__device__ static inline unsigned bin_at(const Columns &c, size column, size sample) {
+    const size at = c.base ? c.base[sample] + c.offset[column] : column * c.n + sample;
+    if (c.width == 1) return c.bins[at];
+    if (c.width == 2) return ((const unsigned short *)c.bins)[at];
+    return ((const unsigned *)c.bins)[at];
 }
+
+// Returns where a row of low and high begins.
+__device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
 // Writes the columns that a node samples to `column` (n_nodes, slots); -1 stands for none. Without replacement, by a
 // Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes, n_columns) instead of
 // being made. If none of the first n_sampled columns varies in the node, the next that varies is the only one;
 // completely random trees take the first that varies alone.
 extern "C" __global__ void draw_columns(
-    const unsigned char *__restrict__ bins, size width, const size *__restrict__ base,
-    const size *__restrict__ offset, size windows, size n, size n_columns, const int *__restrict__ sample,
-    const size *__restrict__ first, const unsigned long long *__restrict__ key, const size *__restrict__ node,
-    size n_nodes, size n_sampled, size completely_random, int *__restrict__ swap, int *__restrict__ column
+    Columns c, Level level, Part part, int *__restrict__ swap, int *__restrict__ column
 ) {
     const size a = thread_number();
-    if (a >= n_nodes) return;
-    const size v = node[a], slots = completely_random ? 1 : n_sampled;
-    int *swaps = swap + a * n_columns, *mine = column + a * slots;
-    for (size c = 0; c < slots; ++c) mine[c] = -1;
+    if (a >= part.n_nodes) return;
+    const size v = part.node[a], slots = c.completely_random ? 1 : c.n_sampled;
+    const size first = level.first[v], last = level.first[v + 1];
+    int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
+    for (size i = 0; i < slots; ++i) mine[i] = -1;
     bool varies = false;
     hf_draw draw = {{0, 0, 0, 0}};
-    for (size i = 0; i < n_columns && (i < n_sampled || !varies); ++i) {
-        if (i % 4 == 0) draw = hf_philox(key[v], (uint64_t)(i / 4), CANDIDATES);
-        size place = i + hf_below(draw.word[i % 4], (unsigned)(n_columns - i));
+    for (size i = 0; i < c.n_columns && (i < c.n_sampled || !varies); ++i) {
+        if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), CANDIDATES);
+        size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
         swaps[i] = (int)place;
         for (size j = i; j-- > 0;)
             if (swaps[j] == place) place = j;
-        const unsigned least = bin_at(bins, width, base, offset, windows, n, place, sample[first[v]]);
-        size j = first[v] + 1;
-        while (j < first[v + 1] && bin_at(bins, width, base, offset, windows, n, place, sample[j]) == least) ++j;
-        if (j == first[v + 1]) continue;
+        const unsigned bin = bin_at(c, place, level.sample[first]);
+        size j = first + 1;
+        while (j < last && bin_at(c, place, level.sample[j]) == bin) ++j;
+        if (j == last) continue;
         varies = true;
         mine[i < slots ? i : 0] = (int)place;
-        if (completely_random) return;
+        if (c.completely_random) return;
     }
 }
 
-// Writes the keys of the samples of all pairs of some nodes: pair, then bin. begin[a] samples precede those of node a.
+// A key of a part: its pair, and its sample.
+struct Place {
+    size pair, sample;
+};
+
+// Returns where key e of a part comes from.
+__device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
+    const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
+    const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
+    return {a * slots + in_node / count, level.sample[level.first[part.node[a]] + in_node % count]};
+}
+
+// key (n_samples * slots,), OUT: pair, then bin, of the samples of all pairs. column (n_nodes, slots), IN.
 extern "C" __global__ void bin_keys(
-    const unsigned char *__restrict__ bins, size width, const size *__restrict__ base,
-    const size *__restrict__ offset, size windows, size n, const int *__restrict__ sample,
-    const size *__restrict__ first, const size *__restrict__ node, const size *__restrict__ begin, size n_nodes,
-    size slots, const int *__restrict__ column, size n_keys, unsigned long long *__restrict__ key
+    Columns c, Level level, Part part, size slots, const int *__restrict__ column,
+    unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
-    if (e >= n_keys) return;
-    const size a = segment(begin, n_nodes, e / slots), count = begin[a + 1] - begin[a];
-    const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
-    const size s = sample[first[node[a]] + in_node % count];
-    const unsigned bin =
-        column[pair] < 0 ? 0 : bin_at(bins, width, base, offset, windows, n, column[pair], s);
-    key[e] = (uint64_t)pair << 32 | bin;
+    if (e >= part.n_samples * slots) return;
+    const Place at = place_of(level, part, slots, e);
+    const unsigned bin = column[at.pair] < 0 ? 0 : bin_at(c, column[at.pair], at.sample);
+    key[e] = (uint64_t)at.pair << 32 | bin;
 }
 
 // Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries, then
@@ -194,19 +274,18 @@ __device__ static inline hf_distribution distribution_of(const size *numbers, do
     return a;
 }
 
-// Writes the entries of the projection of each pair, at most `max_entries` of them. A thread owns a pair.
+// Writes the entries of the projection of each pair. A thread owns a pair.
 extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, double density, double zero_probability,
-    const unsigned long long *__restrict__ key,
-    const size *__restrict__ node, size n_nodes, size slots, size max_entries, int *__restrict__ index,
-    float *__restrict__ weight, size *__restrict__ n_entries
+    const size *__restrict__ distribution, double density, double zero_probability, Level level, Part part,
+    size slots, Entries entries
 ) {
     const size pair = thread_number();
-    if (pair >= n_nodes * slots) return;
-    const uint64_t own = hf_projection_key(key[node[pair / slots]], (uint64_t)(pair % slots));
+    if (pair >= part.n_nodes * slots) return;
+    const uint64_t own = hf_projection_key(level.key[part.node[pair / slots]], (uint64_t)(pair % slots));
     const hf_distribution a = distribution_of(distribution, density, zero_probability);
-    n_entries[pair] = hf_draw_projection(
-        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)index + pair * max_entries, weight + pair * max_entries
+    entries.n_entries[pair] = hf_draw_projection(
+        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
+        entries.weight + pair * entries.max_entries
     );
 }
 
@@ -236,57 +315,56 @@ __device__ static inline double unordered(uint64_t key, double) {
     return a;
 }
 
-// As bin_keys, of projections: values are summed in float64 in the order of the entries and rounded once. A key of
-// float64 has no bits left for the pair, which goes to `pair_of` instead.
+// As bin_keys, of projections of x (n_samples, n_features): values are summed in float64 in the order of the entries
+// and rounded once. A key of float64 has no bits left for the pair, which goes to pair_of (n_samples * slots,) instead.
 extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, const int *__restrict__ sample, const size *__restrict__ first,
-    const size *__restrict__ node, const size *__restrict__ begin, size n_nodes, size slots, size max_entries,
-    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
-    size n_keys, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
+    const real *__restrict__ x, size n_features, Level level, Part part, size slots, Entries entries,
+    unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
 ) {
     const size e = thread_number();
-    if (e >= n_keys) return;
-    const size a = segment(begin, n_nodes, e / slots), count = begin[a + 1] - begin[a];
-    const size in_node = e - begin[a] * slots, pair = a * slots + in_node / count;
-    const real *row = x + sample[first[node[a]] + in_node % count] * n_features;
+    if (e >= part.n_samples * slots) return;
+    const Place at = place_of(level, part, slots, e);
+    const real *row = x + at.sample * n_features;
+    const size entry = at.pair * entries.max_entries, end = entry + entries.n_entries[at.pair];
     double sum = 0;
-    for (size j = pair * max_entries; j < pair * max_entries + n_entries[pair]; ++j)
-        sum += (double)weight[j] * (double)row[index[j]];
-    key[e] = ordered((real)sum);
-    if (sizeof(real) == 4) key[e] |= (uint64_t)pair << 32;
-    else pair_of[e] = (unsigned)pair;
+    for (size j = entry; j < end; ++j) sum += (double)entries.weight[j] * (double)row[entries.index[j]];
+    const uint64_t value = ordered((real)sum);
+    key[e] = sizeof(real) == 4 ? (uint64_t)at.pair << 32 | value : value;
+    if (sizeof(real) == 8) pair_of[e] = (unsigned)at.pair;
 }
 
 // -------------------------------------------------------------------------------------------------- splits
 
-// Writes the best split of each pair, between neighbours of different key: its score, and how many samples are on its
-// left (0: there is no split). order[e] is the place of the e-th key in ascending order; `left` (pairs, n_outputs) is
-// workspace.
-extern "C" __global__ void scan_splits(
-    const unsigned long long *__restrict__ key, const size *__restrict__ order, const int *__restrict__ sample,
-    const double *__restrict__ sample_weight, const int *__restrict__ labels, const double *__restrict__ targets,
-    size fit_targets, size n_outputs, const size *__restrict__ first, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size slots, size criterion, size min_samples_leaf,
-    const double *__restrict__ total, const double *__restrict__ mean, const double *__restrict__ weight,
-    double *__restrict__ left, double *__restrict__ score, size *__restrict__ n_left
-) {
-    const size pair = thread_number();
-    if (pair >= n_nodes * slots) return;
-    const size a = pair / slots, v = node[a], n = begin[a + 1] - begin[a];
-    const size start = begin[a] * slots + pair % slots * n;
-    const double *all = total + v * n_outputs, *centre = fit_targets ? mean + v * n_outputs : nullptr;
-    double *sums = left + pair * n_outputs, left_weight = 0, best = 0;
+// Returns the gain of node v from the score of its split.
+__device__ static inline double decrease_of(const Target &y, size criterion, const Level &level, size v, double score) {
+    return score - hf_node_score(criterion, level.total + v * y.n_outputs, y.n_outputs, level.weight[v]);
+}
+
+// Returns whether the gain of node v is too small.
+__device__ static inline bool too_small(const Limits &limits, const Level &level, size v, double decrease) {
+    return decrease / level.root_weight[level.tree[v]] < limits.min_impurity_decrease;
+}
+
+// Writes the best split of each pair, between neighbours of different key. A thread owns a pair.
+extern "C" __global__ void scan_splits(Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs) {
+    const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
+    if (pair >= part.n_nodes * slots) return;
+    const size a = pair / slots, v = part.node[a], first = level.first[v], n = part.begin[a + 1] - part.begin[a];
+    const size start = part.begin[a] * slots + pair % slots * n, least = limits.min_samples_leaf;
+    const size *order = pairs.order + start;
+    const double *all = level.total + v * n_outputs, weight = level.weight[v];
+    double *__restrict__ sums = pairs.left + pair * n_outputs, left_weight = 0, best = 0;
     size found = 0;
-    n_left[pair] = 0;
-    if (key[order[start]] == key[order[start + n - 1]]) return;
+    pairs.n_left[pair] = 0;
+    if (pairs.key[order[0]] == pairs.key[order[n - 1]]) return;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i + 1 < n; ++i) {
-        const size at = first[v] + order[start + i] - start;
-        add(labels, targets, centre, n_outputs, sample[at], sample_weight[at], sums);
-        left_weight += sample_weight[at];
-        if (i + 1 < min_samples_leaf || n - i - 1 < min_samples_leaf) continue;
-        if (key[order[start + i]] == key[order[start + i + 1]]) continue;
-        const double rest = weight[v] - left_weight;
+        const size at = first + order[i] - start;
+        add(y, level, v, at, sums);
+        left_weight += level.sample_weight[at];
+        if (i + 1 < least || n - i - 1 < least) continue;
+        if (pairs.key[order[i]] == pairs.key[order[i + 1]]) continue;
+        const double rest = weight - left_weight;
         if (!(rest > 0)) continue;
         const double here = hf_node_score(criterion, sums, n_outputs, left_weight) +
                             hf_branch_score(criterion, sums, all, n_outputs, rest);
@@ -295,78 +373,62 @@ extern "C" __global__ void scan_splits(
             found = i + 1;
         }
     }
-    score[pair] = best;
-    n_left[pair] = found;
+    pairs.score[pair] = best;
+    pairs.n_left[pair] = found;
 }
 
 // Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
-// -1 samples on its left. split_key[a] is the greatest key on the left; low and high are the tables of bins, or empty
-// for projections.
+// -1 samples on its left. column (n_nodes, slots), IN, of columns. A thread owns a node.
 extern "C" __global__ void pick_splits(
-    const unsigned long long *__restrict__ key, const size *__restrict__ order, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size slots, size n_outputs, size criterion,
-    double min_impurity_decrease, const int *__restrict__ tree, const double *__restrict__ root_weight,
-    const double *__restrict__ total, const double *__restrict__ weight, const double *__restrict__ score,
-    const size *__restrict__ pair_left,
-    const int *__restrict__ column, const double *__restrict__ low, const double *__restrict__ high, size n_bins,
-    size windows, size *__restrict__ chosen, unsigned long long *__restrict__ split_key, size *__restrict__ n_left,
-    double *__restrict__ threshold, double *__restrict__ gain
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column, Split split
 ) {
-    const size a = thread_number();
-    if (a >= n_nodes) return;
-    const size v = node[a], n = begin[a + 1] - begin[a];
+    const size a = thread_number(), slots = pairs.slots;
+    if (a >= part.n_nodes) return;
+    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a];
     size best = -1;
     for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pair_left[pair] > 0 && (best < 0 || score[pair] > score[best])) best = pair;
-    chosen[a] = best;
-    n_left[a] = -1;
+        if (pairs.n_left[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
+    split.chosen[a] = best;
+    split.n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = score[best] - hf_node_score(criterion, total + v * n_outputs, n_outputs, weight[v]);
-    if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
-    const size last = begin[a] * slots + best % slots * n + pair_left[best] - 1;
-    split_key[a] = key[order[last]];
-    const uint64_t above = key[order[last + 1]];
-    n_left[a] = pair_left[best];
-    gain[v] = decrease > 0 ? decrease : 0.0;
-    if (n_bins == 0) {
-        threshold[v] = between(unordered(split_key[a], real()), unordered(above, real()));
+    const double decrease = decrease_of(y, criterion, level, v, pairs.score[best]);
+    if (too_small(limits, level, v, decrease)) return;
+    const size *last = pairs.order + part.begin[a] * slots + best % slots * n + pairs.n_left[best] - 1;
+    const uint64_t below = pairs.key[last[0]], above = pairs.key[last[1]];
+    split.greatest[a] = below;
+    split.n_left[a] = pairs.n_left[best];
+    level.gain[v] = decrease > 0 ? decrease : 0.0;
+    if (!c.low) {
+        level.threshold[v] = between(unordered(below, real()), unordered(above, real()));
     } else {
-        const size row = windows ? 0 : column[best] * n_bins;
-        threshold[v] = between(high[row + (unsigned)split_key[a]], low[row + (unsigned)above]);
+        const size row = row_of_bins(c, column[best]);
+        level.threshold[v] = between(c.high[row + (unsigned)below], c.low[row + (unsigned)above]);
     }
 }
 
 // Writes the split of a node of a completely random tree, uniform between the least and the greatest value; otherwise
-// as pick_splits. `left` (nodes, n_outputs) is workspace.
+// as pick_splits. A node is its pair.
 extern "C" __global__ void random_split(
-    const unsigned long long *__restrict__ key, const int *__restrict__ sample,
-    const double *__restrict__ sample_weight,
-    const int *__restrict__ labels, const double *__restrict__ targets, size fit_targets, size n_outputs,
-    const size *__restrict__ first, const unsigned long long *__restrict__ node_key, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size criterion, size min_samples_leaf, double min_impurity_decrease,
-    const int *__restrict__ tree, const double *__restrict__ root_weight, const double *__restrict__ total,
-    const double *__restrict__ mean, const double *__restrict__ weight, const int *__restrict__ column,
-    const double *__restrict__ low, const double *__restrict__ high, size n_bins, size windows,
-    double *__restrict__ left, size *__restrict__ chosen, unsigned long long *__restrict__ split_key,
-    size *__restrict__ n_left,
-    double *__restrict__ threshold, double *__restrict__ gain
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column, Split split
 ) {
-    const size a = thread_number();
-    if (a >= n_nodes) return;
-    const size v = node[a], n = begin[a + 1] - begin[a];
-    chosen[a] = column[a] < 0 ? -1 : a;
-    n_left[a] = -1;
+    const size a = thread_number(), n_outputs = y.n_outputs;
+    if (a >= part.n_nodes) return;
+    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a];
+    split.chosen[a] = column[a] < 0 ? -1 : a;
+    split.n_left[a] = -1;
     if (column[a] < 0) return;
-    const unsigned long long *keys = key + begin[a];
+    const unsigned long long *keys = pairs.key + part.begin[a];
     unsigned lowest = (unsigned)keys[0], highest = lowest;
     for (size i = 1; i < n; ++i) {
         const unsigned bin = (unsigned)keys[i];
         lowest = bin < lowest ? bin : lowest;
         highest = bin > highest ? bin : highest;
     }
-    const size row = windows ? 0 : column[a] * n_bins;
-    const double from = high[row + lowest], to = low[row + highest];
-    double at = from + hf_unit(hf_philox(node_key[v], 0, THRESHOLD)) * (to - from);
+    const double *high = c.high + row_of_bins(c, column[a]);
+    const double from = high[lowest], to = c.low[row_of_bins(c, column[a]) + highest];
+    double at = from + hf_unit(hf_philox(level.key[v], 0, THRESHOLD)) * (to - from);
     if (!(at <= LARGEST_DOUBLE)) at = from / 2 + to / 2;
     at = (double)(real)at;
     if (!(at >= from && at < to)) at = from;
@@ -374,64 +436,58 @@ extern "C" __global__ void random_split(
     unsigned bin = lowest, above = highest;
     while (above - bin > 1) {
         const unsigned middle = bin + (above - bin) / 2;
-        if (high[row + middle] <= at) bin = middle;
+        if (high[middle] <= at) bin = middle;
         else above = middle;
     }
-    const double *all = total + v * n_outputs, *centre = fit_targets ? mean + v * n_outputs : nullptr;
-    double *sums = left + a * n_outputs, left_weight = 0;
+    const double *all = level.total + v * n_outputs;
+    double *__restrict__ sums = pairs.left + a * n_outputs, left_weight = 0;
     size count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
         if ((unsigned)keys[i] > bin) continue;
-        const size place = first[v] + i;
-        add(labels, targets, centre, n_outputs, sample[place], sample_weight[place], sums);
-        left_weight += sample_weight[place];
+        add(y, level, v, level.first[v] + i, sums);
+        left_weight += level.sample_weight[level.first[v] + i];
         ++count;
     }
-    const double rest = weight[v] - left_weight;
-    if (count < min_samples_leaf || n - count < min_samples_leaf || !(rest > 0)) return;
-    const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                            hf_branch_score(criterion, sums, all, n_outputs, rest) -
-                            hf_node_score(criterion, all, n_outputs, weight[v]);
-    if (decrease / root_weight[tree[v]] < min_impurity_decrease) return;
-    split_key[a] = (uint64_t)a << 32 | bin;
-    n_left[a] = count;
-    gain[v] = decrease > 0 ? decrease : 0.0;
-    threshold[v] = at;
+    const double rest = level.weight[v] - left_weight;
+    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf || !(rest > 0)) return;
+    const double score = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                         hf_branch_score(criterion, sums, all, n_outputs, rest);
+    const double decrease = decrease_of(y, criterion, level, v, score);
+    if (too_small(limits, level, v, decrease)) return;
+    split.greatest[a] = (uint64_t)a << 32 | bin;
+    split.n_left[a] = count;
+    level.gain[v] = decrease > 0 ? decrease : 0.0;
+    level.threshold[v] = at;
 }
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Writes whether each sample of some nodes goes right. A thread owns a sample.
-extern "C" __global__ void sides(
-    const unsigned long long *__restrict__ key, const size *__restrict__ first, const size *__restrict__ node,
-    const size *__restrict__ begin, size n_nodes, size slots, const size *__restrict__ chosen,
-    const unsigned long long *__restrict__ split_key, const size *__restrict__ n_left, size n_samples,
-    size *__restrict__ right
-) {
-    const size i = thread_number();
-    if (i >= n_samples) return;
-    const size a = segment(begin, n_nodes, i), in_node = i - begin[a], count = begin[a + 1] - begin[a];
-    if (n_left[a] < 0) return;
-    right[first[node[a]] + in_node] = key[begin[a] * slots + chosen[a] % slots * count + in_node] > split_key[a];
+// Writes whether each sample of a part goes right. A thread owns a sample.
+extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Split split) {
+    const size i = thread_number(), slots = pairs.slots;
+    if (i >= part.n_samples) return;
+    const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a];
+    const size in_node = i - begin, count = part.begin[a + 1] - begin;
+    if (split.n_left[a] < 0) return;
+    const uint64_t key = pairs.key[begin * slots + split.chosen[a] % slots * count + in_node];
+    level.right[level.first[part.node[a]] + in_node] = key > split.greatest[a];
 }
 
 // Writes samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left
 // child of node v begins, or -1. A thread owns a sample.
 extern "C" __global__ void move_samples(
-    const int *__restrict__ sample, const double *__restrict__ sample_weight, const size *__restrict__ first,
-    size n_nodes, const size *__restrict__ right, const size *__restrict__ before, const size *__restrict__ child,
-    const size *__restrict__ n_left, size n_samples, int *__restrict__ sample_after,
-    double *__restrict__ weight_after
+    Level level, size n_nodes, size n_samples, const size *__restrict__ before, const size *__restrict__ child,
+    int *__restrict__ sample_after, double *__restrict__ weight_after
 ) {
     const size i = thread_number();
     if (i >= n_samples) return;
-    const size v = segment(first, n_nodes, i), from = first[v];
+    const size v = segment(level.first, n_nodes, i), from = level.first[v], right = level.right[i];
     if (child[v] < 0) return;
-    const size n_right = before[i] - right[i] - (before[from] - right[from]);
-    const size to = child[v] + (right[i] ? n_left[v] + n_right : i - from - n_right);
-    sample_after[to] = sample[i];
-    weight_after[to] = sample_weight[i];
+    const size n_right = before[i] - right - (before[from] - level.right[from]);
+    const size to = child[v] + (right ? level.n_left[v] + n_right : i - from - n_right);
+    sample_after[to] = level.sample[i];
+    weight_after[to] = level.sample_weight[i];
 }
 
 // Copies runs of entries from one place to another. A thread owns a run.
@@ -448,27 +504,23 @@ extern "C" __global__ void move_entries(
     }
 }
 
-// Writes the feature of each node: that of its projection if it has one entry of weight 1, else -2. n_kept: entries
-// to be kept.
+// Writes the feature of each node: that of its projection if it has one entry of weight 1, else -2. n_kept (n_nodes,),
+// OUT: entries to be kept.
 extern "C" __global__ void name_projections(
-    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, size max_entries,
-    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ n_entries,
-    const size *__restrict__ node, int *__restrict__ feature, size *__restrict__ n_kept
+    Level level, Part part, Split split, Entries entries, size *__restrict__ n_kept
 ) {
     const size a = thread_number();
-    if (a >= n_nodes) return;
+    if (a >= part.n_nodes) return;
     n_kept[a] = 0;
-    if (n_left[a] < 0) return;
-    const size pair = chosen[a];
-    const bool one = n_entries[pair] == 1 && weight[pair * max_entries] == 1;
-    feature[node[a]] = one ? index[pair * max_entries] : -2;
-    n_kept[a] = one ? 0 : n_entries[pair];
+    if (split.n_left[a] < 0) return;
+    const size pair = split.chosen[a], first = pair * entries.max_entries;
+    const bool one = entries.n_entries[pair] == 1 && entries.weight[first] == 1;
+    level.feature[part.node[a]] = one ? entries.index[first] : -2;
+    n_kept[a] = one ? 0 : entries.n_entries[pair];
 }
 
-extern "C" __global__ void name_columns(
-    const size *__restrict__ chosen, const size *__restrict__ n_left, size n_nodes, const int *__restrict__ column,
-    const size *__restrict__ node, int *__restrict__ feature
-) {
+// Writes the feature of each node. column (n_nodes, slots), IN.
+extern "C" __global__ void name_columns(Level level, Part part, Split split, const int *__restrict__ column) {
     const size a = thread_number();
-    if (a < n_nodes && n_left[a] >= 0) feature[node[a]] = column[chosen[a]];
+    if (a < part.n_nodes && split.n_left[a] >= 0) level.feature[part.node[a]] = column[split.chosen[a]];
 }

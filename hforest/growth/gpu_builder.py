@@ -14,6 +14,7 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch_each
 from ..core.projections import Distribution
+from ..core.supervised import Limits, Target
 from .bins import Bins
 from .trees import Batch, Learned
 
@@ -38,19 +39,22 @@ class Task(NamedTuple):
 
     xp: ModuleType
     real: np.dtype
-    labels: Array
-    targets: Array
-    fit_targets: int
-    n_outputs: int
+    target: Target
     criterion: int
-    max_depth: int
-    min_split: int
-    min_leaf: int
-    min_decrease: float
+    limits: Limits
 
     @property
-    def learned(self) -> tuple[Any, ...]:
-        return self.labels, self.targets, self.fit_targets, self.n_outputs
+    def fit_targets(self) -> bool:
+        return self.target.labels is None
+
+    @property
+    def n_outputs(self) -> int:
+        return self.target.n_outputs
+
+    @property
+    def rules(self) -> tuple[Target, int, Limits]:
+        """What kernels that find splits take first."""
+        return self.target, self.criterion, self.limits
 
     def launch(self, name: str, n: int, *args: Any) -> None:
         launch_each(PACKAGE, name, self.real, n, args)
@@ -58,32 +62,19 @@ class Task(NamedTuple):
 
 def task_of(learned: Learned, real: np.dtype) -> Task:
     """Returns what trees learn, as kernels take it."""
-    xp = array_module(learned.sample_weight)
-    labels, targets, n_outputs = learned.target
-    labels_or_none = xp.empty(0, np.int32) if labels is None else labels
-    targets_or_none = xp.empty(0) if targets is None else targets
-    fit_targets = int(labels is None)
-    return Task(
-        xp,
-        real,
-        labels_or_none,
-        targets_or_none,
-        fit_targets,
-        int(n_outputs),
-        learned.criterion,
-        *learned.limits,
-    )
+    return Task(array_module(learned.sample_weight), real, learned.target, learned.criterion, learned.limits)
+
+
+# ----------------------------------------------------------- structs of gpu.cu, which describes their members
 
 
 class Level(NamedTuple):
     """Nodes of one depth, of all trees, and their samples."""
 
     first: Array
-    """Where each node's samples begin, and where the last one's end."""
     tree: Array
     key: Array
     root_weight: Array
-    """By tree."""
     sample: Array
     sample_weight: Array
     total: Array
@@ -93,9 +84,7 @@ class Level(NamedTuple):
     threshold: Array
     gain: Array
     n_left: Array
-    """-1: a leaf."""
     right: Array
-    """1 where a sample goes right."""
 
 
 class Part(NamedTuple):
@@ -103,7 +92,6 @@ class Part(NamedTuple):
 
     node: Array
     begin: Array
-    """Samples before those of each node, and of all."""
     n_nodes: int
     n_samples: int
 
@@ -111,15 +99,15 @@ class Part(NamedTuple):
 class Columns(NamedTuple):
     """Candidates that are columns of bins."""
 
-    bins: Array
-    low: Array
-    high: Array
+    bins: Array | None
+    low: Array | None
+    high: Array | None
+    base: Array | None
+    offset: Array | None
     width: int
-    base: Array
-    offset: Array
-    windows: int
     n: int
     n_columns: int
+    n_bins: int
     n_sampled: int
     completely_random: bool
 
@@ -137,37 +125,60 @@ class Columns(NamedTuple):
         """Splits nodes and returns the entries of their projections: none."""
         xp, n_nodes, slots = task.xp, part.n_nodes, self.slots()
         column = xp.empty((n_nodes, slots), np.int32)
-        places = (self.bins, self.width, self.base, self.offset, self.windows, self.n)
         swap = xp.empty((n_nodes, self.n_columns), np.int32)
-        task.launch(
-            "draw_columns", n_nodes, *places, self.n_columns, level.sample, level.first, level.key,
-            part.node, n_nodes, self.n_sampled, int(self.completely_random), swap, column,
-        )  # fmt: skip
+        task.launch("draw_columns", n_nodes, self, level, part, swap, column)
         n_keys = part.n_samples * slots
         key = xp.empty(n_keys, np.uint64)
-        task.launch(
-            "bin_keys", n_keys, *places, level.sample, level.first, part.node, part.begin, n_nodes, slots,
-            column, n_keys, key,
-        )  # fmt: skip
-        tables = (column, self.low, self.high, self.low.shape[1], self.windows)
-        if self.completely_random:
-            chosen = _random_split(task, level, part, key, tables, n_left)
-        else:
+        task.launch("bin_keys", n_keys, self, level, part, slots, column, key)
+        order = None
+        if not self.completely_random:
             order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
-            chosen = _best_split(task, level, part, key, order, slots, tables, n_left)
-        task.launch("name_columns", n_nodes, chosen, n_left, n_nodes, column, part.node, level.feature)
+        split = _best_splits(task, level, part, _pairs(task, part, key, order, slots), self, column, n_left)
+        task.launch("name_columns", n_nodes, level, part, split, column)
         return xp.empty(0, np.int32), xp.empty(0, np.float32)
+
+
+NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0, False)
+"""Of splits on projections."""
+
+
+class Entries(NamedTuple):
+    """The entries of the projections of pairs."""
+
+    index: Array
+    weight: Array
+    n_entries: Array
+    max_entries: int
+
+
+class Pairs(NamedTuple):
+    """The keys of a part, and the best split of each of its pairs."""
+
+    key: Array
+    order: Array | None
+    left: Array
+    score: Array | None
+    n_left: Array | None
+    slots: int
+
+
+class Split(NamedTuple):
+    """The splits of the nodes of a part."""
+
+    chosen: Array
+    greatest: Array
+    n_left: Array
+
+
+# -------------------------------------------------------------------------------------------------- splits
 
 
 def columns_of(bins: Bins, n_sampled: int, completely_random: bool) -> Columns:
     """Returns the candidates of the columns of bins."""
-    xp = array_module(bins.bins)
-    none = xp.empty(0, np.int64)
     n, n_columns = bins.shape
     return Columns(
-        bins.bins.view(np.uint8), bins.low, bins.high, bins.bins.dtype.itemsize,
-        none if bins.base is None else bins.base, none if bins.offset is None else bins.offset,
-        int(bins.base is not None), n, n_columns, n_sampled, completely_random,
+        bins.bins.view(np.uint8), bins.low, bins.high, bins.base, bins.offset, bins.bins.dtype.itemsize, n,
+        n_columns, bins.low.shape[1], n_sampled, completely_random,
     )  # fmt: skip
 
 
@@ -194,103 +205,56 @@ class Projections(NamedTuple):
     ) -> tuple[Array, Array]:
         """Splits nodes and returns the entries of their projections, node by node."""
         xp, n_nodes, slots, max_entries = task.xp, part.n_nodes, self.n_sampled, self.distribution.max_entries
-        index = xp.empty((n_nodes * slots, max_entries), np.int32)
-        factor = xp.empty((n_nodes * slots, max_entries), np.float32)
-        n_entries = xp.empty(n_nodes * slots, np.int64)
+        n_pairs = n_nodes * slots
+        entries = Entries(
+            xp.empty((n_pairs, max_entries), np.int32), xp.empty((n_pairs, max_entries), np.float32),
+            xp.empty(n_pairs, np.int64), max_entries,
+        )  # fmt: skip
         task.launch(
-            "draw_projections", n_nodes * slots, self.numbers, self.distribution.density,
-            self.distribution.zero_probability, level.key, part.node, n_nodes, slots, max_entries, index,
-            factor, n_entries,
+            "draw_projections", n_pairs, self.numbers, self.distribution.density,
+            self.distribution.zero_probability, level, part, slots, entries,
         )  # fmt: skip
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8
         key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
-        task.launch(
-            "value_keys", n_keys, self.x, self.x.shape[1], level.sample, level.first, part.node, part.begin,
-            n_nodes, slots, max_entries, index, factor, n_entries, n_keys, key, pair,
-        )  # fmt: skip
+        task.launch("value_keys", n_keys, self.x, self.x.shape[1], level, part, slots, entries, key, pair)
         order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
         if double:
             order = order[xp.argsort(pair[order], kind="stable")]
-        none = xp.empty(0)
-        chosen = _best_split(
-            task, level, part, key, order, slots, (xp.empty(0, np.int32), none, none, 0, 0), n_left
-        )
-        task.launch(
-            "name_projections", n_nodes, chosen, n_left, n_nodes, max_entries, index, factor, n_entries,
-            part.node, level.feature, n_kept,
-        )  # fmt: skip
+        pairs, no_column = _pairs(task, part, key, order, slots), xp.empty(0, np.int32)
+        split = _best_splits(task, level, part, pairs, NO_COLUMNS, no_column, n_left)
+        task.launch("name_projections", n_nodes, level, part, split, entries, n_kept)
         stop = xp.cumsum(n_kept)
         size = int(stop[-1])
         kept = xp.empty(size, np.int32), xp.empty(size, np.float32)
         task.launch(
-            "move_entries",
-            n_nodes,
-            index,
-            factor,
-            chosen * max_entries,
-            stop - n_kept,
-            n_kept,
-            n_nodes,
-            *kept,
-        )
+            "move_entries", n_nodes, entries.index, entries.weight, split.chosen * max_entries, stop - n_kept,
+            n_kept, n_nodes, *kept,
+        )  # fmt: skip
         return kept
 
 
-def _best_split(
-    task: Task,
-    level: Level,
-    part: Part,
-    key: Array,
-    order: Array,
-    slots: int,
-    tables: tuple[Any, ...],
-    n_left: Array,
-) -> Array:
-    """Returns the best split of each node, as its pair; writes the side of each sample."""
+def _pairs(task: Task, part: Part, key: Array, order: Array | None, slots: int) -> Pairs:
+    """Returns the pairs of a part, before their splits are known; without an order, of random trees."""
+    xp, n_pairs = task.xp, part.n_nodes * slots
+    left = xp.empty((n_pairs, task.n_outputs))
+    if order is None:
+        return Pairs(key, None, left, None, None, slots)
+    return Pairs(key, order, left, xp.empty(n_pairs), xp.empty(n_pairs, np.int64), slots)
+
+
+def _best_splits(
+    task: Task, level: Level, part: Part, pairs: Pairs, columns: Columns, column: Array, n_left: Array
+) -> Split:
+    """Returns the split of each node; writes `n_left` (OUT) and the side of each sample."""
     xp, n_nodes = task.xp, part.n_nodes
-    n_pairs = n_nodes * slots
-    left, score = xp.empty((n_pairs, task.n_outputs)), xp.empty(n_pairs)
-    pair_left = xp.empty(n_pairs, np.int64)
-    task.launch(
-        "scan_splits", n_pairs, key, order, level.sample, level.sample_weight, *task.learned, level.first,
-        part.node, part.begin, n_nodes, slots, task.criterion, task.min_leaf, level.total, level.mean,
-        level.weight, left, score, pair_left,
-    )  # fmt: skip
-    chosen, split_key = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
-    task.launch(
-        "pick_splits", n_nodes, key, order, part.node, part.begin, n_nodes, slots, task.n_outputs,
-        task.criterion, task.min_decrease, level.tree, level.root_weight, level.total, level.weight, score,
-        pair_left, *tables, chosen, split_key, n_left, level.threshold, level.gain,
-    )  # fmt: skip
-    _take_sides(task, level, part, key, slots, chosen, split_key, n_left)
-    return chosen
-
-
-def _random_split(
-    task: Task, level: Level, part: Part, key: Array, tables: tuple[Any, ...], n_left: Array
-) -> Array:
-    """As `_best_split`, of completely random trees."""
-    xp, n_nodes = task.xp, part.n_nodes
-    left = xp.empty((n_nodes, task.n_outputs))
-    chosen, split_key = xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64)
-    task.launch(
-        "random_split", n_nodes, key, level.sample, level.sample_weight, *task.learned, level.first,
-        level.key, part.node, part.begin, n_nodes, task.criterion, task.min_leaf, task.min_decrease,
-        level.tree, level.root_weight, level.total, level.mean, level.weight, *tables, left, chosen,
-        split_key, n_left, level.threshold, level.gain,
-    )  # fmt: skip
-    _take_sides(task, level, part, key, 1, chosen, split_key, n_left)
-    return chosen
-
-
-def _take_sides(
-    task: Task, level: Level, part: Part, key: Array, slots: int, chosen: Array, split_key: Array,
-    n_left: Array,
-) -> None:  # fmt: skip
-    task.launch(
-        "sides", part.n_samples, key, level.first, part.node, part.begin, part.n_nodes, slots, chosen,
-        split_key, n_left, part.n_samples, level.right,
-    )  # fmt: skip
+    split = Split(xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), n_left)
+    kernel = "random_split"
+    if not columns.completely_random:
+        task.launch("scan_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs)
+        kernel = "pick_splits"
+    task.launch(kernel, n_nodes, *task.rules, level, part, pairs, columns, column, split)
+    task.launch("sides", part.n_samples, level, part, pairs, split)
+    return split
 
 
 def _parts(sizes: np.ndarray, per_sample: int, per_node: int) -> list[tuple[int, int]]:
@@ -344,12 +308,10 @@ def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None
             xp.full(n_nodes, -1, np.int64), xp.zeros(len(sample), np.int64),
         )  # fmt: skip
         pure = xp.ones(n_nodes, np.int32)
-        task.launch(
-            "sum_up", n_nodes * task.n_outputs, sample, sample_weight, *task.learned, level.first, n_nodes,
-            level.total, level.mean, node_weight, pure,
-        )  # fmt: skip
-        least = max(2, task.min_split, 2 * task.min_leaf)
-        pending = np.flatnonzero((to_numpy(pure) == 0) & (sizes >= least) & (len(levels) < task.max_depth))
+        task.launch("sum_up", n_nodes * task.n_outputs, task.target, level, n_nodes, pure)
+        limits = task.limits
+        least = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
+        pending = np.flatnonzero((to_numpy(pure) == 0) & (sizes >= least) & (len(levels) < limits.max_depth))
         n_left, grown = _split_level(task, candidates, level, pending, sizes, tree)
         levels.append(grown)
         sample, sample_weight, key, sizes, tree = _next_level(task, level, n_left, sizes, tree)
@@ -384,10 +346,7 @@ def _split_level(
         n_left_of[node] = to_numpy(n_left)
     leaves = np.flatnonzero(n_left_of < 0).astype(np.int64)
     value = xp.empty((len(leaves), task.n_outputs), task.real)
-    task.launch(
-        "leaf_values", value.size, xp.asarray(leaves), len(leaves), task.n_outputs, task.fit_targets,
-        level.total, level.mean, level.weight, value,
-    )  # fmt: skip
+    task.launch("leaf_values", value.size, task.target, level, xp.asarray(leaves), len(leaves), value)
     index, factor = (xp.concatenate(parts) for parts in zip(*kept, strict=True))
     grown = Grown(
         level.feature, level.threshold, level.gain, value, index, factor, tree, n_left_of < 0, n_kept_of
@@ -408,8 +367,8 @@ def _next_level(
     sample, sample_weight = xp.empty(n_after, np.int32), xp.empty(n_after)
     n = len(level.sample) if n_after else 0
     task.launch(
-        "move_samples", n, level.sample, level.sample_weight, level.first, len(sizes), level.right,
-        xp.cumsum(level.right), xp.asarray(child), level.n_left, n, sample, sample_weight,
+        "move_samples", n, level, len(sizes), n, xp.cumsum(level.right), xp.asarray(child), sample,
+        sample_weight,
     )  # fmt: skip
     key = xp.empty(2 * len(split), np.uint64)
     task.launch("child_keys", len(split), level.key, xp.asarray(split.astype(np.int64)), len(split), key)

@@ -34,49 +34,57 @@ __device__ static inline real moment(real value) {
     return (value < 0 ? -value : value) < least ? (real)0 : value;
 }
 
+// The settings of the optimiser.
+struct Adam {
+    double lr, beta1, beta2, eps;
+};
+
 // Kingma & Ba 2015, Alg. 1; rate = lr / (1 - beta1**step), scale = 1 / sqrt(1 - beta2**step).
-__device__ static inline void adam_one(
-    real* p, real g, real* m, real* v, double rate, double scale, double beta1, double beta2, double eps
-) {
-    real first = (real)beta1 * *m + (real)(1 - beta1) * g;
-    real second = (real)beta2 * *v + (real)(1 - beta2) * (g * g);
-    *p = *p - (real)rate * first / (sqrt(second) * (real)scale + (real)eps);
+__device__ static inline void adam_one(real* p, real g, real* m, real* v, double rate, double scale, const Adam& a) {
+    real first = (real)a.beta1 * *m + (real)(1 - a.beta1) * g;
+    real second = (real)a.beta2 * *v + (real)(1 - a.beta2) * (g * g);
+    *p = *p - (real)rate * first / (sqrt(second) * (real)scale + (real)a.eps);
     *m = moment(first);
     *v = moment(second);
 }
 
 extern "C" __global__ void adam(
-    real* param, const real* grad, real* m, real* v, double rate, double scale, double beta1, double beta2,
-    double eps, size n
+    real* param, const real* grad, real* m, real* v, double rate, double scale, Adam a, size n
 ) {
     size i = thread_number();
-    if (i < n) adam_one(param + i, grad[i], m + i, v + i, rate, scale, beta1, beta2, eps);
+    if (i < n) adam_one(param + i, grad[i], m + i, v + i, rate, scale, a);
 }
 
-// The tables of missed steps (tables.py) and the settings of the optimiser.
+// The tables of missed steps, which tables.py describes.
 struct Missed {
-    double lr, beta1, beta2, eps;
-    const double* powers;
-    const double* decay;
-    const double* tail;
-    const size* visible;
+    const double* powers; // IN  (2, n_powers)
+    const double* decay;  // IN  (3, n_decays)
+    const double* tail;   // IN  (n_steps, n_columns)
+    const size* visible;  // IN  (n_steps,)
     size n_powers, n_decays, n_steps, n_columns, closed;
-
-    __device__ size saturated(size step) const { return step < n_steps ? step : n_steps - 1; }
-    __device__ const double* row(size step) const { return tail + saturated(step) * n_columns; }
-    __device__ size top(size step) const {
-        return sizeof(real) == 4 ? visible[saturated(step)] : n_columns - 1;
-    }
-    // beta1, beta2 or sqrt(beta2) to the power n; of large n from the powers 1, 2, 4, 8, ...
-    __device__ double decayed(int which, size n) const {
-        if (n < n_decays) return decay[which * n_decays + n];
-        const double* squares = powers + (which > 0 ? n_powers : 0);
-        double result = 1.0;
-        for (; n > 0; ++squares, n >>= 1)
-            if (n & 1) result *= *squares;
-        return which == 2 ? sqrt(result) : result;
-    }
 };
+
+__device__ static inline size saturated(const Missed& t, size step) { return step < t.n_steps ? step : t.n_steps - 1; }
+
+// Returns the row of `tail` of a step.
+__device__ static inline const double* tail_of(const Missed& t, size step) {
+    return t.tail + saturated(t, step) * t.n_columns;
+}
+
+// Returns the last column of that row that matters.
+__device__ static inline size top_of(const Missed& t, size step) {
+    return sizeof(real) == 4 ? t.visible[saturated(t, step)] : t.n_columns - 1;
+}
+
+// Returns beta1, beta2 or sqrt(beta2) to the power n; of large n from the powers 1, 2, 4, 8, ...
+__device__ static inline double decayed(const Missed& t, int which, size n) {
+    if (n < t.n_decays) return t.decay[which * t.n_decays + n];
+    const double* squares = t.powers + (which > 0 ? t.n_powers : 0);
+    double result = 1.0;
+    for (; n > 0; ++squares, n >>= 1)
+        if (n & 1) result *= *squares;
+    return which == 2 ? sqrt(result) : result;
+}
 
 // R of tables.py from the row of its step, whose coefficients end at column `top`.
 __device__ static inline real rest(
@@ -95,7 +103,9 @@ __device__ static inline real rest(
 // Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
 // steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0
 // are left out.
-__device__ static inline void pass_over(real* p, real* m, real* v, size start, size stop, const Missed& a) {
+__device__ static inline void pass_over(
+    real* p, real* m, real* v, size start, size stop, const Adam& a, const Missed& t
+) {
     if (start < 0) start = 0;
     if (start >= stop) return;
     const size gap = stop - start;
@@ -105,10 +115,10 @@ __device__ static inline void pass_over(real* p, real* m, real* v, size start, s
         const double root_beta2 = sqrt(a.beta2);
         real motion = 0;
         double decay = 1, root_decay = 1;
-        size middle = start > a.closed ? start : a.closed;
+        size middle = start > t.closed ? start : t.closed;
         if (stop - middle <= FEW) middle = stop;
         for (size step = start + 1; step <= middle; ++step) {
-            const double* row = a.row(step);
+            const double* row = tail_of(t, step);
             decay *= a.beta1;
             root_decay *= root_beta2;
             const real share = (real)(decay * row[0]);
@@ -117,41 +127,43 @@ __device__ static inline void pass_over(real* p, real* m, real* v, size start, s
             motion = motion + share * first / ((real)(root_decay * row[1]) * root + eps);
         }
         if (middle < stop) {
-            motion = motion + rest(first, root, decay, root_decay, a.row(middle), a.top(middle), eps);
-            motion = motion + rest(first, root, -a.decayed(0, gap), a.decayed(2, gap), a.row(stop), a.top(stop), eps);
+            motion = motion + rest(first, root, decay, root_decay, tail_of(t, middle), top_of(t, middle), eps);
+            const double lost = -decayed(t, 0, gap), root_lost = decayed(t, 2, gap);
+            motion = motion + rest(first, root, lost, root_lost, tail_of(t, stop), top_of(t, stop), eps);
         }
         *p = *p - (real)a.lr * motion;
-        *m = moment(first * (real)a.decayed(0, gap));
+        *m = moment(first * (real)decayed(t, 0, gap));
     }
-    *v = moment(*v * (real)a.decayed(1, gap));
+    *v = moment(*v * (real)decayed(t, 1, gap));
 }
 
+// Rows of a parameter that a step visits, and its moments.
+struct Rows {
+    real* param;      // IN and OUT (n_rows, width)
+    real* m;          // IN and OUT (n_rows, width)
+    real* v;          // IN and OUT (n_rows, width)
+    const size* rows; // IN  (n_visited,): different rows
+    const size* last; // IN  (n_rows,): the step that each row has reached
+    size n, width;    // n = n_visited * width
+};
+
+// grad (n_visited, width), IN. A thread is an element of a row.
 extern "C" __global__ void adam_rows(
-    real* param, const size* rows, const real* grad, real* m, real* v, const size* last, size step, double lr,
-    double beta1, double beta2, double eps, double rate, double scale, const double* powers, size n_powers,
-    const double* decay, size n_decays, const double* tail, const size* visible, size n_steps,
-    size n_columns, size closed, size n, size width
+    Rows r, const real* grad, size step, double rate, double scale, Adam a, Missed missed
 ) {
     size i = thread_number();
-    if (i >= n) return;
-    const Missed missed = {lr, beta1, beta2, eps, powers, decay, tail, visible,
-                           n_powers, n_decays, n_steps, n_columns, closed};
-    size row = rows[i / width], at = row * width + i % width;
-    pass_over(param + at, m + at, v + at, last[row], step - 1, missed);
-    adam_one(param + at, grad[i], m + at, v + at, rate, scale, beta1, beta2, eps);
+    if (i >= r.n) return;
+    size row = r.rows[i / r.width], at = row * r.width + i % r.width;
+    pass_over(r.param + at, r.m + at, r.v + at, r.last[row], step - 1, a, missed);
+    adam_one(r.param + at, grad[i], r.m + at, r.v + at, rate, scale, a);
 }
 
-extern "C" __global__ void adam_catch_up(
-    real* param, const size* rows, real* m, real* v, const size* last, size step, double lr, double beta1,
-    double beta2, double eps, const double* powers, size n_powers, const double* decay, size n_decays,
-    const double* tail, const size* visible, size n_steps, size n_columns, size closed, size n, size width
-) {
+// A thread is an element of a row.
+extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed missed) {
     size i = thread_number();
-    if (i >= n) return;
-    const Missed missed = {lr, beta1, beta2, eps, powers, decay, tail, visible,
-                           n_powers, n_decays, n_steps, n_columns, closed};
-    size row = rows[i / width], at = row * width + i % width;
-    pass_over(param + at, m + at, v + at, last[row], step, missed);
+    if (i >= r.n) return;
+    size row = r.rows[i / r.width], at = row * r.width + i % r.width;
+    pass_over(r.param + at, r.m + at, r.v + at, r.last[row], step, a, missed);
 }
 
 // A kernel of its own: in the kernels above every element of a row reads the step that the row had reached.

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import launch_each
@@ -9,6 +10,44 @@ from .exact import bias
 from .tables import Tables
 
 _PACKAGE = Path(__file__).parent
+
+
+# Structs of gpu.cu, which describes their members.
+
+
+class Adam(NamedTuple):
+    """The settings of the optimiser."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+
+
+class Missed(NamedTuple):
+    """The tables of missed steps."""
+
+    powers: Array
+    decay: Array
+    tail: Array
+    visible: Array
+    n_powers: int
+    n_decays: int
+    n_steps: int
+    n_columns: int
+    closed: int
+
+
+class Rows(NamedTuple):
+    """Rows of a parameter that a step visits, and its moments."""
+
+    param: FloatArray
+    m: FloatArray
+    v: FloatArray
+    rows: IntArray
+    last: IntArray
+    n: int
+    width: int
 
 
 def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
@@ -26,9 +65,15 @@ def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[f
     return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
 
 
-def _missed(tables: Tables) -> tuple[Array | int, ...]:
+def _missed(tables: Tables) -> Missed:
     powers, decay, tail, visible, closed = tables
-    return powers, powers.shape[1], decay, decay.shape[1], tail, visible, *tail.shape, closed
+    n_steps, n_columns = tail.shape
+    return Missed(powers, decay, tail, visible, powers.shape[1], decay.shape[1], n_steps, n_columns, closed)
+
+
+def _rows(param: FloatArray, m: FloatArray, v: FloatArray, rows: IntArray, last: IntArray) -> Rows:
+    width = param.shape[1]
+    return Rows(param, m, v, rows, last, rows.size * width, width)
 
 
 def adam(
@@ -44,7 +89,7 @@ def adam(
 ) -> None:
     """Kingma & Ba 2015, Alg. 1."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
-    args = (param, grad, m, v, rate, scale, beta1, beta2, eps, param.size)
+    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
 
@@ -64,12 +109,9 @@ def adam_rows(
 ) -> None:
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
-    args = (
-        *(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, rate, scale),
-        *_missed(missed),
-        *(grad.size, param.shape[1]),
-    )
-    launch_each(_PACKAGE, "adam_rows", param.dtype, grad.size, args)
+    visited = _rows(param, m, v, rows, last)
+    args = (visited, grad, step, rate, scale, Adam(lr, beta1, beta2, eps), _missed(missed))
+    launch_each(_PACKAGE, "adam_rows", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
 
 
@@ -87,11 +129,7 @@ def adam_catch_up(
     missed: Tables,
 ) -> None:
     """Missed steps up to `step` with zero gradient, at the given rows."""
-    n = rows.size * param.shape[1]
-    args = (
-        *(param, rows, m, v, last, step, lr, beta1, beta2, eps),
-        *_missed(missed),
-        *(n, param.shape[1]),
-    )
-    launch_each(_PACKAGE, "adam_catch_up", param.dtype, n, args)
+    visited = _rows(param, m, v, rows, last)
+    args = (visited, step, Adam(lr, beta1, beta2, eps), _missed(missed))
+    launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

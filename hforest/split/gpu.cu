@@ -28,31 +28,35 @@ extern "C" __global__ void impurity(
     out[i] = (real)((criterion == HF_GINI ? 1.0 : 0.0) - total);
 }
 
-// Adds sample `at` to the sums; classes if n_outputs is 0.
-__device__ static inline void add(
-    const int *y, const double *outputs, size n_outputs, size at, double w, double *sums
-) {
-    if (n_outputs == 0) sums[y[at]] += w;
-    for (size k = 0; k < n_outputs; ++k) sums[k] += w * outputs[at * n_outputs + k];
+// Samples, what they learn, and their values of each candidate.
+struct Samples {
+    const real *values;    // IN  (n_candidates, n)
+    const size *order;     // IN  (n_candidates, n): samples in ascending order of their values
+    const int *labels;     // IN  (n,), or null: targets
+    const double *targets; // IN  (n, n_sums), or null: labels
+    const double *weight;  // IN  (n,)
+    size n_candidates, n, n_sums, lanes;
+};
+
+// Adds sample `at` to sums (n_sums + 1,): its class or targets, and last its weight.
+__device__ static inline void add(const Samples &s, size at, double *sums) {
+    const double w = s.weight[at];
+    if (s.labels) sums[s.labels[at]] += w;
+    else
+        for (size k = 0; k < s.n_sums; ++k) sums[k] += w * s.targets[at * s.n_sums + k];
+    sums[s.n_sums] += w;
 }
 
 // sums (n_candidates, lanes, n_sums + 1), OUT: sums over runs of samples in the order of the values, the weight last.
 // A thread is a lane of a candidate.
-extern "C" __global__ void lane_sums(
-    const size *__restrict__ order, const int *__restrict__ y, const double *__restrict__ outputs,
-    const double *__restrict__ weights, size n_candidates, size n, size n_outputs, size n_sums, size lanes,
-    double *__restrict__ sums
-) {
+extern "C" __global__ void lane_sums(Samples s, double *__restrict__ sums) {
     const size i = thread_number();
-    if (i >= n_candidates * lanes) return;
-    const size run = (n + lanes - 1) / lanes, first = i % lanes * run;
-    const size *at = order + i / lanes * n;
-    double *mine = sums + i * (n_sums + 1);
-    for (size k = 0; k <= n_sums; ++k) mine[k] = 0;
-    for (size j = first; j < first + run && j < n; ++j) {
-        add(y, outputs, n_outputs, at[j], weights[at[j]], mine);
-        mine[n_sums] += weights[at[j]];
-    }
+    if (i >= s.n_candidates * s.lanes) return;
+    const size run = (s.n + s.lanes - 1) / s.lanes, first = i % s.lanes * run;
+    const size *at = s.order + i / s.lanes * s.n;
+    double *__restrict__ mine = sums + i * (s.n_sums + 1);
+    for (size k = 0; k <= s.n_sums; ++k) mine[k] = 0;
+    for (size j = first; j < first + run && j < s.n; ++j) add(s, at[j], mine);
 }
 
 // sums, IN and OUT: the sums of a lane become those of the lanes before it; totals (n_candidates, n_sums), OUT: of
@@ -97,28 +101,26 @@ __device__ static inline bool separable(
 }
 
 // best and best_at (n_candidates, lanes), OUT: the best score in a lane and its place in the order; -1: none. sums,
-// IN and OUT: those of the lanes before. A thread is a lane of a candidate.
+// IN and OUT: those of the lanes before; totals (n_candidates, n_sums + 1), IN: of all lanes; n_distinct
+// (n_candidates,), IN: numbers of different values. A thread is a lane of a candidate.
 extern "C" __global__ void scan(
-    const real *__restrict__ values, const size *__restrict__ order, const int *__restrict__ y,
-    const double *__restrict__ outputs, const double *__restrict__ weights, const double *__restrict__ totals,
-    size n_candidates, size n, size n_outputs, size n_sums, size criterion, size min_leaf,
-    size max_bins, const size *__restrict__ n_distinct, size lanes, double *__restrict__ sums,
-    double *__restrict__ best, size *__restrict__ best_at
+    Samples s, const double *__restrict__ totals, const size *__restrict__ n_distinct, size criterion,
+    size min_samples_leaf, size max_bins, double *__restrict__ sums, double *__restrict__ best,
+    size *__restrict__ best_at
 ) {
-    const size i = thread_number();
-    if (i >= n_candidates * lanes) return;
-    const size run = (n + lanes - 1) / lanes, first = i % lanes * run;
-    const size *at = order + i / lanes * n;
-    const real *value = values + i / lanes * n;
-    const double *total = totals + i / lanes * (n_sums + 1);
-    double *left = sums + i * (n_sums + 1);
+    const size i = thread_number(), n = s.n, n_sums = s.n_sums;
+    if (i >= s.n_candidates * s.lanes) return;
+    const size run = (n + s.lanes - 1) / s.lanes, first = i % s.lanes * run, candidate = i / s.lanes;
+    const size *at = s.order + candidate * n;
+    const real *value = s.values + candidate * n;
+    const double *total = totals + candidate * (n_sums + 1);
+    double *__restrict__ left = sums + i * (n_sums + 1);
     double score_best = 0;
     size found = -1;
     for (size j = first; j < first + run && j + 1 < n; ++j) {
-        add(y, outputs, n_outputs, at[j], weights[at[j]], left);
-        left[n_sums] += weights[at[j]];
-        if (j + 1 < min_leaf || n - j - 1 < min_leaf) continue;
-        if (!separable(value, at, n, j, max_bins, n_distinct[i / lanes])) continue;
+        add(s, at[j], left);
+        if (j + 1 < min_samples_leaf || n - j - 1 < min_samples_leaf) continue;
+        if (!separable(value, at, n, j, max_bins, n_distinct[candidate])) continue;
         const double rest = total[n_sums] - left[n_sums];
         if (!(rest > 0)) continue;
         const double score = hf_node_score(criterion, left, n_sums, left[n_sums]) +
@@ -135,18 +137,17 @@ extern "C" __global__ void scan(
 // threshold and gain (n_candidates,), OUT: the best of a candidate's lanes; of equal scores the first, which has the
 // lowest threshold. Candidates without a split are not written.
 extern "C" __global__ void pick(
-    const real *__restrict__ values, const size *__restrict__ order, const double *__restrict__ totals,
-    const double *__restrict__ best, const size *__restrict__ best_at, size n_candidates, size n, size n_sums,
-    size criterion, size lanes, real *__restrict__ threshold, double *__restrict__ gain
+    Samples s, const double *__restrict__ totals, const double *__restrict__ best,
+    const size *__restrict__ best_at, size criterion, real *__restrict__ threshold, double *__restrict__ gain
 ) {
-    const size c = thread_number();
-    if (c >= n_candidates) return;
+    const size c = thread_number(), lanes = s.lanes, n_sums = s.n_sums;
+    if (c >= s.n_candidates) return;
     size lane = -1;
     for (size j = 0; j < lanes; ++j)
         if (best_at[c * lanes + j] >= 0 && (lane < 0 || best[c * lanes + j] > best[c * lanes + lane])) lane = j;
     if (lane < 0) return;
-    const size j = best_at[c * lanes + lane];
-    const double low = values[c * n + order[c * n + j]], high = values[c * n + order[c * n + j + 1]];
+    const size *at = s.order + c * s.n + best_at[c * lanes + lane];
+    const double low = s.values[c * s.n + at[0]], high = s.values[c * s.n + at[1]];
     threshold[c] = (real)between(low, high);
     const double *total = totals + c * (n_sums + 1);
     gain[c] = best[c * lanes + lane] - hf_node_score(criterion, total, n_sums, total[n_sums]);

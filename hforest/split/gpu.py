@@ -1,7 +1,7 @@
 """Impurities and best splits on a GPU; the kernels are in gpu.cu, the array module sorts."""
 
 from pathlib import Path
-from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,50 +22,54 @@ def impurity(counts: Array, criterion: int, out: Array) -> None:
     launch_each(PACKAGE, "impurity", counts.dtype, len(counts), (counts, *counts.shape, criterion, out))
 
 
-def _splits(
-    xp: ModuleType,
-    values: Array,
-    y: Array,
-    outputs: Array,
-    weights: Array,
-    n_sums: int,
-    criterion: int,
-    min_leaf: int,
-    max_bins: int,
-    threshold: Array,
-    gain: Array,
-) -> None:
+class Samples(NamedTuple):
+    """Samples, what they learn, and their values of each candidate: a struct of gpu.cu."""
+
+    values: Array
+    order: Array
+    labels: Array | None
+    targets: Array | None
+    weight: Array
+    n_candidates: int
+    n: int
+    n_sums: int
+    lanes: int
+
+
+def _samples(
+    values: Array, labels: Array | None, targets: Array | None, weight: Array, n_sums: int
+) -> Samples:
     n_candidates, n = values.shape
-    n_outputs = outputs.shape[1]
     # -0 is sorted as the 0 that it equals.
-    order = xp.argsort(values + values.dtype.type(0), axis=1, kind="stable").astype(np.int64)
+    order = array_module(values).argsort(values + values.dtype.type(0), axis=1, kind="stable")
+    return Samples(values, order.astype(np.int64), labels, targets, weight, n_candidates, n, n_sums, LANES)
+
+
+def _splits(
+    samples: Samples, criterion: int, min_leaf: int, max_bins: int, threshold: Array, gain: Array
+) -> None:
+    values, n_candidates, n_sums = samples.values, samples.n_candidates, samples.n_sums
+    xp = array_module(values)
     n_distinct = xp.ones(n_candidates, np.int64)
     if max_bins:
-        ordered = xp.take_along_axis(values, order, axis=1)
+        ordered = xp.take_along_axis(values, samples.order, axis=1)
         n_distinct += (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
     sums = xp.empty((n_candidates, LANES, n_sums + 1))
     totals = xp.empty((n_candidates, n_sums + 1))
     best, best_at = xp.empty((n_candidates, LANES)), xp.empty((n_candidates, LANES), np.int64)
-    samples = (order, y, outputs, weights)
     threshold.fill(np.nan)
     gain.fill(-np.inf)
-    launch_each(
-        PACKAGE, "lane_sums", values.dtype, best.size,
-        (*samples, n_candidates, n, n_outputs, n_sums, LANES, sums),
-    )  # fmt: skip
+    launch_each(PACKAGE, "lane_sums", values.dtype, best.size, (samples, sums))
     launch_each(
         PACKAGE, "lane_starts", values.dtype, totals.size, (sums, n_candidates, n_sums + 1, LANES, totals)
     )
     launch_each(
         PACKAGE, "scan", values.dtype, best.size,
-        (
-            values, *samples, totals, n_candidates, n, n_outputs, n_sums, criterion, min_leaf, max_bins,
-            n_distinct, LANES, sums, best, best_at,
-        ),
+        (samples, totals, n_distinct, criterion, min_leaf, max_bins, sums, best, best_at),
     )  # fmt: skip
     launch_each(
         PACKAGE, "pick", values.dtype, n_candidates,
-        (values, order, totals, best, best_at, n_candidates, n, n_sums, criterion, LANES, threshold, gain),
+        (samples, totals, best, best_at, criterion, threshold, gain),
     )  # fmt: skip
 
 
@@ -81,15 +85,13 @@ def class_splits(
     gain: Array,
 ) -> None:
     """Writes the best threshold and gain of every candidate, for classes."""
-    xp = array_module(values)
-    outputs = xp.empty((0, 0))
-    _splits(xp, values, y, outputs, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
+    samples = _samples(values, y, None, weights, n_classes)
+    _splits(samples, criterion, min_leaf, max_bins, threshold, gain)
 
 
 def target_splits(
     values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    xp = array_module(values)
-    labels = xp.empty(0, np.int32)
-    _splits(xp, values, labels, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)
+    samples = _samples(values, None, y, weights, y.shape[1])
+    _splits(samples, SQUARED, min_leaf, max_bins, threshold, gain)

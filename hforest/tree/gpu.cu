@@ -3,17 +3,24 @@
 
 #include "tree/route.h"
 
+// The nodes of a forest, with their projections, as tree/route.h describes them.
+struct Forest {
+    const size *tree_start; // IN  (n_trees + 1,)
+    const int *feature;     // IN  (n_nodes,)
+    const real *threshold;  // IN  (n_nodes,)
+    const int *left;        // IN  (n_nodes,)
+    const size *indptr;     // IN  (n_nodes + 1,), or empty: no projections
+    const int *indices;     // IN  (n_entries,)
+    const real *data;       // IN  (n_entries,), or null where only the nodes are checked
+    size n_trees, n_nodes, n_entries, n_features, has_projections;
+};
+
 // x (n_samples, n_features), IN; leaf (n_samples, n_trees), OUT: node numbers within their trees.
-extern "C" __global__ void apply(
-    const real *__restrict__ x, const size *__restrict__ tree_start, const int *__restrict__ feature,
-    const real *__restrict__ threshold, const int *__restrict__ left, const size *__restrict__ indptr,
-    const int *__restrict__ indices, const real *__restrict__ data, size n_samples, size n_features, size n_trees,
-    int *__restrict__ leaf
-) {
+extern "C" __global__ void apply(Forest f, const real *__restrict__ x, size n_samples, int *__restrict__ leaf) {
     const size pair = thread_number();
-    if (pair >= n_samples * n_trees) return;
-    const hf_forest forest = {tree_start, feature, threshold, left, indptr, indices, data};
-    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % n_trees, x + pair / n_trees * n_features);
+    if (pair >= n_samples * f.n_trees) return;
+    const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data};
+    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % f.n_trees, x + pair / f.n_trees * f.n_features);
 }
 
 // leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.
@@ -57,51 +64,40 @@ __device__ static inline size tree_of(const size *tree_start, size n_trees, size
 __device__ static inline bool is_below(size v, size to, size n_nodes) { return v < to && to < n_nodes - 1; }
 
 // n_parents (n_nodes,), 0 before, OUT: of how many splits each node is a child. A thread is a node.
-extern "C" __global__ void count_parents(
-    const size *tree_start, const int *feature, const int *left, size n_trees, size n_nodes, int *n_parents
-) {
+extern "C" __global__ void count_parents(Forest f, int *n_parents) {
     const size at = thread_number();
-    if (at >= n_nodes || feature[at] == -1) return;
-    const size tree = tree_of(tree_start, n_trees, at), root = tree_start[tree], to = left[at];
-    if (!is_below(at - root, to, tree_start[tree + 1] - root)) return;
+    if (at >= f.n_nodes || f.feature[at] == -1) return;
+    const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree], to = f.left[at];
+    if (!is_below(at - root, to, f.tree_start[tree + 1] - root)) return;
     atomicAdd(&n_parents[root + to], 1);
     atomicAdd(&n_parents[root + to + 1], 1);
 }
 
 // Returns the fault of node `at`, or 0: see reference.py.
-__device__ static inline int fault(
-    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
-    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, const int *n_parents,
-    size at
-) {
-    const size tree = tree_of(tree_start, n_trees, at), root = tree_start[tree];
-    const size n_nodes = tree_start[tree + 1] - root, v = at - root;
-    const size f = feature[at], to = left[at];
+__device__ static inline int fault(const Forest &f, const int *n_parents, size at) {
+    const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree];
+    const size n_nodes = f.tree_start[tree + 1] - root, v = at - root;
+    const size feature = f.feature[at], to = f.left[at];
     const int of_parents = v == 0 || n_parents[at] == 1 ? 0 : n_parents[at] ? 7 : 8;
-    if (f == -1) return to >= 0 && to < (n_nodes + 1) / 2 ? of_parents : 1;
+    if (feature == -1) return to >= 0 && to < (n_nodes + 1) / 2 ? of_parents : 1;
     if (!is_below(v, to, n_nodes)) return 2;
-    if (threshold[at] != threshold[at]) return 3;
-    if (f == -2 && has_projections) {
-        if (!(indptr[at] >= 0 && indptr[at] <= indptr[at + 1] && indptr[at + 1] <= n_entries)) return 5;
-        for (size j = indptr[at]; j < indptr[at + 1]; ++j)
-            if (indices[j] < 0 || indices[j] >= n_features) return 6;
+    if (f.threshold[at] != f.threshold[at]) return 3;
+    if (feature == -2 && f.has_projections) {
+        const size first = f.indptr[at], last = f.indptr[at + 1];
+        if (!(first >= 0 && first <= last && last <= f.n_entries)) return 5;
+        for (size j = first; j < last; ++j)
+            if (f.indices[j] < 0 || f.indices[j] >= f.n_features) return 6;
         return of_parents;
     }
-    return f >= 0 && f < n_features ? of_parents : 4;
+    return feature >= 0 && feature < f.n_features ? of_parents : 4;
 }
 
-// lowest (1,), OUT: the first node with a fault and the kind of the fault. A thread is a node.
-extern "C" __global__ void first_fault(
-    const size *tree_start, const int *feature, const real *threshold, const int *left, const size *indptr,
-    const int *indices, size n_trees, size n_entries, size has_projections, size n_features, size n_nodes,
-    const int *n_parents, unsigned long long *lowest
-) {
+// lowest (1,), OUT: the first node with a fault and the kind of the fault. n_parents (n_nodes,), IN. A thread is a
+// node.
+extern "C" __global__ void first_fault(Forest f, const int *n_parents, unsigned long long *lowest) {
     const size at = thread_number();
-    if (at >= n_nodes) return;
-    const int kind = fault(
-        tree_start, feature, threshold, left, indptr, indices, n_trees, n_entries, has_projections, n_features,
-        n_parents, at
-    );
+    if (at >= f.n_nodes) return;
+    const int kind = fault(f, n_parents, at);
     // Node and kind in one number: the least has the first node.
     if (kind) atomicMin(lowest, (unsigned long long)at * 16 + kind);
 }

@@ -1,6 +1,7 @@
 """Forests applied on a GPU; the kernels are in gpu.cu."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,23 @@ PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 24
 """Pairs of a sample and a tree that are walked before their leaves are summed: bounds the scratch."""
+
+
+class Forest(NamedTuple):
+    """The nodes of a forest, with their projections: a struct of gpu.cu."""
+
+    tree_start: Array
+    feature: Array
+    threshold: Array
+    left: Array
+    indptr: Array
+    indices: Array
+    data: Array | None
+    n_trees: int
+    n_nodes: int
+    n_entries: int
+    n_features: int
+    has_projections: bool
 
 
 def apply(
@@ -26,10 +44,11 @@ def apply(
     leaf: Array,
 ) -> None:
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    launch_each(
-        PACKAGE, "apply", x.dtype, leaf.size,
-        (x, tree_start, feature, threshold, left, indptr, indices, data, *x.shape, leaf.shape[1], leaf),
+    forest = Forest(
+        tree_start, feature, threshold, left, indptr, indices, data, tree_start.size - 1, feature.size,
+        indices.size, x.shape[1], indptr.size > 0,
     )  # fmt: skip
+    launch_each(PACKAGE, "apply", x.dtype, leaf.size, (forest, x, len(x), leaf))
 
 
 def predict(
@@ -73,17 +92,14 @@ def faults(
 ) -> None:
     """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
     xp = array_module(feature)
+    forest = Forest(
+        tree_start, feature, threshold, left, indptr, indices, None, tree_start.size - 1, feature.size,
+        indices.size, n_features, indptr.size > 0,
+    )  # fmt: skip
     n_parents = xp.zeros(feature.size, np.int32)
-    launch_each(
-        PACKAGE, "count_parents", threshold.dtype, feature.size,
-        (tree_start, feature, left, tree_start.size - 1, feature.size, n_parents),
-    )  # fmt: skip
+    launch_each(PACKAGE, "count_parents", threshold.dtype, feature.size, (forest, n_parents))
     lowest = xp.full(1, 2**64 - 1, np.uint64)
-    sizes = (tree_start.size - 1, indices.size, int(indptr.size > 0), n_features, feature.size)
-    launch_each(
-        PACKAGE, "first_fault", threshold.dtype, feature.size,
-        (tree_start, feature, threshold, left, indptr, indices, *sizes, n_parents, lowest),
-    )  # fmt: skip
+    launch_each(PACKAGE, "first_fault", threshold.dtype, feature.size, (forest, n_parents, lowest))
     none = lowest == np.uint64(2**64 - 1)
     found[:1] = xp.where(none, -1, (lowest // np.uint64(16)).astype(np.int64))
     found[1:] = xp.where(none, 0, (lowest % np.uint64(16)).astype(np.int64))

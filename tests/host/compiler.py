@@ -1,8 +1,8 @@
 """Compiles CUDA kernels as C++ and runs them on NumPy arrays, in place of NVRTC and CuPy.
 
 It is stricter than CuPy: the number of arguments, their dtypes, layout, writability and overlap are checked against each
-kernel's signature. It can compile with a sanitizer, whose runtime must then be preloaded into the Python process
-(`sanitized_command`).
+kernel's signature, and those of the members of structs against the declarations of the structs. It can compile with a
+sanitizer, whose runtime must then be preloaded into the Python process (`sanitized_command`).
 """
 
 import contextlib
@@ -68,6 +68,8 @@ class Parameter(NamedTuple):
     pointer: bool
     const: bool
     restrict: bool
+    members: "tuple[Parameter, ...]" = ()
+    """Of a struct."""
 
 
 class KernelError(TypeError):
@@ -103,13 +105,24 @@ def _parameter(text: str, dtype: np.dtype) -> Parameter:
     )
 
 
+def _struct(text: str, members: dict[str, tuple[Parameter, ...]]) -> Parameter | None:
+    words = text.split()
+    if len(words) != 2 or words[0] not in members:
+        return None
+    return Parameter(" ".join(words), words[0], np.dtype(np.void), False, False, False, members[words[0]])
+
+
 def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]:
     """Returns the kernels of a translation unit, by name, with their parameters."""
     code = _COMMENT.sub(" ", source)
+    members = {
+        name: tuple(_parameter(f"{of} {member}", dtype) for member, of in struct.types.items())
+        for name, struct in launch.structs(source).items()
+    }
     kernels = {}
     for name, parameters in _KERNEL.findall(code):
         texts = [text for text in parameters.split(",") if text.strip()]
-        kernels[name] = tuple(_parameter(text, dtype) for text in texts)
+        kernels[name] = tuple(_struct(text, members) or _parameter(text, dtype) for text in texts)
     if len(kernels) != len(re.findall(r"\b__global__\b", code)):
         raise KernelError(
             '__global__ appears in another form than extern "C" __global__ void name(parameters) '
@@ -118,7 +131,7 @@ def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]
     for name, parameters in kernels.items():
         for p in parameters:
             # launch.py passes scalars as np.int64 and np.float64 only.
-            if not p.pointer and p.dtype not in (np.int64, np.float64):
+            if not p.pointer and not p.members and p.dtype not in (np.int64, np.float64):
                 raise KernelError(f"kernel {name}, {p.text}: a number must be long long or double")
     return kernels
 
@@ -191,8 +204,10 @@ class HostKernel:
 
     _running = threading.Lock()  # shared memory is static, so a library runs one launch at a time
 
-    def __init__(self, name: str, parameters: tuple[Parameter, ...], call: Any) -> None:
-        self.name, self.parameters, self.call = name, parameters, call
+    def __init__(
+        self, name: str, parameters: tuple[Parameter, ...], structs: dict[str, launch.Struct], call: Any
+    ) -> None:
+        self.name, self.parameters, self.structs, self.call = name, parameters, structs, call
         call.argtypes = (ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p)
         call.restype = ctypes.c_int
 
@@ -201,13 +216,32 @@ class HostKernel:
             raise KernelError(f"kernel {self.name}: takes {len(self.parameters)} arguments, got {len(args)}")
         if not (1 <= grid[0] < 2**31 and 1 <= block[0] <= 1024):
             raise KernelError(f"kernel {self.name}: no GPU has a grid of {grid} blocks of {block} threads")
-        words = [self._word(p, a) for p, a in zip(self.parameters, args, strict=True)]
-        self._check_overlap(args)
+        words, structs, flat = [], [], []
+        for p, a in zip(self.parameters, args, strict=True):
+            if p.members:
+                structs.append(self._by_value(p, a))
+                words.append(structs[-1].ctypes.data)
+                flat += [(q, b) for q, b in zip(p.members, a, strict=True) if b is not None]
+            else:
+                words.append(self._word(p, a))
+                flat.append((p, a))
+        self._check_overlap(flat)
         data = (ctypes.c_ulonglong * max(1, len(words)))(*words)
         with self._running:
             outcome = self.call(grid[0], block[0], data)
         if outcome:
             raise RuntimeError(f"kernel {self.name}: {OUTCOMES[outcome]}")
+
+    def _by_value(self, p: Parameter, a: Any) -> np.ndarray:
+        if not isinstance(a, tuple) or type(a).__name__ != p.type:
+            raise KernelError(
+                f"kernel {self.name}, {p.text}: expected a NamedTuple {p.type}, got {type(a).__name__}"
+            )
+        passed = launch.by_value(a, self.structs, lambda array: np.asarray(array).ctypes.data)
+        for q, member in zip(p.members, a, strict=True):
+            if member is not None or not q.pointer:
+                self._word(q, launch.argument(member))
+        return passed
 
     def _word(self, p: Parameter, a: Any) -> int:
         def fail(problem: str) -> KernelError:
@@ -227,8 +261,8 @@ class HostKernel:
             raise fail("expected a writable array, got a read-only one")
         return a.ctypes.data
 
-    def _check_overlap(self, args: tuple[Any, ...]) -> None:
-        arrays = [(p, a) for p, a in zip(self.parameters, args, strict=True) if p.pointer and a.size]
+    def _check_overlap(self, args: list[tuple[Parameter, Any]]) -> None:
+        arrays = [(p, a) for p, a in args if p.pointer and a.size]
         for i, (p, a) in enumerate(arrays):
             for q, b in arrays[i + 1 :]:
                 promised = (p.restrict or q.restrict) and not (p.const and q.const)
@@ -248,7 +282,7 @@ class HostCompiler:
         return 0
 
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], HostKernel]:
-        kernels = signatures(source, dtype)
+        kernels, structs = signatures(source, dtype), launch.structs(source)
         trampolines = "".join(_trampoline(name, parameters) for name, parameters in kernels.items())
         text = (
             f'#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
@@ -260,7 +294,7 @@ class HostCompiler:
         def kernel(name: str) -> HostKernel:
             if name not in kernels:
                 raise KernelError(f"no kernel {name!r}; there are {', '.join(kernels)}")
-            return HostKernel(name, kernels[name], getattr(library, f"host_launch_{name}"))
+            return HostKernel(name, kernels[name], structs, getattr(library, f"host_launch_{name}"))
 
         return kernel
 

@@ -11,6 +11,7 @@
 #include <ucontext.h>
 
 #include <cstring>
+#include <type_traits>
 
 #define __global__
 #define __device__
@@ -209,12 +210,16 @@ static inline int run(long long n_blocks, long long n_threads, const Body &body)
     return whole ? DONE : DIVERGED;
 }
 
-// Arguments come as words of 8 bytes: a pointer, a long long, or a double.
+// Arguments come as words of 8 bytes: a pointer, a long long, a double, or the address of a struct.
 template <typename T>
 static T argument(const unsigned long long *word) {
-    static_assert(sizeof(T) == sizeof *word);
     T value;
-    std::memcpy(&value, word, sizeof value);
+    if constexpr (std::is_class_v<T>) {
+        std::memcpy(&value, (const void *)*word, sizeof value);
+    } else {
+        static_assert(sizeof(T) == sizeof *word);
+        std::memcpy(&value, word, sizeof value);
+    }
     return value;
 }
 

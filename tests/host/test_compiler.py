@@ -1,6 +1,10 @@
 """The host compiler: it runs kernels correctly, and reports errors that CuPy does not."""
 
 import dataclasses
+import struct
+import sys
+import types
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -127,6 +131,105 @@ def test_a_divergent_barrier_is_an_error_and_not_a_deadlock(name):
         _kernel(name, a, a.size, n_blocks=4)
     _kernel("sound", a, a.size, n_blocks=4)
     assert a[0] == 31
+
+
+class Pointers(NamedTuple):
+    i: Any
+    d: Any
+    a: Any
+
+
+class Numbers(NamedTuple):
+    n: Any
+    m: Any
+    h: Any
+
+
+def _structs():
+    pointers = Pointers(np.full(1, 1, np.int32), np.full(1, 2.0), np.zeros(10, np.float32))
+    return pointers, 4, Numbers(10, 8, 16.0)
+
+
+@pytest.mark.parametrize(("d", "expected"), [(np.full(1, 2.0), 31.0), (None, 29.0)], ids=["array", "null"])
+def test_structs_arrive(d, expected):
+    pointers, *others = _structs()
+    _kernel("takes_structs", pointers._replace(d=d), *others)
+    assert pointers.a.tolist() == [expected] * 10
+
+
+@pytest.mark.parametrize(
+    ("place", "member", "wrong", "message"),
+    [
+        (0, "i", np.zeros(1, np.int64), "expected an array of int32, got int64"),
+        (0, "d", np.zeros(2)[::-1], "expected a C-contiguous, aligned array"),
+        (0, "a", 4, "expected an array, got int64"),
+        (2, "m", 8.0, "expected a number of int64"),
+        (2, "h", 16, "expected a number of float64"),
+    ],
+)
+def test_a_wrong_member_is_named(place, member, wrong, message):
+    args = list(_structs())
+    args[place] = args[place]._replace(**{member: wrong})
+    with pytest.raises(KernelError, match=rf"kernel takes_structs, .*\b{member}: {message}"):
+        _kernel("takes_structs", *args)
+
+
+def test_overlap_of_members_is_refused():
+    pointers, *others = _structs()
+    i = pointers.a[:1].view(np.int32)
+    with pytest.raises(KernelError, match="overlap, which __restrict__ excludes"):
+        _kernel("takes_structs", pointers._replace(i=i), *others)
+
+
+def test_another_struct_is_refused():
+    pointers, k, numbers = _structs()
+    with pytest.raises(KernelError, match="expected a NamedTuple Pointers, got Numbers"):
+        _kernel("takes_structs", numbers, k, numbers)
+    with pytest.raises(KernelError, match="expected a NamedTuple Numbers, got int64"):
+        _kernel("takes_structs", pointers, k, 10)
+
+
+def test_other_members_than_those_of_the_source_are_refused():
+    pointers, k, numbers = _structs()
+    swapped = NamedTuple("Numbers", [("m", int), ("n", int), ("h", float)])(*numbers)
+    with pytest.raises(TypeError, match=r"expected the members of gpu.cu, n, m, h; got m, n, h"):
+        _kernel("takes_structs", pointers, k, swapped)
+
+
+def test_cupy_gets_structs_as_arrays_of_one_element(monkeypatch):
+    """CuPy passes a numpy.ndarray by value if its size is 1; a struct without gaps has the bytes of its members."""
+    launched = []
+    cupy = types.ModuleType("cupy")
+    kernel = lambda grid, block, args: launched.append((grid, block, args))  # noqa: E731
+    cupy.RawModule = lambda **_: types.SimpleNamespace(get_function=lambda name: kernel)
+    cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(launch, "compiler", launch.CupyCompiler())
+    i, a = (types.SimpleNamespace(data=types.SimpleNamespace(ptr=ptr)) for ptr in (2**47 - 256, 512))
+    launch_kernel(FAULTS, "takes_structs", FLOAT, 3, (Pointers(i, None, a), 4, Numbers(10, -8, 16.0)), 64)
+    ((grid, block, (pointers, k, numbers)),) = launched
+    assert (grid, block, k) == ((3,), (64,), 4)
+    assert type(k) is np.int64
+    for passed, expected in [
+        (pointers, struct.pack("=QQQ", 2**47 - 256, 0, 512)),
+        (numbers, struct.pack("=qqd", 10, -8, 16.0)),
+    ]:
+        assert type(passed) is np.ndarray
+        assert passed.size == 1
+        assert passed.tobytes() == expected
+
+
+@pytest.mark.parametrize("member", ["int n", "real h", "double x, *y", "size n[2]", "Other o"])
+def test_a_struct_with_another_member_is_refused(tmp_path, member):
+    (tmp_path / "gpu.cu").write_text(f"struct Odd {{\n    double *a;\n    {member};\n}};\n")
+    with pytest.raises(TypeError, match="struct Odd: expected members"):
+        launch.source(tmp_path)
+
+
+def test_a_struct_of_another_size_does_not_compile(tmp_path):
+    (tmp_path / "gpu.cu").write_text("#define size int\nstruct Odd {\n    size n, m;\n};\n")
+    with host_compiler(), pytest.raises(RuntimeError, match="Odd: eight bytes a member"):
+        launch_kernel(tmp_path, "none", FLOAT, 1, ())
 
 
 def test_errors_point_to_the_source(tmp_path):

@@ -58,3 +58,19 @@ extern "C" __global__ void takes_all_kinds(
 ) {
     if (thread_number() < n) a[thread_number()] = (real)(i[0] + (double)j[0] + d[0] + h) + b[0];
 }
+
+struct Pointers {
+    const int *__restrict__ i; // comment; with a semicolon
+    const double *d;           /* or null */
+    real *__restrict__ a;
+};
+
+struct Numbers {
+    size n, m;
+    double h;
+};
+
+extern "C" __global__ void takes_structs(Pointers p, size k, Numbers s) {
+    const size j = thread_number();
+    if (j < s.n) p.a[j] = (real)(p.i[0] + (p.d ? p.d[0] : 0.0) + (double)k + (double)s.m + s.h);
+}
