@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import growth
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
@@ -13,21 +12,12 @@ from ..growth import unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.trees import Batch, Learned
 from ..tree import Forest
-from . import checks
+from . import checks, units
 from .oc1 import search_settings
 from .stump import StumpSettings, schedule
 
 _PACKAGE = "hforest.co2"
 _SPLITTERS = ("co2", "oc1")
-
-
-def _encode(x: FloatArray) -> growth.Bins:
-    """The bins of checked samples; their least and greatest numbers show whether x is moderate."""
-    bins = unchecked.encode(x, None)
-    if check.values_checked():
-        checks.moderate("x", bins.low[:, 0])
-        checks.moderate("x", bins.high[:, -1])
-    return bins
 
 
 def grow(
@@ -44,6 +34,7 @@ def grow(
     restarts: int = 0,
     jumps: int = 5,
     min_samples_oblique: int = 1,
+    standardize: bool = True,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
@@ -62,7 +53,7 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array of real numbers
-        Samples, finite, at least one, of any layout; the constant -1 is appended here. Scale the features.
+        Samples, finite, at least one, of any layout; the constant -1 is appended here.
         Samples of float64 and of integers of more than 16 bits are computed in float64, others in float32.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets for a regression.
@@ -83,6 +74,10 @@ def grow(
     min_samples_oblique : int
         A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
         feature, and few samples do not show which are noise.
+    standardize : bool
+        Whether stumps are fitted to columns, and a regression to targets, in standard deviations from their
+        means, over the samples of weight above 0; the forest is handed back in the units of x and y. False
+        is the paper's plain form: scale the features.
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
         sample of weight 0 is left out.
@@ -143,6 +138,7 @@ def grow(
     """
     check_progress(progress)
     check.choice("splitter", splitter, _SPLITTERS)
+    check.flag("standardize", standardize)
     search = search_settings(restarts, jumps)
     oc1 = search if splitter == "oc1" else None
     if splitter == "oc1":
@@ -159,7 +155,18 @@ def grow(
     n_candidates = checks.candidates(max_features, x.shape[1])
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
     checks.check_gains(weight, found.targets, x.dtype, bootstrap)
-    bins = _encode(x)
+    if check.values_checked():
+        checks.moderate("x", x)
+    of_x, of_y = (units.of_samples(x, weight) if standardize else None), None
+    if of_x is not None:
+        x = units.standardized(x, of_x)
+    if of_x is not None and found.targets is not None:
+        of_y = units.of_targets(found.targets, weight)
+        found = found._replace(targets=units.standardized(found.targets, of_y))
+        limits = limits._replace(
+            min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
+        )
+    bins = unchecked.encode(x, None)
     learned = Learned(found, weight, number, limits)
     backend = dispatch.backend(_PACKAGE, x)
 
@@ -174,7 +181,8 @@ def grow(
             grow_some, len(x), n_trees, bootstrap, report, check.seed(rng), xp=xp,
             batch=machine.get_num_threads() if xp is np else None,
         )  # fmt: skip
-    return _forest(trees, found.n_outputs, x)
+    forest = _forest(trees, found.n_outputs, x)
+    return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
 
 def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:

@@ -1,0 +1,94 @@
+"""Columns and targets in standard deviations, and forests grown on them handed back in the caller's units."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import dispatch
+from ..core.aliases import Array, FloatArray
+from ..tree import Forest
+
+_VALUES = 1 << 20  # numbers that are summed at a time
+_LEAST = 1e-280  # least deviation: a weight divided by it is a number
+_ROUNDED = 1e-13  # of a column's mean: deviations that rounding leaves
+
+
+class Units(NamedTuple):
+    """Means and deviations, on the host."""
+
+    mean: FloatArray
+    """(n_features,) float64."""
+    deviation: FloatArray
+    """(n_features,) float64; 1 of constant columns."""
+
+
+def _statistics(a: Array, weight: FloatArray) -> Units:
+    """Means and deviations of the columns of a (n, k), of the rows whose weight is above 0."""
+    # On the host, so that the bits of a forest do not depend on the order in which a GPU adds.
+    rows = dispatch.to_numpy(a if bool((weight > 0).all()) else a[weight > 0])
+    n, block = len(rows), max(1, _VALUES // rows.shape[1])
+    mean, square = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    for first in range(0, n, block):
+        mean += rows[first : first + block].sum(axis=0, dtype=np.float64)
+    mean /= n
+    for first in range(0, n, block):
+        square += ((rows[first : first + block] - mean) ** 2).sum(axis=0)
+    deviation = np.sqrt(square / n)
+    # What rounding leaves of a constant column is none of its deviation.
+    return Units(mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0))
+
+
+def of_samples(x: FloatArray, weight: FloatArray) -> Units:
+    """Units of the columns of x (n, n_features), of the samples whose weight (n,) is above 0."""
+    mean, deviation = _statistics(x, weight)
+    return Units(mean, np.where(deviation > 0, deviation, 1.0))
+
+
+def of_targets(targets: FloatArray, weight: FloatArray) -> Units:
+    """Units of targets (n, n_outputs): a mean of each, and the root of their mean variance for all."""
+    mean, deviation = _statistics(targets, weight)
+    common = float(np.sqrt((deviation**2).mean()))
+    return Units(mean, np.full(len(mean), common if common > 0 else 1.0))
+
+
+def standardized(a: FloatArray, units: Units) -> FloatArray:
+    """``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64."""
+    xp, out = dispatch.array_module(a), dispatch.array_module(a).empty(a.shape, a.dtype)
+    mean, deviation = xp.asarray(units.mean), xp.asarray(units.deviation)
+    block = max(1, _VALUES // a.shape[1])
+    for first in range(0, len(a), block):
+        part = slice(first, first + block)
+        out[part] = (a[part] - mean) / deviation
+    return out
+
+
+def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:
+    """A forest that was grown on standardised columns and targets, for columns and targets as they were.
+
+    A split ``sum w_j (x_j - m_j) / s_j > t`` is ``sum (w_j / s_j) x_j > t + sum w_j m_j / s_j``; both sides
+    are multiplied by the power of two that puts the largest number of w between 1/2 and 1.
+    """
+    xp, real = dispatch.array_module(forest.threshold), forest.threshold.dtype
+    feature, indptr, indices = (dispatch.to_numpy(a) for a in (forest.feature, forest.indptr, forest.indices))
+    threshold = dispatch.to_numpy(forest.threshold).astype(np.float64)
+    single = np.flatnonzero(feature >= 0)
+    f = feature[single]
+    threshold[single] = threshold[single] * x.deviation[f] + x.mean[f]
+    data = dispatch.to_numpy(forest.data) / x.deviation[indices]
+    node = np.repeat(np.arange(len(feature)), np.diff(indptr))
+    shift = np.zeros(len(feature))
+    np.add.at(shift, node, data * x.mean[indices])
+    largest = np.zeros(len(feature))
+    np.maximum.at(largest, node, np.abs(data))
+    exponent = -np.frexp(largest)[1]
+    oblique = feature == -2
+    threshold[oblique] = np.ldexp(threshold + shift, exponent)[oblique]
+    forest = forest._replace(
+        threshold=xp.asarray(threshold.astype(real)),
+        data=xp.asarray(np.ldexp(data, exponent[node]).astype(real)),
+    )
+    if y is None:
+        return forest
+    value = dispatch.to_numpy(forest.value) * y.deviation + y.mean
+    gain = dispatch.to_numpy(forest.gain) * y.deviation[0] ** 2
+    return forest._replace(value=xp.asarray(value.astype(real)), gain=xp.asarray(gain.astype(real)))
