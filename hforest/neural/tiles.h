@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 #include "core/watch.h"
 
@@ -126,6 +127,7 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #if HF_X86
 /* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
 HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const int32_t *labels) {
+    HF_COUNT("neural", __func__);
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), y = _mm256_loadu_si256((const __m256i *)labels);
     __m256 picked = _mm256_setzero_ps();
     for (int s = 0; s < n; s += 8) {
@@ -145,6 +147,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 
 /* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
+    HF_COUNT("neural", __func__);
     const __m512i y = _mm512_loadu_si512(labels);
     if (n <= 16) return _mm512_permutexvar_ps(y, _mm512_maskz_loadu_ps((__mmask16)((1 << n) - 1), row));
     return _mm512_permutex2var_ps(

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 #include "optim/adam.h"
 

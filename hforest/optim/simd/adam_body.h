@@ -23,6 +23,7 @@
     else for (ptrdiff_t l = 0; l < count; ++l) (to)[l] = a[l]
 
 CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdiff_t n, const hf_adam *a) {
+    HF_COUNT("optim", __func__);
     const REAL *g = grad_;
     REAL *p = param_, *m = m_, *v = v_;
     typedef REAL VEC __attribute__((vector_size(BYTES)));
@@ -49,6 +50,7 @@ CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdi
 CODE static void PASS(
     void *param_, void *m_, void *v_, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a
 ) {
+    HF_COUNT("optim", __func__);
     REAL *p = param_, *m = m_, *v = v_;
     typedef REAL VEC __attribute__((vector_size(BYTES)));
     typedef BITS MASK __attribute__((vector_size(BYTES)));
