@@ -4,6 +4,8 @@
 import contextlib
 import importlib
 import os
+import shutil
+import subprocess
 
 # Before NumPy and hforest load their thread pools: workers of pytest-xdist share the cores, so each uses one thread
 # where a test does not ask for more, and threads that wait give their core away.
@@ -38,7 +40,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(8, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "bench"
+HEADERS = ROOT / "hforest"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -47,6 +51,27 @@ several_paths = pytest.mark.skipif(
     reason="this build and processor have the plain path alone: it would be compared with itself",
 )
 """For tests that compare the vector paths with the plain one."""
+
+
+def built(tmp_path: Path, source: str, compiler: str, *flags: str) -> Path:
+    """Returns a program of tests/host, compiled; or skips where the compiler or what it links with is missing."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+    program = tmp_path / Path(source).stem
+    command = [
+        compiler, "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Werror", "-Wno-unused-function",
+        "-Wno-psabi", *flags, f"-I{HEADERS}", str(ROOT / "tests" / "host" / source), "-o", str(program), "-lm",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "cannot find" in done.stderr:
+        pytest.skip(f"{compiler} has not what {' '.join(flags)} links with")
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Returns a finished program with its output; one that takes five minutes fails."""
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
 
 
 @dataclass(frozen=True)

@@ -1400,39 +1400,6 @@ def test_tables_of_bins_that_contradict_themselves_are_refused(table, change):
 # ------------------------------------------------------------------------------------------- scorers
 
 
-@pytest.mark.parametrize("path", ["plain", "vector", "avx2"])
-def test_each_scorer_is_taken(simd, path):
-    from hforest.growth import cpu
-
-    if path not in machine.simd_paths():
-        pytest.skip(f"this build and processor have no {path} path")
-    if cpu._scorers_taken() is None:
-        pytest.skip("scorers are counted in bounds-checked builds alone (HFOREST_DEBUG=1)")
-    simd(path)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(800, 6))
-    y = (x[:, 0] > 0).astype(int) + (x[:, 1] + rng.normal(size=800) > 0)
-    sparse = project.sparse_distribution(6)
-
-    def taken(call):
-        before = cpu._scorers_taken()
-        call()
-        return {name for name, count in cpu._scorers_taken().items() if count > before[name]}
-
-    plain = path == "plain"
-    bins, ranks = growth.encode(x, max_bins=64), growth.encode(x)
-    assert taken(lambda: growth.grow(bins, y, 2, rng=0)) == {"histogram", "sorting" if plain else "pairs"}
-    of_values = {"pairs of values", "bounds"} | ({"sorting"} if plain else set())
-    assert of_values <= taken(lambda: growth.grow(ranks, y, 2, rng=0))
-    for numbers, scorer in ((x.astype(np.float32), "bounds"), (np.round(3 * x), "histogram of values")):
-        found = taken(lambda a=numbers: growth.grow_projected(a, y, 2, sparse, n_projections=4, rng=0))
-        assert {scorer, "pairs of values"} <= found
-    # Real weights and targets are scored in float64, in the order of the samples, on every path.
-    weights = {"sample_weight": rng.random(800)}
-    assert taken(lambda: growth.grow(bins, y, 1, rng=0, **weights)) == {"sorting"}
-    assert taken(lambda: growth.grow(bins, x[:, 0], 1, task="regression", rng=0)) == {"sorting"}
-
-
 @several_paths
 @hypothesis.given(
     n=st.integers(2, 400),

@@ -2,20 +2,11 @@
 
 import platform
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
+from conftest import HEADERS, built, run
 
 from hforest.core import machine
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "tests" / "host" / "bodies.c"
-HEADERS = ROOT / "hforest"
-FLAGS = [
-    "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-psabi",
-]  # fmt: skip
-SECONDS = 300
 
 pytestmark = pytest.mark.skipif(
     not (HEADERS / "growth" / "simd" / "bodies.h").exists() or "vector" not in machine.simd_paths(),
@@ -23,28 +14,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def build(tmp_path, compiler, *flags):
-    """The program, or a skip where the compiler or what it links with is missing."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"needs {compiler}")
-    program = tmp_path / "bodies"
-    command = [compiler, *FLAGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if "cannot find" in done.stderr:
-        pytest.skip(f"{compiler} has not what {' '.join(flags)} links with")
-    assert done.returncode == 0, done.stderr
-    return program
-
-
-def run(*command):
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SECONDS)
-
-
 @pytest.mark.parametrize(
     "flags", [["-O3"], ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"]]
 )
 def test_bodies_of_all_widths_have_the_sums_of_loops(tmp_path, flags):
-    program = build(tmp_path, "cc", *flags)
+    program = built(tmp_path, "bodies.c", "cc", *flags)
     done = run(program)
     assert done.returncode == 0, done.stdout + done.stderr
     widths = ["16 bytes", "64 bytes", *(["32 bytes"] if "avx2" in machine.simd_paths() else [])]
@@ -59,6 +33,6 @@ def test_bodies_of_neon_have_the_sums_of_loops(tmp_path):
         pytest.skip("this machine is one: the native test has done it")
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("needs qemu-aarch64")
-    done = run("qemu-aarch64", build(tmp_path, "aarch64-linux-gnu-gcc", "-O3", "-static"))
+    done = run("qemu-aarch64", built(tmp_path, "bodies.c", "aarch64-linux-gnu-gcc", "-O3", "-static"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == ["16 bytes: 0 disagreements", "64 bytes: 0 disagreements"]

@@ -2,56 +2,24 @@
 
 import platform
 import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import HEADERS, built, run
 
 from hforest import hinge
 from hforest.core import machine
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "tests" / "host" / "routes.c"
-HEADERS = ROOT / "hforest"
-FLAGS = [
-    "-std=gnu11",
-    "-O3",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-Wall",
-    "-Werror",
-    "-Wno-unused-function",
-]
-SECONDS = 300
 
 pytestmark = pytest.mark.skipif(
     not (HEADERS / "hinge" / "simd" / "route.h").exists(), reason="needs the headers beside the tests"
 )
 
 
-def build(tmp_path, compiler, *flags):
-    """The program, or a skip where the compiler or what it links with is missing."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"needs {compiler}")
-    program = tmp_path / "routes"
-    command = [compiler, *FLAGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if "cannot find" in done.stderr:
-        pytest.skip(f"{compiler} has not what {' '.join(flags)} links with")
-    assert done.returncode == 0, done.stderr
-    return program
-
-
-def run(*command):
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SECONDS)
-
-
 @pytest.mark.parametrize("level", ["-O3", pytest.param("-O1", marks=pytest.mark.slow)])
 def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     if "vector" not in machine.simd_paths():
         pytest.skip("the build has no vector types")
-    program = build(tmp_path, "cc", level)
+    program = built(tmp_path, "routes.c", "cc", level)
     done = run(program)
     assert done.returncode == 0, done.stdout + done.stderr
     checked = [line.split(":")[0] for line in done.stdout.splitlines()]
@@ -68,7 +36,7 @@ def test_paths_are_clean_under_sanitizers(tmp_path):
     if "vector" not in machine.simd_paths():
         pytest.skip("the build has no vector types")
     flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    done = run(build(tmp_path, "cc", *flags))
+    done = run(built(tmp_path, "routes.c", "cc", *flags))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -77,7 +45,7 @@ def test_neon_has_the_bits_of_the_plain_loop(tmp_path):
         pytest.skip("this machine is one: the native test has done it")
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("needs qemu-aarch64")
-    done = run("qemu-aarch64", build(tmp_path, "aarch64-linux-gnu-gcc", "-static"))
+    done = run("qemu-aarch64", built(tmp_path, "routes.c", "aarch64-linux-gnu-gcc", "-O3", "-static"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "vector: " in done.stdout
 

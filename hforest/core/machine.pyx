@@ -4,6 +4,7 @@ with which benches measure the highest rates of memory and of loads."""
 import os
 
 cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_New
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -36,6 +37,19 @@ cdef extern from *:
     #endif
     """
     void hf_end_threads() nogil
+
+cdef extern from *:
+    """
+    #define HF_OWNS_COUNTERS
+    #include "core/counting.h"
+    """
+    const char* HF_COUNTERS
+    bint HF_COUNTING
+    ctypedef struct hf_counter:
+        const char* package
+        const char* body
+        int64_t calls
+        hf_counter* next
 
 cdef enum:
     BLOCK = 1 << 14  # elements of one parallel step of a scan
@@ -147,6 +161,24 @@ def end_threads():
 def set_num_threads(n):
     """Lets calls from this Python thread use `n` threads; a build without OpenMP has one."""
     omp_set_num_threads(n)
+
+
+# The counters of the bodies that were taken; core/counting.h of every module adds its own.
+cdef hf_counter* _first_counter = NULL
+_counters = PyCapsule_New(&_first_counter, HF_COUNTERS, NULL)
+
+
+def _bodies_taken():
+    """Returns how often each scorer and vector body was called in this process, by a name such as
+    "hinge.route_tile_f32_avx2"; None but in bounds-checked builds.
+    """
+    cdef hf_counter* counter = _first_counter
+    taken = {}
+    while counter != NULL:
+        name = f"{counter.package.decode()}.{counter.body.decode().removeprefix('hf_')}"
+        taken[name] = taken.get(name, 0) + counter.calls
+        counter = counter.next
+    return taken if HF_COUNTING else None
 
 
 ctypedef fused element:

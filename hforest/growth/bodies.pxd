@@ -10,7 +10,7 @@ cdef extern from "core/order.h" nogil:
     float hf_float_of_code(int32_t code)
 
 cdef extern from "growth/simd/bodies.h" nogil:
-    int HF_PAIRWISE_SAMPLES, HF_PAIRWISE_CANDIDATES, HF_HISTOGRAM_CLASSES, HF_HISTOGRAM_BINS
+    int HF_PAIRWISE_SAMPLES, HF_HISTOGRAM_CLASSES, HF_HISTOGRAM_BINS
     int HF_TILE_CANDIDATES, HF_TILE_SAMPLES, HF_VALUE_PAIRS, HF_BUCKETS
     ctypedef union hf_rates:
         float* value

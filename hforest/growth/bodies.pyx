@@ -204,6 +204,7 @@ cdef void _find_alive(hf_buckets* s, float limit) noexcept nogil:
         )
 
 
+# The plain path scores no bins pairwise (scorers.pxd): the first two say what the vector bodies compute.
 plain.log_lanes = 0
 plain.sum_pairs, plain.rate_pairs, plain.sum_values = _sum_pairs, _rate_pairs, _sum_values
 plain.sum_bins, plain.rate, plain.fill_buckets = _sum_bins, _rate, _fill_buckets

@@ -30,10 +30,10 @@ from libc.string cimport memset
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of, hf_bodies, hf_buckets, hf_float_of_code, score_at,
 )
-from hforest.growth.samples cimport number_classes, take
+from hforest.growth.samples cimport number_classes
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport (
-    HF_BY_BOUNDS, HF_BY_EXACT_HISTOGRAM, hf_pending, hf_task, hf_workspace, weight_bits,
+    HF_COUNT, hf_pending, hf_task, hf_workspace, weight_bits,
 )
 
 cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, and more
@@ -275,7 +275,10 @@ cdef int score_buckets(
     cdef float most, limit
     if divided <= 0:
         return divided
-    take(HF_BY_EXACT_HISTOGRAM if s.exact else HF_BY_BOUNDS)
+    if s.exact:
+        HF_COUNT(b"growth", b"exact_histogram")
+    else:
+        HF_COUNT(b"growth", b"bounds")
     size = 1 << (s.log_steps + s.log_lanes)
     bodies.fill_buckets(s, code, s.n, codes.bucket)
     memset(s.count, 0, s.n_present * size * sizeof(uint32_t))

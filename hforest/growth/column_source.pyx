@@ -14,11 +14,11 @@ from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, table_at
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.pairwise cimport best_pairwise
-from hforest.growth.samples cimport score_sides, take
+from hforest.growth.samples cimport score_sides
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.task cimport (
-    HF_BY_SORTED_SCAN, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
+    HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
     hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree,
     hf_unit, hf_workspace, is_perfect, no_split,
 )
@@ -206,7 +206,7 @@ cdef void _best_of_candidates(
                 best.column, best.low = column, <uint32_t> low
                 best.high = next_code(own.codes.code, n, low)
         if found < 0:
-            take(HF_BY_SORTED_SCAN)
+            HF_COUNT(b"growth", b"sorted_scan")
             if r.kind == HF_KEYS_32:
                 varies |= _scan_column[uint32_t](t, r, c, node, weight, column, best, <uint32_t*> r.key)
             else:

@@ -27,7 +27,6 @@ from hforest.growth.projections cimport (
     HF_AXES, HF_PATCH, corner_t, fill_corners, hf_distribution, hf_projections, real, source_of_projections,
     whole_row,
 )
-from hforest.growth.samples cimport HF_COUNTING, n_taken
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport (
     HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
@@ -382,12 +381,6 @@ cdef object grow_trees(hf_task* t, batch):
         for m in range(n_trees):
             free_tree(&grown[m])
         free(grown)
-
-
-def _scorers_taken():
-    """Returns how often each scorer was taken in this process; None but in bounds-checked builds."""
-    names = ("sorting", "pairs", "histogram", "pairs of values", "histogram of values", "bounds")
-    return {name: n_taken(scorer) for scorer, name in enumerate(names)} if HF_COUNTING else None
 
 
 # ---------------------------------------------------------------------------------------------------- columns

@@ -12,9 +12,9 @@ from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, HF_TILE_CANDIDATES, HF_TILE_SAMPLES, bodies_of, hf_bodies, hf_histogram, score_at,
 )
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
-from hforest.growth.samples cimport number_classes, take
+from hforest.growth.samples cimport number_classes
 from hforest.growth.task cimport (
-    HF_BY_HISTOGRAM, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
+    HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
 )
 
 cdef float NEAR = 0.9995   # as in pairwise.pyx
@@ -128,7 +128,7 @@ cdef bint best_of_histograms(
     cdef bint by_rows = n <= HF_TILE_SAMPLES and is_by_rows(c, t, n)
     if not _start(t, r, c, node, weight, lanes, &h):
         return False
-    take(HF_BY_HISTOGRAM)
+    HF_COUNT(b"growth", b"histogram")
     size = h.n_steps * lanes
     if by_rows:
         place = h.number

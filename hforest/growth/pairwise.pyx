@@ -13,9 +13,9 @@ from hforest.growth.bodies cimport (
     hf_value_pairs, score_at,
 )
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
-from hforest.growth.samples cimport number_classes, place_by_class, take
+from hforest.growth.samples cimport number_classes, place_by_class
 from hforest.growth.task cimport (
-    HF_BY_PAIRS, HF_BY_PAIRS_OF_VALUES, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
+    HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )
 
 # Share of the best rate from which a split is scored again: rates are good to 1 in 2**13.
@@ -106,11 +106,11 @@ cdef void best_pairwise(
     # Writes the best split of the candidates `column` (IN, (n_candidates,)) to `best`, if there is one.
     cdef hf_pairwise p
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef uint32_t some[8]  # HF_PAIRWISE_CANDIDATES
+    cdef uint32_t some[8]
     cdef int64_t first = 0, count
     cdef int per, j
     _start(t, r, node, weight, &p)
-    take(HF_BY_PAIRS)
+    HF_COUNT(b"growth", b"pairs")
     per = 1 if p.n > 32 else 2 if p.n > 16 else 4 if p.n > 8 else 8
     while first < n_candidates:
         count = min(per, n_candidates - first)
@@ -159,7 +159,7 @@ cdef bint score_value_pairs(
         differ |= code[i] ^ code[0]
     if not differ:
         return False
-    take(HF_BY_PAIRS_OF_VALUES)
+    HF_COUNT(b"growth", b"pairs_of_values")
     bodies.sum_values(p)
     most = bodies.rate(<int> p.n, &p.splits)
     limit = max(<float> best[0], most) * ROUNDED

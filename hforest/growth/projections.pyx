@@ -19,11 +19,10 @@ from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.builder cimport reserve_entries
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
-from hforest.growth.samples cimport take
 from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, sort_keys
 from hforest.growth.task cimport (
-    HF_BY_SORTED_SCAN, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source,
+    HF_COUNT, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source,
     hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
 
@@ -348,7 +347,7 @@ cdef hf_split _best_projection(
                 best.below = _value(p.whole, low)
                 best.above = _value(p.whole, next_code(code, n, low))
         if found < 0:
-            take(HF_BY_SORTED_SCAN)
+            HF_COUNT(b"growth", b"sorted_scan")
             if short:
                 _scan_codes(t, r, node, weight, p.whole, code, &best)
             else:

@@ -16,21 +16,3 @@ cdef int64_t number_classes(
 cdef void place_by_class(
     const hf_workspace* r, const hf_pending* node, int64_t n_present, int32_t* last, uint8_t* place
 ) noexcept nogil
-cdef void count_taken(int scorer) noexcept nogil
-cdef int64_t n_taken(int scorer) noexcept nogil
-
-cdef extern from * nogil:
-    """
-    #ifdef HF_DEBUG
-    enum { HF_COUNTING = 1 };
-    #else
-    enum { HF_COUNTING = 0 };
-    #endif
-    """
-    bint HF_COUNTING
-
-
-cdef inline void take(int scorer) noexcept nogil:
-    # Counts that a scorer is taken, in bounds-checked builds.
-    if HF_COUNTING:
-        count_taken(scorer)

@@ -21,17 +21,6 @@ cdef enum:
     WHOLE = 1 << 26      # sums of whole weights below this are exact in float64, and their squares too
     TERMS = 1 << 17      # terms that a table of a log2 a holds at most: 1 MB
 
-cdef int64_t taken[16]
-
-
-cdef void count_taken(int scorer) noexcept nogil:
-    global taken
-    taken[scorer] += 1
-
-
-cdef int64_t n_taken(int scorer) noexcept nogil:
-    return taken[scorer]
-
 
 cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i) noexcept nogil:
     return t.weight[i] * (1 if counts == NULL else counts[i])

@@ -109,15 +109,4 @@ HF_INLINE void hf_add(const hf_task *t, const hf_workspace *r, int64_t i, double
     for (int64_t k = 0; k < t->n_outputs; ++k) sum[k] += w * (row[k] - r->mean[k]);
 }
 
-/* Counts how often each scorer is taken, for tests: in bounds-checked builds alone. */
-enum {
-    HF_BY_SORTED_SCAN,
-    HF_BY_PAIRS,
-    HF_BY_HISTOGRAM,
-    HF_BY_PAIRS_OF_VALUES,
-    HF_BY_EXACT_HISTOGRAM,
-    HF_BY_BOUNDS,
-    HF_N_SCORERS
-};
-
 #endif

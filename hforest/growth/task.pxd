@@ -20,14 +20,15 @@ cdef extern from "core/score.h" nogil:
     double hf_between_f32(double low, double high)
     double hf_between_f64(double low, double high)
 
+cdef extern from "core/counting.h" nogil:
+    void HF_COUNT(const char* package, const char* body)  # both constant
+
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
 
 cdef extern from "growth/task.h" nogil:
     int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
     int HF_KEYS_32, HF_KEYS_64, HF_FLOATS
-    int HF_BY_SORTED_SCAN, HF_BY_PAIRS, HF_BY_HISTOGRAM, HF_BY_PAIRS_OF_VALUES, HF_BY_EXACT_HISTOGRAM
-    int HF_BY_BOUNDS, HF_N_SCORERS
     ctypedef struct hf_pending:
         int64_t first
         int64_t last

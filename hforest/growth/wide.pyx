@@ -12,8 +12,7 @@ from hforest.growth.bodies cimport bodies_of
 from hforest.growth.bounds cimport (
     bucket_of, confirm_alive, count_buckets, divide, hf_codes, hf_sums, place_of, start_buckets,
 )
-from hforest.growth.samples cimport take
-from hforest.growth.task cimport HF_BY_BOUNDS, HF_BY_EXACT_HISTOGRAM, hf_pending, hf_task, hf_workspace
+from hforest.growth.task cimport HF_COUNT, hf_pending, hf_task, hf_workspace
 
 cdef double ROUNDED = 0.999999999   # what rounding may hide of a bound, and more
 
@@ -127,7 +126,10 @@ cdef int score_wide(
     cdef double limit = best[0]
     if divided <= 0:
         return divided
-    take(HF_BY_EXACT_HISTOGRAM if s.exact else HF_BY_BOUNDS)
+    if s.exact:
+        HF_COUNT(b"growth", b"wide_exact_histogram")
+    else:
+        HF_COUNT(b"growth", b"wide_bounds")
     size = 1 << (s.log_steps + s.log_lanes)
     bodies_of(t.path).fill_buckets(s, code, s.n, codes.bucket)
     memset(s.count, 0, s.n_present * size * sizeof(uint32_t))

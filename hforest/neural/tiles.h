@@ -7,16 +7,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 #include "core/watch.h"
 
 #if defined(__GNUC__) || defined(__clang__)
-#define HF_VECTORS 1
-#define HF_APART __attribute__((noinline))
 #define HF_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1, 2)
 #else
-#define HF_VECTORS 0
-#define HF_APART
 #define HF_PREFETCH_TO_WRITE(address) ((void)(address))
 #endif
 
@@ -116,16 +113,21 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #define T(name) hf_##name##_f32_plain
 #define TILES hf_tiles_f32_plain
 #define CODE
-#if HF_VECTORS
-#define LANES 4
-#else
 #define LANES 1
-#endif
 #include "neural/simd/tile.h"
+
+#if HF_VECTORS
+#define T(name) hf_##name##_f32_vector
+#define TILES hf_tiles_f32_vector
+#define CODE
+#define LANES 4
+#include "neural/simd/tile.h"
+#endif
 
 #if HF_X86
 /* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
 HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const int32_t *labels) {
+    HF_COUNT("neural", __func__);
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), y = _mm256_loadu_si256((const __m256i *)labels);
     __m256 picked = _mm256_setzero_ps();
     for (int s = 0; s < n; s += 8) {
@@ -145,6 +147,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 
 /* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
+    HF_COUNT("neural", __func__);
     const __m512i y = _mm512_loadu_si512(labels);
     if (n <= 16) return _mm512_permutexvar_ps(y, _mm512_maskz_loadu_ps((__mmask16)((1 << n) - 1), row));
     return _mm512_permutex2var_ps(
@@ -196,12 +199,16 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #define T(name) hf_##name##_f64_plain
 #define TILES hf_tiles_f64_plain
 #define CODE
-#if HF_VECTORS
-#define LANES 2
-#else
 #define LANES 1
-#endif
 #include "neural/simd/tile.h"
+
+#if HF_VECTORS
+#define T(name) hf_##name##_f64_vector
+#define TILES hf_tiles_f64_vector
+#define CODE
+#define LANES 2
+#include "neural/simd/tile.h"
+#endif
 
 #if HF_X86
 #define T(name) hf_##name##_f64_avx2
@@ -222,6 +229,9 @@ static const hf_tiles *hf_tiles_of(int single, int path) {
 #if HF_X86
     if (path == HF_PATH_AVX512) return single ? &hf_tiles_f32_avx512 : &hf_tiles_f64_avx512;
     if (path == HF_PATH_AVX2) return single ? &hf_tiles_f32_avx2 : &hf_tiles_f64_avx2;
+#endif
+#if HF_VECTORS
+    if (path == HF_PATH_VECTOR) return single ? &hf_tiles_f32_vector : &hf_tiles_f64_vector;
 #endif
     (void)path;
     return single ? &hf_tiles_f32_plain : &hf_tiles_f64_plain;

@@ -24,10 +24,12 @@ cdef extern from "optim/adam.h" nogil:
     int64_t hf_middle(const hf_adam* a, int64_t start, int64_t stop)
 
 cdef extern from "optim/simd/adam.h" nogil:
-    int hf_adam_step_f32(int, float*, const float*, float*, float*, Py_ssize_t, const hf_adam*)
-    int hf_adam_step_f64(int, double*, const double*, double*, double*, Py_ssize_t, const hf_adam*)
-    int hf_adam_pass_f32(int, float*, float*, float*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
-    int hf_adam_pass_f64(int, double*, double*, double*, Py_ssize_t, int64_t, int64_t, const hf_adam*)
+    ctypedef struct hf_adam_bodies:
+        void (*step)(void* p, const void* g, void* m, void* v, Py_ssize_t n, const hf_adam* a) noexcept nogil
+        void (*missed)(
+            void* p, void* m, void* v, Py_ssize_t n, int64_t start, int64_t stop, const hf_adam* a
+        ) noexcept nogil
+    const hf_adam_bodies* hf_adam_bodies_of(int single, int path)
 
 ctypedef fused adam_real:
     float
@@ -57,13 +59,11 @@ cdef inline void adam_step(
     cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
     cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
     cdef adam_real first, second
+    cdef const hf_adam_bodies* bodies = hf_adam_bodies_of(sizeof(adam_real) == 4, path)
     cdef Py_ssize_t i
-    if adam_real is float:
-        if hf_adam_step_f32(path, p, g, m, v, n, a):
-            return
-    else:
-        if hf_adam_step_f64(path, p, g, m, v, n, a):
-            return
+    if bodies != NULL:
+        bodies.step(p, g, m, v, n, a)
+        return
     for i in range(n):
         first = beta1 * m[i] + rest1 * g[i]
         second = beta2 * v[i] + rest2 * (g[i] * g[i])
@@ -98,16 +98,14 @@ cdef inline void adam_pass(
     cdef int64_t middle, s
     cdef double m_factor, v_factor, root_factor, decay, root_decay
     cdef adam_real root, motion, share, scale
+    cdef const hf_adam_bodies* bodies = hf_adam_bodies_of(sizeof(adam_real) == 4, path)
     cdef Py_ssize_t i
     start = max(start, <int64_t> 0)
     if start >= stop:
         return
-    if adam_real is float:
-        if hf_adam_pass_f32(path, p, m, v, n, start, stop, a):
-            return
-    else:
-        if hf_adam_pass_f64(path, p, m, v, n, start, stop, a):
-            return
+    if bodies != NULL:
+        bodies.missed(p, m, v, n, start, stop, a)
+        return
     middle = hf_middle(a, start, stop)
     m_factor, v_factor = hf_decay(a, 0, stop - start), hf_decay(a, 1, stop - start)
     root_factor = hf_decay(a, 2, stop - start)

@@ -11,15 +11,13 @@ Steps are in place, so none of them stops for a signal once it has begun.
 """
 
 from cython.parallel cimport prange
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from hforest.core.machine cimport hf_threads, simd_path
 from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
-
-cdef extern from "optim/roots.h" nogil:
-    void hf_roots(double* a, Py_ssize_t n)
 
 cdef extern from "core/simd.h" nogil:
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
@@ -52,8 +50,7 @@ cdef void _adagrad_part(real* p, const real* g, real* state, Py_ssize_t n, doubl
     for i in range(n):
         gradient[i] = g[i]
         h[i] = state[i]
-        root[i] = h[i] * h[i] + gradient[i] * gradient[i]
-    hf_roots(root, n)
+        root[i] = sqrt(h[i] * h[i] + gradient[i] * gradient[i])
     for i in range(n):
         slope, old, new = gradient[i], h[i], root[i]
         new = old if slope == 0 else new

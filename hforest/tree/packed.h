@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 
 enum {

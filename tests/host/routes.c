@@ -11,18 +11,12 @@
 
 #if HF_VECTORS
 /* The bodies of 64 bytes in the instructions that every processor has. */
-typedef float wide_f32 __attribute__((vector_size(64)));
-typedef int32_t wide_i32 __attribute__((vector_size(64)));
-typedef double wide_f64 __attribute__((vector_size(64)));
-typedef int64_t wide_i64 __attribute__((vector_size(64)));
-typedef int32_t wide_half __attribute__((vector_size(32)));
-
 #define ROUTE_FERN wide_fern_f32
 #define REAL float
 #define WORD int32_t
-#define REALS wide_f32
-#define WORDS wide_i32
-#define INTS wide_i32
+#define REALS hf_f32x16
+#define WORDS hf_i32x16
+#define INTS hf_i32x16
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE
@@ -31,9 +25,9 @@ typedef int32_t wide_half __attribute__((vector_size(32)));
 #define ROUTE_FERN wide_fern_f64
 #define REAL double
 #define WORD int64_t
-#define REALS wide_f64
-#define WORDS wide_i64
-#define INTS wide_half
+#define REALS hf_f64x8
+#define WORDS hf_i64x8
+#define INTS hf_i32x8
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE

@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 
 /* Tuned on `python bench/grow.py`. */
 enum {
     HF_PAIRWISE_SAMPLES = 128, /* samples up to which columns of bins are scored pairwise */
-    HF_PAIRWISE_CANDIDATES = 8, /* read together */
     HF_PAIRWISE_NUMBERS = HF_PAIRWISE_SAMPLES + 64,
     HF_HISTOGRAM_CLASSES = 32,
     HF_HISTOGRAM_BINS = 256,

@@ -3,6 +3,7 @@
 
 /* Writes the buckets' places of n values. */
 HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket) {
+    HF_COUNT("growth", __func__);
     const float least = s->least, scale = s->scale;
     const int32_t usual = s->usual, own = !s->exact;
     const int log_steps = s->log_steps, mask = (1 << log_steps) - 1;
@@ -27,6 +28,7 @@ HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_buckets *s, const int32_t *
 /* Sums over the buckets up to each, in s->count by class, and of the splits after them; the largest weights of a
    class in a bucket. */
 HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
+    HF_COUNT("growth", __func__);
     const int n_steps = 1 << s->log_steps, size = n_steps * HF_W(HF_LANES);
     for (int i = 0; i < size; ++i)
         s->splits.left_weight[i] = s->splits.left_square[i] = s->splits.right_square[i] = s->inside[i] = s->second[i] = 0;
@@ -76,6 +78,7 @@ HF_W_CODE HF_INLINE void HF_W(hf_shift)(const uint32_t *sum, int size, uint32_t 
 
 /* Writes to s->alive in which buckets a split may score `limit` or more. The bounds are derived in bounds.pyx. */
 HF_W_CODE static void HF_W(hf_find_alive)(hf_buckets *s, float limit) {
+    HF_COUNT("growth", __func__);
     const int size = HF_W(HF_LANES) << s->log_steps;
     uint32_t weight_before[HF_BUCKETS], square_before[HF_BUCKETS], count_before[HF_BUCKETS];
     float apart[HF_BUCKETS], bend[HF_BUCKETS], gain[HF_BUCKETS];

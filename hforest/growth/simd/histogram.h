@@ -10,6 +10,7 @@
 
 /* Sums of all splits of a candidate whose weights are counted in h->count. */
 HF_W_CODE static void HF_W(hf_sum_bins)(hf_histogram *h) {
+    HF_COUNT("growth", __func__);
     HF_W(hf_u32) left[HF_HISTOGRAM_CLASSES];
     const int n_steps = h->n_steps;
     for (int64_t k = 0; k < h->n_present; ++k) {

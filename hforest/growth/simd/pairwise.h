@@ -57,6 +57,7 @@ HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise 
 
 /* Sums of all splits of `per` candidates. */
 HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
+    HF_COUNT("growth", __func__);
     const int64_t size = p->n * per;
     int64_t at = 0;
 #define HF_ADD(PER)                                                                              \
@@ -73,6 +74,7 @@ HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
 
 /* Rates of all splits in float32: score up to rounding, 0 where nothing lies on the right. Returns the largest. */
 HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
+    HF_COUNT("growth", __func__);
     const int64_t n_halves = (p->n * per + 1) / 2;
     for (int h = 0; h < 2; ++h)
         for (int64_t i = 0; i < n_halves; ++i) {
@@ -94,6 +96,7 @@ HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
 
 /* Sums of the splits after each of n samples, which come class by class. */
 HF_W_CODE static void HF_W(hf_sum_values)(hf_value_pairs *s) {
+    HF_COUNT("growth", __func__);
     for (int64_t at = 0; at < s->n; at += 2 * HF_W(HF_LANES)) {
         HF_W(hf_i32) split[2];
         HF_W(hf_u32) left[2], square[2], product[2];

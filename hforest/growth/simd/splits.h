@@ -35,6 +35,7 @@ HF_W_CODE HF_INLINE void HF_W(hf_put_sums)(
 
 /* Writes the rates of n splits, 0 where a side is empty. Returns the largest. */
 HF_W_CODE static float HF_W(hf_rate)(int n, hf_splits *s) {
+    HF_COUNT("growth", __func__);
     for (int i = 0; i < n; ++i) {
         const int32_t left_weight = (int32_t)s->left_weight[i], right_weight = (int32_t)s->all - left_weight;
         const float rate = (float)(int32_t)s->left_square[i] / (float)left_weight +

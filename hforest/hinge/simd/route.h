@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 
 enum {
@@ -37,14 +38,22 @@ typedef int32_t hf_i32x4 __attribute__((vector_size(16)));
 typedef double hf_f64x2 __attribute__((vector_size(16)));
 typedef int64_t hf_i64x2 __attribute__((vector_size(16)));
 typedef int32_t hf_i32x2 __attribute__((vector_size(8)));
+typedef float hf_f32x8 __attribute__((vector_size(32)));
+typedef int32_t hf_i32x8 __attribute__((vector_size(32)));
+typedef double hf_f64x4 __attribute__((vector_size(32)));
+typedef int64_t hf_i64x4 __attribute__((vector_size(32)));
+typedef float hf_f32x16 __attribute__((vector_size(64)));
+typedef int32_t hf_i32x16 __attribute__((vector_size(64)));
+typedef double hf_f64x8 __attribute__((vector_size(64)));
+typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 
 /* Compilers find NEON's and AVX-512's instruction for this, but not AVX2's. */
 #define HF_CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
 
-#define ROUTE_TILE hf_route_tile_f32
-#define ROUTE_ROW hf_route_row_f32
-#define ROUTE_FERN hf_route_fern_f32
-#define FINISH hf_finish_f32
+#define ROUTE_TILE hf_route_tile_f32_vector
+#define ROUTE_ROW hf_route_row_f32_vector
+#define ROUTE_FERN hf_route_fern_f32_vector
+#define FINISH hf_finish_f32_vector
 #define REAL float
 #define WORD int32_t
 #define REALS hf_f32x4
@@ -55,10 +64,10 @@ typedef int32_t hf_i32x2 __attribute__((vector_size(8)));
 #define CHOOSE HF_CHOOSE
 #include "hinge/simd/route_body.h"
 
-#define ROUTE_TILE hf_route_tile_f64
-#define ROUTE_ROW hf_route_row_f64
-#define ROUTE_FERN hf_route_fern_f64
-#define FINISH hf_finish_f64
+#define ROUTE_TILE hf_route_tile_f64_vector
+#define ROUTE_ROW hf_route_row_f64_vector
+#define ROUTE_FERN hf_route_fern_f64_vector
+#define FINISH hf_finish_f64_vector
 #define REAL double
 #define WORD int64_t
 #define REALS hf_f64x2
@@ -70,15 +79,6 @@ typedef int32_t hf_i32x2 __attribute__((vector_size(8)));
 #include "hinge/simd/route_body.h"
 
 #if HF_X86
-
-typedef float hf_f32x8 __attribute__((vector_size(32)));
-typedef int32_t hf_i32x8 __attribute__((vector_size(32)));
-typedef double hf_f64x4 __attribute__((vector_size(32)));
-typedef int64_t hf_i64x4 __attribute__((vector_size(32)));
-typedef float hf_f32x16 __attribute__((vector_size(64)));
-typedef int32_t hf_i32x16 __attribute__((vector_size(64)));
-typedef double hf_f64x8 __attribute__((vector_size(64)));
-typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 
 #define ROUTE_TILE hf_route_tile_f32_avx2
 #define ROUTE_ROW hf_route_row_f32_avx2
@@ -144,8 +144,8 @@ static hf_router hf_tile_router(int path, int itemsize, int fern) {
 #endif
 #if HF_VECTORS
     if (path != HF_PATH_PLAIN) {
-        if (fern) return itemsize == 4 ? hf_route_fern_f32 : hf_route_fern_f64;
-        return itemsize == 4 ? hf_route_tile_f32 : hf_route_tile_f64;
+        if (fern) return itemsize == 4 ? hf_route_fern_f32_vector : hf_route_fern_f64_vector;
+        return itemsize == 4 ? hf_route_tile_f32_vector : hf_route_tile_f64_vector;
     }
 #endif
     (void)path, (void)itemsize, (void)fern;
@@ -158,7 +158,7 @@ static hf_router hf_row_router(int path, int itemsize) {
     if (path >= HF_PATH_AVX2) return itemsize == 4 ? hf_route_row_f32_avx2 : hf_route_row_f64_avx2;
 #endif
 #if HF_VECTORS
-    if (path != HF_PATH_PLAIN) return itemsize == 4 ? hf_route_row_f32 : hf_route_row_f64;
+    if (path != HF_PATH_PLAIN) return itemsize == 4 ? hf_route_row_f32_vector : hf_route_row_f64_vector;
 #endif
     (void)path, (void)itemsize;
     return NULL;

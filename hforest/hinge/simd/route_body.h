@@ -54,6 +54,7 @@ CODE HF_INLINE void FINISH(
    levels are vectors of candidates. Below no two samples need be at one vertex: each goes down alone and leaves its
    margins, which are compared as vectors afterwards. */
 CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    HF_COUNT("hinge", __func__);
     const REAL *t = (const REAL *)tree->thresholds;
     const int32_t *features = tree->features;
     const int depth = tree->depth;
@@ -94,6 +95,7 @@ CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *lea
 /* Routes a sample, whose row is x, in `count` trees side by side. Walks beyond the last tree are in that tree; their
    results are not used. */
 CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf, void *margin, int32_t *vertex) {
+    HF_COUNT("hinge", __func__);
     const REAL *x = (const REAL *)row, *t = (const REAL *)trees->thresholds;
     const int32_t *features = trees->features;
     const int depth = trees->depth;
@@ -123,6 +125,7 @@ CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf
 /* Routes the HF_TILE samples of a tile in one fern. The decisions of a level are the same for all samples: a column of
    the tile each. */
 CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    HF_COUNT("hinge", __func__);
     const REAL *t = (const REAL *)fern->thresholds;
     const int32_t *features = fern->features;
     for (int s = 0; s < HF_TILE; s += HF_WALKS) {

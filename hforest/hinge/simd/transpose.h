@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/counting.h"
 #include "core/simd.h"
 
 #if HF_VECTORS
@@ -40,6 +41,7 @@ HF_INLINE void hf_transpose_square(const int32_t *in, ptrdiff_t in_step, int32_t
    columns at a time: a cache line of each row. */
 static void hf_transpose(
     const int32_t *in, ptrdiff_t in_step, ptrdiff_t n_rows, ptrdiff_t n_columns, int32_t *out, ptrdiff_t out_step) {
+    HF_COUNT("hinge", __func__);
     for (ptrdiff_t first = 0; first < n_columns; first += 16) {
         const ptrdiff_t last = first + 16 < n_columns ? first + 16 : n_columns;
         for (ptrdiff_t r = 0; r < n_rows; r += 4) {

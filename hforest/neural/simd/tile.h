@@ -364,6 +364,7 @@ CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_
 }
 
 CODE static void T(multiply)(void *a, ptrdiff_t n, double factor) {
+    HF_COUNT("neural", __func__);
     for (ptrdiff_t i = 0; i < n; ++i) ((REAL *)a)[i] *= (REAL)factor;
 }
 
@@ -387,6 +388,7 @@ CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, i
 
 CODE static HF_APART void T(route_tile)(
     const hf_forest *a, ptrdiff_t first, int count, ptrdiff_t m, unsigned char *workspace, void *mu_out) {
+    HF_COUNT("neural", __func__);
     const ptrdiff_t v = a->n_vertices, n_leaves = v + 1;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, *to[ROW];
     const REAL *rows[ROW];
@@ -406,6 +408,7 @@ CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t fir
 
 CODE static HF_APART void T(forward_tile)(
     const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, void *p) {
+    HF_COUNT("neural", __func__);
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW;
     const REAL *rows[ROW];
@@ -427,6 +430,7 @@ CODE static HF_APART void T(forward_tile)(
 CODE static HF_APART void T(labels_tile)(
     const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
     double *likelihood, double *total, void *grad, void *p) {
+    HF_COUNT("neural", __func__);
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     const double share = 1.0 / ((double)a->n_samples * (double)a->n_trees);
     REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *to[ROW], scale[ROW], *grad_f = grad;
@@ -459,6 +463,7 @@ CODE static HF_APART void T(labels_tile)(
 /* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
 CODE static HF_APART void T(outputs_tile)(
     const hf_forest *a, const void *by_p, ptrdiff_t first, int count, unsigned char *workspace, void *by_f) {
+    HF_COUNT("neural", __func__);
     const ptrdiff_t v = a->n_vertices, n_classes = a->n_classes;
     REAL *d = (REAL *)workspace, *c = d + v * ROW, *w = c + v * ROW, *grad = w + (2 * v + 2) * ROW, *to[ROW];
     REAL scale[ROW], *grad_f = by_f;
@@ -491,6 +496,7 @@ CODE static HF_APART void T(outputs_tile)(
 CODE static HF_APART void T(expect_tile)(
     const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const void *class_column,
     unsigned char *workspace, void *memory, int first_time, double *p, double *total) {
+    HF_COUNT("neural", __func__);
     const ptrdiff_t v = a->n_vertices;
     REAL *tile = (REAL *)workspace, *mu = tile + v * ROW, weight[ROW];
     const REAL *rows[ROW], *column = class_column, *leaf = memory ? memory : mu + v * ROW;

@@ -1,5 +1,6 @@
 /* Adam over vectors of numbers; included by simd/adam.h once for each dtype and width, which define
 
+   BODIES            name of the table of functions at the end
    STEP, PASS        names of the functions
    REAL, BITS        a number, and the integer of its size
    BYTES             of a vector
@@ -21,7 +22,10 @@
     if (count == LANES) memcpy(to, &(a), BYTES);                           \
     else for (ptrdiff_t l = 0; l < count; ++l) (to)[l] = a[l]
 
-CODE static void STEP(REAL *p, const REAL *g, REAL *m, REAL *v, ptrdiff_t n, const hf_adam *a) {
+CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdiff_t n, const hf_adam *a) {
+    HF_COUNT("optim", __func__);
+    const REAL *g = grad_;
+    REAL *p = param_, *m = m_, *v = v_;
     typedef REAL VEC __attribute__((vector_size(BYTES)));
     typedef BITS MASK __attribute__((vector_size(BYTES)));
     const VEC beta1 = ALL(a->beta1), rest1 = ALL(1 - a->beta1), beta2 = ALL(a->beta2), rest2 = ALL(1 - a->beta2);
@@ -43,7 +47,11 @@ CODE static void STEP(REAL *p, const REAL *g, REAL *m, REAL *v, ptrdiff_t n, con
     }
 }
 
-CODE static void PASS(REAL *p, REAL *m, REAL *v, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a) {
+CODE static void PASS(
+    void *param_, void *m_, void *v_, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a
+) {
+    HF_COUNT("optim", __func__);
+    REAL *p = param_, *m = m_, *v = v_;
     typedef REAL VEC __attribute__((vector_size(BYTES)));
     typedef BITS MASK __attribute__((vector_size(BYTES)));
     const VEC eps = ALL(a->eps), lr = ALL(a->lr), one = ALL(1), largest = ALL(LARGEST);
@@ -92,17 +100,16 @@ CODE static void PASS(REAL *p, REAL *m, REAL *v, ptrdiff_t n, int64_t start, int
     }
 }
 
+static const hf_adam_bodies BODIES = {STEP, PASS};
+
 #undef LANES
 #undef ALL
 #undef FLUSH
 #undef READ
 #undef WRITE
+#undef BODIES
 #undef STEP
 #undef PASS
-#undef REAL
-#undef BITS
 #undef BYTES
 #undef CODE
 #undef ROOT
-#undef LEAST
-#undef LARGEST

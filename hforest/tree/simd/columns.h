@@ -125,21 +125,27 @@ HF_INLINE void hf_advance(
 
 /* Separate functions, so that other values do not take the registers that the nodes need. */
 HF_APART static void hf_advance_group_small(const void *node, int levels, const char *group, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_SMALL_KEYS, node, levels, group, NULL, at);
 }
 HF_APART static void hf_advance_group_floats(const void *node, int levels, const char *group, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_FLOAT_KEYS, node, levels, group, NULL, at);
 }
 HF_APART static void hf_advance_group_doubles(const void *node, int levels, const char *group, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_DOUBLE_KEYS, node, levels, group, NULL, at);
 }
 HF_APART static void hf_advance_each_small(const void *node, const char *const *x, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_SMALL_KEYS, node, HF_LEVELS, NULL, x, at);
 }
 HF_APART static void hf_advance_each_floats(const void *node, const char *const *x, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_FLOAT_KEYS, node, HF_LEVELS, NULL, x, at);
 }
 HF_APART static void hf_advance_each_doubles(const void *node, const char *const *x, uint32_t *at) {
+    HF_COUNT("tree", __func__);
     hf_advance(HF_DOUBLE_KEYS, node, HF_LEVELS, NULL, x, at);
 }
 

@@ -21,6 +21,7 @@
 CODE static void NAME(
     const hf_top *top, const WORD *columns, int64_t group_words, int n_groups, uint32_t *at
 ) {
+    HF_COUNT("tree", __func__);
     typedef WORD KEYS __attribute__((vector_size(BYTES)));
     for (int g = 0; g < n_groups; ++g, columns += group_words, at += HF_DOWN) {
         KEYS exits[VECTORS];

@@ -128,6 +128,7 @@ HF_AVX512_CODE HF_INLINE void hf_walk_form(
 HF_AVX512_CODE static void hf_walk_small(
     const void *node, int64_t n_nodes, const float *x, int64_t n_features, int64_t n, int32_t *leaf
 ) {
+    HF_COUNT("tree", __func__);
     hf_top_nodes top;
     if (hf_load_top(node, n_nodes, &top)) hf_walk_form(HF_OF_SMALL, node, &top, x, n_features, n, leaf);
     else hf_walk_form(HF_OF_SMALL, node, NULL, x, n_features, n, leaf);
@@ -136,11 +137,13 @@ HF_AVX512_CODE static void hf_walk_small(
 HF_AVX512_CODE static void hf_walk_large(
     const void *node, const float *x, int64_t n_features, int64_t n, int32_t *leaf
 ) {
+    HF_COUNT("tree", __func__);
     hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
 }
 
 /* Adds values of the leaves that one sample reached in several trees to its sums. */
 HF_AVX512_CODE static void hf_add_two_avx512(const float *const *row, int n_rows, double *sum) {
+    HF_COUNT("tree", __func__);
     __m128d sums = _mm_loadu_pd(sum);
     for (int t = 0; t < n_rows; ++t)
         sums = _mm_add_pd(sums, _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)row[t]))));
@@ -148,6 +151,7 @@ HF_AVX512_CODE static void hf_add_two_avx512(const float *const *row, int n_rows
 }
 
 HF_AVX512_CODE static void hf_add_eight_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    HF_COUNT("tree", __func__);
     const __mmask8 mask = (__mmask8)((1u << n_outputs) - 1);
     __m512d sums = _mm512_maskz_loadu_pd(mask, sum);
     for (int t = 0; t < n_rows; ++t)
@@ -156,6 +160,7 @@ HF_AVX512_CODE static void hf_add_eight_avx512(const float *const *row, int n_ro
 }
 
 HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_rows, int n_outputs, double *sum) {
+    HF_COUNT("tree", __func__);
     const __mmask8 mask = (__mmask8)((1u << (n_outputs - 8)) - 1);
     __m512d low = _mm512_loadu_pd(sum), high = _mm512_maskz_loadu_pd(mask, sum + 8);
     for (int t = 0; t < n_rows; ++t) {

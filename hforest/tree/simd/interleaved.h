@@ -18,6 +18,7 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
 HF_INLINE void hf_walk_packed(
     int single, const void *node, const void *x, int64_t n_features, int64_t n, int32_t *leaf
 ) {
+    HF_COUNT("tree", __func__);
     const int64_t width = n_features * (single ? 4 : 8);
     int64_t i = 0;
     for (; i + HF_DOWN <= n; i += HF_DOWN) {
@@ -45,6 +46,7 @@ HF_INLINE void hf_walk_packed(
 
 /* Writes the leaves that one sample reaches in n <= HF_WALKS trees from `first`. */
 HF_INLINE void hf_walk_trees(const hf_forest *f, int single, int64_t first, int n, const void *row, int32_t *leaf) {
+    HF_COUNT("tree", __func__);
     int32_t v[HF_WALKS] = {0}, moved;
     int64_t root[HF_WALKS];
     /* Spare walks repeat the last tree. */
