@@ -20,9 +20,11 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 """
 
 from .gradients import fern_backward, tree_backward
+from .grown import ForestStart, ObliqueStart, tree_from_forest, tree_from_oblique_forest
 from .init import Parameters, fern_init, tree_greedy_init, tree_init
 from .outputs import fern_forward, leaf_outputs, tree_forward
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
+from .ridge import LeafFit, fit_weights
 from .routing import fern_traverse, tree_traverse
 from .shared import Route, RowGradient
 from .thresholds import (
@@ -43,6 +45,9 @@ from .training import (
 
 __all__ = [
     "AdamState",
+    "ForestStart",
+    "LeafFit",
+    "ObliqueStart",
     "Parameters",
     "Route",
     "RowGradient",
@@ -56,6 +61,7 @@ __all__ = [
     "fern_init",
     "fern_median_thresholds",
     "fern_traverse",
+    "fit_weights",
     "leaf_counts",
     "leaf_outputs",
     "leaf_rows",
@@ -63,6 +69,8 @@ __all__ = [
     "tree_adam_forward",
     "tree_backward",
     "tree_forward",
+    "tree_from_forest",
+    "tree_from_oblique_forest",
     "tree_greedy_init",
     "tree_init",
     "tree_median_thresholds",

@@ -26,6 +26,7 @@ values ValueError, indices out of range IndexError; the checks that read whole a
 """
 
 from .gradients import backward, loss_backward
+from .grown import from_forest
 from .leaves import uniform_leaves, update_leaves
 from .linear import Linear, decisions, linear_init, predict, to_hard
 from .routing import forward, route
@@ -37,6 +38,7 @@ __all__ = [
     "decisions",
     "fit",
     "forward",
+    "from_forest",
     "linear_init",
     "loss_backward",
     "predict",

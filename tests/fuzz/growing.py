@@ -42,6 +42,7 @@ def _every_label(s: Setting) -> np.ndarray:
 
 
 @value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "hinge.tree_greedy_init.y",
+       "hinge.fit_weights.y",
        "tree.permutation_importance.y")  # fmt: skip
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
@@ -56,7 +57,10 @@ def _classes(s: Setting) -> Any:
 
 for _package in ("classic", "manifold", "co2", "cascade", "growth", "split"):
     value(f"{_package}.n_classes")(_classes)
-value("hinge.tree_greedy_init.n_classes")(_classes)
+value("hinge.tree_greedy_init.n_classes", "hinge.fit_weights.n_classes")(_classes)
+value("hinge.tree_from_forest.y", "hinge.tree_from_oblique_forest.y")(
+    lambda s: s.choice((_y, lambda s: None))(s)
+)
 value("demo.split_gains.n_classes")(_classes)
 
 
@@ -195,6 +199,9 @@ def _forest(s: Setting) -> Any:
         kind = "classic"
     if s.target.last in ("permutation_importance", "out_of_bag"):
         kind = "regression" if _regression(s) else "classic"
+    if s.target.package == "hinge":
+        columns = "regression" if _regression(s) else "classic"
+        kind = s.choice(("projections", columns)) if "oblique" in s.target.last else columns
     y = np.arange(n) % s.n_classes
     if kind == "projections":
         return manifold.grow(

@@ -42,7 +42,8 @@ ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", 
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
 
-NOT_EMPTY = {"tree_greedy_init", "tree_median_thresholds", "fern_median_thresholds"}
+NOT_EMPTY = {"tree_greedy_init", "tree_median_thresholds", "fern_median_thresholds", "fit_weights", "tree_from_forest",
+             "tree_from_oblique_forest", "from_forest"}  # fmt: skip
 """Functions of kernels' packages that learn from samples, and take at least one."""
 
 
@@ -194,6 +195,8 @@ for _name in ("tree_adam_forward", "tree_adam_backward", "fern_adam_forward", "f
 for _name in ("tree_init", "fern_init"):
     options(f"hinge.{_name}.features", "random", "sequential")
 value("n_leaves")(lambda s: 2**s.depth)
+options("l2", 0.3, 1e-3)
+options("tolerance", 1e-3, 0.1)
 
 
 def _fern(s: Setting) -> bool:

@@ -1,0 +1,71 @@
+"""Grown trees as complete trees of a given depth, for the algorithms whose trees are complete.
+
+Forests are in NumPy arrays and have been checked; nodes are counted over all trees.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import check
+from ..core.aliases import FloatArray, IntArray
+from .forest import Forest
+
+
+class Places(NamedTuple):
+    """Nodes of grown trees at the places of complete trees."""
+
+    vertex: IntArray
+    """(n_trees, 2**depth - 1) int64, heap order: the split, or -1 below a leaf."""
+    reached: IntArray
+    """(n_trees, 2**depth) int64: the leaf, which stands at all places below it, or a split whose subtree is
+    left out."""
+
+
+def levels(forest: Forest) -> list[IntArray]:
+    """The splits of each level, root first: as many as the forest is deep."""
+    found: list[IntArray] = []
+    node = forest.tree_start[:-1]
+    tree = np.arange(len(node))
+    while True:
+        splits = forest.feature[node] != -1
+        if not splits.any():
+            return found
+        tree, node = tree[splits], node[splits]
+        found.append(node)
+        first = forest.tree_start[tree] + forest.left[node]
+        tree, node = np.concatenate([tree, tree]), np.concatenate([first, first + 1])
+
+
+def places(forest: Forest, depth: int) -> Places:
+    """The nodes at the places of complete trees of a depth of at least 1."""
+    start, found = forest.tree_start[:-1, None], []
+    node = start
+    for _ in range(depth):
+        splits = forest.feature[node] != -1
+        found.append(np.where(splits, node, -1))
+        first = np.where(splits, start + forest.left[node], node)
+        node = np.stack([first, first + splits], axis=2).reshape(len(start), -1)
+    return Places(np.concatenate(found, axis=1), node)
+
+
+def check_depth(forest: Forest, depth: int | None, max_depth: int, max_leaves: int) -> int:
+    """A depth of complete trees, by default that of the forest and at least 1."""
+    found = len(levels(forest)) if depth is None else check.integer("depth", depth, 1, max_depth)
+    n_trees = len(forest.tree_start) - 1
+    if found > max_depth or n_trees * 2**found > max_leaves:
+        raise ValueError(
+            f"depth: expected at most {max_depth}, with n_trees * 2**depth of at most {max_leaves}, got "
+            f"{n_trees} * 2**{found}{' of this forest' if depth is None else ''}; pass a smaller depth, "
+            "which leaves deeper splits out"
+        )
+    return max(found, 1)
+
+
+def compared(forest: Forest, node: int) -> tuple[IntArray, FloatArray]:
+    """Columns of x and their weights in what a split compares with its threshold."""
+    f = int(forest.feature[node])
+    if f >= 0:
+        return np.array([f], np.int32), np.ones(1, forest.threshold.dtype)
+    part = slice(int(forest.indptr[node]), int(forest.indptr[node + 1]))
+    return forest.indices[part], forest.data[part]
