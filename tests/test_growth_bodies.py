@@ -1,4 +1,4 @@
-"""The vector bodies of growth's scorers as C alone: every width on every processor, under sanitizers, and NEON."""
+"""The vector bodies of growth's scorers and CO2's stumps as C alone: every width on every processor, and NEON."""
 
 import platform
 import shutil
@@ -14,25 +14,31 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+# The widths that every compiler with vector types makes.
+WIDTHS = {"bodies.c": ["16 bytes", "64 bytes"], "rows.c": ["64 bytes"]}
+
+
+@pytest.mark.parametrize("source", WIDTHS)
 @pytest.mark.parametrize(
     "flags", [["-O3"], ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"]]
 )
-def test_bodies_of_all_widths_have_the_sums_of_loops(tmp_path, flags):
-    program = built(tmp_path, "bodies.c", "cc", *flags)
+def test_bodies_of_all_widths_have_the_sums_of_loops(tmp_path, source, flags):
+    program = built(tmp_path, source, "cc", *flags)
     done = run(program)
     assert done.returncode == 0, done.stdout + done.stderr
-    widths = ["16 bytes", "64 bytes", *(["32 bytes"] if "avx2" in machine.simd_paths() else [])]
+    widths = [*WIDTHS[source], *(["32 bytes"] if "avx2" in machine.simd_paths() else [])]
     assert done.stdout.splitlines() == [f"{width}: 0 disagreements" for width in widths]
     done = run(program, "spoil")
     assert done.returncode == len(widths)
     assert " 0 disagreements" not in done.stdout
 
 
-def test_bodies_of_neon_have_the_sums_of_loops(tmp_path):
+@pytest.mark.parametrize("source", WIDTHS)
+def test_bodies_of_neon_have_the_sums_of_loops(tmp_path, source):
     if platform.machine() == "aarch64":
         pytest.skip("this machine is one: the native test has done it")
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("needs qemu-aarch64")
-    done = run("qemu-aarch64", built(tmp_path, "bodies.c", "aarch64-linux-gnu-gcc", "-O3", "-static"))
+    done = run("qemu-aarch64", built(tmp_path, source, "aarch64-linux-gnu-gcc", "-O3", "-static"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == ["16 bytes: 0 disagreements", "64 bytes: 0 disagreements"]
+    assert done.stdout.splitlines() == [f"{width}: 0 disagreements" for width in WIDTHS[source]]

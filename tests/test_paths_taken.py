@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from hforest import growth, hinge, neural, optim, project, tree
+from hforest import co2, growth, hinge, neural, optim, project, tree
 from hforest.core import machine
 
 pytestmark = pytest.mark.skipif(
@@ -227,7 +227,25 @@ def growth_rows():
     yield Row("growth.grow-targets", lambda: grow(64, y=targets, task="regression"), "growth.sorted_scan")
 
 
-ROWS = [*hinge_rows(), *tree_rows(), *neural_rows(), *optim_rows(), *growth_rows()]
+# ------------------------------------------------------------------------------------------------ co2
+
+
+def fit_stump(dtype):
+    x, y = normal(100, 20, dtype=dtype), np.arange(100) % 3
+    co2.fit_stump(x, y, normal(20, dtype=dtype), n_classes=3, rng=0)
+
+
+def co2_rows():
+    for bits, dtype in BITS.items():
+        bodies = {
+            path: f"co2.dots_{bits}_{name} co2.add_rows_{bits}_{name}"
+            for path, name in PATHS.items()
+            if path in ("avx2", "avx512")
+        }
+        yield Row(f"co2.fit_stump-{bits}", lambda dtype=dtype: fit_stump(dtype), paths=bodies)
+
+
+ROWS = [*co2_rows(), *hinge_rows(), *tree_rows(), *neural_rows(), *optim_rows(), *growth_rows()]
 
 
 @pytest.mark.parametrize("path", PATHS)

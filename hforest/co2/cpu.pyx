@@ -8,10 +8,13 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from hforest.co2.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
-from hforest.co2.kernels cimport (
-    HF_LANES, hf_fit_oc1, hf_fit_stump, hf_free_oc1, hf_free_stump, hf_loops_of, hf_losses, hf_make_oc1,
-    hf_make_stump, hf_members, hf_oc1, hf_oc1_workspace, hf_prepare, hf_pull, hf_rows, hf_schedule,
-    hf_slope_of_theta, hf_stump_workspace, hf_surrogate,
+from hforest.co2.losses cimport (
+    add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
+)
+from hforest.co2.oc1_search cimport free_oc1, hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of
+from hforest.co2.stump_fit cimport (
+    clear_pull, fit_hyperplane, free_stump, hf_schedule, hf_stump_workspace, start_stump,
 )
 from hforest.core.machine cimport hf_stopped, hf_watch, raise_interrupt, simd_path, start_watch
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
@@ -27,6 +30,8 @@ cdef enum:
 cdef hf_rows _rows(x, bint offset):
     cdef hf_rows rows
     rows.x, rows.n, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[0], x.shape[1], offset
+    rows.single = x.dtype.itemsize == 4
+    rows.loops = loops_of(rows.single, simd_path())
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
     return rows
@@ -38,16 +43,13 @@ cdef class _Stump:
     cdef hf_rows rows
     cdef hf_members m
     cdef hf_stump_workspace s
-    cdef hf_losses losses
-    cdef int single
     cdef object kept
 
     def __cinit__(self, x, labels, targets, const double[::1] weight, int64_t n_outputs):
         cdef uint32_t[::1] sample = np.arange(len(x) + 1, dtype=np.uint32)
         cdef int64_t i
-        cdef int side
-        self.rows, self.single = _rows(x, False), x.dtype.itemsize == 4
-        if not hf_make_stump(&self.s, len(x), self.rows.n_blocks, n_outputs, self.single):
+        self.rows = _rows(x, False)
+        if not start_stump(&self.s, &self.rows, len(x), n_outputs):
             raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
         self.kept = (x, labels, targets, weight, sample)
         self.m.n, self.m.sample = len(x), &sample[0]
@@ -60,20 +62,17 @@ cdef class _Stump:
         self.m.order, self.m.sign = self.s.order, self.s.sign
         for i in range(self.m.n):
             self.s.order[i] = <uint32_t> i
-        self.losses.n_outputs, self.losses.squared = n_outputs, labels is None
-        for side in range(2):
-            self.losses.theta[side], self.losses.loss[side] = self.s.theta[side], self.s.loss[side]
 
     def __dealloc__(self):
-        hf_free_stump(&self.s)
+        free_stump(&self.s)
 
     cdef double surrogate(self, w, const double[::1] theta0, const double[::1] theta1):
         memcpy(self.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
-        memcpy(self.s.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
-        memcpy(self.s.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
-        hf_prepare(simd_path(), &self.losses)
-        hf_loops_of(self.single, simd_path()).products(&self.rows, &self.m, self.s.w, self.s.product)
-        return hf_surrogate(&self.m, &self.losses, self.s.product)
+        memcpy(self.s.losses.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
+        memcpy(self.s.losses.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
+        write_losses(&self.m, &self.s.losses)
+        write_products(&self.rows, &self.m, self.s.w, self.s.product)
+        return sum_surrogate(&self.m, &self.s.losses, self.s.product)
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):
@@ -87,30 +86,27 @@ def surrogate_grad(
 ):
     """Its subgradient."""
     cdef _Stump stump = _Stump(x, labels, targets, weight, len(theta0))
-    cdef hf_pull pull
-    cdef int64_t first, k, size = stump.rows.n_blocks * HF_LANES * (4 if stump.single else 8)
-    cdef double[:, ::1] pulls = np.zeros((2, len(theta0)))
+    cdef hf_stump_workspace* s = &stump.s
+    cdef int64_t first, k, size = stump.rows.n_blocks * HF_LANES * x.dtype.itemsize
     cdef hf_watch watch
     start_watch(&watch)
     stump.surrogate(w, theta0, theta1)
-    pull.sum[0], pull.sum[1] = &pulls[0, 0], &pulls[1, 0]
-    pull.weight[0] = pull.weight[1] = 0
+    clear_pull(s)
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
     for first in range(0, stump.m.n, CHUNK):
         if hf_stopped(&watch):
             break
-        memset(stump.s.slope, 0, size)
-        hf_loops_of(stump.single, simd_path()).slopes(
-            &stump.rows, &stump.m, &stump.losses, stump.s.w, first, min(first + CHUNK, stump.m.n),
-            stump.s.slope, &pull,
+        memset(s.slope, 0, size)
+        add_slopes(
+            &stump.rows, &stump.m, &s.losses, s.w, first, min(first + CHUNK, stump.m.n), s.slope, &s.pull
         )
         for k in range(grad_w.shape[0]):
-            grad_w[k] += (<float*> stump.s.slope)[k] if stump.single else (<double*> stump.s.slope)[k]
+            grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]
     raise_interrupt(&watch)
     for k in range(grad_theta0.shape[0]):
-        grad_theta0[k] = hf_slope_of_theta(&stump.losses, &pull, 0, k)
-        grad_theta1[k] = hf_slope_of_theta(&stump.losses, &pull, 1, k)
+        grad_theta0[k] = theta_slope(&stump.m, &s.losses, &s.pull, 0, k)
+        grad_theta1[k] = theta_slope(&stump.m, &s.losses, &s.pull, 1, k)
 
 
 def fit_stump(
@@ -118,21 +114,17 @@ def fit_stump(
     double[::1] history,
 ):
     """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
-    cdef int64_t n_outputs = theta0.shape[0]
-    cdef _Stump stump = _Stump(x, labels, targets, weight, n_outputs)
+    cdef _Stump stump = _Stump(x, labels, targets, weight, theta0.shape[0])
     cdef hf_schedule c = schedule._asdict()
     cdef hf_watch watch
     start_watch(&watch)
     memcpy(stump.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
     with nogil:
-        hf_fit_stump(
-            simd_path(), stump.single, &stump.rows, &stump.m, &c, n_outputs, key, &stump.s, &history[0],
-            &watch,
-        )
+        fit_hyperplane(&stump.rows, &stump.m, &c, key, &stump.s, &history[0], &watch)
     raise_interrupt(&watch)
     memcpy(cnp.PyArray_DATA(w), stump.s.w, cnp.PyArray_NBYTES(w))
-    memcpy(&theta0[0], stump.s.theta[0], n_outputs * sizeof(double))
-    memcpy(&theta1[0], stump.s.theta[1], n_outputs * sizeof(double))
+    memcpy(&theta0[0], stump.s.losses.theta[0], theta0.shape[0] * sizeof(double))
+    memcpy(&theta1[0], stump.s.losses.theta[1], theta0.shape[0] * sizeof(double))
 
 
 def fit_oc1(
@@ -162,13 +154,13 @@ def fit_oc1(
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
     fine = start_samples(&t, &r, NULL)
-    fine = fine and hf_make_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], 0, t.single, t.n)
+    fine = fine and start_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     if fine:
         with nogil:
             sum_up(&t, &r, &node)
-            hf_fit_oc1(&t, &r, &node, &c, key, &o, &w[0])
+            search_hyperplane(&t, &r, &node, &c, key, &o, &w[0])
     free_samples(&r)
-    hf_free_oc1(&o)
+    free_oc1(&o)
     raise_interrupt(&watch)
     if not fine:
         raise MemoryError(f"fit_oc1: no memory for {t.n} samples")

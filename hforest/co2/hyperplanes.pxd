@@ -1,4 +1,6 @@
-from hforest.co2.kernels cimport hf_oc1, hf_rows, hf_schedule
+from hforest.co2.oc1_search cimport hf_oc1
+from hforest.co2.rows cimport hf_rows
+from hforest.co2.stump_fit cimport hf_schedule
 from hforest.growth.columns cimport hf_columns
 from hforest.growth.task cimport hf_source
 

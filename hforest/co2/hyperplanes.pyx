@@ -9,19 +9,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from hforest.co2.kernels cimport (
-    HF_LANES, hf_fit_oc1, hf_fit_stump, hf_free_oc1, hf_free_stump, hf_make_oc1, hf_make_stump, hf_members,
-    hf_oc1_workspace, hf_stump_workspace,
-)
+from hforest.co2.losses cimport hf_members
+from hforest.co2.oc1_search cimport free_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.rows cimport HF_LANES, real
+from hforest.co2.stump_fit cimport fit_hyperplane, free_stump, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.growth.builder cimport reserve_entries
 from hforest.growth.column_source cimport best_column, fill_sides, finish_columns, start_columns
 from hforest.growth.samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
-
-ctypedef fused real:
-    float
-    double
 
 cdef enum:
     TOGETHER = 8   # samples whose projections are summed side by side: additions of one wait for each other
@@ -47,17 +43,17 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     own.index, own.factor = <uint32_t*> malloc(n_features * 4 + 1), <double*> malloc(n_features * 8 + 1)
     if own.index == NULL or own.factor == NULL:
         return False
-    if not hf_make_stump(&own.stump, r.n, h.rows.n_blocks, t.n_outputs, t.single):
+    if not start_stump(&own.stump, &h.rows, r.n, t.n_outputs):
         return False
-    return not h.has_search or hf_make_oc1(&own.search, h.rows.x, n_features, 1, t.single, r.n)
+    return not h.has_search or start_oc1(&own.search, h.rows.x, n_features, True, t.single, r.n)
 
 
 cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef hf_own* own = <hf_own*> r.own
     finish_columns(r)
     if own != NULL:
-        hf_free_stump(&own.stump)
-        hf_free_oc1(&own.search)
+        free_stump(&own.stump)
+        free_oc1(&own.search)
         free(own.index)
         free(own.factor)
         free(own)
@@ -77,16 +73,14 @@ cdef void _fit(
     if h.has_search:
         memset(wide, 0, (n_features + 1) * sizeof(double))
         wide[start.column], wide[n_features] = 1, start.threshold
-        hf_fit_oc1(t, r, node, &h.search, key, &own.search, wide)
+        search_hyperplane(t, r, node, &h.search, key, &own.search, wide)
         for j in range(n_features + 1):
             w[j] = <real> wide[j]
         return
     m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
     m.label = r.label + node.first if t.labels != NULL else NULL
     m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
-    hf_fit_stump(
-        t.path, t.single, &h.rows, &m, &h.schedule, t.n_outputs, key, &own.stump, NULL, t.watch
-    )
+    fit_hyperplane(&h.rows, &m, &h.schedule, key, &own.stump, NULL, t.watch)
 
 
 cdef void _fill_sides(

@@ -1,0 +1,131 @@
+"""The surrogate of a split's loss and its subgradients (p2 eq 3, 4, 10 and 11).
+
+Losses are summed in float64. Rows of x lie far apart in memory: HF_TOGETHER of them are read together, while
+those after them are prefetched.
+"""
+
+from libc.math cimport fabs
+from libc.stdint cimport int8_t, int64_t
+from libc.string cimport memcpy
+
+from hforest.co2.rows cimport HF_TOGETHER
+
+
+cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
+    # Writes the log losses of all classes on both sides (eq 3): log sum exp theta - theta[k].
+    cdef int64_t k
+    cdef int side
+    cdef double high, sum, log_sum
+    cdef const double* theta
+    cdef double* loss
+    if m.label == NULL:
+        return
+    for side in range(2):
+        theta, loss = losses.theta[side], losses.loss[side]
+        high, sum = theta[0], 0
+        for k in range(1, losses.n_outputs):
+            high = theta[k] if theta[k] > high else high
+        for k in range(losses.n_outputs):
+            sum += hf_exp(theta[k] - high)
+        log_sum = high + hf_log2(sum) * HF_LN2
+        for k in range(losses.n_outputs):
+            loss[k] = log_sum - theta[k]
+
+
+cdef inline double _loss_of(
+    const hf_members* m, const hf_losses* losses, int side, int64_t at
+) noexcept nogil:
+    # Returns the loss of sample `at` on a side: eq 3, or eq 4, ||y - theta||**2.
+    cdef const double* y
+    cdef const double* theta = losses.theta[side]
+    cdef double sum = 0
+    cdef int64_t k
+    if m.label != NULL:
+        return losses.loss[side][m.label[at]]
+    y = m.targets + <int64_t> m.sample[at] * losses.n_outputs
+    for k in range(losses.n_outputs):
+        sum += (y[k] - theta[k]) * (y[k] - theta[k])
+    return sum
+
+
+cdef inline void _rows_at(
+    const hf_rows* rows, const hf_members* m, int64_t first, const void** row
+) noexcept nogil:
+    # Writes where the rows of samples order[first] to order[first + HF_TOGETHER - 1] begin; in the place of
+    # those beyond the last sample, its row.
+    cdef int64_t row_bytes = rows.n_features * (4 if rows.single else 8)
+    cdef int r
+    for r in range(HF_TOGETHER):
+        row[r] = <const char*> rows.x + m.sample[m.order[min(first + r, m.n - 1)]] * row_bytes
+
+
+cdef void write_products(
+    const hf_rows* rows, const hf_members* m, const void* w, double* product
+) noexcept nogil:
+    # Writes w.x of each sample to `product` (OUT (m.n,)), in their order.
+    cdef const void* row[8]  # HF_TOGETHER
+    cdef const void* after[8]
+    cdef double some[8]
+    cdef int64_t first
+    if m.n:
+        _rows_at(rows, m, 0, after)
+    for first in range(0, m.n, 8):
+        memcpy(row, after, sizeof(row))
+        _rows_at(rows, m, first + HF_TOGETHER, after)
+        rows.loops.dots(rows, row, after, w, some)
+        memcpy(product + first, some, min(HF_TOGETHER, m.n - first) * sizeof(double))
+
+
+cdef double sum_surrogate(
+    const hf_members* m, const hf_losses* losses, const double* product
+) noexcept nogil:
+    # Returns the surrogate, a sum over samples; writes the signs of the products w.x.
+    cdef double total = 0, p, left, right
+    cdef int64_t i, at
+    for i in range(m.n):
+        at, p = m.order[i], product[i]
+        # eq 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        left, right = _loss_of(m, losses, 0, at) - p, _loss_of(m, losses, 1, at) + p
+        total += m.weight[at] * ((left if left >= right else right) - fabs(p))
+        m.sign[at] = <int8_t> ((p > 0) - (p < 0))
+    return total
+
+
+cdef double add_slopes(
+    const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
+    int64_t last, void* slope, hf_pull* pull
+) noexcept nogil:
+    # Adds the subgradients of eq 11 of samples order[first] to order[last - 1]; returns their weight.
+    #
+    # w       IN (n_blocks, 16)
+    # slope   IN, OUT (n_blocks, 16), by w
+    # pull    IN, OUT, by theta
+    cdef const void* row[8]  # HF_TOGETHER
+    cdef const void* after[8]
+    cdef const void* moving[8]
+    cdef double product[8]
+    cdef double factor[8]
+    cdef double weight = 0, p
+    cdef int64_t at
+    cdef int r, n_moving, right, turn
+    if first == last:
+        return weight
+    _rows_at(rows, m, first, after)
+    while first < last:
+        memcpy(row, after, sizeof(row))
+        _rows_at(rows, m, first + HF_TOGETHER, after)
+        rows.loops.dots(rows, row, after, w, product)
+        n_moving = 0
+        for r in range(<int> min(HF_TOGETHER, last - first)):
+            at, p = m.order[first + r], product[r]
+            # Alg. 1, line 8: the side of the larger bound.
+            right = not _loss_of(m, losses, 0, at) - p >= _loss_of(m, losses, 1, at) + p
+            add_pull(m, losses, pull, right, at)
+            weight += m.weight[at]
+            # Lines 9 and 12, as a gradient: turn x.
+            turn = (1 if right else -1) - m.sign[at]
+            moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
+            n_moving += turn != 0
+        rows.loops.add_rows(rows, moving, factor, n_moving, slope)
+        first += HF_TOGETHER
+    return weight

@@ -1,0 +1,282 @@
+"""Oblique splits by coordinate-wise search: OC1.
+
+Murthy, Kasif and Salzberg, A system for induction of oblique decision trees, JAIR 1994. Each weight in turn
+takes the best of all values, the others fixed, by a scan of the values at which a sample changes sides;
+random directions and restarts lead out of local optima. Unlike theirs, a weight does not move where the
+impurity stays equal. Where a call is to end, functions return early.
+"""
+
+from libc.math cimport INFINITY, fabs
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.growth.task cimport (
+    hf_add, hf_between_f64, hf_draw_key, hf_node_score, hf_philox, hf_unit,
+)
+
+cdef extern from "core/order.h" nogil:
+    uint64_t hf_ordered(double a)
+    int hf_sort(
+        uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, void* watch
+    )
+
+cdef enum:
+    STREAM_RESTART = 10
+    STREAM_JUMP = 11
+    CYCLES = 100         # through all weights, at most
+
+
+# What lies on the two sides of a split, besides the workspace's r.left and r.right.
+ctypedef struct hf_sides:
+    double left_weight
+    double right_weight
+    int64_t n_left
+
+
+cdef bint start_oc1(
+    hf_oc1_workspace* o, const void* x, int64_t n_features, bint offset, bint single, int64_t n
+) noexcept nogil:
+    # Allocates the workspace of searches on at most n samples; returns whether there was memory.
+    memset(o, 0, sizeof(hf_oc1_workspace))
+    o.x, o.n_features, o.width, o.single = x, n_features, n_features + offset, single
+    o.value, o.along = <double*> malloc((n + 1) * 8), <double*> malloc((n + 1) * 8)
+    o.order, o.place = <uint64_t*> malloc((n + 1) * 16), <uint32_t*> malloc((n + 1) * 8)
+    o.w, o.best = <double*> malloc((n_features + 1) * 8), <double*> malloc((n_features + 1) * 8)
+    o.direction = <double*> malloc((n_features + 1) * 8)
+    if o.value == NULL or o.along == NULL or o.order == NULL or o.place == NULL:
+        return False
+    return o.w != NULL and o.best != NULL and o.direction != NULL
+
+
+cdef void free_oc1(hf_oc1_workspace* o) noexcept nogil:
+    free(o.value)
+    free(o.along)
+    free(o.order)
+    free(o.place)
+    free(o.w)
+    free(o.best)
+    free(o.direction)
+
+
+cdef inline double _number(const hf_oc1_workspace* o, int64_t row, int64_t j) noexcept nogil:
+    # Returns the number of a feature, or the constant after the last.
+    if j == o.n_features:
+        return -1
+    if o.single:
+        return (<const float*> o.x)[row * o.n_features + j]
+    return (<const double*> o.x)[row * o.n_features + j]
+
+
+cdef void _write_products(
+    const hf_oc1_workspace* o, const uint32_t* sample, int64_t n, const double* w, double* out
+) noexcept nogil:
+    # Writes w.x of a node's samples to `out` (n,).
+    cdef double sum
+    cdef int64_t i, j
+    for i in range(n):
+        sum = 0
+        for j in range(o.width):
+            sum += w[j] * _number(o, sample[i], j)
+        out[i] = sum
+
+
+cdef inline void _put(
+    const hf_task* t, hf_workspace* r, int64_t i, bint right, hf_sides* sides
+) noexcept nogil:
+    # Adds sample i of the tree to a side.
+    hf_add(t, r, i, r.right if right else r.left)
+    if right:
+        sides.right_weight += r.weight[i]
+    else:
+        sides.left_weight += r.weight[i]
+        sides.n_left += 1
+
+
+cdef inline void _change_side(
+    const hf_task* t, hf_workspace* r, int64_t i, bint right, hf_sides* sides
+) noexcept nogil:
+    # Moves sample i of the tree to the right side, or to the left one.
+    cdef double w = r.weight[i]
+    cdef const double* y
+    cdef double* here = r.left if right else r.right
+    cdef double* there = r.right if right else r.left
+    cdef int64_t k
+    if t.labels != NULL:
+        here[r.label[i]] -= w
+        there[r.label[i]] += w
+    else:
+        y = t.targets + r.sample[i] * t.n_outputs
+        for k in range(t.n_outputs):
+            here[k] -= w * (y[k] - r.mean[k])
+            there[k] += w * (y[k] - r.mean[k])
+    sides.left_weight += -w if right else w
+    sides.right_weight += w if right else -w
+    sides.n_left += -1 if right else 1
+
+
+cdef void _clear(const hf_task* t, hf_workspace* r, hf_sides* sides) noexcept nogil:
+    memset(r.left, 0, t.n_outputs * sizeof(double))
+    memset(r.right, 0, t.n_outputs * sizeof(double))
+    sides.left_weight, sides.right_weight, sides.n_left = 0, 0, 0
+
+
+cdef inline double _score(
+    const hf_task* t, const hf_workspace* r, const hf_sides* sides, int64_t n
+) noexcept nogil:
+    # Returns the score of the sides of n samples, or -INFINITY if one holds too few.
+    if sides.n_left < t.min_leaf or n - sides.n_left < t.min_leaf:
+        return -INFINITY
+    if not (sides.left_weight > 0 and sides.right_weight > 0):
+        return -INFINITY
+    return (
+        hf_node_score(t.criterion, r.left, t.n_outputs, sides.left_weight)
+        + hf_node_score(t.criterion, r.right, t.n_outputs, sides.right_weight)
+    )
+
+
+cdef double _score_of_w(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1_workspace* o
+) noexcept nogil:
+    # Returns the score of the sides of o.value: right where it is at least 0.
+    cdef hf_sides sides
+    cdef int64_t i, n = node.last - node.first
+    _clear(t, r, &sides)
+    for i in range(n):
+        _put(t, r, node.first + i, o.value[i] >= 0, &sides)
+    return _score(t, r, &sides, n)
+
+
+cdef double _search_line(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double* found
+) noexcept nogil:
+    # Writes the number a for which the sides of value + a along score best to found[0]. Returns that score,
+    # or -INFINITY if no a leaves enough on both sides.
+    cdef const uint64_t* order = o.order
+    cdef const uint32_t* place = o.place
+    cdef hf_sides sides
+    cdef double along, score, best = -INFINITY
+    cdef int64_t i, c, n = node.last - node.first, n_moving = 0, n_steps = 0, following
+    cdef int swapped
+    _clear(t, r, &sides)
+    for i in range(n):
+        # At a = -infinity. A sample changes sides at a = -value / along.
+        along = o.along[i]
+        _put(t, r, node.first + i, along < 0 or (along == 0 and o.value[i] >= 0), &sides)
+        if along != 0:
+            o.order[n_moving], o.place[n_moving] = hf_ordered(-o.value[i] / along), <uint32_t> i
+            n_moving += 1
+    swapped = hf_sort(o.order, o.place, o.order + n, o.place + n, n_moving, t.watch)
+    if swapped < 0:
+        return best
+    if swapped:
+        order, place = o.order + n, o.place + n
+    for c in range(n_moving - 1):
+        i = place[c]
+        if hf_stopped_after(t.watch, &n_steps, t.n_outputs + 16):
+            break
+        _change_side(t, r, node.first + i, o.along[i] > 0, &sides)
+        if order[c] == order[c + 1]:
+            continue
+        score = _score(t, r, &sides, n)
+        if score > best:
+            following = place[c + 1]
+            best = score
+            found[0] = hf_between_f64(-o.value[i] / o.along[i], -o.value[following] / o.along[following])
+    return best
+
+
+cdef void _step(hf_oc1_workspace* o, int64_t n, double step) noexcept nogil:
+    # Writes the products w.x after a step of `along`.
+    cdef int64_t i
+    for i in range(n):
+        o.value[i] += step * o.along[i]
+
+
+cdef double _climb(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double score
+) noexcept nogil:
+    # Changes o.w, one weight after another, until no single weight raises the score, which begins at `score`.
+    # Returns the score at the end.
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t i, j, n = node.last - node.first, n_steps = 0, cycle = 0, idle = 0
+    cdef double step = 0, better
+    while cycle < CYCLES and idle < o.width:
+        for j in range(o.width):
+            if idle == o.width:
+                break
+            if hf_stopped_after(t.watch, &n_steps, n):
+                return score
+            for i in range(n):
+                o.along[i] = _number(o, sample[i], j)
+            better = _search_line(t, r, node, o, &step)
+            idle += 1
+            if better > score:
+                score, idle = better, 0
+                o.w[j] += step
+                _step(o, n, step)
+        cycle += 1
+    return score
+
+
+cdef void _draw(uint64_t key, uint64_t number, uint64_t stream, double* w, int64_t width) noexcept nogil:
+    # Writes random numbers from -1 to 1, determined by the key, to w (width,).
+    cdef uint64_t own = hf_draw_key(hf_philox(key, number, stream), 0)
+    cdef int64_t j
+    for j in range(width):
+        w[j] = 2 * hf_unit(hf_philox(own, <uint64_t> j, stream)) - 1
+
+
+cdef double _jump(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1* c, uint64_t key,
+    hf_oc1_workspace* o, double score, uint64_t* n_jumps
+) noexcept nogil:
+    # Moves o.w along random directions and climbs on from there, until c.jumps in a row do not raise the
+    # score. Returns the score at the end.
+    cdef int64_t j, n = node.last - node.first, n_failed = 0, n_steps = 0
+    cdef double step = 0, better
+    while n_failed < c.jumps:
+        if hf_stopped_after(t.watch, &n_steps, n * o.width):
+            break
+        _draw(key, n_jumps[0], STREAM_JUMP, o.direction, o.width)
+        n_jumps[0] += 1
+        _write_products(o, r.sample + node.first, n, o.direction, o.along)
+        better = _search_line(t, r, node, o, &step)
+        n_failed += 1
+        if better > score:
+            for j in range(o.width):
+                o.w[j] += step * o.direction[j]
+            _step(o, n, step)
+            score = _climb(t, r, node, o, better)
+            n_failed = 0
+    return score
+
+
+cdef void search_hyperplane(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1* c, uint64_t key,
+    hf_oc1_workspace* o, double* w
+) noexcept nogil:
+    # Searches from w and from random starts.
+    #
+    # w   IN, OUT (width,): the best found, its largest number 1
+    cdef double best = -INFINITY, score, largest = 0
+    cdef uint64_t n_jumps = 0
+    cdef int64_t j, restart
+    for restart in range(c.restarts + 1):
+        if hf_stopped(t.watch):
+            break
+        if restart == 0:
+            memcpy(o.w, w, o.width * sizeof(double))
+        else:
+            _draw(key, <uint64_t> restart, STREAM_RESTART, o.w, o.width)
+        _write_products(o, r.sample + node.first, node.last - node.first, o.w, o.value)
+        score = _climb(t, r, node, o, _score_of_w(t, r, node, o))
+        score = _jump(t, r, node, c, key, o, score, &n_jumps)
+        if restart == 0 or score > best:
+            best = score
+            memcpy(o.best, o.w, o.width * sizeof(double))
+    for j in range(o.width):
+        largest = max(largest, fabs(o.best[j]))
+    for j in range(o.width):
+        w[j] = o.best[j] / largest if largest > 0 else 0

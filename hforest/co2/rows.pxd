@@ -1,0 +1,41 @@
+# The rows of x that a stump works on, and the loops over them: plain ones here, of vectors in simd/.
+
+from libc.stdint cimport int64_t
+
+ctypedef fused real:
+    float
+    double
+
+cdef extern from "co2/rows.h" nogil:
+    int HF_LANES, HF_TOGETHER
+    ctypedef struct hf_rows
+    ctypedef struct hf_row_loops:
+        void (*dots)(
+            const hf_rows* rows, const void* const* row, const void* const* after, const void* w,
+            double* product,
+        ) noexcept nogil
+        void (*add_rows)(
+            const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
+        ) noexcept nogil
+    ctypedef struct hf_rows:
+        const hf_row_loops* loops
+        const void* x
+        int64_t n
+        int64_t n_features
+        int64_t n_full
+        int64_t n_blocks
+        bint single
+        bint offset
+
+# Returns the loops of a dtype and a vector path.
+cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil
+
+
+cdef inline real fold(real* lane) noexcept nogil:
+    # Returns the sum of sixteen lanes (IN, OUT), added by halves.
+    cdef int i
+    for i in range(8):
+        lane[i] += lane[i + 8]
+    for i in range(4):
+        lane[i] += lane[i + 4]
+    return (lane[0] + lane[2]) + (lane[1] + lane[3])

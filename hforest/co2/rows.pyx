@@ -1,0 +1,80 @@
+"""The loops of a stump over rows of x in plain Cython, and the choice of a vector path's.
+
+Each loop has vector bodies of the same signature and results in simd/. A row is divided into blocks of
+sixteen numbers, as rows.h draws them; w and slopes have as many numbers: (n_blocks, 16). A dot product sums
+lane by lane, block after block, then folds the lanes by halves; a sum of rows adds them in their order. Every
+operation is one rounding in the dtype of x.
+"""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "core/simd.h" nogil:
+    void HF_PREFETCH(const void* address)
+
+cdef extern from "co2/simd/rows.h" nogil:
+    const hf_row_loops* hf_vector_loops(bint single, int path)
+
+cdef hf_row_loops plain
+
+
+cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil:
+    cdef const hf_row_loops* vector = hf_vector_loops(single, path)
+    if vector == NULL:
+        return &plain
+    return vector
+
+
+cdef inline double _dot(
+    const hf_rows* rows, const real* row, const real* after, const real* w
+) noexcept nogil:
+    # Returns w.x of a row, and prefetches the row `after`.
+    cdef real lane[16]  # HF_LANES
+    cdef int64_t b, rest = rows.n_features - rows.n_full * HF_LANES
+    cdef int i
+    for i in range(HF_LANES):
+        lane[i] = 0
+    for b in range(0, rows.n_full * HF_LANES, 16):
+        HF_PREFETCH(after + b)
+        for i in range(HF_LANES):
+            lane[i] += row[b + i] * w[b + i]
+    b = rows.n_full * HF_LANES
+    for i in range(rest):
+        lane[i] += row[b + i] * w[b + i]
+    if rows.offset:
+        lane[rest] -= w[b + rest]
+    return fold(lane)
+
+
+cdef void _dots(
+    const hf_rows* rows, const void* const* row, const void* const* after, const void* w, double* product
+) noexcept nogil:
+    # Writes w.x of HF_TOGETHER rows to `product` (OUT), and prefetches as many rows `after`.
+    cdef int r
+    for r in range(HF_TOGETHER):
+        if rows.single:
+            product[r] = _dot(rows, <const float*> row[r], <const float*> after[r], <const float*> w)
+        else:
+            product[r] = _dot(rows, <const double*> row[r], <const double*> after[r], <const double*> w)
+
+
+cdef inline void _add_row(const hf_rows* rows, const real* row, real factor, real* sum) noexcept nogil:
+    cdef int64_t j
+    for j in range(rows.n_features):
+        sum[j] += row[j] * factor
+    if rows.offset:
+        sum[rows.n_features] -= factor
+
+
+cdef void _add_rows(
+    const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
+) noexcept nogil:
+    # sum (IN, OUT) += factor[r] row[r] of n rows, in their order.
+    cdef int r
+    for r in range(n):
+        if rows.single:
+            _add_row(rows, <const float*> row[r], <float> factor[r], <float*> sum)
+        else:
+            _add_row(rows, <const double*> row[r], factor[r], <double*> sum)
+
+
+plain.dots, plain.add_rows = _dots, _add_rows

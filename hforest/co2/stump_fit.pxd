@@ -1,0 +1,46 @@
+from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
+
+from hforest.co2.losses cimport hf_losses, hf_members, hf_pull
+from hforest.co2.rows cimport hf_rows
+from hforest.core.machine cimport hf_watch
+
+
+# stump.py's Schedule.
+ctypedef struct hf_schedule:
+    double nu
+    double eta
+    double momentum
+    double decay          # eta is multiplied by it after rounds that lower the surrogate
+    double tolerance      # by a smaller share than this
+    double smooth         # added to the weight of each class before a theta is its logarithm
+    int64_t tau
+    int64_t batch
+    int64_t min_steps     # steps of a round at least: small nodes have few batches
+    int64_t patience      # rounds without progress after which eta is still kept
+    int64_t max_rounds
+    int64_t convex_rounds   # first rounds, which take the sign of w_old.x as 0
+    int64_t min_samples   # fewer are not fitted: w = 0
+
+# w, v, slope and best_w: (n_blocks, 16) of the dtype of x, zeros after the last feature.
+ctypedef struct hf_stump_workspace:
+    void* w
+    void* v               # the speed of w
+    void* slope
+    void* best_w
+    hf_losses losses
+    hf_pull pull
+    double* speed[2]      # (n_outputs,): of theta
+    double* best_theta[2]
+    uint32_t* order       # (n,)
+    uint32_t* shuffled
+    int8_t* sign
+    double* product       # (n,): w.x of each sample
+    double* start         # (n_blocks, 16): w in float64, for OC1
+
+cdef bint start_stump(hf_stump_workspace* s, const hf_rows* rows, int64_t n, int64_t n_outputs) noexcept nogil
+cdef void free_stump(hf_stump_workspace* s) noexcept nogil
+cdef void clear_pull(hf_stump_workspace* s) noexcept nogil
+cdef void fit_hyperplane(
+    const hf_rows* rows, hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s,
+    double* history, hf_watch* watch
+) noexcept nogil

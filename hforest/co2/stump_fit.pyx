@@ -1,0 +1,277 @@
+"""Fits one oblique split (p2 Alg. 1): convex-concave steps on the surrogate of eq 10.
+
+Steps are taken by mini-batches with momentum, for w and theta alike.
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from hforest.co2.losses cimport (
+    HF_LN2, add_pull, add_slopes, hf_log2, sum_surrogate, theta_slope, write_losses, write_products,
+)
+from hforest.co2.rows cimport HF_LANES, fold, real
+from hforest.core.machine cimport hf_stopped_after
+
+cdef extern from "co2/visits.h" nogil:
+    ctypedef struct hf_visits:
+        int64_t start
+        int64_t stride
+    hf_visits hf_draw_visits(uint64_t key, uint64_t epoch, int64_t n)
+    void hf_shuffle(uint64_t key, uint32_t* order, int64_t n)
+
+cdef enum:
+    HALVINGS = 3   # times that eta is lowered; then the stump is done
+
+# Share of `smooth` that is added to a class that the node does not hold, so that its logarithm is finite.
+cdef double ABSENT = 2.0**-20
+# A rounding less than 1, so that a w that is scaled onto the ball lies in it.
+cdef double INSIDE_FLOAT = 1 - 2.0**-22
+cdef double INSIDE_DOUBLE = 1 - 2.0**-50
+
+
+cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
+    return rows.n_blocks * HF_LANES * (4 if rows.single else 8)
+
+
+cdef bint start_stump(
+    hf_stump_workspace* s, const hf_rows* rows, int64_t n, int64_t n_outputs
+) noexcept nogil:
+    # Allocates the workspace of stumps on at most n samples; returns whether there was memory.
+    cdef size_t size = _w_bytes(rows), capacity = max(n, <int64_t> 1), side_size = n_outputs * sizeof(double)
+    cdef int side
+    memset(s, 0, sizeof(hf_stump_workspace))
+    s.losses.n_outputs = n_outputs
+    s.w, s.v, s.slope, s.best_w = calloc(size, 1), calloc(size, 1), calloc(size, 1), calloc(size, 1)
+    s.order, s.shuffled = <uint32_t*> malloc(capacity * 4), <uint32_t*> malloc(capacity * 4)
+    s.sign, s.product = <int8_t*> malloc(capacity), <double*> malloc(capacity * sizeof(double))
+    s.start = <double*> malloc(rows.n_blocks * HF_LANES * sizeof(double))
+    if s.w == NULL or s.v == NULL or s.slope == NULL or s.best_w == NULL or s.start == NULL:
+        return False
+    if s.order == NULL or s.shuffled == NULL or s.sign == NULL or s.product == NULL:
+        return False
+    for side in range(2):
+        s.losses.theta[side], s.losses.loss[side] = <double*> malloc(side_size), <double*> malloc(side_size)
+        s.pull.sum[side], s.speed[side] = <double*> malloc(side_size), <double*> malloc(side_size)
+        s.best_theta[side] = <double*> malloc(side_size)
+        if s.losses.theta[side] == NULL or s.losses.loss[side] == NULL or s.pull.sum[side] == NULL:
+            return False
+        if s.speed[side] == NULL or s.best_theta[side] == NULL:
+            return False
+    return True
+
+
+cdef void free_stump(hf_stump_workspace* s) noexcept nogil:
+    cdef int side
+    free(s.w)
+    free(s.v)
+    free(s.slope)
+    free(s.best_w)
+    free(s.order)
+    free(s.shuffled)
+    free(s.sign)
+    free(s.product)
+    free(s.start)
+    for side in range(2):
+        free(s.losses.theta[side])
+        free(s.losses.loss[side])
+        free(s.pull.sum[side])
+        free(s.speed[side])
+        free(s.best_theta[side])
+
+
+cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
+    # Scales w onto the ball ||w||**2 <= nu if it is outside (Alg. 1, lines 15 and 16).
+    cdef double lane[16]  # HF_LANES
+    cdef int64_t b, j, n = rows.n_blocks * HF_LANES
+    cdef int i
+    cdef double square
+    cdef real factor
+    for i in range(HF_LANES):
+        lane[i] = 0
+    for b in range(0, n, 16):
+        for i in range(HF_LANES):
+            lane[i] += <double> w[b + i] * <double> w[b + i]
+    square = fold(lane)
+    if square > nu:
+        factor = <real> (sqrt(nu / square) * (INSIDE_FLOAT if real is float else INSIDE_DOUBLE))
+        for j in range(n):
+            w[j] *= factor
+
+
+cdef void _move(
+    const hf_rows* rows, real* w, real* v, const real* slope, double momentum, double rate, double nu
+) noexcept nogil:
+    # v (IN, OUT) = momentum v - rate slope; w (IN, OUT) += v, and is projected onto the ball.
+    cdef real keep = <real> momentum, step = <real> -rate
+    cdef int64_t j
+    for j in range(rows.n_blocks * HF_LANES):
+        v[j] = keep * v[j] + step * slope[j]
+        w[j] += v[j]
+    _project(rows, w, nu)
+
+
+cdef void _order_epoch(
+    uint64_t key, uint64_t epoch, const uint32_t* shuffled, uint32_t* order, int64_t n
+) noexcept nogil:
+    # Writes the order of an epoch: every sample once, in even strides over `shuffled` from a random start.
+    cdef hf_visits visits = hf_draw_visits(key, epoch, n)
+    cdef int64_t i, at = visits.start
+    for i in range(n):
+        order[i] = shuffled[at]
+        at += visits.stride
+        at -= n if at >= n else 0
+
+
+cdef void clear_pull(hf_stump_workspace* s) noexcept nogil:
+    cdef int side
+    for side in range(2):
+        memset(s.pull.sum[side], 0, s.losses.n_outputs * sizeof(double))
+        s.pull.weight[side] = 0
+
+
+cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_workspace* s) noexcept nogil:
+    # Writes theta of both sides of w.x, whose signs are set (Alg. 1, line 2): logarithms of smoothed shares
+    # of the classes, or means of the targets.
+    cdef double added = 0, both, share
+    cdef double* sum
+    cdef double* weight = s.pull.weight
+    cdef int64_t i, k
+    cdef int side
+    clear_pull(s)
+    for i in range(m.n):
+        add_pull(m, &s.losses, &s.pull, m.sign[i] >= 0, i)
+    for k in range(s.losses.n_outputs):
+        added += c.smooth * (1 if s.pull.sum[0][k] + s.pull.sum[1][k] > 0 else ABSENT)
+    for side in range(2):
+        sum = s.pull.sum[side]
+        for k in range(s.losses.n_outputs):
+            both = s.pull.sum[0][k] + s.pull.sum[1][k]
+            share = c.smooth * (1 if both > 0 else ABSENT)
+            if m.label != NULL:
+                s.losses.theta[side][k] = hf_log2((sum[k] + share) / (weight[side] + added)) * HF_LN2
+            elif weight[side] > 0:
+                s.losses.theta[side][k] = sum[k] / weight[side]
+            else:
+                s.losses.theta[side][k] = both / weight[1 - side]
+
+
+cdef void _step(
+    const hf_rows* rows, const hf_members* m, const hf_schedule* c, double eta, int64_t first, int64_t last,
+    hf_stump_workspace* s
+) noexcept nogil:
+    # Moves w and theta by one step on the samples order[first] to order[last - 1] (Alg. 1, lines 6 to 16):
+    # v = momentum v - eta / W slope, w += v; the same for theta.
+    cdef double rate, slope
+    cdef int64_t k
+    cdef int side
+    memset(s.slope, 0, _w_bytes(rows))
+    clear_pull(s)
+    rate = eta / add_slopes(rows, m, &s.losses, s.w, first, last, s.slope, &s.pull)
+    for side in range(2):
+        for k in range(s.losses.n_outputs):
+            slope = theta_slope(m, &s.losses, &s.pull, side, k)
+            s.speed[side][k] = c.momentum * s.speed[side][k] - rate * slope
+            s.losses.theta[side][k] += s.speed[side][k]
+    if rows.single:
+        _move(rows, <float*> s.w, <float*> s.v, <const float*> s.slope, c.momentum, rate, c.nu)
+    else:
+        _move(rows, <double*> s.w, <double*> s.v, <const double*> s.slope, c.momentum, rate, c.nu)
+    write_losses(m, &s.losses)
+
+
+cdef double _surrogate(const hf_rows* rows, const hf_members* m, hf_stump_workspace* s) noexcept nogil:
+    # Returns the surrogate of w and theta; writes the signs of w.x.
+    memcpy(s.order, s.shuffled, m.n * sizeof(uint32_t))
+    write_products(rows, m, s.w, s.product)
+    return sum_surrogate(m, &s.losses, s.product)
+
+
+cdef double _start(
+    const hf_rows* rows, const hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s
+) noexcept nogil:
+    # Projects w, and writes the theta of its sides, the signs of w.x and speeds of 0; returns the surrogate.
+    cdef int side
+    hf_shuffle(key, s.shuffled, m.n)
+    if rows.single:
+        _project(rows, <float*> s.w, c.nu)
+    else:
+        _project(rows, <double*> s.w, c.nu)
+    memset(s.v, 0, _w_bytes(rows))
+    for side in range(2):
+        memset(s.speed[side], 0, s.losses.n_outputs * sizeof(double))
+        memset(s.losses.theta[side], 0, s.losses.n_outputs * sizeof(double))
+    write_losses(m, &s.losses)
+    _surrogate(rows, m, s)
+    _start_theta(m, c, s)
+    write_losses(m, &s.losses)
+    return sum_surrogate(m, &s.losses, s.product)
+
+
+cdef void _copy_best(const hf_rows* rows, hf_stump_workspace* s, bint back) noexcept nogil:
+    # Copies w and theta to best_w and best_theta, or back.
+    cdef size_t size = s.losses.n_outputs * sizeof(double)
+    cdef int side
+    memcpy(s.w if back else s.best_w, s.best_w if back else s.w, _w_bytes(rows))
+    for side in range(2):
+        if back:
+            memcpy(s.losses.theta[side], s.best_theta[side], size)
+        else:
+            memcpy(s.best_theta[side], s.losses.theta[side], size)
+
+
+cdef void fit_hyperplane(
+    const hf_rows* rows, hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s,
+    double* history, hf_watch* watch
+) noexcept nogil:
+    # Runs Alg. 1: writes the best w and theta of those at the start and after the rounds. Ends early where
+    # `watch` says so.
+    #
+    # s.w       IN, OUT (n_blocks, 16)
+    # history   OUT (max_rounds + 1,) or NULL: the surrogate of each of these
+    cdef int64_t batch, n_steps, n_epochs, _, first, last, round = 0, waiting = 0, n_lowered = 0, n_done = 0
+    cdef int64_t work
+    cdef uint64_t epoch = 0
+    cdef double eta = c.eta, value, best, before
+    if m.n < c.min_samples:
+        memset(s.w, 0, _w_bytes(rows))
+        return
+    m.order, m.sign = s.order, s.sign
+    batch = min(c.batch, m.n)
+    n_steps = (m.n + batch - 1) // batch
+    n_epochs = max(c.tau, (c.min_steps + n_steps - 1) // n_steps)
+    work = batch * (rows.n_features + s.losses.n_outputs) // HF_LANES + 2 * s.losses.n_outputs
+    value = best = _start(rows, m, c, key, s)
+    _copy_best(rows, s, False)
+    if history != NULL:
+        history[0] = value
+    while round < c.max_rounds and n_lowered < HALVINGS and value > 0:
+        if round < c.convex_rounds:
+            memset(m.sign, 0, m.n)  # the tangent of -|w.x| at w_old = 0
+        for _ in range(n_epochs):
+            _order_epoch(key, epoch, s.shuffled, s.order, m.n)
+            epoch += 1
+            first = 0
+            while first < m.n:
+                last = min(first + batch, m.n)
+                if hf_stopped_after(watch, &n_done, work):
+                    return
+                _step(rows, m, c, eta, first, last, s)
+                first = last
+        # w_old = w (line 4): its signs come with the surrogate.
+        before = value
+        value = _surrogate(rows, m, s)
+        round += 1
+        if history != NULL:
+            history[round] = value
+        if value < best:
+            best = value
+            _copy_best(rows, s, False)
+        if round > c.convex_rounds and not value < before - c.tolerance * before:
+            waiting += 1
+        if waiting > c.patience:
+            waiting = 0
+            n_lowered += 1
+            eta *= c.decay
+    _copy_best(rows, s, True)
