@@ -111,6 +111,10 @@ def of_neural(task: Task) -> Results:
     yield "neural fit", digest(*model, *neural.to_hard(model, 12), neural.predict(model, task.x))
 
 
+PAPER: Any = {"nu": 10.0, "lr": 0.01, "standardize": False, "bootstrap": True, "min_samples_oblique": 1}
+"""The paper's plain CO2 forests."""
+
+
 def of_grown_forests(task: Task) -> Results:
     """Forests of all kinds, for both tasks and three kinds of weights."""
     x = task.x
@@ -125,10 +129,10 @@ def of_grown_forests(task: Task) -> Results:
             for projection in ("sparse", "probe", "patch"):
                 forest = manifold.grow(x, y, 5, projection=projection, **shape, **more)
                 yield f"{key} {projection}", digest(*forest)
-            yield f"{key} co2", digest(*co2.grow(x, y, 2, standardize=False, **more))
+            yield f"{key} co2", digest(*co2.grow(x, y, 2, **PAPER, **more))
             yield f"{key} co2, standardized", digest(*co2.grow(x, y, 2, **more))
     y = task.labels
-    yield "oc1", digest(*co2.grow(x, y, 2, splitter="oc1", max_depth=4, standardize=False, rng=0))
+    yield "oc1", digest(*co2.grow(x, y, 2, splitter="oc1", max_depth=4, **PAPER, rng=0))
     for criterion in ("entropy", "gini"):
         forest = classic.grow(
             x, y, 5, criterion=criterion, class_weight="balanced", max_features=4, min_samples_leaf=3, rng=1
@@ -167,8 +171,9 @@ def of_co2(task: Task) -> Results:
     yield "fit oc1", digest(co2.fit_oc1(x, y, w, n_classes=3, rng=0))
     value = co2.surrogate(x, y, w, zeros, ones)
     yield "surrogate", digest(np.array(value), *co2.surrogate_grad(x, y, w, zeros, ones))
-    plain: Any = {"nu": [1, 10], "lr": [0.1], "max_features": [2, 4], "settings": {"standardize": False}}
-    trials = co2.search(task.x, y, 2, rng=3, **plain)
+    plain: Any = {"nu": [1, 10], "lr": [0.1], "max_features": [2, 4]}
+    settings = {name: a for name, a in PAPER.items() if name not in ("nu", "lr")}
+    trials = co2.search(task.x, y, 2, settings=settings, rng=3, **plain)
     yield "search", digest(*trials)
 
 
@@ -228,7 +233,7 @@ def of_digits() -> Results:
     yield "digits binned", digest(*classic.grow(x, y, 10, max_bins=256, rng=0))
     yield "digits patches", digest(*manifold.grow(x, y, 10, shape=(8, 8), patch_max=4, rng=0))
     yield "digits sparse", digest(*manifold.grow(x, y, 10, projection="sparse", rng=0))
-    yield "digits co2", digest(*co2.grow(x / 16, y, 3, standardize=False, rng=0))
+    yield "digits co2", digest(*co2.grow(x / 16, y, 3, **PAPER, rng=0))
     looks = ("step", "loss", "error")
     arrays = (data.x_train, data.y_train, data.x_test, data.y_test)
     sizes: Any = {"n_trees": 30, "n_features": 40, "steps": 100, "eval_every": 100}

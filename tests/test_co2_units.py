@@ -46,7 +46,7 @@ def test_units_of_columns_do_not_matter(dtype):
     assert (tree.predict(scaled, (unseen * factor).astype(dtype)) == p).all()
     factor, shift = np.array([1e-12, 3, -1e12, 1e6, 0.1]), np.array([1e-11, -7, 3e12, 0, 1])
     q = tree.predict(grow((x * factor + shift).astype(dtype), Y), (unseen * factor + shift).astype(dtype))
-    assert (p.argmax(axis=1) == q.argmax(axis=1)).mean() > 0.97
+    assert (p.argmax(axis=1) == q.argmax(axis=1)).mean() > 0.95
 
 
 def test_units_of_targets_do_not_matter():

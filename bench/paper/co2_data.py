@@ -48,6 +48,10 @@ SETTINGS = {
 """Settings that more than one script uses; results-co2.md says how they were chosen."""
 
 
+PAPER: dict[str, Any] = {"standardize": False, "bootstrap": True, "min_samples_oblique": 1}
+"""The paper's plain form, where the settings of a record say nothing else."""
+
+
 def grow(
     method: str, x: np.ndarray, y: np.ndarray, n_trees: int, settings: dict[str, Any], rng: int
 ) -> tree.Forest:
@@ -59,13 +63,14 @@ def grow(
     if method == "CO2":
         of_stump = {name: a for name, a in settings.items() if name in co2.StumpSettings._fields}
         others = {name: a for name, a in settings.items() if name not in of_stump}
-        return co2.grow(x, y, n_trees, stump=co2.StumpSettings(**of_stump), rng=rng, **others)
+        return co2.grow(x, y, n_trees, stump=co2.StumpSettings(**of_stump), rng=rng, **PAPER | others)
     bootstrap = settings.get("bootstrap", True)
     if method == "OC1":
         max_features = settings["max_features"]
         return co2.grow(
-            x, y, n_trees, max_features=max_features, splitter="oc1", bootstrap=bootstrap, rng=rng
-        )
+            x, y, n_trees, max_features=max_features, splitter="oc1", standardize=False, bootstrap=bootstrap,
+            rng=rng,
+        )  # fmt: skip
     return classic.grow(
         x,
         y,
