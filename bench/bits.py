@@ -172,8 +172,8 @@ def of_co2(task: Task) -> Results:
     value = co2.surrogate(x, y, w, zeros, ones)
     yield "surrogate", digest(np.array(value), *co2.surrogate_grad(x, y, w, zeros, ones))
     plain: Any = {"nu": [1, 10], "lr": [0.1], "max_features": [2, 4]}
-    settings = {name: a for name, a in PAPER.items() if name not in ("nu", "lr")}
-    trials = co2.search(task.x, y, 2, settings=settings, rng=3, **plain)
+    further = {name: a for name, a in PAPER.items() if name not in ("nu", "lr")}
+    trials = co2.search(task.x, y, 2, settings=further, rng=3, **plain)
     yield "search", digest(*trials)
 
 
