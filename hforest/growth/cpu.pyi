@@ -13,13 +13,13 @@ def joined(
     trees: list[Any], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[FloatArray | IntArray, ...]: ...
 def _scorers_taken() -> dict[str, int] | None: ...
-def prepare_columns(bins: Bins) -> IntArray | None: ...
+def prepare_columns(bins: Bins, splitter: str) -> IntArray | FloatArray | None: ...
 def grow(
     bins: Bins,
-    workspace: IntArray | None,
+    workspace: IntArray | FloatArray | None,
     learned: Learned,
     max_features: int,
-    completely_random: bool,
+    splitter: str,
     batch: Batch,
 ) -> None: ...
 def prepare_projections(x: FloatArray, distribution: Distribution) -> Prepared: ...
@@ -29,5 +29,6 @@ def grow_projected(
     learned: Learned,
     distribution: Distribution,
     n_projections: int,
+    splitter: str,
     batch: Batch,
 ) -> None: ...
