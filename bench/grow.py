@@ -84,6 +84,7 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
     calls: forest_peers.Growers = {
         "exact": ours(classic.grow),
         "binned": ours(classic.grow, max_bins=256),
+        "extra": ours(classic.grow_extra),
         "completely random": ours(classic.grow_random),
         "sparse": ours(manifold.grow, projection="sparse"),
     }
@@ -133,7 +134,7 @@ def rivals(label: str) -> list[str]:
         return ["treeple, oblique", "ydf, oblique", "scikit-learn"]
     if label.startswith("patches"):
         return [f"treeple, {label}"]
-    return ["scikit-learn, extra trees"] if label == "completely random" else []
+    return ["scikit-learn, extra trees"] if label in ("extra", "completely random") else []
 
 
 def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:

@@ -52,6 +52,11 @@ def _regression(small: bool) -> Call:
     return lambda: classic.grow(x, x[:, 0] + y, 100, task="regression", max_features=None, rng=0)
 
 
+def _extra(small: bool) -> Call:
+    x, y = _samples(100_000 if small else 1_000_000, 30)
+    return lambda: classic.grow_extra(x, y, 100, max_features=None, rng=0)
+
+
 def _manifold(small: bool) -> Call:
     x, y = _samples(30_000 if small else 100_000, 100)
     return lambda: manifold.grow(x, y, 100, projection="sparse", rng=0)
@@ -195,6 +200,7 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "growth.grow, all columns": _grow,
     "classic.grow, entropy": _grow_entropy,
     "classic.grow, regression": _regression,
+    "classic.grow_extra": _extra,
     "manifold.grow": _manifold,
     "manifold.grow, float64": _manifold_doubles,
     "co2.grow": _co2,

@@ -41,6 +41,28 @@ def test_digits_completely_random(digits):
     assert error(classic.grow_random(x, y, 100, rng=0), x_test, y_test) < 0.045
 
 
+def test_extra_trees_are_as_good_as_scikit_learns(digits):
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    x, y, x_test, y_test = digits
+    ours = np.mean([error(classic.grow_extra(x, y, 50, rng=seed), x_test, y_test) for seed in range(3)])
+    theirs = np.mean([
+        1 - ensemble.ExtraTreesClassifier(50, random_state=seed).fit(x, y).score(x_test, y_test)
+        for seed in range(3)
+    ])  # fmt: skip
+    assert abs(ours - theirs) < 0.006
+
+
+def test_extra_trees_fit_targets_as_well_as_scikit_learns():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(1500, 6))
+    y = np.stack([10 * np.sin(np.pi * x[:, 0] * x[:, 1]), 20 * (x[:, 2] - 0.5) ** 2 + 5 * x[:, 3]], axis=1)
+    forest = classic.grow_extra(x[:1000], y[:1000], 50, task="regression", rng=0)
+    ours = ((tree.predict(forest, x[1000:]) - y[1000:]) ** 2).mean()
+    model = ensemble.ExtraTreesRegressor(50, random_state=0).fit(x[:1000], y[:1000])
+    assert 0.9 < ours / ((model.predict(x[1000:]) - y[1000:]) ** 2).mean() < 1.1
+
+
 def test_as_good_as_scikit_learn(digits):
     ensemble = pytest.importorskip("sklearn.ensemble")
     x, y, x_test, y_test = digits
@@ -174,7 +196,7 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
     assert seen == [n_sampled]
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
     x, y = blobs(20)
     seen = []
@@ -202,6 +224,9 @@ def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
 def test_edges():
     x, y = blobs(20)
     one_class = classic.grow(x, np.zeros(20, np.int32), 3, rng=0)
+    assert len(classic.grow_extra(x, np.zeros(20, np.int32), 3, rng=0).feature) == 3
+    assert len(classic.grow_extra(np.ones((20, 3)), y, 3, rng=0).feature) == 3
+    assert tree.predict(classic.grow_extra(x[:1], y[:1], 3, n_classes=4, rng=0), x[:1])[0, 0] == 1
     assert len(one_class.feature) == 3
     assert (tree.predict(one_class, x) == 1).all()
     alone = classic.grow(x[:1], y[:1], 3, n_classes=4, rng=0)
@@ -213,7 +238,7 @@ def test_edges():
     assert (tree.predict(many, x[:3]).argmax(axis=1) == [0, 50, 99]).all()
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -309,7 +334,7 @@ class Table:
         return np.array(self.a, dtype)
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_layouts_and_tables_change_nothing(grow, dtype):
     x, y = blobs(80, dtype=dtype)
@@ -320,7 +345,7 @@ def test_layouts_and_tables_change_nothing(grow, dtype):
         same_forest(grow(other, Table(y), 3, rng=0), want)
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_data_frames(grow):
     pandas = pytest.importorskip("pandas")
     x, y = blobs(80)
@@ -335,7 +360,7 @@ def test_data_frames(grow):
         grow(frame, y, 3, rng=0)
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 @pytest.mark.parametrize("given", [bool, np.int8, np.uint16, np.int64, np.float16])
 def test_dtypes_of_samples(grow, given):
     x, y = blobs(80)
@@ -346,7 +371,7 @@ def test_dtypes_of_samples(grow, given):
     same_forest(forest, grow(x.astype(dtype), y, 3, rng=0))
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 @pytest.mark.parametrize("given", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", bool, list])
 def test_dtypes_of_labels(grow, given):
     x, y = blobs(80, n_classes=2)
@@ -356,7 +381,7 @@ def test_dtypes_of_labels(grow, given):
     )
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_targets_and_weights_of_any_real_dtype(grow):
     x, _ = blobs(80)
     target, weight = np.round(9 * x[:, :2]), np.arange(80) % 4
@@ -388,7 +413,7 @@ def test_out_of_bag_converts_rows_to_the_forests_dtype(grown):
             np.testing.assert_array_equal(classic.out_of_bag(forest, other, many), want)
 
 
-@pytest.mark.parametrize("grow", [classic.grow, classic.grow_random])
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_progress(grow):
     x, y = blobs(60)
     calls = []

@@ -515,6 +515,7 @@ def _settings():
             lambda: hforest.growth.grow(bins, y, big),
             lambda: hforest.growth.grow_projected(x, y, big, sparse, n_projections=1),
             lambda: hforest.classic.grow(x, y, big),
+            lambda: hforest.classic.grow_extra(x, y, big),
             lambda: hforest.classic.grow_random(x, y, big),
             lambda: hforest.manifold.grow(x, y, big, projection="sparse"),
             lambda: hforest.co2.grow(x, y, big),

@@ -125,14 +125,15 @@ def test_bootstrap_counts():
     min_samples_leaf=st.integers(1, 4),
     min_samples_split=st.sampled_from([2, 5]),
     min_impurity_decrease=st.sampled_from([0.0, 0.01]),
-    completely_random=st.booleans(),
+    splitter=st.sampled_from(["best", "random"]),
+    max_features=st.sampled_from(["sqrt", 1, None]),
     coarse=st.booleans(),
     double=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_trees_equal_the_reference(
     n, n_features, n_classes, criterion, weighted, bootstrap, max_bins, max_depth, min_samples_leaf,
-    min_samples_split, min_impurity_decrease, completely_random, coarse, double, seed,
+    min_samples_split, min_impurity_decrease, splitter, max_features, coarse, double, seed,
 ):  # fmt: skip
     x, y = samples(n, n_features, n_classes, np.float64 if double else np.float32, seed, coarse)
     rng = np.random.default_rng(seed)
@@ -147,7 +148,7 @@ def test_trees_equal_the_reference(
         x, y, sample_weight=weights, n_classes=n_classes, criterion=criterion, bootstrap=bootstrap, rng=seed,
         max_bins=max_bins, max_depth=max_depth, min_samples_leaf=min_samples_leaf,
         min_samples_split=min_samples_split, min_impurity_decrease=min_impurity_decrease,
-        completely_random=completely_random,
+        splitter=splitter, max_features=max_features,
     )  # fmt: skip
 
 
@@ -157,19 +158,20 @@ def test_trees_equal_the_reference(
     n_outputs=st.integers(1, 3),
     weighted=st.booleans(),
     bootstrap=st.booleans(),
-    completely_random=st.booleans(),
+    splitter=st.sampled_from(["best", "random"]),
+    max_features=st.sampled_from(["sqrt", 1, None]),
     max_bins=st.sampled_from([None, 5]),
     seed=st.integers(0, 1000),
 )
 def test_regression_trees_equal_the_reference(
-    n, n_features, n_outputs, weighted, bootstrap, completely_random, max_bins, seed
+    n, n_features, n_outputs, weighted, bootstrap, splitter, max_features, max_bins, seed
 ):
     x, _ = samples(n, n_features, 2, np.float64, seed, False)
     rng = np.random.default_rng(seed)
     y = x @ rng.normal(size=(n_features, n_outputs)) + 100
     both(
         x, y, sample_weight=rng.random(n) + 0.5 if weighted else None, n_classes=None,
-        bootstrap=bootstrap, completely_random=completely_random, max_bins=max_bins, rng=seed,
+        bootstrap=bootstrap, splitter=splitter, max_features=max_features, max_bins=max_bins, rng=seed,
     )  # fmt: skip
 
 
@@ -224,14 +226,41 @@ def test_least_gain_is_a_share_of_the_trees_weight():
         assert len(grown.feature) == nodes
 
 
-def test_completely_random_thresholds_are_uniform():
+def test_random_thresholds_are_uniform():
     x = np.array([[0.0], [1.0]])
-    grown = make(
-        x, np.array([0, 1], np.int32), n_classes=2, n_trees=4000, bootstrap=False, completely_random=True
-    )
+    grown = make(x, np.array([0, 1], np.int32), n_classes=2, n_trees=4000, bootstrap=False, splitter="random")
     found = grown.threshold[::3]
     assert np.abs(np.quantile(found, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.03
     assert 0 <= found.min() < found.max() < 1
+
+
+# More than 256 values: nodes of few samples read them, large ones their ranks.
+@pytest.mark.parametrize("weights", ["none", "whole", "real"])
+@pytest.mark.parametrize("task", ["gini", "entropy", "regression"])
+def test_extra_trees_equal_the_reference_at_every_number_of_threads(simd, threads, dtype, task, weights):
+    x, y = samples(700, 5, 4, dtype, 3, False)
+    x[:, 3] = 1
+    rng = np.random.default_rng(0)
+    given = {"none": None, "whole": rng.integers(0, 400, 700), "real": rng.random(700) + 0.1}[weights]
+    settings = {"splitter": "random", "max_features": None, "bootstrap": False, "sample_weight": given}
+    if task == "regression":
+        y, settings["n_classes"] = x[:, 0] + y, None
+    else:
+        settings |= {"criterion": task, "n_classes": 4, "min_samples_leaf": 2}
+    want = both(x, y, **settings)
+    for path in ("plain", machine.simd_paths()[-1]):
+        simd(path)
+        for count in (1, 2, 7):
+            threads(count)
+            same_bits(make(x, y, **settings), want)
+
+
+def test_extra_trees_on_one_feature_are_completely_random():
+    x, y = samples(120, 4, 3, np.float64, 0, False)
+    for a, b in zip(
+        classic.grow_extra(x, y, 3, max_features=1, rng=0), classic.grow_random(x, y, 3, rng=0), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -654,7 +683,7 @@ def overlapping(n_rows=6, n_features=12, n_columns=5, dtype=np.float32, seed=0, 
         {"max_bins": 4},
         {"max_bins": 256},
         {"criterion": "entropy"},
-        {"completely_random": True, "bootstrap": False},
+        {"splitter": "random", "bootstrap": False},
         {"max_features": 5, "min_samples_leaf": 3, "max_depth": 4},
     ],
 )
@@ -785,10 +814,12 @@ def test_host_bins(cuda, dtype, n, most):
         (None, {}),
         (None, {"criterion": "entropy", "max_features": 5, "bootstrap": False}),
         (None, {"max_bins": 16, "min_samples_leaf": 4, "max_depth": 6}),
-        (None, {"completely_random": True}),
+        (None, {"splitter": "random", "max_features": 1}),
+        (None, {"splitter": "random", "max_features": 4, "criterion": "entropy", "min_samples_leaf": 3}),
         (1, {"min_impurity_decrease": 0.001}),
         (3, {"max_features": 5, "min_samples_split": 9}),
-        (2, {"completely_random": True, "bootstrap": False}),
+        (2, {"splitter": "random", "bootstrap": False}),
+        (1, {"splitter": "random", "max_features": None, "max_bins": 16, "min_impurity_decrease": 0.001}),
     ],
 )
 def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, keys):
@@ -821,7 +852,7 @@ def test_host_nodes_sample_on_while_candidates_are_constant(cuda):
     x = np.zeros((20, 9))
     x[:, 5] = np.arange(20)
     y = (np.arange(20) > 9).astype(np.int32)
-    for settings in ({}, {"completely_random": True}):
+    for settings in ({}, {"splitter": "random"}):
         settings |= {"sample_weight": np.ones(20), "n_classes": 2, "max_features": 2, "n_trees": 5}
         same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
@@ -869,6 +900,7 @@ def as_forest(grown, n_features):
     kind=st.sampled_from(list(DISTRIBUTIONS)),
     criterion=st.sampled_from(["gini", "entropy"]),
     values=st.sampled_from(["normal", "whole", "half", "huge"]),
+    splitter=st.sampled_from(["best", "random"]),
     weighted=st.booleans(),
     bootstrap=st.booleans(),
     max_depth=st.sampled_from([None, 2]),
@@ -877,7 +909,7 @@ def as_forest(grown, n_features):
     seed=st.integers(0, 1000),
 )
 def test_projected_trees_equal_the_reference(
-    n, kind, criterion, values, weighted, bootstrap, max_depth, min_samples_leaf, double, seed
+    n, kind, criterion, values, splitter, weighted, bootstrap, max_depth, min_samples_leaf, double, seed
 ):
     rng = np.random.default_rng(seed)
     x = {
@@ -888,7 +920,7 @@ def test_projected_trees_equal_the_reference(
     }[values]().astype(np.float64 if double else np.float32)
     y = rng.integers(0, 3, n).astype(np.int32)
     settings = {
-        "criterion": criterion, "bootstrap": bootstrap, "max_depth": max_depth, "rng": seed,
+        "criterion": criterion, "splitter": splitter, "bootstrap": bootstrap, "max_depth": max_depth, "rng": seed,
         "min_samples_leaf": min_samples_leaf, "sample_weight": rng.random(n) + 0.1 if weighted else None,
     }  # fmt: skip
     got = projected(x, y, DISTRIBUTIONS[kind](12), **settings)
@@ -957,6 +989,7 @@ def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kin
         for settings in (
             {"y": y, "min_samples_leaf": 2, "sample_weight": np.ones(80)},
             {"y": y, "criterion": "entropy", "sample_weight": rng.random(80)},
+            {"y": y, "splitter": "random", "min_samples_leaf": 2},
             {
                 "y": targets,
                 "sample_weight": np.ones(80),
@@ -984,11 +1017,11 @@ def test_host_random_forests_are_those_of_the_cpu(cuda, dtype, settings):
     x, y = samples(150, 5, 3, dtype, 0, False)
     if "task" in settings:
         y = x[:, 0] + 100
-    for function in (classic.grow, classic.grow_random):
+    for function in (classic.grow, classic.grow_extra, classic.grow_random):
         some = {
             a: b
             for a, b in settings.items()
-            if function is classic.grow or a not in ("criterion", "max_bins")
+            if function is not classic.grow_random or a not in ("criterion", "max_bins")
         }
         want = function(x, y, 3, rng=1, **some)
         got = cuda(function, x, y, 3, rng=1, **some)
@@ -1145,7 +1178,7 @@ def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"max_features": 1}, {"min_samples_leaf": 4}, {"completely_random": True}, {"max_bins": 256}],
+    [{}, {"max_features": 1}, {"min_samples_leaf": 4}, {"splitter": "random"}, {"max_bins": 256}],
 )
 def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
     windows, _ = overlapping(n_rows=300, n_features=30, coarse=coarse, seed=5)
@@ -1337,9 +1370,6 @@ def test_few_samples_of_many_columns_are_encoded_in_few_calls(monkeypatch):
 
 @pytest.mark.parametrize("value", [None, 1, "yes", np.array([True, False]), np.zeros(0), {1}])
 def test_flags_are_true_or_false(value):
-    bins = growth.encode(np.zeros((2, 1)))
-    with pytest.raises(TypeError, match="^completely_random: expected True or False, got .*; pass"):
-        growth.grow(bins, [0, 1], 1, completely_random=value)
     for name in ("channels", "cyclic"):
         with pytest.raises(TypeError, match=f"^{name}: expected True or False, got .*; pass"):
             project.patch_distribution((2, 2), **{name: value})
@@ -1350,7 +1380,7 @@ def test_flags_are_true_or_false(value):
 )
 def test_counts_that_are_no_array(counts):
     x, y = np.zeros((2, 1)), [0, 1]
-    for grow in (classic.grow, classic.grow_random):
+    for grow in (classic.grow, classic.grow_extra, classic.grow_random):
         with pytest.raises(TypeError, match="^bootstrap: expected .*, got .*; "):
             grow(x, y, 1, bootstrap=counts)
     with pytest.raises(TypeError, match="^counts: expected .*, got .*; "):

@@ -39,7 +39,7 @@ def some_results():
 
 NAMES = [
     "growth.encode", "growth.grow, all columns", "classic.grow, entropy", "classic.grow, regression",
-    "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
+    "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
     "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "hinge.tree_forward", "hinge.tree_forward, trees apart", "hinge.fern_forward", "hinge.tree_traverse",
     "hinge.tree_backward", "hinge.tree_greedy_init", "neural.forward", "neural.backward", "neural.update_leaves", "project.project",

@@ -1,4 +1,5 @@
-"""Random forests (p5; Breiman 2001) and completely random ones (Zhou and Feng 2017), for classes and targets.
+"""Random forests (p5; Breiman 2001), extra trees (Geurts, Ernst and Wehenkel 2006), completely random ones
+(Zhou and Feng 2017), for classes and targets.
 
 A forest is a `hforest.tree.Forest`: apply and inspect it with `hforest.tree`. Samples, labels, targets and
 weights are what `numpy.asarray` takes, of any real dtype and layout. Wrong kinds and dtypes raise TypeError,
@@ -8,6 +9,6 @@ skipped inside `hforest.unchecked()`.
 
 from ..growth import bootstrap_counts
 from .estimates import out_of_bag
-from .growing import grow, grow_random
+from .growing import grow, grow_extra, grow_random
 
-__all__ = ["bootstrap_counts", "grow", "grow_random", "out_of_bag"]
+__all__ = ["bootstrap_counts", "grow", "grow_extra", "grow_random", "out_of_bag"]

@@ -251,6 +251,6 @@ def grow(
     """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
     del search  # OC1 runs on the CPU alone: the public function refuses it here
     labels, targets, _ = learned.target
-    columns = columns_of(bins, max_features, False)
+    columns = columns_of(bins, max_features)
     stumps = _Stumps(columns, x, labels, targets, schedule)
     grow_trees(task_of(learned, x.dtype), stumps, learned.sample_weight, batch)

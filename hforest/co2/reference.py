@@ -382,7 +382,7 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
 
     def split(tree, samples, mean, weight, key):
         start = split_by_column(
-            tree, samples, mean, weight, key, bins.low, bins.high, x.dtype, max_features, min_leaf, False
+            tree, samples, mean, weight, key, bins.low, bins.high, x.dtype, max_features, min_leaf, "best"
         )
         if start is None:
             return None

@@ -10,6 +10,7 @@ from .bins import Bins, Windows
 from .trees import Learned
 
 BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
+SPLITTERS = ("best", "random")
 _FLOAT64 = np.dtype(np.float64)
 _COMPARED = 1 << 22  # entries of tables that are compared at a time
 

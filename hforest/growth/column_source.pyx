@@ -1,37 +1,36 @@
 """Candidate source: columns of bins.
 
 A node samples features without replacement, max_features of them, and on until one of them is not constant in
-it. Of equal scores the first feature wins, and its lowest threshold.
+it. Of equal scores the first feature wins, and its lowest threshold. Each feature has its best threshold, by
+a scorer, or one random threshold.
 """
 
-from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
-from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, table_at
+from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, is_by_values, table_at
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.pairwise cimport best_pairwise
-from hforest.growth.samples cimport score_sides
+from hforest.growth.random_thresholds cimport random_threshold, split_values, write_sides
+from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD, hf_below,
-    hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree,
-    hf_unit, hf_workspace, is_perfect, no_split,
+    HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, hf_below, hf_between_f32, hf_between_f64, hf_draw,
+    hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
-
-cdef enum:
-    FEW_KEYS = 48   # keys up to which a random threshold looks at the codes that the node has
-
-cdef uint32_t NO_CODE = 0xffffffff
 
 ctypedef fused code_t:
     uint8_t
     uint16_t
     uint32_t
+
+ctypedef fused real:
+    float
+    double
 
 
 # The workspace of a tree.
@@ -217,77 +216,126 @@ cdef void _best_of_candidates(
 
 # ------------------------------------------------------------------------------------------ random thresholds
 
-cdef inline uint32_t _code_of_key(const hf_workspace* r, int64_t i) noexcept nogil:
-    if r.kind == HF_KEYS_32:
-        return (<const uint32_t*> r.key)[i] >> 16
-    return <uint32_t> ((<const uint64_t*> r.key)[i] >> 32)
-
-
-cdef void _random_threshold(
-    const hf_task* t, const hf_workspace* r, const hf_columns* c, int64_t n, uint64_t key, uint32_t lowest,
-    uint32_t highest, hf_split* split
+cdef void _read_range(
+    const code_t* codes, int64_t stride, const uint32_t* sample, int64_t n, uint32_t* code, uint32_t* lowest,
+    uint32_t* highest
 ) noexcept nogil:
-    # Writes a threshold, uniform between the least and the greatest value of the n keys of split.column.
-    cdef const double* low = c.low + table_at(c, split.column)
-    cdef const double* high = c.high + table_at(c, split.column)
-    cdef double first = high[lowest], last = low[highest]
-    cdef double threshold = first + hf_unit(hf_philox(key, 0, HF_STREAM_THRESHOLD)) * (last - first)
-    cdef uint32_t below = lowest, above = highest, middle, probe, least, code, distance
+    # Writes the codes of n samples, and the least and the greatest of them.
+    cdef uint32_t a, low = codes[sample[0] * stride], high = low
     cdef int64_t i
-    if not threshold < INFINITY:
-        threshold = first / 2 + last / 2
-    if t.single:
-        threshold = <double> <float> threshold
-    if not first <= threshold < last:
-        threshold = first
-    # A code on the left, up to which all codes of the node lie there, and one on the right. Values of codes
-    # lie far apart in memory: of few keys, only those of codes that the node has are looked at.
+    for i in range(n):
+        a = codes[sample[i] * stride]
+        low = a if a < low else low
+        high = a if a > high else high
+        code[i] = a
+    lowest[0], highest[0] = low, high
+
+
+cdef void _range_of(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint32_t column,
+    uint32_t* code, uint32_t* lowest, uint32_t* highest
+) noexcept nogil:
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
+    if is_by_rows(c, t, n):
+        _read_range[uint8_t](c.rows + column, c.n_columns, sample, n, code, lowest, highest)
+    elif c.width == 1:
+        _read_range[uint8_t](<const uint8_t*> c.codes + at, 1, sample, n, code, lowest, highest)
+    elif c.width == 2:
+        _read_range[uint16_t](<const uint16_t*> c.codes + at, 1, sample, n, code, lowest, highest)
+    else:
+        _read_range[uint32_t](<const uint32_t*> c.codes + at, 1, sample, n, code, lowest, highest)
+
+
+cdef int64_t _split_codes(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    int64_t number, hf_split* split, uint32_t* left
+) noexcept nogil:
+    # As split_values, of the codes of split.column.
+    cdef uint32_t* code = <uint32_t*> r.key
+    cdef const double* high = c.high + table_at(c, split.column)
+    cdef uint32_t below, above, middle, lowest, highest
+    cdef int64_t i, n_left = 0, n = node.last - node.first
+    _range_of(t, r, c, node, <uint32_t> split.column, code, &lowest, &highest)
+    if lowest == highest:
+        return 0
+    split.threshold = random_threshold(
+        t, key, number, high[lowest], c.low[table_at(c, split.column) + highest]
+    )
+    # A code whose values are at most the threshold, and the next one, whose values are not.
+    below, above = lowest, highest
     while above - below > 1:
         middle = below + (above - below) // 2
-        probe, least = middle, NO_CODE
-        if n <= FEW_KEYS:
-            for i in range(n):
-                code = _code_of_key(r, i)
-                distance = code - middle if code > middle else middle - code
-                if below < code < above and distance < least:
-                    probe, least = code, distance
-            if least == NO_CODE:
-                break
-        if high[probe] <= threshold:
-            below = probe
+        if high[middle] <= split.threshold:
+            below = middle
         else:
-            above = probe
-    split.low, split.high, split.threshold = below, above, threshold
+            above = middle
+    for i in range(n):
+        left[n_left] = <uint32_t> i
+        n_left += code[i] <= below
+    return n_left
 
 
-cdef hf_split _random_split(
+cdef const real* _values_of(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, real* value
+) noexcept nogil:
+    # Writes the values of a node's samples; returns `value`.
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef const real* values = <const real*> c.values + (column if c.offset == NULL else c.offset[column])
+    cdef int64_t i, stride = c.n_columns if c.offset == NULL else 1
+    for i in range(node.last - node.first):
+        value[i] = values[sample[i] * stride]
+    return value
+
+
+cdef int64_t _split_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    int64_t number, hf_split* split, uint32_t* left
+) noexcept nogil:
+    # As split_values, of the values of split.column; of its codes where these are nearer.
+    cdef int64_t n = node.last - node.first
+    cdef const float* floats
+    cdef const double* doubles
+    if not is_by_values(c, t, n):
+        return _split_codes(t, r, c, node, key, number, split, left)
+    if t.single:
+        floats = _values_of[float](r, c, node, split.column, <float*> r.key)
+        return split_values(t, floats, n, key, number, split, left)
+    doubles = _values_of[double](r, c, node, split.column, <double*> r.key)
+    return split_values(t, doubles, n, key, number, split, left)
+
+
+cdef hf_split _best_random_split(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
     double weight
 ) noexcept nogil:
-    # Returns a random threshold of the first sampled feature that is not constant in the node.
-    cdef hf_split split = no_split()
+    # Returns the best of one random threshold for each sampled feature that is not constant in the node, and
+    # writes the sides of its samples to r.goes_right.
+    cdef hf_own* own = <hf_own*> r.columns
+    cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef uint32_t lowest = 0, highest = 0, column
-    cdef int64_t n_steps = 0, n = node.last - node.first
+    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
+    cdef uint32_t* best_left = left + r.n      # and of the best one so far
+    cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
     sampling.key, sampling.n_sampled = key, 0
-    while sampling.n_sampled < c.n_columns and lowest == highest:
-        if hf_stopped_after(t.watch, &n_steps, n):
+    while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
+        if hf_stopped_after(t.watch, &n_steps, node.last - node.first):
             break
-        column = _sample(c, <hf_own*> r.columns, &sampling)
-        if r.kind == HF_KEYS_32:
-            _keys_of[uint32_t](t, r, c, node, column, <uint32_t*> r.key, &lowest, &highest)
-        else:
-            _keys_of[uint64_t](t, r, c, node, column, <uint64_t*> r.key, &lowest, &highest)
-    _undo(<hf_own*> r.columns, &sampling)
-    if lowest == highest:
-        return split
-    split.column = column
-    _random_threshold(t, r, c, n, key, lowest, highest, &split)
-    fill_sides(t, r, c, node, &split)
-    split.score = score_sides(t, r, node, weight)
-    if split.score == -INFINITY:
-        split.column = -1
-    return split
+        split.column = _sample(c, own, &sampling)
+        n_left = _split_column(t, r, c, node, key, number, &split, left)
+        if n_left == 0:
+            continue
+        split.score = score_left(t, r, node, left, n_left, weight)
+        number += 1
+        if split.score > best.score:
+            best, n_best_left = split, n_left
+            left, best_left = best_left, left
+            if is_perfect(r, best.score, weight):
+                break
+    _undo(own, &sampling)
+    if best.column >= 0:
+        write_sides(r, node, best_left, n_best_left)
+    return best
 
 
 # ----------------------------------------------------------------------------------------------- best splits
@@ -374,8 +422,8 @@ cdef hf_split _best_split(
 ) noexcept nogil:
     cdef const hf_columns* c = <const hf_columns*> t.source.data
     cdef hf_split best
-    if c.completely_random:
-        return _random_split(t, r, c, node, key, weight)
+    if c.random_thresholds:
+        return _best_random_split(t, r, c, node, key, weight)
     best = best_column(t, r, c, node, key, weight)
     if best.column >= 0:
         fill_sides(t, r, c, node, &best)

@@ -18,8 +18,11 @@ ctypedef struct hf_columns:
     const double* high
     int64_t n_codes
     const uint8_t* rows      # codes of one byte again, (n, n_columns); or NULL
-    const int64_t* offset    # of windows: one row of codes and tables for all columns, in which column f's
-    bint completely_random   # code of sample i is number base[i] + offset[f]; or NULL
+    # Of windows: one row of codes and tables for all columns, in which column f's code of sample i is number
+    # base[i] + offset[f]; or NULL.
+    const int64_t* offset
+    const void* values       # what codes stand for, float or double, (n, n_columns), of windows x; or NULL
+    bint random_thresholds   # one of each candidate, not the best
 
 cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
     # Returns where the codes of a column begin.
@@ -29,6 +32,12 @@ cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t col
 cdef inline int64_t table_at(const hf_columns* c, int64_t column) noexcept nogil:
     # Returns where the row of the tables of a column begins.
     return 0 if c.offset != NULL else column * c.n_codes
+
+
+cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
+    # Returns whether n samples of a node have their values read from rows: as is_by_rows.
+    cdef int64_t row = c.n_columns * (4 if t.single else 8) // 64 + 1, column = t.n * c.width // 64 + 1
+    return c.values != NULL and n * min(row, t.n_candidates) <= t.n_candidates * min(column, n)
 
 
 cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:

@@ -10,5 +10,5 @@ cdef class _Grown:
     cdef hf_tree tree
 
 cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single)
-cdef hf_columns columns_of(bins, rows, bint completely_random)
+cdef hf_columns columns_of(bins, workspace, bint random_thresholds)
 cdef object grow_trees(hf_task* t, batch)

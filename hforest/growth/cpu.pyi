@@ -12,13 +12,13 @@ def encode(x: FloatArray, bins: IntArray, low: FloatArray, high: FloatArray, n_b
 def joined(
     trees: list[Any], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[FloatArray | IntArray, ...]: ...
-def prepare_columns(bins: Bins) -> IntArray | None: ...
+def prepare_columns(bins: Bins, splitter: str) -> IntArray | FloatArray | None: ...
 def grow(
     bins: Bins,
-    workspace: IntArray | None,
+    workspace: IntArray | FloatArray | None,
     learned: Learned,
     max_features: int,
-    completely_random: bool,
+    splitter: str,
     batch: Batch,
 ) -> None: ...
 def prepare_projections(x: FloatArray, distribution: Distribution) -> Prepared: ...
@@ -28,5 +28,6 @@ def grow_projected(
     learned: Learned,
     distribution: Distribution,
     n_projections: int,
+    splitter: str,
     batch: Batch,
 ) -> None: ...

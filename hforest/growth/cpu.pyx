@@ -334,15 +334,17 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     return t
 
 
-cdef hf_columns columns_of(bins, rows, bint completely_random):
-    # Returns the columns of bins, which must outlive it.
+cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
+    # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
     cdef const double[:, ::1] low = bins.low, high = bins.high
     c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
-    c.rows, c.offset, c.completely_random = NULL, NULL, completely_random
-    if rows is not None:
-        c.rows = <const uint8_t*> cnp.PyArray_DATA(rows)
+    c.rows, c.values, c.offset, c.random_thresholds = NULL, NULL, NULL, random_thresholds
+    if workspace is not None and workspace.dtype == np.uint8:
+        c.rows = <const uint8_t*> cnp.PyArray_DATA(workspace)
+    elif workspace is not None:
+        c.values = cnp.PyArray_DATA(workspace)
     if bins.offset is not None:
         c.offset = <const int64_t*> cnp.PyArray_DATA(bins.offset)
     return c
@@ -385,10 +387,19 @@ cdef object grow_trees(hf_task* t, batch):
 
 # ---------------------------------------------------------------------------------------------------- columns
 
-def prepare_columns(bins):
-    """Returns a copy of the bins, samples first, for nodes of few samples; None where none would read it."""
+def prepare_columns(bins, splitter):
+    """Returns what `grow` reads beside the bins, or None.
+
+    For nodes of few samples, samples first: of bins of 8 bits a copy; of wider ones, of one value each, with
+    random thresholds, the values.
+    """
     cdef Py_ssize_t step, i
     codes = bins.bins
+    if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
+        values = np.empty(codes.T.shape, bins.dtype)
+        for i in range(len(codes)):
+            values[:, i] = bins.low[i].astype(bins.dtype)[codes[i]]
+        return values
     if bins.base is not None or simd_path() == HF_PATH_PLAIN or codes.itemsize > 1:
         return None
     rows, step = np.empty((codes.shape[1], codes.shape[0]), codes.dtype), max(1, COPIED // codes.shape[0])
@@ -397,10 +408,10 @@ def prepare_columns(bins):
     return rows
 
 
-def grow(bins, workspace, learned, max_features, completely_random, batch):
+def grow(bins, workspace, learned, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them."""
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
-    cdef hf_columns columns = columns_of(bins, workspace, completely_random)
+    cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source = source_of_columns(&columns)
     if bins.base is not None:
         t.base = <const int64_t*> cnp.PyArray_DATA(bins.base)
@@ -488,12 +499,13 @@ def prepare_projections(x, distribution):
     return Prepared(whole > 0, numbers, corners)
 
 
-def grow_projected(x, workspace, learned, distribution, n_projections, batch):
+def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
     """Appends trees on random projections, as `grow`."""
     cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
     p.distribution, p.x, p.single = _distribution(distribution), cnp.PyArray_DATA(x), t.single
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
+    p.random_thresholds = splitter == "random"
     if workspace.numbers is not None:
         p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
     if workspace.corners is not None:

@@ -40,8 +40,8 @@ struct Level {
     double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of sum_up
     double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up
     int *__restrict__ feature;      // (n_nodes,), -1 before; OUT of name_columns and name_projections
-    double *__restrict__ threshold; // (n_nodes,), 0 before; OUT of pick_splits and random_split
-    double *__restrict__ gain;      // (n_nodes,), 0 before; OUT of pick_splits and random_split
+    double *__restrict__ threshold; // (n_nodes,), 0 before; OUT of pick_splits
+    double *__restrict__ gain;      // (n_nodes,), 0 before; OUT of pick_splits
     const size *n_left;             // (n_nodes,): samples of the left child, -1: a leaf
     size *__restrict__ right;       // (n_samples,), 0 before: 1 where a sample goes right; OUT of sides
 };
@@ -61,7 +61,7 @@ struct Columns {
     const double *high;        // as low
     const size *base;          // (n,): where a sample begins; or null: no windows
     const size *offset;        // (n_columns,): the distance of each of its numbers from there; or null
-    size width, n, n_columns, n_bins, n_sampled, completely_random;
+    size width, n, n_columns, n_bins, n_sampled;
 };
 
 // The entries of the projections of pairs; OUT of draw_projections.
@@ -72,17 +72,20 @@ struct Entries {
     size max_entries;
 };
 
-// The pairs of a part, `slots` a node, and their best splits. Completely random trees need no order, score, n_left.
+// The pairs of a part, `slots` a node, and their splits: the best thresholds, of scan_splits, or random ones, of
+// random_splits. Where these are random there is no order; where they are the best, no greatest and no threshold.
 struct Pairs {
-    const unsigned long long *key; // (n_samples * slots,)
-    const size *order;             // (n_samples * slots,): the place of the e-th key in ascending order
-    double *__restrict__ left;     // workspace (n_pairs, n_outputs)
-    double *__restrict__ score;    // (n_pairs,); OUT of scan_splits
-    size *__restrict__ n_left;     // (n_pairs,): samples on the left, 0: there is no split; OUT of scan_splits
+    const unsigned long long *key;              // (n_samples * slots,)
+    const size *order;                          // (n_samples * slots,): the place of the e-th key in ascending order
+    double *__restrict__ left;                  // workspace (n_pairs, n_outputs)
+    double *__restrict__ score;                 // (n_pairs,); OUT
+    size *__restrict__ n_left;                  // (n_pairs,): samples on the left, 0: there is no split; OUT
+    unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may lie on the left; OUT
+    double *__restrict__ threshold;             // (n_pairs,); OUT
     size slots;
 };
 
-// The splits of the nodes of a part; OUT of pick_splits and random_split.
+// The splits of the nodes of a part; OUT of pick_splits.
 struct Split {
     size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
     unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key on the left
@@ -200,17 +203,16 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns where a row of low and high begins.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
-// Writes the columns that a node samples to `column` (n_nodes, slots); -1 stands for none. Without replacement, by a
-// Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes, n_columns) instead of
-// being made. If none of the first n_sampled columns varies in the node, the next that varies is the only one;
-// completely random trees take the first that varies alone.
+// Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled a node; -1 stands for none. Without
+// replacement, by a Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes,
+// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies is
+// the only one.
 extern "C" __global__ void draw_columns(
     Columns c, Level level, Part part, int *__restrict__ swap, int *__restrict__ column
 ) {
     const size a = thread_number();
     if (a >= part.n_nodes) return;
-    const size v = part.node[a], slots = c.completely_random ? 1 : c.n_sampled;
-    const size first = level.first[v], last = level.first[v + 1];
+    const size v = part.node[a], slots = c.n_sampled, first = level.first[v], last = level.first[v + 1];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
     for (size i = 0; i < slots; ++i) mine[i] = -1;
     bool varies = false;
@@ -227,7 +229,6 @@ extern "C" __global__ void draw_columns(
         if (j == last) continue;
         varies = true;
         mine[i < slots ? i : 0] = (int)place;
-        if (c.completely_random) return;
     }
 }
 
@@ -377,6 +378,71 @@ extern "C" __global__ void scan_splits(Target y, size criterion, Limits limits, 
     pairs.n_left[pair] = found;
 }
 
+// Returns the random threshold of a node's candidate `number`: uniform from the least value, and below the greatest.
+__device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
+    double at = least + hf_unit(hf_philox(key, (uint64_t)number, THRESHOLD)) * (greatest - least);
+    if (!(at <= LARGEST_DOUBLE)) at = least / 2 + greatest / 2;
+    at = (double)(real)at;
+    return at >= least && at < greatest ? at : least;
+}
+
+// Returns the last bin from `lowest` on, below `highest`, whose values are at most the threshold, or `lowest`.
+__device__ static inline unsigned last_bin(const double *high, double threshold, unsigned lowest, unsigned highest) {
+    while (highest - lowest > 1) {
+        const unsigned middle = lowest + (highest - lowest) / 2;
+        if (high[middle] <= threshold) lowest = middle;
+        else highest = middle;
+    }
+    return lowest;
+}
+
+// Writes one random threshold of each pair, and its score. A column's number, which its threshold is drawn with, counts
+// those before it that vary in the node; a projection's counts all. column (n_nodes, slots), IN, of columns. A thread
+// owns a pair.
+extern "C" __global__ void random_splits(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column
+) {
+    const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
+    if (pair >= part.n_nodes * slots) return;
+    const size a = pair / slots, v = part.node[a], first = level.first[v], n = part.begin[a + 1] - part.begin[a];
+    const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
+    uint64_t lowest = keys[0], highest = lowest, greatest;
+    pairs.n_left[pair] = 0;
+    for (size i = 1; i < n; ++i) {
+        lowest = keys[i] < lowest ? keys[i] : lowest;
+        highest = keys[i] > highest ? keys[i] : highest;
+    }
+    if (lowest == highest) return;
+    size number = pair % slots;
+    double at;
+    if (c.low) {
+        for (size other = a * slots; other < pair; ++other) number -= column[other] < 0;
+        const double *low = c.low + row_of_bins(c, column[pair]), *high = c.high + row_of_bins(c, column[pair]);
+        at = random_threshold(level.key[v], number, high[(unsigned)lowest], low[(unsigned)highest]);
+        greatest = (uint64_t)pair << 32 | last_bin(high, at, (unsigned)lowest, (unsigned)highest);
+    } else {
+        at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
+        greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
+    }
+    double *__restrict__ sums = pairs.left + pair * n_outputs, left_weight = 0;
+    size count = 0;
+    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
+    for (size i = 0; i < n; ++i) {
+        if (keys[i] > greatest) continue;
+        add(y, level, v, first + i, sums);
+        left_weight += level.sample_weight[first + i];
+        ++count;
+    }
+    const double rest = level.weight[v] - left_weight;
+    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf || !(rest > 0)) return;
+    pairs.score[pair] = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                        hf_branch_score(criterion, sums, level.total + v * n_outputs, n_outputs, rest);
+    pairs.n_left[pair] = count;
+    pairs.greatest[pair] = greatest;
+    pairs.threshold[pair] = at;
+}
+
 // Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
 // -1 samples on its left. column (n_nodes, slots), IN, of columns. A thread owns a node.
 extern "C" __global__ void pick_splits(
@@ -394,71 +460,22 @@ extern "C" __global__ void pick_splits(
     if (best < 0) return;
     const double decrease = decrease_of(y, criterion, level, v, pairs.score[best]);
     if (too_small(limits, level, v, decrease)) return;
+    split.n_left[a] = pairs.n_left[best];
+    level.gain[v] = decrease > 0 ? decrease : 0.0;
+    if (!pairs.order) {
+        split.greatest[a] = pairs.greatest[best];
+        level.threshold[v] = pairs.threshold[best];
+        return;
+    }
     const size *last = pairs.order + part.begin[a] * slots + best % slots * n + pairs.n_left[best] - 1;
     const uint64_t below = pairs.key[last[0]], above = pairs.key[last[1]];
     split.greatest[a] = below;
-    split.n_left[a] = pairs.n_left[best];
-    level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (!c.low) {
         level.threshold[v] = between(unordered(below, real()), unordered(above, real()));
     } else {
         const size row = row_of_bins(c, column[best]);
         level.threshold[v] = between(c.high[row + (unsigned)below], c.low[row + (unsigned)above]);
     }
-}
-
-// Writes the split of a node of a completely random tree, uniform between the least and the greatest value; otherwise
-// as pick_splits. A node is its pair.
-extern "C" __global__ void random_split(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
-    const int *__restrict__ column, Split split
-) {
-    const size a = thread_number(), n_outputs = y.n_outputs;
-    if (a >= part.n_nodes) return;
-    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a];
-    split.chosen[a] = column[a] < 0 ? -1 : a;
-    split.n_left[a] = -1;
-    if (column[a] < 0) return;
-    const unsigned long long *keys = pairs.key + part.begin[a];
-    unsigned lowest = (unsigned)keys[0], highest = lowest;
-    for (size i = 1; i < n; ++i) {
-        const unsigned bin = (unsigned)keys[i];
-        lowest = bin < lowest ? bin : lowest;
-        highest = bin > highest ? bin : highest;
-    }
-    const double *high = c.high + row_of_bins(c, column[a]);
-    const double from = high[lowest], to = c.low[row_of_bins(c, column[a]) + highest];
-    double at = from + hf_unit(hf_philox(level.key[v], 0, THRESHOLD)) * (to - from);
-    if (!(at <= LARGEST_DOUBLE)) at = from / 2 + to / 2;
-    at = (double)(real)at;
-    if (!(at >= from && at < to)) at = from;
-    // The last bin on the left: its values are at most the threshold.
-    unsigned bin = lowest, above = highest;
-    while (above - bin > 1) {
-        const unsigned middle = bin + (above - bin) / 2;
-        if (high[middle] <= at) bin = middle;
-        else above = middle;
-    }
-    const double *all = level.total + v * n_outputs;
-    double *__restrict__ sums = pairs.left + a * n_outputs, left_weight = 0;
-    size count = 0;
-    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
-    for (size i = 0; i < n; ++i) {
-        if ((unsigned)keys[i] > bin) continue;
-        add(y, level, v, level.first[v] + i, sums);
-        left_weight += level.sample_weight[level.first[v] + i];
-        ++count;
-    }
-    const double rest = level.weight[v] - left_weight;
-    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf || !(rest > 0)) return;
-    const double score = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                         hf_branch_score(criterion, sums, all, n_outputs, rest);
-    const double decrease = decrease_of(y, criterion, level, v, score);
-    if (too_small(limits, level, v, decrease)) return;
-    split.greatest[a] = (uint64_t)a << 32 | bin;
-    split.n_left[a] = count;
-    level.gain[v] = decrease > 0 ? decrease : 0.0;
-    level.threshold[v] = at;
 }
 
 // ----------------------------------------------------------------------------------------------- partition

@@ -52,16 +52,16 @@ def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> Non
         high[f, used - 1] = value[-1]
 
 
-def prepare_columns(bins: Bins) -> None:
+def prepare_columns(bins: Bins, splitter: str) -> None:
     """None: a thread reads one sample of a column."""
 
 
 def grow(
-    bins: Bins, workspace: None, learned: Learned, max_features: int, completely_random: bool, batch: Batch
+    bins: Bins, workspace: None, learned: Learned, max_features: int, splitter: str, batch: Batch
 ) -> None:
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
-    task = task_of(learned, bins.dtype)
-    grow_trees(task, columns_of(bins, max_features, completely_random), learned.sample_weight, batch)
+    task = task_of(learned, bins.dtype, splitter)
+    grow_trees(task, columns_of(bins, max_features), learned.sample_weight, batch)
 
 
 def prepare_projections(x: Array, distribution: Distribution) -> None:
@@ -69,7 +69,13 @@ def prepare_projections(x: Array, distribution: Distribution) -> None:
 
 
 def grow_projected(
-    x: Array, workspace: None, learned: Learned, distribution: Distribution, n_projections: int, batch: Batch
+    x: Array,
+    workspace: None,
+    learned: Learned,
+    distribution: Distribution,
+    n_projections: int,
+    splitter: str,
+    batch: Batch,
 ) -> None:
     """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
     d = distribution
@@ -78,7 +84,7 @@ def grow_projected(
     )  # fmt: skip
     numbers_there = array_module(x).asarray(np.array(numbers, np.int64))
     projections = Projections(x, distribution, numbers_there, n_projections)
-    grow_trees(task_of(learned, x.dtype), projections, learned.sample_weight, batch)
+    grow_trees(task_of(learned, x.dtype, splitter), projections, learned.sample_weight, batch)
 
 
 def joined(

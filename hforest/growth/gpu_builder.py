@@ -42,6 +42,7 @@ class Task(NamedTuple):
     target: Target
     criterion: int
     limits: Limits
+    random_thresholds: bool = False
 
     @property
     def fit_targets(self) -> bool:
@@ -60,9 +61,10 @@ class Task(NamedTuple):
         launch_each(PACKAGE, name, self.real, n, args)
 
 
-def task_of(learned: Learned, real: np.dtype) -> Task:
+def task_of(learned: Learned, real: np.dtype, splitter: str = "best") -> Task:
     """Returns what trees learn, as kernels take it."""
-    return Task(array_module(learned.sample_weight), real, learned.target, learned.criterion, learned.limits)
+    xp = array_module(learned.sample_weight)
+    return Task(xp, real, learned.target, learned.criterion, learned.limits, splitter == "random")
 
 
 # ----------------------------------------------------------- structs of gpu.cu, which describes their members
@@ -109,14 +111,13 @@ class Columns(NamedTuple):
     n_columns: int
     n_bins: int
     n_sampled: int
-    completely_random: bool
 
     @property
     def projected(self) -> bool:
         return False
 
     def slots(self) -> int:
-        return 1 if self.completely_random else self.n_sampled
+        return self.n_sampled
 
     def workspace_size(self) -> int:
         return self.n_columns
@@ -131,14 +132,14 @@ class Columns(NamedTuple):
         key = xp.empty(n_keys, np.uint64)
         task.launch("bin_keys", n_keys, self, level, part, slots, column, key)
         order = None
-        if not self.completely_random:
+        if not task.random_thresholds:
             order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
         split = _best_splits(task, level, part, _pairs(task, part, key, order, slots), self, column, n_left)
         task.launch("name_columns", n_nodes, level, part, split, column)
         return xp.empty(0, np.int32), xp.empty(0, np.float32)
 
 
-NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0, False)
+NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
 """Of splits on projections."""
 
 
@@ -157,8 +158,10 @@ class Pairs(NamedTuple):
     key: Array
     order: Array | None
     left: Array
-    score: Array | None
-    n_left: Array | None
+    score: Array
+    n_left: Array
+    greatest: Array | None
+    threshold: Array | None
     slots: int
 
 
@@ -173,12 +176,12 @@ class Split(NamedTuple):
 # -------------------------------------------------------------------------------------------------- splits
 
 
-def columns_of(bins: Bins, n_sampled: int, completely_random: bool) -> Columns:
+def columns_of(bins: Bins, n_sampled: int) -> Columns:
     """Returns the candidates of the columns of bins."""
     n, n_columns = bins.shape
     return Columns(
         bins.bins.view(np.uint8), bins.low, bins.high, bins.base, bins.offset, bins.bins.dtype.itemsize, n,
-        n_columns, bins.low.shape[1], n_sampled, completely_random,
+        n_columns, bins.low.shape[1], n_sampled,
     )  # fmt: skip
 
 
@@ -217,8 +220,10 @@ class Projections(NamedTuple):
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8
         key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
         task.launch("value_keys", n_keys, self.x, self.x.shape[1], level, part, slots, entries, key, pair)
-        order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
-        if double:
+        order = None
+        if not task.random_thresholds:
+            order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
+        if double and order is not None:
             order = order[xp.argsort(pair[order], kind="stable")]
         pairs, no_column = _pairs(task, part, key, order, slots), xp.empty(0, np.int32)
         split = _best_splits(task, level, part, pairs, NO_COLUMNS, no_column, n_left)
@@ -234,12 +239,13 @@ class Projections(NamedTuple):
 
 
 def _pairs(task: Task, part: Part, key: Array, order: Array | None, slots: int) -> Pairs:
-    """Returns the pairs of a part, before their splits are known; without an order, of random trees."""
+    """Returns the pairs of a part, before their splits are known; without an order, of random thresholds."""
     xp, n_pairs = task.xp, part.n_nodes * slots
-    left = xp.empty((n_pairs, task.n_outputs))
+    left, score = xp.empty((n_pairs, task.n_outputs)), xp.empty(n_pairs)
+    greatest, threshold = None, None
     if order is None:
-        return Pairs(key, None, left, None, None, slots)
-    return Pairs(key, order, left, xp.empty(n_pairs), xp.empty(n_pairs, np.int64), slots)
+        greatest, threshold = xp.empty(n_pairs, np.uint64), xp.empty(n_pairs)
+    return Pairs(key, order, left, score, xp.empty(n_pairs, np.int64), greatest, threshold, slots)
 
 
 def _best_splits(
@@ -248,11 +254,13 @@ def _best_splits(
     """Returns the split of each node; writes `n_left` (OUT) and the side of each sample."""
     xp, n_nodes = task.xp, part.n_nodes
     split = Split(xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), n_left)
-    kernel = "random_split"
-    if not columns.completely_random:
+    if task.random_thresholds:
+        task.launch(
+            "random_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs, columns, column
+        )  # fmt: skip
+    else:
         task.launch("scan_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs)
-        kernel = "pick_splits"
-    task.launch(kernel, n_nodes, *task.rules, level, part, pairs, columns, column, split)
+    task.launch("pick_splits", n_nodes, *task.rules, level, part, pairs, columns, column, split)
     task.launch("sides", part.n_samples, level, part, pairs, split)
     return split
 

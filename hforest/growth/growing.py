@@ -8,7 +8,7 @@ from ..core.progress import reporting
 from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from . import unchecked
 from .bins import Bins
-from .checks import check_bins, check_bootstrap, check_learned, check_windows_task
+from .checks import SPLITTERS, check_bins, check_bootstrap, check_learned, check_windows_task
 from .trees import Projected, Trees
 
 _PACKAGE = __package__
@@ -61,13 +61,13 @@ def grow(
     *,
     sample_weight: ArrayLike | None = None,
     criterion: str | None = None,
+    splitter: str = "best",
     max_features: int | float | str | None = "sqrt",
     bootstrap: bool | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_impurity_decrease: float = 0.0,
-    completely_random: bool = False,
     task: str = "classification",
     n_classes: int | None = None,
     progress: Progress = None,
@@ -89,6 +89,10 @@ def grow(
         weight 0 counts for nothing.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
+    splitter : "best" or "random"
+        Whether a sampled column has its best threshold, or one that is uniform between its least and greatest
+        value in the node: extra trees (Geurts, Ernst and Wehenkel 2006). With ``max_features=1`` these are
+        completely random trees (Zhou and Feng 2017).
     max_features : "sqrt", int, float or None
         Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
         until one of them is not constant in the node.
@@ -100,9 +104,6 @@ def grow(
         Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
     min_impurity_decrease : float
         Gain that a split must have at least, as a share of the tree's weight.
-    completely_random : bool
-        Sample columns until one is not constant, and split it uniformly between its least and greatest value
-        in the node (Zhou and Feng 2017); `max_features` has no effect then.
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
@@ -151,14 +152,14 @@ def grow(
         criterion=criterion, limits=limits, dtype=bins.dtype,
     )  # fmt: skip
     check_windows_task(bins.base, task)
-    check.flag("completely_random", completely_random)
+    check.choice("splitter", splitter, SPLITTERS)
     n_candidates = supervised.max_features(max_features, n_columns)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, bins.bins)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow(
-            bins, learned, n_trees, max_features=n_candidates, completely_random=completely_random,
-            bootstrap=bootstrap, report=report, seed=seed,
+            bins, learned, n_trees, splitter=splitter, max_features=n_candidates, bootstrap=bootstrap,
+            report=report, seed=seed,
         )  # fmt: skip
 
 
@@ -171,6 +172,7 @@ def grow_projected(
     n_projections: int,
     sample_weight: ArrayLike | None = None,
     criterion: str | None = None,
+    splitter: str = "best",
     bootstrap: bool | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -193,7 +195,9 @@ def grow_projected(
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
     n_projections : int
         Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
-    sample_weight, criterion, bootstrap, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    sample_weight, criterion, splitter, bootstrap, max_depth, min_samples_split
+        As `grow` takes them; with the splitter "random" each projection has one random threshold.
+    min_samples_leaf, min_impurity_decrease
         As `grow` takes them.
     task, n_classes, progress, rng
         As `grow` takes them.
@@ -235,6 +239,7 @@ def grow_projected(
         )
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    check.choice("splitter", splitter, SPLITTERS)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     learned = check_learned(
         y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, criterion=criterion,
@@ -244,6 +249,6 @@ def grow_projected(
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow_projected(
-            x, learned, n_trees, distribution, n_projections=n_projections, bootstrap=bootstrap,
-            report=report, seed=seed,
+            x, learned, n_trees, distribution, n_projections=n_projections, splitter=splitter,
+            bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip

@@ -44,6 +44,7 @@ ctypedef struct hf_projections:
     const uint8_t* bytes     # x again, if that holds it, or NULL
     const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) sums over corners; or NULL
     bint narrow              # these have 16 bits, not 32
+    bint random_thresholds   # one of each projection, not the best
 
 cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept nogil
 cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corners) noexcept nogil

@@ -19,6 +19,8 @@ from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.builder cimport reserve_entries
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
+from hforest.growth.random_thresholds cimport split_values, write_sides
+from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, sort_keys
 from hforest.growth.task cimport (
@@ -361,6 +363,41 @@ cdef hf_split _best_projection(
     return best
 
 
+cdef hf_split _best_random_projection(
+    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
+    double weight
+) noexcept nogil:
+    # Returns the best of one random threshold for each of a node's projections, and writes the sides of its
+    # samples to r.goes_right; of equal scores the first wins.
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_split best = no_split(), split = no_split()
+    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
+    cdef uint32_t* best_left = left + r.n      # and of the best one so far
+    cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
+    cdef uint64_t candidate
+    split.column = 0
+    for number in range(t.n_candidates):
+        if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
+            break
+        candidate = hf_projection_key(key, <uint64_t> number)
+        _values_of(p, own, r.sample + node.first, n, candidate)
+        if p.whole:
+            n_left = split_values(t, <const int32_t*> own.value, n, key, number, &split, left)
+        elif p.single:
+            n_left = split_values(t, <const float*> own.value, n, key, number, &split, left)
+        else:
+            n_left = split_values(t, <const double*> own.value, n, key, number, &split, left)
+        split.score = score_left(t, r, node, left, n_left, weight)
+        if split.score > best.score:
+            best, n_best_left, own.best_key = split, n_left, candidate
+            left, best_left = best_left, left
+            if is_perfect(r, best.score, weight):
+                break
+    if best.column >= 0:
+        write_sides(r, node, best_left, n_best_left)
+    return best
+
+
 cdef void _fill_sides(
     const hf_projections* p, const hf_own* own, int64_t n, double below, uint8_t* goes_right
 ) noexcept nogil:
@@ -420,7 +457,10 @@ cdef hf_split _best_split(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     cdef const hf_projections* p = <const hf_projections*> t.source.data
-    cdef hf_split best = _best_projection(t, r, p, node, key, weight)
+    cdef hf_split best
+    if p.random_thresholds:
+        return _best_random_projection(t, r, p, node, key, weight)
+    best = _best_projection(t, r, p, node, key, weight)
     if best.column >= 0:
         _fill_sides(p, <hf_own*> r.own, node.last - node.first, best.below, r.goes_right)
         if t.single:

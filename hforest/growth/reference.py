@@ -40,11 +40,11 @@ def encode(x, bins, low, high, n_bins):
             low[f, b], high[f, b] = distinct[bin_of == b][[0, -1]]
 
 
-def prepare_columns(bins):
+def prepare_columns(bins, splitter):
     """None: the reference implementation reads bins by columns."""
 
 
-def grow(bins, workspace, learned, max_features, completely_random, batch):
+def grow(bins, workspace, learned, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
     codes, low, high, dtype, base, offset = bins
     if base is not None:
@@ -55,7 +55,7 @@ def grow(bins, workspace, learned, max_features, completely_random, batch):
     def split(tree, samples, mean, weight, key):
         min_leaf = learned.limits.min_samples_leaf
         return split_by_column(
-            tree, samples, mean, weight, key, low, high, dtype, max_features, min_leaf, completely_random
+            tree, samples, mean, weight, key, low, high, dtype, max_features, min_leaf, splitter
         )
 
     grow_batch(split, codes, learned, batch, dtype, False)
@@ -65,14 +65,16 @@ def prepare_projections(x, distribution):
     """None: the reference implementation adds up numbers of x."""
 
 
-def grow_projected(x, workspace, learned, distribution, n_projections, batch):
+def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
     """Appends trees on random projections (p3 Alg. 1): as `grow`, then (indptr, indices, data) of their
     projections.
     """
 
     def split(tree, samples, mean, weight, key):
         min_leaf = learned.limits.min_samples_leaf
-        return split_by_projection(tree, samples, mean, weight, key, x, distribution, n_projections, min_leaf)
+        return split_by_projection(
+            tree, samples, mean, weight, key, x, distribution, n_projections, min_leaf, splitter
+        )
 
     grow_batch(split, None, learned, batch, x.dtype, True)
 

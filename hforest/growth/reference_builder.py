@@ -90,20 +90,26 @@ def best_threshold(tree, samples, rows, total, weight, column, value, min_sample
     return best
 
 
-def random_threshold(tree, samples, key, column, low, high, dtype):
-    """Returns the last bin on the left and the threshold of a completely random tree (Zhou and Feng 2017):
-    uniform between the least and the greatest value.
+def random_threshold(key, number, least, greatest, dtype):
+    """Returns the threshold of a node's candidate `number` (Geurts, Ernst and Wehenkel 2006): uniform from
+    the least value, and below the greatest.
     """
-    present = sorted({int(tree.bins[column, s]) for s in samples})
-    least, greatest = high[column, present[0]], low[column, present[-1]]
-    threshold = least + unit(philox(key, 0, THRESHOLD)) * (greatest - least)
+    threshold = least + unit(philox(key, number, THRESHOLD)) * (greatest - least)
     if not threshold < math.inf:
         threshold = least / 2 + greatest / 2
     threshold = float(dtype.type(threshold))
-    if not least <= threshold < greatest:
-        threshold = least
-    last = max(b for b in range(present[0], present[-1]) if b == present[0] or high[column, b] <= threshold)
-    return last, float(threshold)
+    return threshold if least <= threshold < greatest else float(least)
+
+
+def score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf):
+    """Returns the score of the split whose left side is a set of samples; -inf if a side is too small."""
+    left, left_weight, n_left = [0.0] * tree.n_outputs, 0.0, 0
+    for s in samples:
+        if s in left_side:
+            left, left_weight, n_left = add(left, rows[s]), left_weight + float(tree.weight[s]), n_left + 1
+    if min(n_left, len(samples) - n_left) < min_samples_leaf or not weight - left_weight > 0:
+        return -math.inf
+    return tree.score(left, left_weight, total, weight)
 
 
 def sampled_features(key, n_columns):
@@ -179,7 +185,9 @@ def grow_batch(split, codes, learned, batch, dtype, projected):
         batch.trees.append(tuple(arrays))
 
 
-def split_by_projection(tree, samples, mean, weight, key, x, distribution, n_projections, min_samples_leaf):
+def split_by_projection(
+    tree, samples, mean, weight, key, x, distribution, n_projections, min_samples_leaf, splitter
+):
     """Returns the best split of a node's projections, or None."""
     rows = tree.rows(samples, mean)
     total = [0.0] * tree.n_outputs
@@ -195,7 +203,18 @@ def split_by_projection(tree, samples, mean, weight, key, x, distribution, n_pro
             for i, w in zip(index, factor, strict=True):
                 value += w * float(x[s, i])
             values[s] = float(x.dtype.type(value))  # rounded once, as hforest.tree does
-        better = best_threshold(tree, samples, rows, total, weight, number, values, min_samples_leaf, best)
+        if splitter == "best":
+            better = best_threshold(
+                tree, samples, rows, total, weight, number, values, min_samples_leaf, best
+            )
+        else:
+            least, greatest = min(values.values()) + 0.0, max(values.values())
+            if least == greatest:
+                continue
+            limit = random_threshold(key, number, least, greatest, x.dtype)
+            left_side = {s for s in samples if values[s] <= limit}
+            score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
+            better = score, number, limit, limit
         if better[0] > best[0]:
             best, chosen = better, (index, factor, values)
     if chosen is None:
@@ -203,11 +222,12 @@ def split_by_projection(tree, samples, mean, weight, key, x, distribution, n_pro
     score, _, low, high = best
     index, factor, values = chosen
     column = index[0] if len(index) == 1 and factor[0] == 1 else (index, factor)  # a feature
-    return column, lambda s: values[s] <= low, score - base, between(low, high, x.dtype)
+    limit = between(low, high, x.dtype) if splitter == "best" else low
+    return column, lambda s: values[s] <= low, score - base, limit
 
 
 def split_by_column(
-    tree, samples, mean, weight, key, low, high, dtype, max_features, min_samples_leaf, completely_random
+    tree, samples, mean, weight, key, low, high, dtype, max_features, min_samples_leaf, splitter
 ):
     """Returns the best split of the features that a node samples, or None."""
     rows = tree.rows(samples, mean)
@@ -215,35 +235,28 @@ def split_by_column(
     for s in samples:
         total = add(total, rows[s])
     base = node_score(tree.criterion, total, weight)
-    best, varies = (-math.inf, -1, 0, 0), False
+    best, number = (-math.inf, -1, 0, 0.0), 0
     for i, column in enumerate(sampled_features(key, len(tree.bins))):
-        if i >= max_features and varies:
+        if i >= max_features and number:
             break
-        if len({int(tree.bins[column, s]) for s in samples}) == 1:
+        present = sorted({int(tree.bins[column, s]) for s in samples})
+        if len(present) == 1:
             continue
-        varies = True
-        if completely_random:
-            last, limit = random_threshold(tree, samples, key, column, low, high, dtype)
-            return score_threshold(
-                tree, samples, rows, total, weight, base, column, last, limit, min_samples_leaf
+        if splitter == "best":
+            best = best_threshold(
+                tree, samples, rows, total, weight, column, tree.bins[column], min_samples_leaf, best
             )
-        best = best_threshold(
-            tree, samples, rows, total, weight, column, tree.bins[column], min_samples_leaf, best
-        )
+        else:
+            least, greatest = high[column, present[0]], low[column, present[-1]]
+            limit = random_threshold(key, number, least, greatest, dtype)
+            last = max(b for b in present[:-1] if b == present[0] or high[column, b] <= limit)
+            left_side = {s for s in samples if tree.bins[column, s] <= last}
+            score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
+            if score > best[0]:
+                best = score, column, last, limit
+        number += 1
     score, column, last, after = best
     if column < 0:
         return None
-    limit = between(high[column, last], low[column, after], dtype)
+    limit = between(high[column, last], low[column, after], dtype) if splitter == "best" else after
     return column, lambda s: tree.bins[column, s] <= last, score - base, limit
-
-
-def score_threshold(tree, samples, rows, total, weight, base, column, last, limit, min_samples_leaf):
-    """Returns the split of a column after bin `last`, or None if a side is too small."""
-    left, left_weight, n_left = [0.0] * tree.n_outputs, 0.0, 0
-    for s in samples:
-        if tree.bins[column, s] <= last:
-            left, left_weight, n_left = add(left, rows[s]), left_weight + float(tree.weight[s]), n_left + 1
-    if min(n_left, len(samples) - n_left) < min_samples_leaf or not weight - left_weight > 0:
-        return None
-    gain = tree.score(left, left_weight, total, weight) - base
-    return column, lambda s: tree.bins[column, s] <= last, gain, limit

@@ -6,6 +6,10 @@ cdef bint start_samples(const hf_task* t, hf_workspace* r, const int32_t* counts
 cdef void free_samples(hf_workspace* r) noexcept nogil
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil
 cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil
+cdef double score_left(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
+    double weight
+) noexcept nogil
 cdef double score_sides(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
 ) noexcept nogil

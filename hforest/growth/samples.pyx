@@ -186,39 +186,92 @@ cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) no
     return sum
 
 
-cdef double score_sides(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
+cdef double _score_left_counts(
+    const hf_task* t, hf_workspace* r, const uint32_t* payload, const uint32_t* left, int64_t n_left,
+    double weight
 ) noexcept nogil:
-    # Returns the score of the split in r.goes_right, as a scan of thresholds computes it; -INFINITY if a side
-    # is too small. Called after sum_up.
-    cdef double left_weight = 0, right_weight
-    cdef int64_t i, k, n_left = 0
+    # As score_left, of whole weights and Gini: the sums are integers.
     cdef int bits = weight_bits(r)
-    cdef uint32_t w, mask = (<uint32_t> 1 << bits) - 1
+    cdef uint32_t p, mask = (<uint32_t> 1 << bits) - 1
+    cdef uint64_t on_left, on_right, left_weight = 0, left_square = 0, right_square = 0
+    cdef const uint32_t* count = r.count
+    cdef uint32_t* count_left = r.count_left
+    cdef int64_t i, k
+    memset(count_left, 0, t.n_outputs * sizeof(uint32_t))
+    for i in range(n_left):
+        p = payload[left[i]]
+        count_left[p >> bits] += p & mask
+    for k in range(t.n_outputs):
+        on_left, on_right = count_left[k], count[k] - count_left[k]
+        left_weight += on_left
+        left_square += on_left * on_left
+        right_square += on_right * on_right
+    return (
+        <double> left_square / <double> left_weight
+        + <double> right_square / <double> (<uint64_t> weight - left_weight)
+    )
+
+
+cdef void _sum_left_targets(
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
+    double* sum, double* weight
+) noexcept nogil:
+    # Writes the sums of the left side of one target, as hf_add adds them up.
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef const double* weights = r.weight + node.first
+    cdef const double* targets = t.targets
+    cdef double mean = r.mean[0], total = 0, all = 0, w
+    cdef int64_t i
+    for i in range(n_left):
+        w = weights[left[i]]
+        total += w * (targets[sample[left[i]]] - mean)
+        all += w
+    sum[0], weight[0] = total, all
+
+
+cdef double score_left(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
+    double weight
+) noexcept nogil:
+    # Returns the score of a split, as a scan of thresholds computes it; -INFINITY if a side is too small.
+    # Called after sum_up.
+    #
+    # left  IN (n_left,)  the places in the node of the samples that go left, ascending
+    cdef double left_weight = 0, right_weight
+    cdef int64_t i, k
+    if n_left < max(t.min_leaf, 1) or node.last - node.first - n_left < max(t.min_leaf, 1):
+        return -INFINITY
+    if r.kind != HF_FLOATS:
+        return _score_left_counts(t, r, r.payload + node.first, left, n_left, weight)
     for k in range(t.n_outputs):
         r.left[k] = 0
-    for i in range(node.first, node.last):
-        if r.goes_right[i - node.first]:
-            continue
-        n_left += 1
-        if r.kind == HF_FLOATS:
-            hf_add(t, r, i, r.left)
-            left_weight += r.weight[i]
-        else:
-            w = r.payload[i] & mask
-            r.left[r.payload[i] >> bits] += w
-            left_weight += w
+    if t.labels == NULL and t.n_outputs == 1:
+        _sum_left_targets(t, r, node, left, n_left, r.left, &left_weight)
+        n_left = 0
+    for i in range(n_left):
+        hf_add(t, r, node.first + left[i], r.left)
+        left_weight += r.weight[node.first + left[i]]
     right_weight = weight - left_weight
-    if n_left < t.min_leaf or node.last - node.first - n_left < t.min_leaf:
-        return -INFINITY
-    if not (left_weight > 0 and right_weight > 0):
+    if not right_weight > 0:
         return -INFINITY
     for k in range(t.n_outputs):
-        r.right[k] = (r.total[k] if r.kind == HF_FLOATS else r.count[k]) - r.left[k]
+        r.right[k] = r.total[k] - r.left[k]
     return (
         hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
         + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
     )
+
+
+cdef double score_sides(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
+) noexcept nogil:
+    # As score_left, of the split in r.goes_right.
+    cdef uint32_t* left = <uint32_t*> r.key2
+    cdef int64_t i, n_left = 0
+    for i in range(node.last - node.first):
+        left[n_left] = <uint32_t> i
+        n_left += not r.goes_right[i]
+    return score_left(t, r, node, left, n_left, weight)
 
 
 cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil:

@@ -160,7 +160,7 @@ def grow(
     n_trees: int,
     *,
     max_features: int,
-    completely_random: bool,
+    splitter: str,
     bootstrap: bool | IntArray,
     report: Report,
     seed: int,
@@ -169,10 +169,10 @@ def grow(
     learned = _scaled(learned, bins.dtype, bootstrap)
     weight = learned.sample_weight
     xp, backend = dispatch.array_module(weight), dispatch.backend(_PACKAGE, weight)
-    workspace = backend.prepare_columns(bins)
+    workspace = backend.prepare_columns(bins, splitter)
 
     def grow_some(batch: Batch) -> None:
-        backend.grow(bins, workspace, learned, max_features, completely_random, batch)
+        backend.grow(bins, workspace, learned, max_features, splitter, batch)
 
     trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, xp=xp)
     return Trees(*backend.joined(trees, learned.target.n_outputs, bins.dtype, False))
@@ -185,6 +185,7 @@ def grow_projected(
     distribution: Distribution,
     *,
     n_projections: int,
+    splitter: str,
     bootstrap: bool | IntArray,
     report: Report,
     seed: int,
@@ -195,7 +196,7 @@ def grow_projected(
     workspace = backend.prepare_projections(x, distribution)
 
     def grow_some(batch: Batch) -> None:
-        backend.grow_projected(x, workspace, learned, distribution, n_projections, batch)
+        backend.grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch)
 
     trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, xp=xp)
     return joined(trees, learned.target.n_outputs, x)

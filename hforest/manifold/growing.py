@@ -19,7 +19,7 @@ from ..core.projections import (
     sparse_distribution,
 )
 from ..growth import unchecked
-from ..growth.checks import check_bootstrap, check_learned
+from ..growth.checks import SPLITTERS, check_bootstrap, check_learned
 from ..tree import Forest
 
 _PROJECTIONS = ("patch", "sparse", "probe")
@@ -67,6 +67,7 @@ def grow(
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
+    splitter: str = "best",
     bootstrap: bool | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -101,8 +102,13 @@ def grow(
         Mean number of non-zeros of a sparse projection (p3's lambda), above 0 to 500.
     n_projections : int, optional
         Projections sampled at a node (p3's d), 1 to 2**20; by default the root of n_features, rounded up.
-    sample_weight, class_weight, criterion, bootstrap
+    sample_weight, class_weight, criterion
         As `hforest.classic.grow` takes them.
+    splitter : "best" or "random"
+        Whether a projection has its best threshold, or one that is uniform between its least and greatest
+        value in the node: extra trees on projections.
+    bootstrap : bool or (n_trees, n_samples) array of integers
+        As `hforest.classic.grow` takes it.
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
         As `hforest.classic.grow` takes them.
     task, n_classes, progress, rng
@@ -145,6 +151,7 @@ def grow(
     if n_projections is None:
         n_projections = math.isqrt(n_features - 1) + 1
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     learned = check_learned(
         y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, class_weight=class_weight,
@@ -154,8 +161,8 @@ def grow(
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         grown = unchecked.grow_projected(
-            x, learned, n_trees, distribution, n_projections=n_projections, bootstrap=bootstrap,
-            report=report, seed=seed,
+            x, learned, n_trees, distribution, n_projections=n_projections, splitter=splitter,
+            bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip
     return Forest(
         n_features=array_module(x).array(n_features, np.int64), **grown.trees._asdict(), indptr=grown.indptr,

@@ -97,14 +97,15 @@ def _windows(s: Setting) -> growth.Windows:
     return growth.Windows(x, np.arange(s.n) * 3, np.arange(3))
 
 
-@value("classic.grow.x", "classic.grow_random.x", "growth.encode.x")
+@value("classic.grow.x", "classic.grow_extra.x", "classic.grow_random.x", "growth.encode.x")
 def _samples_or_windows(s: Setting) -> Any:
     may = s.target.last == "encode" or not _regression(s)
     return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
 
 
 value("bins")(lambda s: growth.encode(s.numbers(s.n, s.n_features), max_bins=s.choice((None, 4))))
-options("completely_random", False, True)
+options("growth.splitter manifold.splitter", "best", "random")
+options("classic.grow_extra.max_features", "auto", "sqrt", None, 1, 0.5)
 value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))
 
 
@@ -160,7 +161,7 @@ def _patch_max(s: Setting) -> int:
 
 options("nu", 10.0, 0.5)
 options("max_rounds", 2, 0)
-options("splitter", "co2", "oc1")
+options("co2.splitter", "co2", "oc1")
 options("restarts", 0, 1)
 options("jumps", 1, 0)
 options("min_samples_oblique", 1, 3)

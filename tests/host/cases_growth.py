@@ -13,8 +13,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gini": {},
     "entropy": {"criterion": "entropy", "min_samples_leaf": 3},
     "targets": {"criterion": "squared_error", "max_depth": 3},
-    "completely random": {"completely_random": True, "bootstrap": False},
-    "completely random targets": {"criterion": "squared_error", "completely_random": True},
+    "completely random": {"splitter": "random", "max_features": 1, "bootstrap": False},
+    "extra": {"splitter": "random", "max_features": None, "bootstrap": False},
+    "extra targets": {"criterion": "squared_error", "splitter": "random"},
     "least gain": {"min_impurity_decrease": 0.02, "min_samples_split": 5},
     "a leaf alone": {"max_depth": 0},
 }
@@ -42,7 +43,8 @@ def _bins(name: str, n: int, weighted: bool, dtype: type) -> dict[str, np.ndarra
     learned = _learned(n, settings.pop("criterion", "gini"))
     weight = rng.random(n) + 0.1 if weighted else None
     bins = growth.encode(x, max_bins=7 if weighted else None)
-    trees = growth.grow(bins, n_trees=2, sample_weight=weight, max_features=2, rng=1, **learned, **settings)
+    settings = {"max_features": 2, "rng": 1} | settings
+    trees = growth.grow(bins, n_trees=2, sample_weight=weight, **learned, **settings)
     return {"bins": bins.bins, "low": bins.low, "high": bins.high, **trees._asdict()}
 
 
@@ -53,11 +55,12 @@ def _windows(dtype: type) -> dict[str, np.ndarray]:
     return growth.grow(bins, n_trees=2, max_features=2, rng=1, **_learned(24, "gini"))._asdict()
 
 
-def _projections(kind: str, whole: bool, criterion: str, dtype: type) -> dict[str, np.ndarray]:
+def _projections(kind: str, whole: bool, criterion: str, splitter: str, dtype: type) -> dict[str, np.ndarray]:
     x = np.random.default_rng(2).integers(-3, 200, (20, 12)).astype(dtype) / dtype(1 if whole else 7)
     grown = growth.grow_projected(
-        x, n_trees=2, distribution=DISTRIBUTIONS[kind], n_projections=3, rng=1, **_learned(20, criterion)
-    )
+        x, n_trees=2, distribution=DISTRIBUTIONS[kind], n_projections=3, splitter=splitter, rng=1,
+        **_learned(20, criterion),
+    )  # fmt: skip
     return {**grown.trees._asdict(), **{name: getattr(grown, name) for name in ("indptr", "indices", "data")}}
 
 
@@ -74,7 +77,8 @@ def cases(dtype: type) -> Iterator[Case]:
     yield Case("windows", lambda: _windows(dtype))
     for kind in DISTRIBUTIONS:
         for whole, criterion in ((True, "gini"), (False, "squared_error")):
-            yield Case(
-                f"projections {kind} {criterion} {'whole' if whole else 'fractions'}",
-                lambda k=kind, w=whole, c=criterion: _projections(k, w, c, dtype),
-            )
+            for splitter in ("best", "random"):
+                yield Case(
+                    f"projections {kind} {criterion} {splitter} {'whole' if whole else 'fractions'}",
+                    lambda k=kind, w=whole, c=criterion, s=splitter: _projections(k, w, c, s, dtype),
+                )

@@ -1,0 +1,61 @@
+"""Random thresholds of extra trees (Geurts, Ernst and Wehenkel 2006): one for each candidate.
+
+A candidate costs two passes over its values, and one over the samples on its left (`score_left`):
+
+    value   | 3.1 0.2 2.5 0.9 1.4 |    least 0.2, greatest 3.1, threshold 1.7
+    left    | 1 3 4 |                  places of the values up to the threshold
+"""
+
+from libc.math cimport INFINITY, floor
+from libc.string cimport memset
+
+from hforest.growth.task cimport HF_STREAM_THRESHOLD, hf_draw, hf_philox, hf_unit
+
+
+cdef double random_threshold(
+    const hf_task* t, uint64_t key, int64_t number, double least, double greatest
+) noexcept nogil:
+    # Returns the threshold of a node's candidate `number`: uniform from the least value, and below the
+    # greatest.
+    cdef hf_draw draw = hf_philox(key, <uint64_t> number, HF_STREAM_THRESHOLD)
+    cdef double threshold = least + hf_unit(draw) * (greatest - least)
+    if not threshold < INFINITY:
+        threshold = least / 2 + greatest / 2
+    if t.single:
+        threshold = <double> <float> threshold
+    return threshold if least <= threshold < greatest else least
+
+
+cdef int64_t split_values(
+    const hf_task* t, const value_t* value, int64_t n, uint64_t key, int64_t number, hf_split* split,
+    uint32_t* left
+) noexcept nogil:
+    # Writes the random threshold of candidate `number` to `split`, and the places of the values on its left;
+    # returns how many these are, 0 if all values are equal.
+    #
+    # value   IN (n,)
+    # left    OUT (n,)
+    cdef value_t least = value[0], greatest = value[0], last
+    cdef int64_t i, n_left = 0
+    for i in range(n):
+        least = value[i] if value[i] < least else least
+        greatest = value[i] if value[i] > greatest else greatest
+    if least == greatest:
+        return 0
+    # -0 is 0 here.
+    split.threshold = random_threshold(t, key, number, <double> least + 0.0, <double> greatest)
+    last = <value_t> (floor(split.threshold) if value_t is int32_t else split.threshold)
+    for i in range(n):
+        left[n_left] = <uint32_t> i
+        n_left += value[i] <= last
+    return n_left
+
+
+cdef void write_sides(
+    hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left
+) noexcept nogil:
+    # Writes to r.goes_right that the samples at n_left places of the node go left, and the others right.
+    cdef int64_t i
+    memset(r.goes_right, 1, node.last - node.first)
+    for i in range(n_left):
+        r.goes_right[left[i]] = 0
