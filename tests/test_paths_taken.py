@@ -197,7 +197,8 @@ def growth_rows():
     def vectors(names):
         return " ".join(f"growth.{name}_{{bytes}}" for name in names.split())
 
-    bounded, sums = "fill_buckets sum_buckets rate find_alive", "fill_buckets sum_buckets rate"
+    bounded = "find_range fill_buckets sum_buckets rate find_alive"
+    sums = "find_range fill_buckets sum_buckets rate"
     of_values = "growth.sorted_scan growth.pairs_of_values"
     yield Row(
         "growth.grow-bins", lambda: grow(64), "growth.histogram",
@@ -219,7 +220,7 @@ def growth_rows():
         )  # fmt: skip
         yield Row(
             f"growth.grow_projected-large-{name}", lambda whole=whole: grow_projected(40_000, whole, 1),
-            f"growth.wide_{scorer}", vectors("fill_buckets"),
+            f"growth.wide_{scorer}", vectors("find_range fill_buckets"),
         )  # fmt: skip
     # Real weights and targets are scored in float64, in the order of the samples.
     weights, targets = np.random.default_rng(2).random(800), np.random.default_rng(3).normal(size=800)

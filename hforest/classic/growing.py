@@ -349,13 +349,8 @@ def grow_random(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf)
-    x, numbers = _samples(x, task)
-    learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=None, limits=limits, dtype=numbers.dtype,
-    )  # fmt: skip
-    return _grow(
-        x, learned, n_trees, max_bins=None, max_features=1, splitter="random", bootstrap=bootstrap,
-        progress=progress, rng=rng,
+    return grow_extra(
+        x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, bootstrap=bootstrap,
+        max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, progress=progress, rng=rng,
     )  # fmt: skip

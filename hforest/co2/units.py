@@ -22,8 +22,8 @@ class Units(NamedTuple):
     """(n_features,) float64; 1 of constant columns."""
 
 
-def _statistics(a: Array, weight: FloatArray) -> Units:
-    """Means and deviations of the columns of a (n, k), of the rows whose weight is above 0."""
+def _statistics(a: Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means and deviations of the columns of a (n, k), 0 of constant ones; of rows with a weight above 0."""
     # On the host, so that the bits of a forest do not depend on the order in which a GPU adds.
     rows = dispatch.to_numpy(a if bool((weight > 0).all()) else a[weight > 0])
     n, block = len(rows), max(1, _VALUES // rows.shape[1])
@@ -35,7 +35,7 @@ def _statistics(a: Array, weight: FloatArray) -> Units:
         square += ((rows[first : first + block] - mean) ** 2).sum(axis=0)
     deviation = np.sqrt(square / n)
     # What rounding leaves of a constant column is none of its deviation.
-    return Units(mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0))
+    return mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0)
 
 
 def of_samples(x: FloatArray, weight: FloatArray) -> Units:
@@ -53,7 +53,8 @@ def of_targets(targets: FloatArray, weight: FloatArray) -> Units:
 
 def standardized(a: FloatArray, units: Units) -> FloatArray:
     """``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64."""
-    xp, out = dispatch.array_module(a), dispatch.array_module(a).empty(a.shape, a.dtype)
+    xp = dispatch.array_module(a)
+    out = xp.empty(a.shape, a.dtype)
     mean, deviation = xp.asarray(units.mean), xp.asarray(units.deviation)
     block = max(1, _VALUES // a.shape[1])
     for first in range(0, len(a), block):

@@ -71,6 +71,7 @@ cdef extern from "growth/simd/bodies.h" nogil:
         bint exact
         int32_t lowest
         int32_t usual
+        int32_t own
         float least
         float scale
     ctypedef struct hf_bodies:
@@ -79,6 +80,7 @@ cdef extern from "growth/simd/bodies.h" nogil:
         float (*rate_pairs)(int per, hf_pairwise* p) noexcept nogil
         void (*sum_values)(hf_value_pairs* p) noexcept nogil
         void (*sum_bins)(hf_histogram* h) noexcept nogil
+        void (*find_range)(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil
         void (*fill_buckets)(
             const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
         ) noexcept nogil

@@ -49,9 +49,9 @@ cdef float _rate_pairs(int per, hf_pairwise* p) noexcept nogil:
         rate = 0
         if right_weight:
             rate = (
-                <float> p.left_square[at & 1][at >> 1] / <float> left_weight
-                + <float> p.right_square[at & 1][at >> 1] / <float> right_weight
-            )
+                <float> p.left_square[at & 1][at >> 1] * <float> right_weight
+                + <float> p.right_square[at & 1][at >> 1] * <float> left_weight
+            ) / (<float> left_weight * <float> right_weight)
         p.rate[at & 1].value[at >> 1] = rate
         most = rate if rate > most else most
     return most
@@ -106,12 +106,21 @@ cdef float _rate(int n, hf_splits* s) noexcept nogil:
         rate = 0
         if left_weight and right_weight:
             rate = (
-                <float> <int32_t> s.left_square[i] / <float> left_weight
-                + <float> <int32_t> s.right_square[i] / <float> right_weight
-            )
+                <float> <int32_t> s.left_square[i] * <float> right_weight
+                + <float> <int32_t> s.right_square[i] * <float> left_weight
+            ) / (<float> left_weight * <float> right_weight)
         s.rate.value[i] = rate
         most = rate if rate > most else most
     return most
+
+
+cdef void _find_range(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil:
+    # Writes the least and the greatest of n codes.
+    cdef int64_t i
+    range_[0] = range_[1] = code[0]
+    for i in range(n):
+        range_[0] = min(range_[0], code[i])
+        range_[1] = max(range_[1], code[i])
 
 
 cdef inline float _real(const hf_buckets* s, int32_t code) noexcept nogil:
@@ -133,8 +142,8 @@ cdef void _fill_buckets(
 
 
 cdef void _sum_buckets(hf_buckets* s) noexcept nogil:
-    # Adds up s.count over the buckets up to each, and writes the sums of the splits after them, and the two
-    # largest weights of a class in each bucket.
+    # Counts the bucket s.own, adds up s.count over the buckets up to each, and writes the sums of the splits
+    # after them, and the two largest weights of a class in each bucket.
     cdef int size = 1 << s.log_steps, b
     cdef uint32_t sum, rest, here
     cdef uint32_t* count
@@ -144,6 +153,10 @@ cdef void _sum_buckets(hf_buckets* s) noexcept nogil:
         s.inside[b] = s.second[b] = 0
     for k in range(s.n_present):
         count = s.count + k * size
+        sum = 0
+        for b in range(size):
+            sum += count[b]
+        count[s.own] = s.total[k] - sum
         sum = 0
         for b in range(size):
             here = count[b]
@@ -207,5 +220,6 @@ cdef void _find_alive(hf_buckets* s, float limit) noexcept nogil:
 # The plain path scores no bins pairwise (scorers.pxd): the first two say what the vector bodies compute.
 plain.log_lanes = 0
 plain.sum_pairs, plain.rate_pairs, plain.sum_values = _sum_pairs, _rate_pairs, _sum_values
-plain.sum_bins, plain.rate, plain.fill_buckets = _sum_bins, _rate, _fill_buckets
+plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
+plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.bodies cimport hf_buckets
+from hforest.growth.bodies cimport hf_bodies, hf_buckets
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 
@@ -35,11 +35,11 @@ cdef float real_of(const hf_buckets* s, int32_t code) noexcept nogil
 cdef int32_t next_code(const int32_t* code, int64_t n, int32_t low) noexcept nogil
 
 # For wide.pyx.
-cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil
+cdef int divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* code) noexcept nogil
 cdef int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil
 cdef int place_of(const hf_buckets* s, int c) noexcept nogil
-cdef void count_buckets(
-    const uint8_t* bucket, const uint32_t* slot, int64_t n, int size, uint32_t* count
+cdef int count_codes(
+    const hf_bodies* bodies, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s
 ) noexcept nogil
 cdef bint confirm_alive(
     const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own,

@@ -70,8 +70,8 @@ cdef bint start_buckets(
     s.n, s.splits.all, s.whole = node.last - node.first, <uint32_t> weight, whole
     s.log_lanes = bodies_of(t.path).log_lanes
     s.n_present = number_classes(t, r, HF_HISTOGRAM_CLASSES, s.total, &s.splits.square)
-    # Counts are added up for all buckets; samples are sorted, a dozen steps each.
-    if s.n_present < 0 or SORTED_STEPS * s.n < s.n_present << _log_buckets(s.n):
+    # Counts are added up for all buckets, by vectors; samples are sorted, a dozen steps each.
+    if s.n_present < 0 or SORTED_STEPS * s.n < s.n_present << _log_buckets(s.n) >> max(s.log_lanes - 2, 0):
         return False
     for i in range(s.n):
         payload = r.payload[node.first + i]
@@ -121,20 +121,17 @@ cdef inline int32_t _usual(const int32_t* code, int64_t n, int32_t otherwise) no
     return b if b == c or b == d else c if c == d else otherwise
 
 
-cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil:
+cdef int divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* code) noexcept nogil:
     # Divides the range of the codes into buckets. Returns 0 if all are equal, -1 if no width divides them.
-    cdef int32_t lowest = code[0], highest = code[0]
-    cdef int64_t i
+    cdef int32_t[2] ends
     cdef int log_buckets = _log_buckets(s.n)
     cdef float range_
-    for i in range(s.n):
-        lowest = min(lowest, code[i])
-        highest = max(highest, code[i])
-    if lowest == highest:
+    bodies.find_range(code, s.n, ends)
+    if ends[0] == ends[1]:
         return 0
-    s.log_steps, s.lowest = log_buckets - s.log_lanes, lowest
-    s.least = real_of(s, lowest)
-    range_ = real_of(s, highest) - s.least
+    s.log_steps, s.lowest = log_buckets - s.log_lanes, ends[0]
+    s.least = real_of(s, ends[0])
+    range_ = real_of(s, ends[1]) - s.least
     s.exact = s.whole and range_ < 1 << log_buckets
     if s.exact:
         while s.log_steps > 0 and range_ < 1 << (s.log_steps - 1 + s.log_lanes):
@@ -144,16 +141,31 @@ cdef int divide(hf_buckets* s, const int32_t* code) noexcept nogil:
         s.scale = <float> ((1 << log_buckets) - 2) * ROUNDED / range_
     if not (0 < s.scale < INFINITY and range_ < INFINITY):
         return -1
-    s.usual = _usual(code, s.n, lowest)
+    s.usual = _usual(code, s.n, s.lowest)
     return 1
 
 
-cdef void count_buckets(
-    const uint8_t* bucket, const uint32_t* slot, int64_t n, int size, uint32_t* count
+cdef int count_codes(
+    const hf_bodies* bodies, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s
 ) noexcept nogil:
-    cdef int64_t i
+    # Writes the bucket of each code and the weights of the classes in each bucket but s.own, which may hold
+    # most samples: their additions to one count would wait for one another. Returns how many buckets the
+    # counts of a class have.
+    cdef int size = 1 << (s.log_steps + s.log_lanes)
+    cdef const uint32_t* slot = codes.slot
+    cdef const uint8_t* bucket = codes.bucket
+    cdef uint32_t* count = s.count
+    cdef uint32_t* other = <uint32_t*> r.key2
+    cdef int64_t i, n = s.n, n_others = 0
+    s.own = place_of(s, bucket_of(s, s.usual))
+    bodies.fill_buckets(s, code, n, codes.bucket)
+    memset(count, 0, s.n_present * size * sizeof(uint32_t))
     for i in range(n):
-        count[(slot[i] >> 16) * size + bucket[i]] += slot[i] & 0xffff
+        other[n_others] = ((slot[i] >> 16) * size + bucket[i]) << 16 | (slot[i] & 0xffff)
+        n_others += bucket[i] != s.own
+    for i in range(n_others):
+        count[other[i] >> 16] += other[i] & 0xffff
+    return size
 
 
 cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t* low) noexcept nogil:
@@ -179,23 +191,20 @@ cdef uint64_t* _sort_alive(
     # Returns the keys of the samples in buckets that are alive, in order; of the bucket `own`, which holds
     # one code, a single key.
     cdef int place = place_of(s, own)
-    cdef bint has_own = s.alive[place], taken
+    cdef bint has_own = s.alive[place]
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
     cdef int64_t i, n = 0
     s.alive[place] = 0
     for i in range(s.n):
-        ordered = _ordered(code[i])
-        taken = s.alive[codes.bucket[i]]
-        key[n] = <uint64_t> ordered << 32 | codes.slot[i]
-        n += taken
-        lowest = ordered if taken and ordered < lowest else lowest
-        highest = ordered if taken and ordered > highest else highest
+        key[n] = <uint64_t> _ordered(code[i]) << 32 | codes.slot[i]
+        n += s.alive[codes.bucket[i]]
     if has_own:
-        ordered = _ordered(s.usual)
-        lowest, highest = min(lowest, ordered), max(highest, ordered)
-        key[n] = <uint64_t> ordered << 32
+        key[n] = <uint64_t> _ordered(s.usual) << 32
         n += 1
+    for i in range(n):
+        ordered = <uint32_t> (key[i] >> 32)
+        lowest, highest = min(lowest, ordered), max(highest, ordered)
     n_keys[0] = n
     return key if n == 0 else sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch)
 
@@ -270,24 +279,19 @@ cdef int score_buckets(
     # code        IN (n,)
     # best, low   OUT      its score, and the largest code on its left
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef int divided = divide(s, code), size, own, i
+    cdef int divided = divide(bodies, s, code), size, own, i
     cdef bint any_alive = False
     cdef float most, limit
     if divided <= 0:
         return divided
-    if s.exact:
-        HF_COUNT(b"growth", b"exact_histogram")
-    else:
-        HF_COUNT(b"growth", b"bounds")
-    size = 1 << (s.log_steps + s.log_lanes)
-    bodies.fill_buckets(s, code, s.n, codes.bucket)
-    memset(s.count, 0, s.n_present * size * sizeof(uint32_t))
-    count_buckets(codes.bucket, codes.slot, s.n, size, s.count)
+    size = count_codes(bodies, r, codes, code, s)
     bodies.sum_buckets(s)
     most = bodies.rate(size, &s.splits)
     limit = max(<float> best[0], most) * ROUNDED
     if s.exact:
+        HF_COUNT(b"growth", b"exact_histogram")
         return _confirm_exact(s, limit, best, low)
+    HF_COUNT(b"growth", b"bounds")
     bodies.find_alive(s, limit)
     # In the bucket of one code there is one split, after it.
     own = bucket_of(s, s.usual)

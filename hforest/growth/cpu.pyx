@@ -387,13 +387,22 @@ cdef object grow_trees(hf_task* t, batch):
 
 # ---------------------------------------------------------------------------------------------------- columns
 
+def _transposed(a):
+    """Returns a transposed copy of a matrix; looks for signals between its parts."""
+    cdef Py_ssize_t step = max(1, COPIED // a.shape[0]), i
+    out = np.empty((a.shape[1], a.shape[0]), a.dtype)
+    for i in range(0, len(out), step):
+        out[i : i + step] = a[:, i : i + step].T
+    return out
+
+
 def prepare_columns(bins, splitter):
     """Returns what `grow` reads beside the bins, or None.
 
     For nodes of few samples, samples first: of bins of 8 bits a copy; of wider ones, of one value each, with
     random thresholds, the values.
     """
-    cdef Py_ssize_t step, i
+    cdef Py_ssize_t i
     codes = bins.bins
     if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
         values = np.empty(codes.T.shape, bins.dtype)
@@ -402,10 +411,7 @@ def prepare_columns(bins, splitter):
         return values
     if bins.base is not None or simd_path() == HF_PATH_PLAIN or codes.itemsize > 1:
         return None
-    rows, step = np.empty((codes.shape[1], codes.shape[0]), codes.dtype), max(1, COPIED // codes.shape[0])
-    for i in range(0, len(rows), step):
-        rows[i : i + step] = codes[:, i : i + step].T
-    return rows
+    return _transposed(codes)
 
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
@@ -496,7 +502,7 @@ def prepare_projections(x, distribution):
     if whole and large and not distribution.cyclic:
         # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
         corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
-    return Prepared(whole > 0, numbers, corners)
+    return Prepared(whole > 0, numbers, _transposed(x if numbers is None else numbers), corners)
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
@@ -506,6 +512,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = _distribution(distribution), cnp.PyArray_DATA(x), t.single
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
+    p.columns, p.n_samples = cnp.PyArray_DATA(workspace.columns), t.n
     if workspace.numbers is not None:
         p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
     if workspace.corners is not None:

@@ -27,7 +27,7 @@ cdef bint _start(
     # Writes where each sample's class is counted, and its weight, to r.key2; returns False if the node has
     # too many classes.
     cdef int64_t i
-    cdef int b, size
+    cdef int b, lane, size
     cdef uint32_t* slot = <uint32_t*> r.key2
     h.n_present = number_classes(t, r, HF_HISTOGRAM_CLASSES, h.total, &h.splits.square)
     if h.n_present < 0:
@@ -35,8 +35,9 @@ cdef bint _start(
     h.splits.all, h.n_bins = <uint32_t> weight, <int> c.n_codes
     h.n_steps = (h.n_bins + lanes - 1) // lanes
     size = h.n_steps * lanes
-    for b in range(h.n_bins):
-        h.place[b] = <uint8_t> (b % h.n_steps * lanes + b // h.n_steps)
+    for lane in range(lanes):
+        for b in range(lane * h.n_steps, min((lane + 1) * h.n_steps, h.n_bins)):
+            h.place[b] = <uint8_t> ((b - lane * h.n_steps) * lanes + lane)
     for i in range(node.last - node.first):
         slot[i] = (
             r.class_number[r.payload[node.first + i] >> 8] * size << 16 | (r.payload[node.first + i] & 0xff)

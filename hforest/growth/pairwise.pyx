@@ -64,39 +64,50 @@ cdef void _confirm(
     const uint32_t* column, int per, int64_t n_candidates, float most, const hf_pairwise* p, hf_split* best
 ) noexcept nogil:
     # Takes the best split of `per` candidates, the first n_candidates of them, where it is better than
-    # `best`.
+    # `best`: its column and its lower code.
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
-    cdef int64_t i, size = p.n * per
-    cdef int j, won = -1
+    cdef int64_t i, first, last, number, n_halves = (p.n * per + 1) // 2
+    cdef int h, j, won = -1
+    cdef bint near
     cdef uint32_t left_weight
     cdef double score
     if not most > limit:
         return
     limit = max(limit, most * NEAR)
-    for i in range(size):
-        if not p.rate[i & 1].value[i >> 1] >= limit:
-            continue
-        j = <int> (i % per)
-        if j >= n_candidates:
-            continue
-        left_weight = p.left_weight[i]
-        score = (
-            <double> p.left_square[i & 1][i >> 1] / <double> left_weight
-            + <double> p.right_square[i & 1][i >> 1] / <double> (p.all - left_weight)
-        )
-        # Of equal scores the first candidate, and its lowest split.
-        if score < best.score:
-            continue
-        if score == best.score and (won < 0 or j > won or (j == won and p.code[i] >= best.low)):
-            continue
-        best.score, best.column, best.low = score, column[j], p.code[i]
-        won = j
-    if won < 0:
-        return
+    for h in range(2):
+        for first in range(0, n_halves, 16):
+            last, near = min(first + 16, n_halves), False
+            for i in range(first, last):
+                near |= p.rate[h].value[i] >= limit
+            if not near:
+                continue
+            for i in range(first, last):
+                number = 2 * i + h
+                j = <int> (number & (per - 1))
+                if not p.rate[h].value[i] >= limit or j >= n_candidates:
+                    continue
+                left_weight = p.left_weight[number]
+                score = (
+                    <double> p.left_square[h][i] / <double> left_weight
+                    + <double> p.right_square[h][i] / <double> (p.all - left_weight)
+                )
+                # Of equal scores the first candidate, and its lowest split.
+                if score < best.score:
+                    continue
+                if score == best.score and (won < 0 or j > won or (j == won and p.code[number] >= best.low)):
+                    continue
+                best.score, best.column, best.low = score, column[j], p.code[number]
+                won = j
+
+
+cdef void _find_next(const hf_task* t, const hf_columns* c, const hf_pairwise* p, hf_split* best) noexcept nogil:
+    # Writes the least code of the best split's column above its lower code.
+    cdef const uint8_t* code = <const uint8_t*> c.codes + codes_at(c, t, <uint32_t> best.column)
+    cdef int64_t i
     best.high = 256
     for i in range(p.n):
-        if best.low < p.code[i * per + won] < best.high:
-            best.high = p.code[i * per + won]
+        if best.low < code[p.sample[i]] < best.high:
+            best.high = code[p.sample[i]]
 
 
 cdef void best_pairwise(
@@ -111,7 +122,9 @@ cdef void best_pairwise(
     cdef int per, j
     _start(t, r, node, weight, &p)
     HF_COUNT(b"growth", b"pairs")
-    per = 1 if p.n > 32 else 2 if p.n > 16 else 4 if p.n > 8 else 8
+    per = 8
+    while per > 1 and (per * p.n > HF_PAIRWISE_SAMPLES or per >= 2 * n_candidates):
+        per //= 2
     while first < n_candidates:
         count = min(per, n_candidates - first)
         for j in range(per):
@@ -123,7 +136,9 @@ cdef void best_pairwise(
         bodies.sum_pairs(per, &p)
         _confirm(some, per, count, bodies.rate_pairs(per, &p), &p, best)
         if is_perfect(r, best.score, weight):
-            return
+            break
+    if best.column >= 0:
+        _find_next(t, c, &p, best)
 
 
 # ------------------------------------------------------------------------------------------ codes of 32 bits
@@ -139,6 +154,8 @@ cdef void start_value_pairs(
     place_by_class(r, node, p.n_present, p.last, p.place)
     for i in range(p.n):
         p.weight[p.place[i]] = r.payload[node.first + i] & mask
+    for i in range(p.n, p.n + 32):
+        p.code[i] = 0x7fffffff   # nothing lies on the right of these, which fill vectors up
 
 
 cdef bint score_value_pairs(

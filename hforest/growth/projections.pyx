@@ -37,6 +37,7 @@ cdef extern from "core/order.h" nogil:
 cdef enum:
     ROWS_AHEAD = 12     # samples ahead whose row is prefetched: rows lie far apart
     LOOKED_UP = 6       # entries of a patch up to which adding them up is cheaper than four look-ups
+    NEAR_ROWS = 1 << 17 # bytes of a node's rows up to which these are read, and no columns
     LARGE = 1 << 14     # samples from which each candidate looks for signals
 
 
@@ -97,83 +98,114 @@ cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corner
 
 # ----------------------------------------------------------------------------------- values of one candidate
 
+# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step].
+ctypedef struct hf_numbers:
+    const void* x
+    int64_t stride
+    int64_t step
+
+
+cdef inline void _prefetch(
+    const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, uint32_t index
+) noexcept nogil:
+    # Prefetches the row of a later sample: no processor foresees where it lies.
+    if a.stride > 1 and i + ROWS_AHEAD < n:
+        HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + index * a.step) * size)
+
+
+cdef inline void _add_entries(
+    int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const uint32_t* index,
+    const float* factor, int64_t n_entries, real* value
+) noexcept nogil:
+    # Writes the values of n_samples, a constant where this is called: one's sum need not wait for another's.
+    cdef const real* at[4]
+    cdef double sum[4]
+    cdef double by
+    cdef int64_t e, step = a.step, place
+    cdef int j
+    for j in range(n_samples):
+        at[j], sum[j] = <const real*> a.x + sample[j] * a.stride, 0
+    for e in range(n_entries):
+        by, place = factor[e], index[e] * step
+        for j in range(n_samples):
+            sum[j] += by * <double> at[j][place]
+    for j in range(n_samples):
+        value[j] = <real> sum[j]
+
+
 cdef void _project(
-    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
     const float* factor, int64_t n_entries, real* value
 ) noexcept nogil:
     # Writes the values of n samples.
-    cdef int64_t i, e
-    cdef const real* row
-    cdef double sum
-    for i in range(n):
-        row = x + <int64_t> sample[i] * n_features
-        sum = 0
-        if i + ROWS_AHEAD < n:
-            HF_PREFETCH(x + <int64_t> sample[i + ROWS_AHEAD] * n_features + index[0])
-        for e in range(n_entries):
-            sum += <double> factor[e] * <double> row[index[e]]
-        value[i] = <real> sum
+    cdef int64_t i = 0
+    cdef int j
+    while i + 4 <= n:
+        for j in range(4):
+            _prefetch(a, sizeof(real), sample, i + j, n, index[0])
+        _add_entries(4, a, unused, sample + i, index, factor, n_entries, value + i)
+        i += 4
+    while i < n:
+        _add_entries(1, a, unused, sample + i, index, factor, n_entries, value + i)
+        i += 1
 
 
 cdef void _project_whole(
-    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
     const float* factor, int64_t n_entries, int32_t* value
 ) noexcept nogil:
     # The same of whole numbers, without rounding.
-    cdef int64_t i, e
-    cdef const real* row
+    cdef int64_t i, e, step = a.step, stride = a.stride
+    cdef const real* at
     cdef int32_t sum
     for i in range(n):
-        row = x + <int64_t> sample[i] * n_features
+        at = <const real*> a.x + sample[i] * stride
         sum = 0
-        if i + ROWS_AHEAD < n:
-            HF_PREFETCH(x + <int64_t> sample[i + ROWS_AHEAD] * n_features + index[0])
+        _prefetch(a, sizeof(real), sample, i, n, index[0])
         for e in range(n_entries):
-            sum += <int32_t> factor[e] * <int32_t> row[index[e]]
+            sum += <int32_t> factor[e] * <int32_t> at[index[e] * step]
         value[i] = sum
 
 
 cdef inline void _add_bytes(
-    int n_entries, bint add, const uint8_t** at, const int32_t* factor, int64_t n_features,
+    int n_entries, bint add, const hf_numbers* a, const uint32_t* index, const float* factor,
     const uint32_t* sample, int64_t n, int32_t* value
 ) noexcept nogil:
     # Adds up to four entries; n_entries is a constant where this is called.
-    cdef int64_t i, row
+    cdef const uint8_t* at[4]
+    cdef int32_t by[4]
+    cdef int64_t i, first, stride = a.stride
     cdef int32_t sum
     cdef int e
+    for e in range(n_entries):
+        at[e], by[e] = <const uint8_t*> a.x + index[e] * a.step, <int32_t> factor[e]
     for i in range(n):
-        row = sample[i] * n_features
+        first = sample[i] * stride
         sum = value[i] if add else 0
-        if not add and i + ROWS_AHEAD < n:
-            HF_PREFETCH(at[0] + sample[i + ROWS_AHEAD] * n_features)
+        if not add:
+            _prefetch(a, 1, sample, i, n, index[0])
         for e in range(n_entries):
-            sum += factor[e] * at[e][row]
+            sum += by[e] * at[e][first]
         value[i] = sum
 
 
 cdef void _project_bytes(
-    const uint8_t* x, int64_t n_features, const uint32_t* sample, int64_t n, const uint32_t* index,
-    const float* factor, int64_t n_entries, int32_t* value
+    const hf_numbers* a, const uint32_t* sample, int64_t n, const uint32_t* index, const float* factor,
+    int64_t n_entries, int32_t* value
 ) noexcept nogil:
     # The same of bytes, four entries at a time.
-    cdef const uint8_t* at[4]
-    cdef int32_t by[4]
     cdef int64_t e
-    cdef int j, count
     for e in range(0, n_entries, 4):
-        count = <int> min(4, n_entries - e)
-        for j in range(count):
-            at[j], by[j] = x + index[e + j], <int32_t> factor[e + j]
         if e:
-            _add_bytes(count, True, at, by, n_features, sample, n, value)
-        elif count == 1:
-            _add_bytes(1, False, at, by, n_features, sample, n, value)
-        elif count == 2:
-            _add_bytes(2, False, at, by, n_features, sample, n, value)
-        elif count == 3:
-            _add_bytes(3, False, at, by, n_features, sample, n, value)
+            _add_bytes(<int> min(4, n_entries - e), True, a, index + e, factor + e, sample, n, value)
+        elif n_entries == 1:
+            _add_bytes(1, False, a, index, factor, sample, n, value)
+        elif n_entries == 2:
+            _add_bytes(2, False, a, index, factor, sample, n, value)
+        elif n_entries == 3:
+            _add_bytes(3, False, a, index, factor, sample, n, value)
         else:
-            _add_bytes(4, False, at, by, n_features, sample, n, value)
+            _add_bytes(4, False, a, index, factor, sample, n, value)
 
 
 cdef void _project_corners(
@@ -202,14 +234,26 @@ cdef void _project_corners(
         value[i] = sum
 
 
+cdef inline hf_numbers _numbers_of(const hf_projections* p, int64_t n) noexcept nogil:
+    # Returns where n samples of a node have their numbers read: from rows, where these stay in cache.
+    cdef hf_numbers a
+    cdef int64_t size = 1 if p.bytes != NULL else 4 if p.single else 8
+    a.x = <const void*> p.bytes if p.bytes != NULL else p.x
+    a.stride, a.step = p.distribution.n_features, 1
+    if p.columns != NULL and n * p.distribution.n_features * size > NEAR_ROWS:
+        a.x, a.stride, a.step = p.columns, 1, p.n_samples
+    return a
+
+
 cdef void _values_of(
     const hf_projections* p, hf_own* own, const uint32_t* sample, int64_t n, uint64_t key
 ) noexcept nogil:
     # Writes the values of the projection that a key draws to own.value.
     cdef const hf_distribution* a = &p.distribution
-    cdef int64_t n_entries, features = a.n_features
+    cdef int64_t n_entries
     cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
     cdef hf_patch patch
+    cdef hf_numbers numbers = _numbers_of(p, n)
     cdef uint32_t* index = own.index
     cdef float* factor = own.factor
     cdef int32_t* whole = <int32_t*> own.value
@@ -225,19 +269,15 @@ cdef void _values_of(
     else:
         n_entries = hf_draw_projection(a, key, first, index, factor)
     if p.bytes != NULL:
-        _project_bytes(p.bytes, features, sample, n, index, factor, n_entries, whole)
+        _project_bytes(&numbers, sample, n, index, factor, n_entries, whole)
     elif p.whole and p.single:
-        _project_whole[float](<const float*> p.x, features, sample, n, index, factor, n_entries, whole)
+        _project_whole[float](&numbers, 0, sample, n, index, factor, n_entries, whole)
     elif p.whole:
-        _project_whole[double](<const double*> p.x, features, sample, n, index, factor, n_entries, whole)
+        _project_whole[double](&numbers, 0, sample, n, index, factor, n_entries, whole)
     elif p.single:
-        _project[float](
-            <const float*> p.x, features, sample, n, index, factor, n_entries, <float*> own.value
-        )
+        _project[float](&numbers, 0, sample, n, index, factor, n_entries, <float*> own.value)
     else:
-        _project[double](
-            <const double*> p.x, features, sample, n, index, factor, n_entries, <double*> own.value
-        )
+        _project[double](&numbers, 0, sample, n, index, factor, n_entries, <double*> own.value)
 
 
 # ---------------------------------------------------------------------------------------- codes of the values
@@ -247,12 +287,14 @@ cdef inline double _value(bint whole, int32_t code) noexcept nogil:
     return <double> code if whole else <double> hf_float_of_code(code)
 
 
-cdef const int32_t* _codes_of(const hf_projections* p, hf_own* own, int64_t n) noexcept nogil:
-    # Returns the codes of own.value.
+cdef const int32_t* _codes_of(
+    const hf_projections* p, hf_own* own, const void* values, int64_t n
+) noexcept nogil:
+    # Returns the codes of a candidate's values.
     cdef int64_t i
-    cdef const float* value = <const float*> own.value
+    cdef const float* value = <const float*> values
     if p.whole:
-        return <const int32_t*> own.value
+        return <const int32_t*> values
     for i in range(n):
         own.codes.code[i] = hf_code_of_float(value[i])
     return own.codes.code
@@ -327,9 +369,9 @@ cdef hf_split _best_projection(
     cdef int64_t number, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
     cdef const int32_t* code = NULL
-    cdef int32_t low = 0
+    cdef int32_t low = 0, best_low = 0
     cdef double before
-    cdef bint short = p.single or p.whole
+    cdef bint short = p.single or p.whole, scanned = False
     cdef int found
     scorer.kind = SORTED_SCAN
     if short:
@@ -340,26 +382,29 @@ cdef hf_split _best_projection(
         candidate = hf_projection_key(key, <uint64_t> number)
         _values_of(p, own, r.sample + node.first, n, candidate)
         if short:
-            code = _codes_of(p, own, n)
+            code = _codes_of(p, own, own.value, n)
         before = best.score
         found = -1
         if scorer.kind != SORTED_SCAN:
             found = score_codes(t, r, &own.codes, code, &scorer, &best.score, &low)
             if found > 0:
-                best.below = _value(p.whole, low)
-                best.above = _value(p.whole, next_code(code, n, low))
+                best_low, scanned = low, False
         if found < 0:
             HF_COUNT(b"growth", b"sorted_scan")
             if short:
                 _scan_codes(t, r, node, weight, p.whole, code, &best)
             else:
                 _scan_doubles(t, r, own, node, weight, &best)
+            scanned |= best.score > before
         if best.score > before:
             best.column = 0
             own.best_key = candidate
             own.value, own.best_value = own.best_value, own.value
             if is_perfect(r, best.score, weight):
                 break
+    if best.column >= 0 and not scanned:
+        best.below = _value(p.whole, best_low)
+        best.above = _value(p.whole, next_code(_codes_of(p, own, own.best_value, n), n, best_low))
     return best
 
 

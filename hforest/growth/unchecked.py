@@ -70,8 +70,9 @@ def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
     # as many entries as samples, for all columns, would be many times x.
-    least = max(2 * machine.get_num_threads(), _ENCODED_VALUES // n)
-    block = min(n_columns, least) if xp is np else n_columns
+    block = n_columns
+    if xp is np:
+        block = min(n_columns, max(2 * machine.get_num_threads(), _ENCODED_VALUES // n))
     wide = xp.empty((block, n), np.uint32)
     # A bin of one value has it as its least and its greatest: one table holds both.
     tables = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]

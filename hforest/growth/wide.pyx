@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from hforest.growth.bodies cimport bodies_of
 from hforest.growth.bounds cimport (
-    bucket_of, confirm_alive, count_buckets, divide, hf_codes, hf_sums, place_of, start_buckets,
+    bucket_of, confirm_alive, count_codes, divide, hf_codes, hf_sums, place_of, start_buckets,
 )
 from hforest.growth.task cimport HF_COUNT, hf_pending, hf_task, hf_workspace
 
@@ -37,7 +37,7 @@ cdef inline double _share(double square, double weight) noexcept nogil:
 
 
 cdef void _sum_up(hf_wide* w, int size) noexcept nogil:
-    # Adds up the counts over the buckets up to each, and writes sums and scores of the splits after them, and
+    # Counts the bucket s.own, adds up the counts over the buckets up to each, and writes sums and scores of the splits after them, and
     # the two largest weights of a class in each bucket.
     cdef hf_buckets* s = &w.buckets
     cdef uint32_t sums[32]  # HF_HISTOGRAM_CLASSES
@@ -45,6 +45,11 @@ cdef void _sum_up(hf_wide* w, int size) noexcept nogil:
     cdef double rest
     cdef int64_t k
     cdef int c, i
+    for k in range(s.n_present):
+        here = s.total[k]
+        for i in range(size):
+            here -= s.count[k * size + i]
+        s.count[k * size + s.own] = here
     memset(sums, 0, sizeof(sums))
     for c in range(size):
         i = place_of(s, c)
@@ -121,22 +126,17 @@ cdef int score_wide(
 ) noexcept nogil:
     # As score_buckets.
     cdef hf_buckets* s = &w.buckets
-    cdef int divided = divide(s, code), size, own, c
+    cdef int divided = divide(bodies_of(t.path), s, code), size, own, c
     cdef bint any_alive = False
     cdef double limit = best[0]
     if divided <= 0:
         return divided
-    if s.exact:
-        HF_COUNT(b"growth", b"wide_exact_histogram")
-    else:
-        HF_COUNT(b"growth", b"wide_bounds")
-    size = 1 << (s.log_steps + s.log_lanes)
-    bodies_of(t.path).fill_buckets(s, code, s.n, codes.bucket)
-    memset(s.count, 0, s.n_present * size * sizeof(uint32_t))
-    count_buckets(codes.bucket, codes.slot, s.n, size, s.count)
+    size = count_codes(bodies_of(t.path), r, codes, code, s)
     _sum_up(w, size)
     if s.exact:
+        HF_COUNT(b"growth", b"wide_exact_histogram")
         return _confirm_exact(w, size, best, low)
+    HF_COUNT(b"growth", b"wide_bounds")
     own = bucket_of(s, s.usual)
     for c in range(size):
         limit = max(limit, w.score[c])

@@ -63,8 +63,9 @@ static void test_pairs(const hf_bodies *bodies) {
         same(p.left_square[at & 1][at >> 1], left_square);
         same(p.right_square[at & 1][at >> 1], right_square);
         const float rate = p.rate[at & 1].value[at >> 1];
-        const float want =
-            weight == p.all ? 0 : (float)left_square / (float)weight + (float)right_square / (float)(p.all - weight);
+        const float want = weight == p.all ? 0
+                                           : ((float)left_square * (float)(p.all - weight) + (float)right_square * (float)weight) /
+                                                 ((float)weight * (float)(p.all - weight));
         wrong += rate != want;
         found = want > found ? want : found;
     }
@@ -79,6 +80,7 @@ static void test_value_pairs(const hf_bodies *bodies) {
     for (int64_t i = 0; i < p.n; ++i) p.weight[i] = weight[i] = (uint8_t)(1 + below(200));
     p.splits.all = sum_totals(weight, p.n_present, p.last, p.total, &p.splits.square);
     for (int64_t i = 0; i < p.n; ++i) p.code[i] = (int32_t)below(1 + below(1 << 27)) - (1 << 26);
+    for (int64_t i = p.n; i < p.n + 32; ++i) p.code[i] = INT32_MAX;
     bodies->sum_values(&p);
     for (int64_t i = 0; i < p.n; ++i) {
         uint32_t all = 0, left_square = 0, right_square = 0;
@@ -131,7 +133,8 @@ static void test_bins(const hf_bodies *bodies) {
         same(h.splits.left_square[place], left_square);
         same(h.splits.right_square[place], right_square);
         const float rate = all && all != h.splits.all
-                               ? (float)left_square / (float)all + (float)right_square / (float)(h.splits.all - all)
+                               ? ((float)left_square * (float)(h.splits.all - all) + (float)right_square * (float)all) /
+                                     ((float)all * (float)(h.splits.all - all))
                                : 0;
         wrong += h.splits.rate.value[place] != rate;
         found = rate > found ? rate : found;
@@ -165,7 +168,8 @@ static void test_buckets(const hf_bodies *bodies) {
     bodies->fill_buckets(&s, code, SAMPLES, bucket);
     int place_of[64];
     for (int c = 0; c < 64; ++c) place_of[c] = (c & ((1 << s.log_steps) - 1)) << s.log_lanes | c >> s.log_steps;
-    for (int i = 0; i < SAMPLES; ++i) ++s.count[class_of[i] * 64 + bucket[i]];
+    s.own = bucket[0];
+    for (int i = 0; i < SAMPLES; ++i) s.count[class_of[i] * 64 + bucket[i]] += bucket[i] != s.own;
     bodies->sum_buckets(&s);
     bodies->rate(64, &s.splits);
     /* Sorted by code, all splits; of a bucket the best one. */

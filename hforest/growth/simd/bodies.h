@@ -81,7 +81,8 @@ typedef struct {
     int64_t n, n_present;
     int log_steps, log_lanes;
     int whole, exact;      /* whole: codes are the values; exact: every bucket holds one value */
-    int32_t lowest, usual; /* usual: a code that has a bucket of its own */
+    int32_t lowest, usual; /* usual: a code that has a bucket of its own, */
+    int32_t own;           /* at this place, which sum_buckets counts: what the other buckets leave */
     float least, scale;
 } hf_buckets __attribute__((aligned(64)));
 
@@ -91,6 +92,7 @@ typedef struct {
     float (*rate_pairs)(int per, hf_pairwise *p);
     void (*sum_values)(hf_value_pairs *p);
     void (*sum_bins)(hf_histogram *h);
+    void (*find_range)(const int32_t *code, int64_t n, int32_t *range);
     void (*fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket);
     void (*sum_buckets)(hf_buckets *s);
     void (*find_alive)(hf_buckets *s, float limit);
@@ -99,6 +101,7 @@ typedef struct {
 
 #if HF_VECTORS
 #define HF_BYTES 16
+#define HF_LANE_NUMBERS 0, 1, 2, 3
 #define HF_W(name) name##_v16
 #define HF_W_CODE
 #include "growth/simd/splits.h"
@@ -106,16 +109,18 @@ typedef struct {
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
 static const hf_bodies hf_bodies_v16 = {
-    2, hf_sum_pairs_v16, hf_rate_pairs_v16, hf_sum_values_v16, hf_sum_bins_v16, hf_fill_buckets_v16,
-    hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16
+    2, hf_sum_pairs_v16, hf_rate_pairs_v16, hf_sum_values_v16, hf_sum_bins_v16, hf_find_range_v16,
+    hf_fill_buckets_v16, hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16
 };
 #undef HF_BYTES
+#undef HF_LANE_NUMBERS
 #undef HF_W
 #undef HF_W_CODE
 #endif
 
 #if HF_X86
 #define HF_BYTES 32
+#define HF_LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
 #define HF_W(name) name##_v32
 #define HF_W_CODE HF_AVX2_CODE
 #include "growth/simd/splits.h"
@@ -123,10 +128,11 @@ static const hf_bodies hf_bodies_v16 = {
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
 static const hf_bodies hf_bodies_v32 = {
-    3, hf_sum_pairs_v32, hf_rate_pairs_v32, hf_sum_values_v32, hf_sum_bins_v32, hf_fill_buckets_v32,
-    hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32
+    3, hf_sum_pairs_v32, hf_rate_pairs_v32, hf_sum_values_v32, hf_sum_bins_v32, hf_find_range_v32,
+    hf_fill_buckets_v32, hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32
 };
 #undef HF_BYTES
+#undef HF_LANE_NUMBERS
 #undef HF_W
 #undef HF_W_CODE
 #endif
@@ -134,6 +140,7 @@ static const hf_bodies hf_bodies_v32 = {
 /* A test compiles this file with HF_ANY_WIDTH: the bodies of 64 bytes then run on every processor. */
 #if HF_X86 || (HF_VECTORS && defined(HF_ANY_WIDTH))
 #define HF_BYTES 64
+#define HF_LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define HF_W(name) name##_v64
 #ifdef HF_ANY_WIDTH
 #define HF_W_CODE
@@ -145,10 +152,11 @@ static const hf_bodies hf_bodies_v32 = {
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
 static const hf_bodies hf_bodies_v64 = {
-    4, hf_sum_pairs_v64, hf_rate_pairs_v64, hf_sum_values_v64, hf_sum_bins_v64, hf_fill_buckets_v64,
-    hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64
+    4, hf_sum_pairs_v64, hf_rate_pairs_v64, hf_sum_values_v64, hf_sum_bins_v64, hf_find_range_v64,
+    hf_fill_buckets_v64, hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64
 };
 #undef HF_BYTES
+#undef HF_LANE_NUMBERS
 #undef HF_W
 #undef HF_W_CODE
 #endif

@@ -1,16 +1,30 @@
 /* Included once a vector width: sums and bounds of one candidate's splits, from weights counted by bucket. What is no
    loop over vectors the compiler vectorises. */
 
-/* Writes the buckets' places of n values. */
-HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket) {
+/* Writes the least and the greatest of n codes. */
+HF_W_CODE static void HF_W(hf_find_range)(const int32_t *code, int64_t n, int32_t *range) {
     HF_COUNT("growth", __func__);
+    int32_t least = code[0], greatest = code[0];
+    for (int64_t i = 1; i < n; ++i) {
+        least = code[i] < least ? code[i] : least;
+        greatest = code[i] > greatest ? code[i] : greatest;
+    }
+    range[0] = least, range[1] = greatest;
+}
+
+/* Writes the buckets' places of n values. */
+HF_W_CODE static void HF_W(hf_fill_buckets)(
+    const hf_buckets *s, const int32_t *restrict code, int64_t n, uint8_t *restrict bucket
+) {
+    HF_COUNT("growth", __func__);
+    const int whole = s->whole;
     const float least = s->least, scale = s->scale;
     const int32_t usual = s->usual, own = !s->exact;
     const int log_steps = s->log_steps, mask = (1 << log_steps) - 1;
     for (int64_t i = 0; i < n; ++i) {
         const int32_t v = code[i];
         int32_t c;
-        if (s->whole) {
+        if (whole) {
             c = (int32_t)(((float)v - least) * scale);
         } else {
             union {
@@ -25,101 +39,117 @@ HF_W_CODE static void HF_W(hf_fill_buckets)(const hf_buckets *s, const int32_t *
     }
 }
 
-/* Sums over the buckets up to each, in s->count by class, and of the splits after them; the largest weights of a
-   class in a bucket. */
+/* Counts the bucket s->own. Sums over the buckets up to each, in s->count by class, and of the splits after them; the
+   largest weights of a class in a bucket. */
 HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
     HF_COUNT("growth", __func__);
-    const int n_steps = 1 << s->log_steps, size = n_steps * HF_W(HF_LANES);
-    for (int i = 0; i < size; ++i)
-        s->splits.left_weight[i] = s->splits.left_square[i] = s->splits.right_square[i] = s->inside[i] = s->second[i] = 0;
+    const int size = HF_W(HF_LANES) << s->log_steps;
+    const HF_W(hf_i32) lane = {HF_LANE_NUMBERS};
+    const HF_W(hf_u32) after_own = (HF_W(hf_u32))(lane > s->own % HF_W(HF_LANES));
+    HF_W(hf_u32) left[HF_HISTOGRAM_CLASSES];
     for (int64_t k = 0; k < s->n_present; ++k) {
-        uint32_t *count = s->count + k * size;
-        const uint32_t total = s->total[k];
-        HF_W(hf_u32) sum = {0}, some;
+        HF_W(hf_u32) sum = {0}, a;
         for (int i = 0; i < size; i += HF_W(HF_LANES)) {
-            memcpy(&some, count + i, HF_BYTES);
-            sum += some;
-        }
-        sum = HF_W(hf_below)(sum);
-        for (int i = 0; i < size; i += HF_W(HF_LANES)) {
-            HF_W(hf_u32) weight, left, right, inside, second, a;
-            memcpy(&a, count + i, HF_BYTES);
+            memcpy(&a, s->count + k * size + i, HF_BYTES);
             sum += a;
-            memcpy(count + i, &sum, HF_BYTES);
-            memcpy(&weight, s->splits.left_weight + i, HF_BYTES);
-            memcpy(&left, s->splits.left_square + i, HF_BYTES);
-            memcpy(&right, s->splits.right_square + i, HF_BYTES);
-            memcpy(&inside, s->inside + i, HF_BYTES);
-            memcpy(&second, s->second + i, HF_BYTES);
-            const HF_W(hf_u32) rest = total - sum;
+        }
+        left[k] = HF_W(hf_below)(sum);
+        const uint32_t rest = s->total[k] - left[k][HF_W(HF_LANES) - 1] - sum[HF_W(HF_LANES) - 1];
+        s->count[k * size + s->own] = rest;
+        left[k] += rest & after_own;
+    }
+    for (int i = 0; i < size; i += HF_W(HF_LANES)) {
+        HF_W(hf_u32) weight = {0}, left_square = {0}, right_square = {0}, inside = {0}, second = {0}, a;
+        for (int64_t k = 0; k < s->n_present; ++k) {
+            uint32_t *count = s->count + k * size + i;
+            memcpy(&a, count, HF_BYTES);
+            const HF_W(hf_u32) sum = left[k] + a, rest = s->total[k] - sum;
+            left[k] = sum;
+            memcpy(count, &sum, HF_BYTES);
             weight += sum;
-            left += sum * sum;
-            right += rest * rest;
+            left_square += sum * sum;
+            right_square += rest * rest;
             const HF_W(hf_u32) larger = (HF_W(hf_u32))((HF_W(hf_i32))a > (HF_W(hf_i32))inside);
             const HF_W(hf_u32) lesser = (a & ~larger) | (inside & larger);
             inside = (a & larger) | (inside & ~larger);
             const HF_W(hf_u32) above = (HF_W(hf_u32))((HF_W(hf_i32))lesser > (HF_W(hf_i32))second);
             second = (lesser & above) | (second & ~above);
-            memcpy(s->splits.left_weight + i, &weight, HF_BYTES);
-            memcpy(s->splits.left_square + i, &left, HF_BYTES);
-            memcpy(s->splits.right_square + i, &right, HF_BYTES);
-            memcpy(s->inside + i, &inside, HF_BYTES);
-            memcpy(s->second + i, &second, HF_BYTES);
         }
+        memcpy(s->splits.left_weight + i, &weight, HF_BYTES);
+        memcpy(s->splits.left_square + i, &left_square, HF_BYTES);
+        memcpy(s->splits.right_square + i, &right_square, HF_BYTES);
+        memcpy(s->inside + i, &inside, HF_BYTES);
+        memcpy(s->second + i, &second, HF_BYTES);
     }
 }
 
-/* What lies before each bucket: sums up to the bucket before it. */
-HF_W_CODE HF_INLINE void HF_W(hf_shift)(const uint32_t *sum, int size, uint32_t *before) {
-    before[0] = 0;
-    for (int l = 1; l < HF_W(HF_LANES); ++l) before[l] = sum[size - HF_W(HF_LANES) + l - 1];
-    memcpy(before + HF_W(HF_LANES), sum, (size - HF_W(HF_LANES)) * sizeof *sum);
+/* Returns the sums before the buckets from i on: those up to the buckets before them. */
+HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_before)(const uint32_t *sum, int i, int size) {
+    HF_W(hf_u32) a;
+    memcpy(&a, sum + (i ? i : size) - HF_W(HF_LANES), HF_BYTES);
+    return i ? a : HF_W(hf_up)(a, 1);
+}
+
+/* Returns a where `some` has ones, else b. */
+HF_W_CODE HF_INLINE HF_W(hf_f32) HF_W(hf_where)(HF_W(hf_i32) some, HF_W(hf_f32) a, HF_W(hf_f32) b) {
+    return (HF_W(hf_f32))(((HF_W(hf_i32))a & some) | ((HF_W(hf_i32))b & ~some));
+}
+
+/* Returns in which buckets from i on, of which one may be alive, a split may score `limit` or more: the second bound.
+
+   apart   IN  scores with the bucket left out */
+HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_bounded)(
+    const hf_buckets *s, int i, int size, HF_W(hf_u32) weight, HF_W(hf_u32) before, HF_W(hf_f32) apart, float limit
+) {
+    const HF_W(hf_f32) zero = {0}, one = zero + 1.0f;
+    HF_W(hf_u32) inside, right_square;
+    memcpy(&inside, s->inside + i, HF_BYTES);
+    memcpy(&right_square, s->splits.right_square + i, HF_BYTES);
+    const HF_W(hf_i32) some_left = before != 0, some_right = weight != s->splits.all;
+    const HF_W(hf_f32) l = HF_W(hf_real)(before), r = HF_W(hf_real)(s->splits.all - weight);
+    const HF_W(hf_f32) b = HF_W(hf_real)(weight - before), largest = HF_W(hf_real)(inside);
+    const HF_W(hf_f32) l_over = one / l, r_over = one / r;
+    const HF_W(hf_f32) left = HF_W(hf_real)(HF_W(hf_before)(s->splits.left_square, i, size)) * l_over;
+    const HF_W(hf_f32) left_share = HF_W(hf_where)(some_left, left * l_over, -one);
+    const HF_W(hf_f32) right_share = HF_W(hf_where)(some_right, HF_W(hf_real)(right_square) * r_over * r_over, -one);
+    const HF_W(hf_f32) left_twice = HF_W(hf_where)(some_left, l_over + l_over, zero);
+    const HF_W(hf_f32) right_twice = HF_W(hf_where)(some_right, r_over + r_over, zero);
+    const HF_W(hf_f32) bend = HF_W(hf_where)(some_left, b * (largest + b * left_share) / (l + b), zero) +
+                              HF_W(hf_where)(some_right, b * (largest + b * right_share) / (r + b), zero);
+    HF_W(hf_f32) gain = b * 1e-5f; /* rounding of the sum is a share of the bucket's weight */
+    for (int64_t k = 0; k < s->n_present; ++k) {
+        const uint32_t *count = s->count + k * size;
+        HF_W(hf_u32) sum;
+        memcpy(&sum, count + i, HF_BYTES);
+        const HF_W(hf_u32) below = HF_W(hf_before)(count, i, size);
+        const HF_W(hf_f32) to_left = HF_W(hf_real)(below) * left_twice - left_share;
+        const HF_W(hf_f32) to_right = HF_W(hf_real)(s->total[k] - sum) * right_twice - right_share;
+        gain += HF_W(hf_real)(sum - below) * HF_W(hf_where)(to_left > to_right, to_left, to_right);
+    }
+    return apart + gain + bend >= limit;
 }
 
 /* Writes to s->alive in which buckets a split may score `limit` or more. The bounds are derived in bounds.pyx. */
 HF_W_CODE static void HF_W(hf_find_alive)(hf_buckets *s, float limit) {
     HF_COUNT("growth", __func__);
     const int size = HF_W(HF_LANES) << s->log_steps;
-    uint32_t weight_before[HF_BUCKETS], square_before[HF_BUCKETS], count_before[HF_BUCKETS];
-    float apart[HF_BUCKETS], bend[HF_BUCKETS], gain[HF_BUCKETS];
-    float left_twice[HF_BUCKETS], left_share[HF_BUCKETS], right_twice[HF_BUCKETS], right_share[HF_BUCKETS];
-    HF_W(hf_shift)(s->splits.left_weight, size, weight_before);
-    HF_W(hf_shift)(s->splits.left_square, size, square_before);
-    for (int i = 0; i < size; ++i) {
-        const int32_t l = (int32_t)weight_before[i], r = (int32_t)(s->splits.all - s->splits.left_weight[i]);
-        const float left = (float)(int32_t)square_before[i] / (float)l, right = (float)(int32_t)s->splits.right_square[i] / (float)r;
-        apart[i] = (l > 0 ? left : 0.0f) + (r > 0 ? right : 0.0f);
+    const HF_W(hf_f32) zero = {0};
+    for (int i = 0; i < size; i += HF_W(HF_LANES)) {
+        HF_W(hf_u32) weight, right_square, inside, second;
+        memcpy(&weight, s->splits.left_weight + i, HF_BYTES);
+        memcpy(&right_square, s->splits.right_square + i, HF_BYTES);
+        memcpy(&inside, s->inside + i, HF_BYTES);
+        memcpy(&second, s->second + i, HF_BYTES);
+        const HF_W(hf_u32) before = HF_W(hf_before)(s->splits.left_weight, i, size), right = s->splits.all - weight;
+        const HF_W(hf_u32) left_square = HF_W(hf_before)(s->splits.left_square, i, size);
+        const HF_W(hf_f32) apart =
+            HF_W(hf_where)(before != 0, HF_W(hf_real)(left_square) / HF_W(hf_real)(before), zero) +
+            HF_W(hf_where)(right != 0, HF_W(hf_real)(right_square) / HF_W(hf_real)(right), zero);
+        HF_W(hf_i32) alive = (weight != before) & (apart + HF_W(hf_real)(inside + second) >= limit);
+        int any = 0;
+        for (int l = 0; l < HF_W(HF_LANES); ++l) any |= alive[l];
+        if (any) alive &= HF_W(hf_bounded)(s, i, size, weight, before, apart, limit);
+        alive &= 1;
+        memcpy(s->alive + i, &alive, HF_BYTES);
     }
-    int any = 0;
-    for (int i = 0; i < size; ++i) {
-        const int some = s->splits.left_weight[i] != weight_before[i];
-        s->alive[i] = some & (apart[i] + (float)(int32_t)(s->inside[i] + s->second[i]) >= limit);
-        any |= s->alive[i];
-    }
-    if (!any) return;
-    for (int i = 0; i < size; ++i) {
-        const float b = (float)(int32_t)(s->splits.left_weight[i] - weight_before[i]), largest = (float)(int32_t)s->inside[i];
-        const float l = (float)(int32_t)weight_before[i], r = (float)(int32_t)(s->splits.all - s->splits.left_weight[i]);
-        const float l_over = 1 / l, r_over = 1 / r;
-        const float left = (float)(int32_t)square_before[i] * l_over, right = (float)(int32_t)s->splits.right_square[i] * r_over;
-        left_share[i] = l > 0 ? left * l_over : -1.0f;
-        right_share[i] = r > 0 ? right * r_over : -1.0f;
-        left_twice[i] = l > 0 ? 2 * l_over : 0.0f;
-        right_twice[i] = r > 0 ? 2 * r_over : 0.0f;
-        const float l_bend = b * (largest + b * left_share[i]) / (l + b);
-        const float r_bend = b * (largest + b * right_share[i]) / (r + b);
-        bend[i] = (l > 0 ? l_bend : 0.0f) + (r > 0 ? r_bend : 0.0f);
-        gain[i] = b * 1e-5f; /* rounding of the sum is a share of the bucket's weight */
-    }
-    for (int64_t k = 0; k < s->n_present; ++k) {
-        const uint32_t *count = s->count + k * size;
-        HF_W(hf_shift)(count, size, count_before);
-        for (int i = 0; i < size; ++i) {
-            const float before = (float)(int32_t)count_before[i], after = (float)(int32_t)(s->total[k] - count[i]);
-            const float to_left = before * left_twice[i] - left_share[i], to_right = after * right_twice[i] - right_share[i];
-            const float here = (float)(int32_t)(count[i] - count_before[i]);
-            gain[i] += here * (to_left > to_right ? to_left : to_right);
-        }
-    }
-    for (int i = 0; i < size; ++i) s->alive[i] &= apart[i] + gain[i] + bend[i] >= limit;
 }

@@ -72,26 +72,28 @@ HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
 #undef HF_ADD
 }
 
-/* Rates of all splits in float32: score up to rounding, 0 where nothing lies on the right. Returns the largest. */
+/* Rates of all splits in float32: score up to rounding, 0 where nothing lies on the right, as
+   after the last number. Returns the largest. */
 HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
     HF_COUNT("growth", __func__);
-    const int64_t n_halves = (p->n * per + 1) / 2;
-    for (int h = 0; h < 2; ++h)
-        for (int64_t i = 0; i < n_halves; ++i) {
-            const int32_t left_weight = p->left_weight[2 * i + h], right_weight = (int32_t)p->all - left_weight;
-            const float rate = (float)p->left_square[h][i] / (float)left_weight +
-                               (float)p->right_square[h][i] / (float)right_weight;
-            p->rate[h].value[i] = right_weight ? rate : 0.0f;
+    HF_W(hf_i32) most = {0};
+    for (int64_t i = 0; 2 * i < p->n * per; i += HF_W(HF_LANES)) {
+        HF_W(hf_half) both, left, right;
+        memcpy(&both, p->left_weight + 2 * i, sizeof both);
+        const HF_W(hf_half) weights[2] = {both & 0xff, both >> 8}; /* even numbers, odd numbers */
+        for (int h = 0; h < 2; ++h) {
+            memcpy(&left, p->left_square[h] + i, sizeof left);
+            memcpy(&right, p->right_square[h] + i, sizeof right);
+            const HF_W(hf_u32) weight = __builtin_convertvector(weights[h], HF_W(hf_u32));
+            const HF_W(hf_i32) rate = HF_W(hf_rates_of)(
+                weight, p->all - weight, __builtin_convertvector(left, HF_W(hf_u32)),
+                __builtin_convertvector(right, HF_W(hf_u32))
+            );
+            most = HF_W(hf_larger)(rate, most);
+            memcpy(p->rate[h].bits + i, &rate, HF_BYTES);
         }
-    /* Floats that are not negative have the order of their bits. */
-    union {
-        int32_t bits;
-        float value;
-    } most = {0};
-    for (int h = 0; h < 2; ++h)
-        for (int64_t i = 0; i < n_halves; ++i)
-            most.bits = p->rate[h].bits[i] > most.bits ? p->rate[h].bits[i] : most.bits;
-    return most.value;
+    }
+    return HF_W(hf_most)(most);
 }
 
 /* Sums of the splits after each of n samples, which come class by class. */

@@ -5,19 +5,41 @@ typedef uint16_t HF_W(hf_u16) __attribute__((vector_size(HF_BYTES)));
 typedef uint32_t HF_W(hf_u32) __attribute__((vector_size(HF_BYTES)));
 typedef uint64_t HF_W(hf_u64) __attribute__((vector_size(HF_BYTES)));
 typedef int32_t HF_W(hf_i32) __attribute__((vector_size(HF_BYTES)));
+typedef float HF_W(hf_f32) __attribute__((vector_size(HF_BYTES)));
 typedef uint16_t HF_W(hf_half) __attribute__((vector_size(HF_BYTES / 2)));
 
 enum { HF_W(HF_LANES) = HF_BYTES / 4 };
 
+/* Returns a with every lane moved up by `by` lanes, 0 below. */
+HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_up)(HF_W(hf_u32) a, uint32_t by) {
+#ifdef __clang__
+    HF_W(hf_u32) up = {0};
+    for (uint32_t l = by; l < HF_W(HF_LANES); ++l) up[l] = a[l - by];
+    return up;
+#else
+    /* Lanes are numbered modulo 2 * HF_LANES: those below 0 are of the second vector. */
+    const HF_W(hf_u32) lane = {HF_LANE_NUMBERS};
+    return __builtin_shuffle(a, (HF_W(hf_u32)){0}, lane - by);
+#endif
+}
+
 /* Returns for each lane the sum over the lanes below it. */
 HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_below)(HF_W(hf_u32) a) {
-    HF_W(hf_u32) sum;
-    uint32_t total = 0;
-    for (int l = 0; l < HF_W(HF_LANES); ++l) {
-        sum[l] = total;
-        total += a[l];
-    }
-    return sum;
+    a = HF_W(hf_up)(a, 1);
+    a += HF_W(hf_up)(a, 1);
+    a += HF_W(hf_up)(a, 2);
+#if HF_BYTES > 16
+    a += HF_W(hf_up)(a, 4);
+#endif
+#if HF_BYTES > 32
+    a += HF_W(hf_up)(a, 8);
+#endif
+    return a;
+}
+
+/* Returns numbers below 2**31 as floats. */
+HF_W_CODE HF_INLINE HF_W(hf_f32) HF_W(hf_real)(HF_W(hf_u32) a) {
+    return __builtin_convertvector((HF_W(hf_i32))a, HF_W(hf_f32));
 }
 
 /* Writes the sums of the splits at places `at` to at + HF_LANES - 1. With l the weight of a class on the left and T
@@ -33,20 +55,44 @@ HF_W_CODE HF_INLINE void HF_W(hf_put_sums)(
     memcpy(s->right_square + at, &right, HF_BYTES);
 }
 
-/* Writes the rates of n splits, 0 where a side is empty. Returns the largest. */
-HF_W_CODE static float HF_W(hf_rate)(int n, hf_splits *s) {
-    HF_COUNT("growth", __func__);
-    for (int i = 0; i < n; ++i) {
-        const int32_t left_weight = (int32_t)s->left_weight[i], right_weight = (int32_t)s->all - left_weight;
-        const float rate = (float)(int32_t)s->left_square[i] / (float)left_weight +
-                           (float)(int32_t)s->right_square[i] / (float)right_weight;
-        s->rate.value[i] = left_weight && right_weight ? rate : 0.0f;
-    }
-    /* Floats that are not negative have the order of their bits. */
+/* Returns the bits of rates, left / weight + right / rest with one division; 0 where a side is empty. Floats that are not
+   negative have the order of their bits. */
+HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_rates_of)(
+    HF_W(hf_u32) weight, HF_W(hf_u32) rest, HF_W(hf_u32) left, HF_W(hf_u32) right
+) {
+    const HF_W(hf_f32) l = HF_W(hf_real)(weight), r = HF_W(hf_real)(rest);
+    const HF_W(hf_f32) rate = (HF_W(hf_real)(left) * r + HF_W(hf_real)(right) * l) / (l * r);
+    return (HF_W(hf_i32))rate & (weight != 0) & (rest != 0);
+}
+
+HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_larger)(HF_W(hf_i32) a, HF_W(hf_i32) b) {
+    const HF_W(hf_i32) more = a > b;
+    return (a & more) | (b & ~more);
+}
+
+/* Returns the largest of rates as a float. */
+HF_W_CODE HF_INLINE float HF_W(hf_most)(HF_W(hf_i32) rates) {
     union {
         int32_t bits;
         float value;
     } most = {0};
-    for (int i = 0; i < n; ++i) most.bits = s->rate.bits[i] > most.bits ? s->rate.bits[i] : most.bits;
+    for (int l = 0; l < HF_W(HF_LANES); ++l) most.bits = rates[l] > most.bits ? rates[l] : most.bits;
     return most.value;
+}
+
+/* Writes the rates of n splits, 0 where a side is empty. Returns the largest. What lies after the n, up to whole vectors,
+   has sums of splits too. */
+HF_W_CODE static float HF_W(hf_rate)(int n, hf_splits *s) {
+    HF_COUNT("growth", __func__);
+    HF_W(hf_i32) most = {0};
+    for (int i = 0; i < n; i += HF_W(HF_LANES)) {
+        HF_W(hf_u32) weight, left, right;
+        memcpy(&weight, s->left_weight + i, HF_BYTES);
+        memcpy(&left, s->left_square + i, HF_BYTES);
+        memcpy(&right, s->right_square + i, HF_BYTES);
+        const HF_W(hf_i32) rate = HF_W(hf_rates_of)(weight, s->all - weight, left, right);
+        most = HF_W(hf_larger)(rate, most);
+        memcpy(s->rate.bits + i, &rate, HF_BYTES);
+    }
+    return HF_W(hf_most)(most);
 }

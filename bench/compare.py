@@ -1,0 +1,130 @@
+"""Two checkouts of hforest in turn: the times of the new one's benches over those of the old one's.
+
+    python bench/compare.py OLD [--benches grow predict hinge co2 neural] [--rounds 3] [--data DIR]
+        [--simd avx512] [--json FILE]
+    python bench/compare.py --table        # the record's table, without a measurement
+
+OLD is a checkout of another commit, built in place; the new one is that of this script. A round runs each
+bench of both checkouts, in processes of their own, one thread; which of them comes first changes from round
+to round. Each checkout runs its own script, which checks results before it takes times; rows that both have
+are compared, by the least time of all rounds. Rows of other libraries and of the reference are left out. Run
+it in an environment that holds no peer, for their times are thrown away.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, Bar, machine_text, record
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHES = {
+    "grow": ["--repeats", "1"],
+    "predict": ["--repeats", "3"],
+    "hinge": ["--repeats", "3"],
+    "co2": ["--repeats", "3"],
+    "neural": ["--repeats", "3"],
+}
+WITH_DATA = ("grow", "co2")
+TIMES = ("seconds", "seconds_per_row", "ns_per_pair", "us", "least_ms", "ms", "microseconds")
+NAMES = ("set", "job", "kind", "rung", "dtype", "shape", "features", "q")
+OTHERS = ("reference", "numpy", "torch", "scikit", "treeple", "ydf", "xgboost", "lightgbm", "onnx", "jax")
+
+
+def times(path: Path) -> dict[str, float]:
+    """A bench's record as `{name of a row: time}`, rows of hforest alone."""
+    found = {}
+    for row in json.loads(path.read_text())["rows"]:
+        field = next((f for f in TIMES if f in row), None)
+        if field is None or str(row.get("rung", "")).lower().startswith(OTHERS):
+            continue
+        name = ", ".join(
+            ",".join(map(str, row[n])) if isinstance(row[n], list) else str(row[n]) for n in NAMES if n in row
+        )
+        found[name] = row[field]
+    return found
+
+
+def run(checkout: Path, bench: str, options: argparse.Namespace, directory: str) -> dict[str, float]:
+    """The times of one run of a checkout's bench."""
+    out = Path(directory) / "record.json"
+    out.unlink(missing_ok=True)
+    command = [sys.executable, f"bench/{bench}.py", "--threads", "1", "--json", str(out), *BENCHES[bench]]
+    if options.data is not None and bench in WITH_DATA:
+        command += ["--data", str(options.data.resolve())]
+    environment = {**os.environ, "PYTHONPATH": "."}
+    if options.simd is not None:
+        environment["HFOREST_SIMD"] = options.simd
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{checkout}: {' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return times(out)
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row of the record for each row that both checkouts' benches have."""
+    least: dict[tuple[str, str], dict[str, float]] = {}
+    checkouts = {"old": options.old.resolve(), "new": ROOT}
+    total = options.rounds * len(options.benches) * 2
+    with tempfile.TemporaryDirectory() as directory, Bar("compare") as bar:
+        done = 0
+        for r in range(options.rounds):
+            for bench in options.benches:
+                for which in ("old", "new") if r % 2 == 0 else ("new", "old"):
+                    for name, t in run(checkouts[which], bench, options, directory).items():
+                        taken = least.setdefault((bench, name), {})
+                        taken[which] = min(t, taken.get(which, math.inf))
+                    done += 1
+                    bar(done, total)
+    return [
+        {"bench": bench, "row": name, **taken, "ratio": taken["new"] / taken["old"]}
+        for (bench, name), taken in least.items()
+        if len(taken) == 2
+    ]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each bench with the geometric mean of its ratios, and the slowest rows."""
+    lines = ["| bench | rows | geometric mean | largest | rows above 1.2 |", "|---|---|---|---|---|"]
+    for bench in dict.fromkeys(row["bench"] for row in rows):
+        ratios = [row["ratio"] for row in rows if row["bench"] == bench]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        above = sum(ratio > 1.2 for ratio in ratios)
+        lines.append(f"| {bench} | {len(ratios)} | {mean:.2f} | {max(ratios):.2f} | {above} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("old", type=Path, nargs="?")
+    parser.add_argument("--benches", nargs="+", choices=tuple(BENCHES), default=list(BENCHES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--simd", choices=("plain", "vector", "avx2", "avx512"))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", action="store_true", help="print the record's table")
+    options = parser.parse_args()
+    if options.table:
+        print(table(json.loads((RESULTS / "compare.json").read_text())["rows"]))
+        return
+    if options.old is None or not (options.old / "hforest").is_dir():
+        parser.error(f"OLD: expected a checkout built in place, got {options.old}")
+    print(machine_text())
+    rows = measure(options)
+    for row in sorted(rows, key=lambda row: (row["bench"], -row["ratio"])):
+        print(f"{row['bench']:8} {row['ratio']:6.2f}  {row['row']}")
+    print(table(rows))
+    if options.json is not None:
+        record(options.json, rows, old=str(options.old.name), simd=options.simd, rounds=options.rounds)
+
+
+if __name__ == "__main__":
+    main()
