@@ -100,7 +100,9 @@ cdef void _confirm(
                 won = j
 
 
-cdef void _find_next(const hf_task* t, const hf_columns* c, const hf_pairwise* p, hf_split* best) noexcept nogil:
+cdef void _find_next(
+    const hf_task* t, const hf_columns* c, const hf_pairwise* p, hf_split* best
+) noexcept nogil:
     # Writes the least code of the best split's column above its lower code.
     cdef const uint8_t* code = <const uint8_t*> c.codes + codes_at(c, t, <uint32_t> best.column)
     cdef int64_t i

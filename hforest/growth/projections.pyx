@@ -35,10 +35,10 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    ROWS_AHEAD = 12     # samples ahead whose row is prefetched: rows lie far apart
-    LOOKED_UP = 6       # entries of a patch up to which adding them up is cheaper than four look-ups
-    NEAR_ROWS = 1 << 17 # bytes of a node's rows up to which these are read, and no columns
-    LARGE = 1 << 14     # samples from which each candidate looks for signals
+    ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
+    LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
+    NEAR_ROWS = 1 << 17  # bytes of a node's rows up to which these are read, and no columns
+    LARGE = 1 << 14      # samples from which each candidate looks for signals
 
 
 # The workspace of a tree.

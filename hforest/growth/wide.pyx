@@ -37,8 +37,8 @@ cdef inline double _share(double square, double weight) noexcept nogil:
 
 
 cdef void _sum_up(hf_wide* w, int size) noexcept nogil:
-    # Counts the bucket s.own, adds up the counts over the buckets up to each, and writes sums and scores of the splits after them, and
-    # the two largest weights of a class in each bucket.
+    # Counts the bucket s.own, adds up the counts over the buckets up to each, and writes sums and scores of
+    # the splits after them, and the two largest weights of a class in each bucket.
     cdef hf_buckets* s = &w.buckets
     cdef uint32_t sums[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t here
