@@ -512,7 +512,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = _distribution(distribution), cnp.PyArray_DATA(x), t.single
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
-    p.columns, p.n_samples = cnp.PyArray_DATA(workspace.columns), t.n
+    p.columns = cnp.PyArray_DATA(workspace.columns)
     if workspace.numbers is not None:
         p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
     if workspace.corners is not None:

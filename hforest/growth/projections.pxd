@@ -42,8 +42,7 @@ ctypedef struct hf_projections:
     bint single
     bint whole               # x is whole numbers, and sums of them are exact: values are integers
     const uint8_t* bytes     # x again, if that holds it, or NULL
-    const void* columns      # x, or bytes, again: (n_features, n_samples); or NULL
-    int64_t n_samples
+    const void* columns      # x, or bytes, again: (n_features, n_samples)
     const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) sums over corners; or NULL
     bint narrow              # these have 16 bits, not 32
     bint random_thresholds   # one of each projection, not the best

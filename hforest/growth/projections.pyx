@@ -37,7 +37,6 @@ cdef extern from "core/order.h" nogil:
 cdef enum:
     ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
     LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
-    NEAR_ROWS = 1 << 17  # bytes of a node's rows up to which these are read, and no columns
     LARGE = 1 << 14      # samples from which each candidate looks for signals
 
 
@@ -234,26 +233,29 @@ cdef void _project_corners(
         value[i] = sum
 
 
-cdef inline hf_numbers _numbers_of(const hf_projections* p, int64_t n) noexcept nogil:
-    # Returns where n samples of a node have their numbers read: from rows, where these stay in cache.
+cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, int64_t n) noexcept nogil:
+    # Returns where n samples of a node have their numbers read: from rows where these are fewer cache lines
+    # than columns, for all candidates together.
     cdef hf_numbers a
     cdef int64_t size = 1 if p.bytes != NULL else 4 if p.single else 8
-    a.x = <const void*> p.bytes if p.bytes != NULL else p.x
-    a.stride, a.step = p.distribution.n_features, 1
-    if p.columns != NULL and n * p.distribution.n_features * size > NEAR_ROWS:
-        a.x, a.stride, a.step = p.columns, 1, p.n_samples
+    cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
+    if n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
+        a.x = <const void*> p.bytes if p.bytes != NULL else p.x
+        a.stride, a.step = p.distribution.n_features, 1
+    else:
+        a.x, a.stride, a.step = p.columns, 1, t.n
     return a
 
 
 cdef void _values_of(
-    const hf_projections* p, hf_own* own, const uint32_t* sample, int64_t n, uint64_t key
+    const hf_task* t, const hf_projections* p, hf_own* own, const uint32_t* sample, int64_t n, uint64_t key
 ) noexcept nogil:
     # Writes the values of the projection that a key draws to own.value.
     cdef const hf_distribution* a = &p.distribution
     cdef int64_t n_entries
     cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
     cdef hf_patch patch
-    cdef hf_numbers numbers = _numbers_of(p, n)
+    cdef hf_numbers numbers = _numbers_of(t, p, n)
     cdef uint32_t* index = own.index
     cdef float* factor = own.factor
     cdef int32_t* whole = <int32_t*> own.value
@@ -380,7 +382,7 @@ cdef hf_split _best_projection(
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
-        _values_of(p, own, r.sample + node.first, n, candidate)
+        _values_of(t, p, own, r.sample + node.first, n, candidate)
         if short:
             code = _codes_of(p, own, own.value, n)
         before = best.score
@@ -425,7 +427,7 @@ cdef hf_split _best_random_projection(
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
-        _values_of(p, own, r.sample + node.first, n, candidate)
+        _values_of(t, p, own, r.sample + node.first, n, candidate)
         if p.whole:
             n_left = split_values(t, <const int32_t*> own.value, n, key, number, &split, left)
         elif p.single:
