@@ -490,17 +490,30 @@ def test_search():
     same_bits(whole, co2.search(x, y, 2, **more))
     assert ((whole.error >= 0) & (whole.error <= 1)).all()
     assert whole.max_features.tolist() == [2] * 4
-    # The errors are those of a forest that was grown without the held-out part.
+    # The errors are out-of-bag errors of bootstraps that all forests share.
+    counts = growth.bootstrap_counts(100, 2, rng=0)
+    grown = {"nu": 1, "lr": 0.1, "max_features": 2, "n_classes": 3, "rng": 0}
+    out = classic.out_of_bag(co2.grow(x, y, 2, **grown, bootstrap=counts), x, counts)
+    judges = ~np.isnan(out).any(axis=1)
+    assert 0 < judges.sum() < 100
+    assert whole.error[0] == (out[judges].argmax(axis=1) != y[judges]).mean()
+    squares = co2.search(x, x[:, 0].copy(), 2, nu=[1], lr=[0.01], task="regression", rng=0)
+    assert 0 < squares.error[0] < x[:, 0].var()
+
+
+def test_search_on_a_held_out_part():
+    x, y, _, _, _ = problem(100, 3)
+    whole = co2.search(x, y, 2, nu=[1], lr=[0.1], held_out=0.2, rng=0)
+    # The error is that of a forest that was grown without the held-out part.
     order = np.random.default_rng(0).permutation(100)
     kept, held = np.sort(order[20:]), np.sort(order[:20])
     grown = {"nu": 1, "lr": 0.1, "max_features": 2, "n_classes": 3, "rng": 0}
     forest = co2.grow(x[kept], y[kept], 2, **grown)
     assert whole.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
     forest = co2.grow(x[kept], y[kept], 2, **grown, bootstrap=False, max_rounds=2)
-    fixed = co2.search(x, y, 2, nu=[1], lr=[0.1], settings={"bootstrap": False, "max_rounds": 2}, rng=0)
+    settings = {"bootstrap": False, "max_rounds": 2}
+    fixed = co2.search(x, y, 2, nu=[1], lr=[0.1], held_out=0.2, settings=settings, rng=0)
     assert fixed.error[0] == (tree.predict(forest, x[held]).argmax(axis=1) != y[held]).mean()
-    squares = co2.search(x, x[:, 0].copy(), 2, nu=[1], lr=[0.01], task="regression", rng=0)
-    assert 0 < squares.error[0] < x[:, 0].var()
 
 
 def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
@@ -514,7 +527,18 @@ def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
     # A class that only the held-out part has is still a class of the forest.
     rare = np.zeros(60, int)
     rare[np.random.default_rng(0).permutation(60)[0]] = 1
-    assert co2.search(x, rare, 1, nu=[1], lr=[0.1], settings={"max_rounds": 0}, rng=0).error[0] == 1 / 12
+    call = {"nu": [1], "lr": [0.1], "held_out": 0.2, "settings": {"max_rounds": 0}}
+    assert co2.search(x, rare, 1, **call, rng=0).error[0] == 1 / 12
+
+
+def test_a_search_by_out_of_bag_errors_needs_bootstraps():
+    x, y, _, _, _ = problem(60, 3)
+    with pytest.raises(ValueError, match=r"^settings\['bootstrap'\]: expected none without held_out"):
+        co2.search(x, y, 2, settings={"bootstrap": False}, rng=0)
+    with pytest.raises(
+        ValueError, match=r"^n_trees: expected so many that some tree does not draw some sample, got 2"
+    ):
+        co2.search(x[:1], [0], 2, rng=0)
 
 
 # -------------------------------------------------------------------------------- what is converted

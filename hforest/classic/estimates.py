@@ -1,12 +1,11 @@
 """What a bootstrapped forest predicts for the samples that it was grown on."""
 
-import numpy as np
-
 from .. import tree
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray
 from ..growth.checks import in_bag_counts
 from ..tree import Forest
+from ..tree.walks import out_of_bag_values
 
 
 def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
@@ -51,13 +50,4 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     check.on_cpu(x=x, counts=counts)
     leaf = tree.apply(forest, x)
     n, n_trees = leaf.shape
-    counts = in_bag_counts("counts", counts, n_trees, n)
-    total, n_out = np.zeros((n, forest.value.shape[1])), np.zeros(n)
-    for m in range(n_trees):
-        out = np.flatnonzero(counts[m] == 0)
-        root = int(forest.tree_start[m])
-        rows = (root + m) // 2 + forest.left[root + leaf[out, m]]
-        total[out] += forest.value[rows]
-        n_out[out] += 1
-    mean = np.divide(total, n_out[:, None], out=np.full_like(total, np.nan), where=n_out[:, None] > 0)
-    return mean.astype(forest.threshold.dtype)
+    return out_of_bag_values(forest, leaf, in_bag_counts("counts", counts, n_trees, n))

@@ -1,4 +1,4 @@
-"""The search for settings on a held-out part of the samples (p2 section 5)."""
+"""The search for settings, by out-of-bag errors or on a held-out part of the samples (p2 section 5)."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,9 @@ from .. import tree
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
+from ..growth import bootstrap_counts
+from ..tree import Forest
+from ..tree.walks import out_of_bag_values
 from . import checks
 from .forest import grow
 
@@ -18,7 +21,7 @@ _SET_BY_SAMPLE = ("sample_weight",)  # of all samples, of which a trial grows on
 
 
 class Trials(NamedTuple):
-    """Settings that were tried, and the error of each on the held-out part."""
+    """Settings that were tried, and the out-of-bag error of each, or that on the held-out part."""
 
     nu: FloatArray
     """(n_trials,) float64."""
@@ -81,6 +84,55 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
     return fixed
 
 
+class _Part(NamedTuple):
+    """Which samples forests grow on, and which judge them."""
+
+    kept: IntArray | None
+    """Numbers of those to grow on; None: all."""
+    held: IntArray
+    """Numbers of those that judge."""
+    counts: IntArray | None
+    """(n_trees, n_samples) in-bag counts, or None where the judges are held out."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {} if self.counts is None else {"bootstrap": self.counts}
+
+    def error(self, forest: Forest, x: FloatArray, y: Array, task: str) -> float:
+        if self.counts is None:
+            p = tree.predict(forest, x[self.held])
+        else:
+            p = out_of_bag_values(forest, tree.apply(forest, x), self.counts)[self.held]
+        return _error(p, y[self.held], task)
+
+
+def _held_out(n: int, share: float, seed: int) -> _Part:
+    n_held = int(check.number("held_out", share, 0.0, 1.0, open_low=True) * n)
+    if not 0 < n_held < n:
+        raise ValueError(
+            f"held_out: expected a share that leaves samples on both sides, got {share} of {n}; pass such as "
+            "0.2"
+        )
+    order = np.random.default_rng(seed).permutation(n)
+    return _Part(np.sort(order[n_held:]), np.sort(order[:n_held]), None)
+
+
+def _bootstraps(n: int, n_trees: int, fixed: Mapping[str, Any], seed: int) -> _Part:
+    if "bootstrap" in fixed:
+        raise ValueError(
+            "settings['bootstrap']: expected none without held_out, for out-of-bag errors need bootstraps, "
+            f"got {type(fixed['bootstrap']).__name__}; pass held_out=0.2"
+        )
+    counts = bootstrap_counts(n, check.integer("n_trees", n_trees, 1, check.MAX_TREES), rng=seed)
+    judges = np.flatnonzero((counts == 0).any(axis=0))
+    if not len(judges):
+        raise ValueError(
+            "n_trees: expected so many that some tree does not draw some sample, got "
+            f"{n_trees} that draw all {n}; pass more, or held_out=0.2"
+        )
+    return _Part(None, judges, counts)
+
+
 def search(
     x: ArrayLike,
     y: ArrayLike,
@@ -89,7 +141,7 @@ def search(
     nu: Sequence[float] = (0.1, 1.0, 4.0, 10.0, 43.0, 100.0),
     lr: Sequence[float] = (0.03, 0.01, 0.003),
     max_features: Sequence[int | float | str | None] | None = None,
-    held_out: float = 0.2,
+    held_out: float | None = None,
     settings: Mapping[str, object] | None = None,
     trials: Trials | None = None,
     task: str = "classification",
@@ -98,7 +150,7 @@ def search(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Trials:
-    """Returns the errors of settings on a part of the samples that is held out of the forests.
+    """Returns the out-of-bag errors of settings, or those on samples that are held out of the forests.
 
     Parameters
     ----------
@@ -109,10 +161,13 @@ def search(
     max_features : sequence, optional
         Numbers of features sampled at a node (p2's q) to try, each as `grow` takes it; by default that of
         `grow` alone.
-    held_out : float
-        Share of the samples that is kept out of the forests, above 0 and below 1.
+    held_out : float, optional
+        Share of the samples that is kept out of the forests, above 0 and below 1, and judges them. By default
+        forests grow on bootstraps of all samples, and each sample is predicted by the trees that did not draw
+        it (p5's out-of-bag estimate); all forests have the same bootstraps.
     settings : mapping of str, optional
-        Further arguments of `grow`, the same in all trials, such as ``{"bootstrap": False}``.
+        Further arguments of `grow`, the same in all trials, such as ``{"max_depth": 8}``; without `held_out`
+        no `bootstrap`.
     trials : Trials, optional
         What an earlier search with the same samples, settings and int as `rng` returned; these are not tried
         again.
@@ -132,11 +187,13 @@ def search(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `grow`; no setting, or a share of which nothing is left; a `checkpoint` that cannot be called.
+        As from `grow`; no setting, or a share of which nothing is left; no sample that some tree did not
+        draw; a `checkpoint` that cannot be called.
 
     Notes
     -----
-    p2 section 5 holds out 20 %, and compares forests of 30 trees over a grid of nu and eta.
+    p2 section 5 holds out 20 % (``held_out=0.2``), and compares forests of 30 trees over a grid of nu and
+    eta. Out-of-bag errors are of all samples, so they differ less from one split to another.
 
     Examples
     --------
@@ -154,19 +211,14 @@ def search(
     found = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
     learned: Array = found.targets if found.labels is None else found.labels
     n_classes = None if found.labels is None else found.n_outputs
-    n_held = int(check.number("held_out", held_out, 0.0, 1.0, open_low=True) * len(x))
-    if not 0 < n_held < len(x):
-        raise ValueError(
-            f"held_out: expected a share that leaves samples on both sides, got {held_out} of {len(x)}; "
-            "pass such as 0.2"
-        )
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
     rows = [] if trials is None else _tried(trials)
     tried = {row[:3] for row in rows}
-    order = np.random.default_rng(seed).permutation(len(x))
-    kept, held = np.sort(order[n_held:]), np.sort(order[:n_held])
-    x_kept, y_kept, x_held, y_held = x[kept], learned[kept], x[held], learned[held]
+    part = (
+        _bootstraps(len(x), n_trees, fixed, seed) if held_out is None else _held_out(len(x), held_out, seed)
+    )
+    x_kept, y_kept = (x, learned) if part.kept is None else (x[part.kept], learned[part.kept])
     values: Any = nullcontext()
     with reporting(progress, len(grid), "trial") as report:
         for setting in grid:
@@ -175,9 +227,9 @@ def search(
             with values, check.items_of("settings", fixed):
                 forest = grow(
                     x_kept, y_kept, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
-                    n_classes=n_classes, rng=seed, **fixed,
+                    n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
-            rows.append((*setting, _error(tree.predict(forest, x_held), y_held, task)))
+            rows.append((*setting, part.error(forest, x, learned, task)))
             values = check.unchecked()  # the first trial has checked all that the others share
             if checkpoint is not None:
                 checkpoint(_trials(rows))

@@ -239,3 +239,21 @@ def _projected(host: Forest, at: int, row: np.ndarray) -> np.floating:
         total += float(host.data[j]) * float(row[host.indices[j]])
     found: np.floating = row.dtype.type(total)
     return found
+
+
+def out_of_bag_values(forest: Forest, leaf: IntArray, counts: IntArray) -> FloatArray:
+    """Mean of the leaf values of the trees that did not draw a sample, NaN of a sample that all drew.
+
+    leaf (n_samples, n_trees) comes from `apply`, counts (n_trees, n_samples) says how often a tree drew a
+    sample; both on the host. Returns (n_samples, n_outputs) in the dtype of the thresholds.
+    """
+    n, n_trees = leaf.shape
+    total, n_out = np.zeros((n, forest.value.shape[1])), np.zeros(n)
+    for m in range(n_trees):
+        out = np.flatnonzero(counts[m] == 0)
+        root = int(forest.tree_start[m])
+        rows = (root + m) // 2 + forest.left[root + leaf[out, m]]
+        total[out] += forest.value[rows]
+        n_out[out] += 1
+    mean = np.divide(total, n_out[:, None], out=np.full_like(total, np.nan), where=n_out[:, None] > 0)
+    return mean.astype(forest.threshold.dtype)
