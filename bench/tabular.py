@@ -107,15 +107,15 @@ def _cascade(data: Data, settings: Settings) -> Predict:
 
 
 def _neural(data: Data, settings: Settings) -> Predict:
-    """Algorithm 1 from a random start, on columns in deviations."""
+    """Algorithm 1 from a random start."""
     assert data.n_classes is not None
     settings = {"n_trees": 50, "depth": 7, "lr": 0.05, **settings}
     n_trees, depth = settings.pop("n_trees"), settings.pop("depth")
-    starts = {name: settings.pop(name) for name in ("max_features", "scale") if name in settings}
-    scaled = _scaler("deviations", data.x, data.seed)
+    starts: Settings = {name: settings.pop(name) for name in ("max_features", "scale") if name in settings}
+    starts["x"] = data.x if settings.get("standardize", True) else None
     model = neural.linear_init(n_trees, depth, data.x.shape[1], data.n_classes, rng=data.seed, **starts)
-    model = neural.fit(model, scaled(data.x), data.y, rng=data.seed, **settings)
-    return lambda x: _answers(neural.predict(model, scaled(x)), data)
+    model = neural.fit(model, data.x, data.y, rng=data.seed, **settings)
+    return lambda x: _answers(neural.predict(model, x), data)
 
 
 def _hinge(data: Data, settings: Settings) -> Predict:

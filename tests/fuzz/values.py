@@ -102,10 +102,13 @@ class Setting:
     # -------------------------------------------------------------------------------- arguments
 
     def make(self, name: str) -> Any:
-        """A value for an argument, new at every call."""
+        """A value for an argument, new at every call; a flag whose default is a bool needs none of its own."""
         for key in (f"{self.target.name}.{name}", f"{self.target.package}.{name}", name):
             if key in VALUES:
                 return VALUES[key](self)
+        parameter = self.target.parameters.get(name)
+        if parameter is not None and isinstance(parameter.default, bool):
+            return self.flag()
         raise Missing(
             f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values.py or growing.py"
         )
@@ -158,7 +161,6 @@ options("backend", "reference")
 options("n_bytes", 512 << 20, 0)
 options("loss", "tree", "forest")
 options("co2.loss", "log", "squared")
-options("sparse return_route return_p cyclic", False, True)
 options("max_features", None, "sqrt", 1, 0.5, 1.0)
 options("task", "classification", "regression")
 
