@@ -137,24 +137,28 @@ def test_regression():
     assert loss(probe) < 0.7 * loss(plain)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "probe"])
-def test_default_number_of_projections(kind):
+@pytest.mark.parametrize(
+    ("kind", "task"), [("sparse", "classification"), ("sparse", "regression"), ("probe", "regression")]
+)
+def test_default_number_of_projections(kind, task):
     # As many as features, but at most 100 or the root of their number.
     rng = np.random.default_rng(0)
     for n_features, n_projections in ((2, 2), (7, 7), (99, 99), (100, 100), (101, 100), (10_201, 101)):
         x, y = rng.random((12, n_features)), np.arange(12) % 2
-        a = manifold.grow(x, y, 3, projection=kind, rng=0)
-        b = manifold.grow(x, y, 3, projection=kind, n_projections=n_projections, rng=0)
+        a = manifold.grow(x, y, 3, projection=kind, task=task, rng=0)
+        b = manifold.grow(x, y, 3, projection=kind, task=task, n_projections=n_projections, rng=0)
         np.testing.assert_array_equal(a.threshold, b.threshold)
 
 
-def test_default_number_of_patches():
-    # The root of the number of features, rounded up.
+@pytest.mark.parametrize("projection", ["patch", "probe"])
+def test_default_number_is_the_root(projection):
+    # Rounded up.
     x, y = manifold.simulate_impulse(60, rng=0)
     for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (3, 2)):
         part = x[:, :n_features].copy()
-        a = manifold.grow(part, y, 3, shape=(n_features,), rng=0)
-        b = manifold.grow(part, y, 3, shape=(n_features,), n_projections=n_projections, rng=0)
+        settings = {"projection": projection, "shape": (n_features,), "rng": 0}
+        a = manifold.grow(part, y, 3, **settings)
+        b = manifold.grow(part, y, 3, n_projections=n_projections, **settings)
         np.testing.assert_array_equal(a.threshold, b.threshold)
 
 

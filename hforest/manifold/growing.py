@@ -26,13 +26,15 @@ _PROJECTIONS = ("patch", "sparse", "probe")
 
 
 MAX_DEFAULT = 100
-"""Projections sampled at a node by default, at most, of tables of up to MAX_DEFAULT**2 features."""
+"""Projections sampled at a node by default, at most, where the root of n_features is not more."""
 
 
-def _default_projections(projection: str, n_features: int) -> int:
-    """p3's root of the number of features for patches; tables have as many as features, up to a limit."""
+def _default_projections(projection: str, n_features: int, task: str) -> int:
+    """The root of the number of features, or as many as features up to a limit (docs/manifold.md)."""
     root = math.isqrt(n_features - 1) + 1
-    return root if projection == "patch" else max(root, min(n_features, MAX_DEFAULT))
+    if projection == "sparse" or (projection == "probe" and task == "regression"):
+        return max(root, min(n_features, MAX_DEFAULT))
+    return root
 
 
 def _distribution(
@@ -121,8 +123,9 @@ def grow(
         Share of single features among the differences of two, 0 (p2's two-probe forests) to 1: a difference
         does not see what both features have in common.
     n_projections : int, optional
-        Projections sampled at a node (p3's d), 1 to 2**20. By default for patches the root of n_features,
-        rounded up; else n_features, but at most 100 or that root, whichever is greater.
+        Projections sampled at a node (p3's d), 1 to 2**20. By default the root of n_features, rounded up;
+        for "sparse", and for "probe" in a regression, n_features, but at most 100 or that root, whichever is
+        greater.
     sample_weight, class_weight, criterion
         As `hforest.classic.grow` takes them.
     splitter : "best" or "random"
@@ -173,7 +176,7 @@ def grow(
         channels=channels, cyclic=cyclic,
     )  # fmt: skip
     if n_projections is None:
-        n_projections = _default_projections(projection, n_features)
+        n_projections = _default_projections(projection, n_features, task)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
