@@ -13,7 +13,7 @@ rows, which nothing sees then: so settings are chosen, on the tables of CHOOSE a
 part in any choice.
 
 A method is a name of METHODS, or `name:setting=value,...` with arguments of its public function or
-estimator: "co2:nu=10,bootstrap=True". With --seconds, a method that has a space in SPACES draws settings
+estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With --seconds, a method that has a space in SPACES draws settings
 from it for so many seconds. Each is judged on a fifth of the rows for fitting, the defaults first; the best
 one is fitted on all of them. Methods that are not installed are left out.
 
@@ -27,6 +27,7 @@ import ast
 import importlib
 import importlib.metadata
 import json
+import math
 import os
 import sys
 import time
@@ -93,6 +94,10 @@ def _answers(p: np.ndarray, data: Data) -> np.ndarray:
 def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Settings) -> Predict:
     """A grown forest; `given` are settings in place of the function's own defaults."""
     settings = {"n_trees": 100, **given, **settings}
+    n_features = data.x.shape[1]
+    if isinstance(settings.get("n_projections"), str):
+        known = {"sqrt": math.ceil(n_features**0.5), "features": min(n_features, 100)}
+        settings["n_projections"] = known[settings["n_projections"]]
     forest = grow(
         data.x, data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **settings,
     )  # fmt: skip
@@ -502,7 +507,7 @@ def summary_table(rows: list[Settings], task: str = "classification") -> str:
     return _markdown(
         ["method", "mean rank", "error / random forest's", "seconds / random forest's", "tables"],
         [
-            [found.methods[i], _number(found.ranks[i], 1), _number(found.ratios[i], 3),
+            [f"`{found.methods[i]}`", _number(found.ranks[i], 1), _number(found.ratios[i], 3),
              _number(found.times[i], 2), str(int((~np.isnan(found.errors[:, i])).sum()))]
             for i in np.argsort(found.ranks, kind="stable")
         ],
@@ -514,7 +519,7 @@ def errors_table(rows: list[Settings], task: str = "classification") -> str:
     found = summary(rows, task)
     assert found is not None, f"no rows of a {task}"
     lines = [[name, *_errors(row)] for name, row in zip(found.tables, found.errors, strict=True)]
-    return _markdown(["table", *found.methods], lines)
+    return _markdown(["table", *(f"`{name}`" for name in found.methods)], lines)
 
 
 def tables_of(rows: list[Settings]) -> str:

@@ -9,8 +9,8 @@ from hforest.demo import load_digits
 
 KINDS = {
     "patch": {"shape": (8, 8), "patch_max": 2},
-    "sparse": {"projection": "sparse", "n_projections": 8},
-    "probe": {"projection": "probe", "n_projections": 8},
+    "sparse": {"projection": "sparse"},
+    "probe": {"projection": "probe"},
 }
 
 
@@ -137,26 +137,33 @@ def test_regression():
     assert loss(probe) < 0.7 * loss(plain)
 
 
-@pytest.mark.parametrize(
-    ("kind", "task"), [("sparse", "classification"), ("sparse", "regression"), ("probe", "regression")]
-)
-def test_default_number_of_projections(kind, task):
+@pytest.mark.parametrize("kind", ["sparse", "probe"])
+def test_default_number_of_projections_of_a_regression(kind):
     # As many as features, but at most 100 or the root of their number.
     rng = np.random.default_rng(0)
     for n_features, n_projections in ((2, 2), (7, 7), (99, 99), (100, 100), (101, 100), (10_201, 101)):
         x, y = rng.random((12, n_features)), np.arange(12) % 2
-        a = manifold.grow(x, y, 3, projection=kind, task=task, rng=0)
-        b = manifold.grow(x, y, 3, projection=kind, task=task, n_projections=n_projections, rng=0)
+        settings = {"projection": kind, "task": "regression", "rng": 0}
+        a = manifold.grow(x, y, 3, **settings)
+        b = manifold.grow(x, y, 3, n_projections=n_projections, **settings)
         np.testing.assert_array_equal(a.threshold, b.threshold)
 
 
-@pytest.mark.parametrize("projection", ["patch", "probe"])
-def test_default_number_is_the_root(projection):
+@pytest.mark.parametrize(
+    ("projection", "task"),
+    [
+        ("patch", "classification"),
+        ("patch", "regression"),
+        ("sparse", "classification"),
+        ("probe", "classification"),
+    ],
+)
+def test_default_number_is_the_root(projection, task):
     # Rounded up.
     x, y = manifold.simulate_impulse(60, rng=0)
     for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (3, 2)):
         part = x[:, :n_features].copy()
-        settings = {"projection": projection, "shape": (n_features,), "rng": 0}
+        settings = {"projection": projection, "shape": (n_features,), "task": task, "rng": 0}
         a = manifold.grow(part, y, 3, **settings)
         b = manifold.grow(part, y, 3, n_projections=n_projections, **settings)
         np.testing.assert_array_equal(a.threshold, b.threshold)

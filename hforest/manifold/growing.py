@@ -26,15 +26,16 @@ _PROJECTIONS = ("patch", "sparse", "probe")
 
 
 MAX_DEFAULT = 100
-"""Projections sampled at a node by default, at most, where the root of n_features is not more."""
+"""Projections sampled at a node of a regression by default, at most, where the root of n_features is less."""
 
 
 def _default_projections(projection: str, n_features: int, task: str) -> int:
-    """The root of the number of features, or as many as features up to a limit (docs/manifold.md)."""
+    """The root of the number of features; in a regression as many as features, up to a limit
+    (docs/manifold.md)."""
     root = math.isqrt(n_features - 1) + 1
-    if projection == "sparse" or (projection == "probe" and task == "regression"):
-        return max(root, min(n_features, MAX_DEFAULT))
-    return root
+    if projection == "patch" or task == "classification":
+        return root
+    return max(root, min(n_features, MAX_DEFAULT))
 
 
 def _distribution(
@@ -124,8 +125,7 @@ def grow(
         does not see what both features have in common.
     n_projections : int, optional
         Projections sampled at a node (p3's d), 1 to 2**20. By default the root of n_features, rounded up;
-        for "sparse", and for "probe" in a regression, n_features, but at most 100 or that root, whichever is
-        greater.
+        in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever is greater.
     sample_weight, class_weight, criterion
         As `hforest.classic.grow` takes them.
     splitter : "best" or "random"
