@@ -13,9 +13,10 @@ rows, which nothing sees then: so settings are chosen, on the tables of CHOOSE a
 part in any choice.
 
 A method is a name of METHODS, or `name:setting=value,...` with arguments of its public function or
-estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With --seconds, a method that has a space in SPACES draws settings
-from it for so many seconds. Each is judged on a fifth of the rows for fitting, the defaults first; the best
-one is fitted on all of them. Methods that are not installed are left out.
+estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With
+--seconds, a method that has a space in SPACES draws settings from it for so many seconds. Each is judged on
+a fifth of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are
+not installed are left out.
 
 Errors are in percent of labels, or 1 - R2 in percent. --scale changes the columns after loading: to [0, 1],
 to deviations from the mean (both by the rows for fitting), or by random powers of ten, 1e-12 to 1e12.
@@ -37,10 +38,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Read when the libraries are loaded.
-os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["MKL_NUM_THREADS"] = "1"
+if __name__ == "__main__":  # read when the libraries are loaded
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
 from common import Bar, machine_text, record
@@ -250,6 +251,8 @@ def parsed(method: str) -> tuple[str, Settings]:
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         assert isinstance(call, ast.Call)
+        if call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError
         return name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError):
         raise SystemExit(
