@@ -282,6 +282,12 @@ def test_decisions_that_overflow_are_refused():
             function(model, large)
     with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
         neural.fit(model, large, [0, 1, 0], epochs=1)
+    for bad in (np.array([[1e300], [-1e300]]), np.full((2, 1), 1.7e308)):
+        wide = neural.linear_init(1, 1, 1, 2, dtype=np.float64, rng=0)
+        with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
+            neural.fit(wide, bad, [0, 1], epochs=1)
+        with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
+            neural.linear_init(1, 1, 1, 2, x=bad, dtype=np.float64, rng=0)
     model.weights[1, 0, 0] = np.nan
     with pytest.raises(ValueError, match=r"^model\.weights: expected no NaN"):
         neural.decisions(model, np.zeros((3, 5)))

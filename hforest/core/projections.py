@@ -329,7 +329,8 @@ def _made_anew(value: Distribution) -> Distribution:
     if kind == AXIS:
         return axis_distribution(value.n_features)
     if kind == PROBE:
-        return probe_distribution(value.n_features, value.zero_probability)
+        share = check.number("zero_probability", value.zero_probability, 0.0, 1.0)
+        return probe_distribution(value.n_features, share)
     if kind == SPARSE:
         return sparse_distribution(value.n_features, value.density)
     made = patch_distribution(

@@ -20,24 +20,36 @@ class Units(NamedTuple):
     """(n_features,) float64; 1 of constant columns."""
 
 
+def _check_finite(a: FloatArray) -> None:
+    if not np.isfinite(a).all():
+        raise ValueError(
+            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
+            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
+        )
+
+
 def of_samples(x: FloatArray) -> Units:
-    """Units of the columns of x (n, n_features), at least one row."""
-    mean = x.mean(axis=0, dtype=np.float64)
+    """Units of the columns of x (n, n_features), at least one row; ValueError where their squares overflow."""
     square = np.zeros(x.shape[1])
     step = max(1, _BLOCK // x.shape[1])
-    for first in range(0, len(x), step):
-        square += ((x[first : first + step] - mean) ** 2).sum(axis=0)
-    deviation = np.sqrt(square / len(x))
-    return Units(mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = x.mean(axis=0, dtype=np.float64)
+        for first in range(0, len(x), step):
+            square += ((x[first : first + step] - mean) ** 2).sum(axis=0)
+        deviation = np.sqrt(square / len(x))
+        constant = deviation <= np.maximum(_LEAST, _ROUNDED * np.abs(mean))
+    _check_finite(deviation)
+    return Units(mean, np.where(constant, 1.0, deviation))
 
 
 def standardized(x: FloatArray, units: Units) -> FloatArray:
     """``(x - mean) / deviation`` in the dtype of x."""
     out = np.empty_like(x)
     step = max(1, _BLOCK // x.shape[1])
-    for first in range(0, len(x), step):
-        part = slice(first, first + step)
-        out[part] = (x[part] - units.mean) / units.deviation
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(x), step):
+            part = slice(first, first + step)
+            out[part] = (x[part] - units.mean) / units.deviation
     return out
 
 
@@ -47,15 +59,11 @@ def _changed(weights: FloatArray, factor: FloatArray, shift: FloatArray) -> Floa
     factor, shift: (n_trees, max_features), of the features of each tree.
     """
     wide = weights.astype(np.float64)
-    wide[:, -1] += np.einsum("mf,mfv->mv", shift, wide[:, :-1])
-    wide[:, :-1] *= factor[:, :, None]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide[:, -1] += np.einsum("mf,mfv->mv", shift, wide[:, :-1])
+        wide[:, :-1] *= factor[:, :, None]
         changed = wide.astype(weights.dtype)
-    if not np.isfinite(changed).all():
-        raise ValueError(
-            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
-            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
-        )
+    _check_finite(changed)
     return changed
 
 
