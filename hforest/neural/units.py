@@ -29,7 +29,7 @@ def _check_finite(a: FloatArray) -> None:
 
 
 def of_samples(x: FloatArray) -> Units:
-    """Units of the columns of x (n, n_features), at least one row; ValueError where their squares overflow."""
+    """Units of the columns of x (n, n_features), at least one row; ValueError where squares overflow."""
     square = np.zeros(x.shape[1])
     step = max(1, _BLOCK // x.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
