@@ -144,6 +144,8 @@ TABULAR = [
     ("co2", "tabular_co2_choose", "summary_table", "regression"),
     ("co2", "tabular_co2_judge", "errors_table", "classification"),
     ("co2", "tabular_co2_judge", "errors_table", "regression"),
+    ("co2", "tabular_co2_oblique", "errors_table", "classification"),
+    ("co2", "tabular_co2_oblique", "errors_table", "regression"),
     ("co2", "tabular_co2_units", "errors_table", "classification"),
 ]
 
