@@ -138,7 +138,7 @@ def _hinge(data: Data, settings: Settings) -> Predict:
 def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Settings) -> Predict:
     """An estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
     module, name = names[data.n_classes is None].rsplit(".", 1)
-    model = getattr(importlib.import_module(module), name)(random_state=data.seed, **given, **settings)
+    model = getattr(importlib.import_module(module), name)(**{"random_state": data.seed, **given, **settings})
     model.fit(data.x, data.y)
     return lambda x: np.asarray(model.predict(x)).reshape(len(x))
 
@@ -236,7 +236,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
     },
     "mlp": {"alpha": [1e-5, 1e-4, 1e-3, 1e-2], "hidden_layer_sizes": [(100,), (300,), (100, 100)]},
     "xgboost": {"max_depth": [3, 6, 9], "min_child_weight": [1, 4, 16], **_BOOSTED},
-    "lightgbm": {"num_leaves": [7, 15, 31, 63], "subsample_freq": [1], "verbose": [-1], **_BOOSTED},
+    "lightgbm": {"num_leaves": [7, 15, 31, 63], "subsample_freq": [1], **_BOOSTED},
     "catboost": {"depth": [4, 6, 8], "learning_rate": [0.03, 0.06, 0.12], "l2_leaf_reg": [1.0, 3.0, 9.0]},
 }  # fmt: skip
 

@@ -251,6 +251,25 @@ def test_a_table_is_split_the_same_for_everybody(script, tmp_path):
     assert tabular.load(tmp_path / "abalone.npz", 60, 0, False, "raw")[0].task == "regression"
 
 
+def test_spaces_have_settings_of_the_methods(script):
+    tabular = script("tabular")
+    assert set(tabular.SPACES) <= set(tabular.METHODS)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 90)).astype(np.float32), np.arange(60) % 2
+    for name in ("classic", "extra", "sporf", "co2", "neural"):
+        for key, values in tabular.SPACES[name].items():
+            method = f"{name}:{key}={values[-1]!r}" + (
+                ",n_trees=2" if name != "neural" else ",n_trees=1,depth=2"
+            )
+            if key == "depth":
+                continue
+            _, settings = tabular.parsed(method)
+            p = tabular.METHODS[name].fit(tabular.Data(x, y, 2, 0), settings)(x)
+            assert p.shape == (60,), method
+    assert not set(tabular.CHOOSE) & set(tabular.JUDGE)
+    assert tabular.search("classic:n_trees=3", tabular.Data(x, y, 2, 0), 0.0) == {"n_trees": 3}
+
+
 def test_ranks_and_ratios_by_hand(script):
     tabular = script("tabular")
     errors = {
