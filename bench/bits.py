@@ -107,7 +107,7 @@ def of_neural(task: Task) -> Results:
     yield "neural loss", digest(np.array(loss), grad)
     yield "neural chain rule", digest(neural.backward(p, f, leaves))
     start = neural.linear_init(5, 3, 12, 3, max_features=6, dtype=f.dtype, rng=0)
-    model = neural.fit(start, task.x, y, epochs=2, rng=0)
+    model = neural.fit(start, task.x, y, epochs=2, standardize=False, rng=0)
     yield "neural fit", digest(*model, *neural.to_hard(model, 12), neural.predict(model, task.x))
 
 
@@ -123,11 +123,13 @@ def of_grown_forests(task: Task) -> Results:
         for word, weight in task.weights.items():
             more: Any = {"task": kind, "sample_weight": weight, "rng": 0}
             key = f"{kind} {word} weights"
-            yield f"{key} exact", digest(*classic.grow(x, y, 5, **more))
-            yield f"{key} binned", digest(*classic.grow(x, y, 5, max_bins=256, **more))
+            yield f"{key} exact", digest(*classic.grow(x, y, 5, max_features="sqrt", **more))
+            yield f"{key} binned", digest(*classic.grow(x, y, 5, max_bins=256, max_features="sqrt", **more))
             yield f"{key} random", digest(*classic.grow_random(x, y, 5, **more))
             for projection in ("sparse", "probe", "patch"):
-                forest = manifold.grow(x, y, 5, projection=projection, **shape, **more)
+                forest = manifold.grow(
+                    x, y, 5, projection=projection, n_projections=4, single_share=0.0, **shape, **more
+                )
                 yield f"{key} {projection}", digest(*forest)
             yield f"{key} co2", digest(*co2.grow(x, y, 2, **PAPER, **more))
             yield f"{key} co2, standardized", digest(*co2.grow(x, y, 2, **more))
@@ -173,7 +175,7 @@ def of_co2(task: Task) -> Results:
     yield "surrogate", digest(np.array(value), *co2.surrogate_grad(x, y, w, zeros, ones))
     plain: Any = {"nu": [1, 10], "lr": [0.1], "max_features": [2, 4]}
     further = {name: a for name, a in PAPER.items() if name not in ("nu", "lr")}
-    trials = co2.search(task.x, y, 2, settings=further, rng=3, **plain)
+    trials = co2.search(task.x, y, 2, held_out=0.2, settings=further, rng=3, **plain)
     yield "search", digest(*trials)
 
 

@@ -152,7 +152,9 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
         for _ in range(repeats):
             for f, m in best:
                 begin = time.perf_counter()
-                forest = manifold.grow(*data[f], m, projection=projection, n_projections=n_projections, rng=0)
+                forest = manifold.grow(
+                    *data[f], m, projection=projection, single_share=0.0, n_projections=n_projections, rng=0
+                )
                 best[f, m] = min(best[f, m], (time.perf_counter() - begin, len(forest.feature)))
         first = 0.0
         for f in features:

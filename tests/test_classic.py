@@ -57,7 +57,7 @@ def test_extra_trees_fit_targets_as_well_as_scikit_learns():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(1500, 6))
     y = np.stack([10 * np.sin(np.pi * x[:, 0] * x[:, 1]), 20 * (x[:, 2] - 0.5) ** 2 + 5 * x[:, 3]], axis=1)
-    forest = classic.grow_extra(x[:1000], y[:1000], 50, task="regression", rng=0)
+    forest = classic.grow_extra(x[:1000], y[:1000], 50, task="regression", max_features=None, rng=0)
     ours = ((tree.predict(forest, x[1000:]) - y[1000:]) ** 2).mean()
     model = ensemble.ExtraTreesRegressor(50, random_state=0).fit(x[:1000], y[:1000])
     assert 0.9 < ours / ((model.predict(x[1000:]) - y[1000:]) ** 2).mean() < 1.1
@@ -196,6 +196,18 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
     assert seen == [n_sampled]
 
 
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra])
+def test_default_settings(grow):
+    # The root of the features, of a regression six tenths; 100 trees.
+    x, y = blobs(40, 9)
+    for task, n_sampled in (("classification", 3), ("regression", 5)):
+        got = grow(x, y, task=task, rng=0)
+        want = grow(x, y, 100, max_features=n_sampled, task=task, rng=0)
+        assert len(got.tree_start) == 101
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
     x, y = blobs(20)
@@ -293,7 +305,7 @@ def test_bad_input(grow, change, error, message):
         ({"max_bins": 0}, ValueError, "max_bins: expected 1 to 256, got 0"),
         ({"max_bins": "binned"}, TypeError, "max_bins: expected an int"),
         ({"criterion": "log"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
-        ({"max_features": "log2"}, ValueError, "max_features: expected one of 'sqrt'"),
+        ({"max_features": "log2"}, ValueError, "max_features: expected one of 'auto', 'sqrt'"),
         ({"max_features": 6}, ValueError, "max_features: expected 1 to 5"),
         ({"max_features": 1.5}, ValueError, "max_features: expected a finite number"),
     ],

@@ -871,6 +871,7 @@ DISTRIBUTIONS = {
     "sparse": lambda n: project.sparse_distribution(n),
     "dense": lambda n: project.sparse_distribution(n, 40.0),
     "probe": lambda n: project.probe_distribution(n),
+    "probe and single": lambda n: project.probe_distribution(n, 0.4),
     "interval": lambda n: project.patch_distribution((n,), patch_max=min(n, 5)),
     "image": lambda n: project.patch_distribution((n // 6, 6), patch_min=(1, 2), patch_max=(2, 4)),
     "cyclic": lambda n: project.patch_distribution((n // 6, 6), patch_max=(2, 6), cyclic=True),

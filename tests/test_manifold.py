@@ -126,7 +126,9 @@ def test_regression():
     x = rng.normal(size=(600, 6))
     y = x[:, 0] - x[:, 1]
     settings = {"task": "regression", "rng": 0}
-    probe = manifold.grow(x[:400], y[:400], 40, projection="probe", n_projections=10, **settings)
+    probe = manifold.grow(
+        x[:400], y[:400], 40, projection="probe", n_projections=10, single_share=0.0, **settings
+    )
     plain = classic.grow(x[:400], y[:400], 40, max_features=None, **settings)
 
     def loss(forest):
@@ -135,14 +137,58 @@ def test_regression():
     assert loss(probe) < 0.7 * loss(plain)
 
 
-def test_default_number_of_projections():
-    # The root of the number of features, rounded up.
-    x, y = manifold.simulate_impulse(60, rng=0)
-    for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (2, 2)):
-        part = x[:, :n_features].copy()
-        a = manifold.grow(part, y, 3, projection="sparse", rng=0)
-        b = manifold.grow(part, y, 3, projection="sparse", n_projections=n_projections, rng=0)
+@pytest.mark.parametrize("kind", ["sparse", "probe"])
+def test_default_number_of_projections_of_a_regression(kind):
+    # As many as features, but at most 100 or the root of their number.
+    rng = np.random.default_rng(0)
+    for n_features, n_projections in ((2, 2), (7, 7), (99, 99), (100, 100), (101, 100), (10_201, 101)):
+        x, y = rng.random((12, n_features)), np.arange(12) % 2
+        settings = {"projection": kind, "task": "regression", "rng": 0}
+        a = manifold.grow(x, y, 3, **settings)
+        b = manifold.grow(x, y, 3, n_projections=n_projections, **settings)
         np.testing.assert_array_equal(a.threshold, b.threshold)
+
+
+@pytest.mark.parametrize(
+    ("projection", "task"),
+    [
+        ("patch", "classification"),
+        ("patch", "regression"),
+        ("sparse", "classification"),
+        ("probe", "classification"),
+    ],
+)
+def test_default_number_is_the_root(projection, task):
+    # Rounded up.
+    x, y = manifold.simulate_impulse(60, rng=0)
+    for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (3, 2)):
+        part = x[:, :n_features].copy()
+        settings = {"projection": projection, "shape": (n_features,), "task": task, "rng": 0}
+        a = manifold.grow(part, y, 3, **settings)
+        b = manifold.grow(part, y, 3, n_projections=n_projections, **settings)
+        np.testing.assert_array_equal(a.threshold, b.threshold)
+
+
+def test_default_projection_and_trees():
+    x, y = manifold.simulate_impulse(60, rng=0)
+    tables, signals = manifold.grow(x, y, rng=0), manifold.grow(x, y, shape=(100,), rng=0)
+    assert len(tables.tree_start) == len(signals.tree_start) == 101
+    want = (
+        manifold.grow(x, y, 100, projection="sparse", rng=0),
+        manifold.grow(x, y, 100, projection="patch", shape=(100,), rng=0),
+    )
+    for got, a in zip((tables, signals), want, strict=True):
+        np.testing.assert_array_equal(got.threshold, a.threshold)
+
+
+def test_single_features_see_what_differences_do_not():
+    rng = np.random.default_rng(0)
+    y = np.arange(800) % 2
+    x = rng.normal(size=(800, 2)) * 0.1 + rng.normal(size=(800, 1)) * 0.3 + y[:, None] * 2
+    settings = {"projection": "probe", "n_projections": 2, "rng": 0}
+    differences = manifold.grow(x[:400], y[:400], 30, single_share=0.0, **settings)
+    assert error(differences, x[400:], y[400:]) > 0.4
+    assert error(manifold.grow(x[:400], y[:400], 30, **settings), x[400:], y[400:]) < 0.02
 
 
 def test_bootstrap_weights_and_progress():
@@ -169,7 +215,8 @@ def test_bootstrap_weights_and_progress():
     ("change", "error", "message"),
     [
         ({"projection": "rotation"}, ValueError, "projection: expected one of 'patch', 'sparse', 'probe'"),
-        ({"shape": None}, ValueError, "shape: expected the shape of a sample"),
+        ({"projection": "patch", "shape": None}, ValueError, "shape: expected the shape of a sample"),
+        ({"single_share": 2.0}, ValueError, "single_share: expected a finite number"),
         ({"shape": (3, 4)}, ValueError, r"multiply to n_features = 16, got \(3, 4\)"),
         (
             {"patch_max": 5},
@@ -287,7 +334,7 @@ def test_patches_of_another_projection(projection, name):
 
 
 @pytest.mark.parametrize("projection", ["sparse", "probe", "patch"])
-@pytest.mark.parametrize("name", ["density", "channels", "cyclic"])
+@pytest.mark.parametrize("name", ["density", "single_share", "channels", "cyclic"])
 def test_settings_of_another_projection(projection, name):
     for value in (None, "2", [1], np.zeros(2), np.zeros(0)):
         with pytest.raises(TypeError, match=f"^{name}: expected .*, got .*; "):

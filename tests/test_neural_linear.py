@@ -92,6 +92,43 @@ def test_training_goes_on_to_the_same_bits(digits):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+def test_the_start_is_a_model_of_x_as_it_is(dtype, standardize):
+    # One step of almost no length: what is returned has the decision functions of the start.
+    x, y = blobs(dtype=dtype)
+    x = x * np.array([1, 10, 0.01, 1, 3, 1], dtype) + np.array([0, 50, 0, -2, 7, 1], dtype)
+    model = model_of(dtype=dtype)
+    got = neural.fit(
+        model, x, y, epochs=1, batch_size=120, lr=1e-12, last_lr=1e-12, standardize=standardize, rng=0
+    )
+    f = neural.decisions(model, x)
+    np.testing.assert_allclose(neural.decisions(got, x), f, atol=np.finfo(dtype).eps * 2e3)
+    assert (np.abs(f) > 10).mean() > 0.1
+
+
+def test_training_does_not_depend_on_units():
+    x, y = blobs(dtype=np.float64)
+    factor, shift = 10.0 ** np.array([-9, 6, 0, 3, -2, 9]), np.array([0.0, 3, -5, 40, 1, 2])
+    other = (x + shift) * factor
+
+    def trained(x, standardize):
+        start = neural.linear_init(4, 3, 6, 3, x=x if standardize else None, dtype=np.float64, rng=0)
+        return neural.predict(neural.fit(start, x, y, epochs=3, lr=0.05, standardize=standardize, rng=0), x)
+
+    np.testing.assert_allclose(trained(other, True), trained(x, True), rtol=1e-6, atol=1e-9)
+    assert abs(trained(other, False) - trained(x, False)).max() > 0.1
+
+
+def test_a_start_on_samples_has_their_units(dtype):
+    x, _ = blobs(2000, dtype=dtype, n_classes=1)
+    x = x * np.array([1, 100, 1e-3, 5, 1, 1], dtype) + np.array([0, 1, 0, -7, 9, 0], dtype)
+    x[:, 5] = 3  # a constant column counts for nothing
+    f = neural.decisions(neural.linear_init(50, 3, 6, 3, x=x, scale=2.0, dtype=dtype, rng=0), x)
+    assert abs((f**2).mean() ** 0.5 - 2 * (6 / 6) ** 0.5) < 0.2
+    with pytest.raises(ValueError, match="x: expected n_features = 5 columns, got 6"):
+        neural.linear_init(2, 2, 5, 2, x=x)
+
+
 def same(got, want):
     for a, b in zip(got, want, strict=True):
         assert a.dtype == b.dtype
@@ -245,6 +282,12 @@ def test_decisions_that_overflow_are_refused():
             function(model, large)
     with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
         neural.fit(model, large, [0, 1, 0], epochs=1)
+    for bad in (np.array([[1e300], [-1e300]]), np.full((2, 1), 1.7e308)):
+        wide = neural.linear_init(1, 1, 1, 2, dtype=np.float64, rng=0)
+        with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
+            neural.fit(wide, bad, [0, 1], epochs=1)
+        with pytest.raises(ValueError, match=r"^x: expected samples whose decision"):
+            neural.linear_init(1, 1, 1, 2, x=bad, dtype=np.float64, rng=0)
     model.weights[1, 0, 0] = np.nan
     with pytest.raises(ValueError, match=r"^model\.weights: expected no NaN"):
         neural.decisions(model, np.zeros((3, 5)))

@@ -112,6 +112,14 @@ def test_probes_and_axes():
     pairs = {(row[0][0], row[1][0]) for row in drawn}
     assert pairs == {(i, j) for i in range(4) for j in range(4) if i != j}
     assert all([w for _, w in row] == [1, -1] for row in drawn)
+    mixed = rows(project.sample(project.probe_distribution(4, 0.25), 5000, rng=0))
+    single = [row for row in mixed if len(row) == 1]
+    assert abs(len(single) - 1250) < 5 * (5000 * 0.25 * 0.75) ** 0.5
+    assert {row[0] for row in single} == {(i, 1) for i in range(4)}
+    assert [row for row in mixed if len(row) == 2] == [
+        d for d, m in zip(drawn, mixed, strict=True) if len(m) == 2
+    ]
+    assert all(len(row) == 1 for row in rows(project.sample(project.probe_distribution(4, 1), 99, rng=0)))
     features = [row[0][0] for row in rows(project.sample(project.axis_distribution(4), 5000, rng=0))]
     assert (np.bincount(features) > 1100).all()
 
@@ -280,6 +288,7 @@ def test_bad_input(change, error, message):
         (lambda: project.axis_distribution(0), ValueError, "n_features: expected"),
         (lambda: project.axis_distribution(2.0), TypeError, "n_features: expected an int"),
         (lambda: project.probe_distribution(1), ValueError, "n_features: expected 2"),
+        (lambda: project.probe_distribution(2, 1.5), ValueError, "single_share: expected a finite number"),
         (lambda: project.sparse_distribution(3, -1), ValueError, "density: expected"),
         (lambda: project.sparse_distribution(12, 0.0), ValueError, "density: expected a finite number > 0"),
         (lambda: project.patch_distribution((3, 4), patch_max=4), ValueError, r"patch_max\[0\]"),

@@ -128,6 +128,28 @@ TABLES = {
 }  # fmt: skip
 
 
+# pages with tables of bench/tabular.py: record, function, task
+TABULAR = [
+    ("classic", "tabular_extra", "errors_table", "classification"),
+    ("classic", "tabular_extra", "errors_table", "regression"),
+    ("classic", "tabular_classic_regression", "summary_table", "regression"),
+    ("classic", "tabular_classic_regression", "errors_table", "regression"),
+    ("manifold", "tabular_projections", "summary_table", "classification"),
+    ("manifold", "tabular_projections", "summary_table", "regression"),
+    ("manifold", "tabular_projections_20000", "errors_table", "classification"),
+    ("manifold", "tabular_projections_20000", "errors_table", "regression"),
+    ("neural", "tabular_neural", "summary_table", "classification"),
+    ("neural", "tabular_neural", "errors_table", "classification"),
+    ("co2", "tabular_co2_choose", "summary_table", "classification"),
+    ("co2", "tabular_co2_choose", "summary_table", "regression"),
+    ("co2", "tabular_co2_judge", "errors_table", "classification"),
+    ("co2", "tabular_co2_judge", "errors_table", "regression"),
+    ("co2", "tabular_co2_oblique", "errors_table", "classification"),
+    ("co2", "tabular_co2_oblique", "errors_table", "regression"),
+    ("co2", "tabular_co2_units", "errors_table", "classification"),
+]
+
+
 def changed(value):
     """Another figure in the place of one, or of several."""
     if isinstance(value, dict):
@@ -154,6 +176,14 @@ def test_a_changed_record_is_seen(name, script):
     page, module, file, key, more, figure = TABLES[name]
     rows = [{**row, figure: changed(row[figure])} for row in record(file, key)]
     assert not stands_on(f"{page}.md", script(module).table(rows, *more))
+
+
+@pytest.mark.parametrize(("page", "file", "name", "task"), TABULAR)
+def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, task, script):
+    table, rows = getattr(script("tabular"), name), record(file)
+    assert stands_on(f"{page}.md", table(rows, task)), f"run tabular.py --table {file}.json"
+    other = [{**row, "error": row["error"] * (1.2 if row["method"] == "rf" else 2)} for row in rows]
+    assert not stands_on(f"{page}.md", table(other, task))
 
 
 def test_tables_of_performance_are_those_of_the_records(script):
@@ -201,6 +231,71 @@ def test_runs_with_other_settings_are_not_taken_for_those_of_a_record(script, tm
     assert again.find({"data": "letter", "seed": 0, "settings": {"nu": 43.0, "lr": 0.1}}) is None
 
 
+def test_a_table_is_split_the_same_for_everybody(script, tmp_path):
+    tabular = script("tabular")
+    x = np.arange(120).reshape(60, 2)
+    np.savez(tmp_path / "whole.npz", x=x, y=np.arange(60) % 4)
+    path = tmp_path / "whole.npz"
+    data, x_test, y_test = tabular.load(path, 48, 3, False, "raw")
+    assert (len(data.x), len(x_test)) == (32, 16)
+    shown = np.concatenate([data.x, x_test])
+    assert len({tuple(row) for row in shown.tolist()}) == 48
+    assert (data.y == data.x[:, 0] // 2 % 4).all()
+    assert (y_test == x_test[:, 0] // 2 % 4).all()
+    inner, held, _ = tabular.load(path, 48, 3, True, "raw")  # test rows are seen by nobody
+    assert np.array_equal(np.concatenate([inner.x, held]), data.x)
+    assert (len(inner.x), len(held)) == (24, 8)
+    unit, _, _ = tabular.load(path, 48, 3, False, "unit")
+    assert (unit.x.min(axis=0).tolist(), unit.x.max(axis=0).tolist()) == ([0, 0], [1, 1])
+    np.savez(tmp_path / "abalone.npz", x=x, y=np.arange(60))
+    assert tabular.load(tmp_path / "abalone.npz", 60, 0, False, "raw")[0].task == "regression"
+
+
+def test_spaces_have_settings_of_the_methods(script):
+    tabular = script("tabular")
+    assert set(tabular.SPACES) <= set(tabular.METHODS)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 90)).astype(np.float32), np.arange(60) % 2
+    for name in ("classic", "extra", "sporf", "co2", "neural"):
+        for key, values in tabular.SPACES[name].items():
+            method = f"{name}:{key}={values[-1]!r}" + (
+                ",n_trees=2" if name != "neural" else ",n_trees=1,depth=2"
+            )
+            if key == "depth":
+                continue
+            _, settings = tabular.parsed(method)
+            p = tabular.METHODS[name].fit(tabular.Data(x, y, 2, 0), settings)(x)
+            assert p.shape == (60,), method
+    assert not set(tabular.CHOOSE) & set(tabular.JUDGE)
+    assert tabular.search("classic:n_trees=3", tabular.Data(x, y, 2, 0), 0.0) == {"n_trees": 3}
+
+
+def test_ranks_and_ratios_by_hand(script):
+    tabular = script("tabular")
+    errors = {
+        "a": {"rf": 4, "x": 2, "y": 4},
+        "b": {"rf": 1, "x": 2, "y": 0.5},
+        "c": {"rf": 0, "x": 1, "y": 0},
+    }
+    rows = [
+        {"table": t, "method": m, "task": "classification", "scale": "raw", "error": e, "fit_seconds": e + 1}
+        for t, row in errors.items()
+        for m, e in row.items()
+    ]
+    found = tabular.summary(rows, "classification")
+    np.testing.assert_allclose(found.ranks, [(2.5 + 2 + 1.5) / 3, (1 + 3 + 3) / 3, (2.5 + 1 + 1.5) / 3])
+    # On c two methods have no error.
+    np.testing.assert_allclose(found.ratios, [1, (0.5 * 2) ** 0.5, 0.5**0.5])
+    np.testing.assert_allclose(found.times, [1, (3 / 5 * 3 / 2 * 2) ** (1 / 3), (1.5 / 2) ** (1 / 3)])
+    assert tabular.summary(rows, "regression") is None
+
+
+@pytest.mark.parametrize("method", ["forest", "co2:nu", "co2:nu=lr", "co2:nu=="])
+def test_a_wrong_method_is_found(method, script):
+    with pytest.raises(SystemExit, match="--methods: expected"):
+        script("tabular").parsed(method)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Small sets of the same form as the real ones."""
@@ -236,6 +331,12 @@ def folder(tmp_path):
         ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
         ("cascade_leaves", "--trees 1 --levels 1", "rows", 9),
         ("shallow_neural", "--only g50c --seeds 0", "rows", 1),
+        (
+            "tabular",
+            "--tables letter optdigits --methods classic sporf:n_trees=5 neural:epochs=1 --splits 2",
+            "rows",
+            12,
+        ),
     ],
 )
 def test_scripts_make_rows_once(name, options, key, count, script, folder, monkeypatch, capsys):
@@ -245,6 +346,8 @@ def test_scripts_make_rows_once(name, options, key, count, script, folder, monke
         options += ["--state", str(folder)]
     if name == "co2_fig1":
         options += ["--png", str(folder / "figure.png")]
+    if name == "tabular":
+        monkeypatch.setattr("hforest.set_num_threads", lambda n: None)  # of this process
     module = script(name)
     monkeypatch.setattr(sys, "argv", [name, *options])
     module.main()

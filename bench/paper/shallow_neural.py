@@ -115,7 +115,7 @@ def fit(
     losses: list[float] = []
     return neural.fit(
         model, x, y, epochs=settings.epochs, batch_size=settings.batch_size, lr=settings.lr,
-        last_lr=settings.lr / 20, first_epoch=first_epoch, history=losses,
+        last_lr=settings.lr / 20, standardize=False, first_epoch=first_epoch, history=losses,
         checkpoint=lambda model: report(losses[-1], model), rng=seed,
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Random forests, extra trees and completely random forests."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,19 @@ def _samples(x: ArrayLike | Windows, task: str) -> tuple[Array, Array]:
     check_windows(x)
     check_windows_task(x.base, task)
     return x, x.x
+
+
+REGRESSION_SHARE = 0.6
+"""Share of the features that a node of a regression samples by default (docs/classic.md)."""
+
+
+def _sampled(value: Any, n_features: int, task: str) -> int:
+    """Features sampled at a node; "auto" is the root of their number, in a regression a share of them."""
+    if isinstance(value, str):
+        check.choice("max_features", value, ("auto", "sqrt"))
+        if value == "auto":
+            value = REGRESSION_SHARE if task == "regression" else "sqrt"
+    return supervised.max_features(value, n_features)
 
 
 def _grow(
@@ -59,12 +73,12 @@ def _grow(
 def grow(
     x: ArrayLike | Windows,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
-    max_features: int | float | str | None = "sqrt",
+    max_features: int | float | str | None = "auto",
     max_bins: int | None = None,
     bootstrap: bool | IntArray = True,
     max_depth: int | None = None,
@@ -98,9 +112,10 @@ def grow(
         "balanced" gives the present classes equal weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
-    max_features : "sqrt", int, float or None
-        Features sampled at a node: the root of their number, so many, such a share, or all. If all of them
-        are constant in the node, sampling goes on until one is not.
+    max_features : "auto", "sqrt", int, float or None
+        Features sampled at a node: "sqrt", or in a regression 0.6 ("auto"); the root of their number; so
+        many; such a share, rounded down but at least one; or all (None). If all of them are constant in the
+        node, sampling goes on until one is not.
     max_bins : int, optional
         1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
         trees. By default every threshold between neighbours of different value is compared (exact). Features
@@ -172,7 +187,7 @@ def grow(
     )  # fmt: skip
     return _grow(
         x, learned, n_trees, max_bins=max_bins,
-        max_features=supervised.max_features(max_features, x.shape[1]), splitter="best", bootstrap=bootstrap,
+        max_features=_sampled(max_features, x.shape[1], task), splitter="best", bootstrap=bootstrap,
         progress=progress, rng=rng,
     )  # fmt: skip
 
@@ -180,7 +195,7 @@ def grow(
 def grow_extra(
     x: ArrayLike | Windows,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
@@ -214,8 +229,7 @@ def grow_extra(
     criterion : "gini", "entropy" or "squared_error", optional
         As `grow` takes it.
     max_features : "auto", "sqrt", int, float or None
-        Features sampled at a node, as `grow` takes it; "auto" is the root of their number, in a regression
-        all.
+        Features sampled at a node, as `grow` takes it.
     max_bins : int, optional
         As `grow` takes it. A threshold lies between the bins of the least and the greatest value; by default
         each value has a bin of its own.
@@ -270,11 +284,9 @@ def grow_extra(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
         class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
     )  # fmt: skip
-    if isinstance(max_features, str) and max_features == "auto":
-        max_features = "sqrt" if task == "classification" else None
     return _grow(
         x, learned, n_trees, max_bins=max_bins,
-        max_features=supervised.max_features(max_features, x.shape[1]), splitter="random",
+        max_features=_sampled(max_features, x.shape[1], task), splitter="random",
         bootstrap=bootstrap, progress=progress, rng=rng,
     )  # fmt: skip
 
@@ -282,7 +294,7 @@ def grow_extra(
 def grow_random(
     x: ArrayLike | Windows,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,

@@ -23,7 +23,7 @@ _SPLITTERS = ("co2", "oc1")
 def grow(
     x: ArrayLike,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 30,
     *,
     nu: float = 4.0,
     lr: float = 0.1,

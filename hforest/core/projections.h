@@ -12,7 +12,8 @@ enum { HF_AXES = 3 };
 typedef struct {
     int kind;
     int64_t n_features;
-    double density, zero_probability; /* HF_SPARSE: mean number of entries, and exp(-density) */
+    double density;          /* HF_SPARSE: mean number of entries */
+    double zero_probability; /* HF_SPARSE: exp(-density); HF_PROBES: share of single features */
     int64_t shape[HF_AXES], channels;
     int64_t low[HF_AXES], high[HF_AXES]; /* least and greatest size of a patch along each axis */
     int cyclic;
@@ -94,7 +95,7 @@ HF_BOTH int64_t hf_draw_projection(const hf_distribution *a, uint64_t key, hf_dr
     if (a->kind == HF_SPARSE) return hf_sparse_entries(a, key, first, index, weight);
     index[0] = hf_below(first.word[0], n);
     weight[0] = 1;
-    if (a->kind == HF_AXIS) return 1;
+    if (a->kind == HF_AXIS || first.word[2] < a->zero_probability * 0x1p32) return 1;
     index[1] = hf_below(first.word[1], n - 1);
     index[1] += index[1] >= index[0];
     weight[1] = -1;

@@ -40,7 +40,8 @@ class Distribution(NamedTuple):
     """Of sparse vectors: mean of the Poisson distribution of the number of non-zeros (which is at least
     1)."""
     zero_probability: float = 0.0
-    """exp(-density): the Poisson probability of no non-zero."""
+    """Of sparse vectors: exp(-density), the Poisson probability of no non-zero. Of differences: the
+    probability that a single feature takes the place of one."""
     shape: tuple[int, int, int] = (1, 1, 1)
     """Of patches: the shape of a sample, without channels, filled with leading ones."""
     channels: int = 1
@@ -103,7 +104,7 @@ def draw_projection(distribution: Distribution, key: int) -> tuple[list[int], li
         return _draw_sparse(distribution, key)
     words = philox(key, 0, ENTRY)
     first = below(words[0], distribution.n_features)
-    if distribution.kind == AXIS:
+    if distribution.kind == AXIS or words[2] < distribution.zero_probability * 2.0**32:
         return [first], [1.0]
     second = below(words[1], distribution.n_features - 1)
     return [first, second + (second >= first)], [1.0, -1.0]
@@ -179,13 +180,17 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     )
 
 
-def probe_distribution(n_features: int) -> Distribution:
-    """Returns the uniform distribution of differences of two features (p2 section 6.2).
+def probe_distribution(n_features: int, single_share: float = 0.0) -> Distribution:
+    """Returns the uniform distribution of differences of two features (p2 section 6.2), or of these and
+    single features.
 
     Parameters
     ----------
     n_features : int
         Features of a sample, at least 2.
+    single_share : float
+        Probability of a single feature in place of a difference, 0 (the paper's) to 1. Features that move
+        together in all samples of a class have differences that don't tell the classes apart.
 
     Returns
     -------
@@ -195,7 +200,7 @@ def probe_distribution(n_features: int) -> Distribution:
     Raises
     ------
     TypeError, ValueError
-        n_features is no int, or out of its range.
+        An argument is no number, or out of its range.
 
     Examples
     --------
@@ -203,7 +208,9 @@ def probe_distribution(n_features: int) -> Distribution:
     >>> hforest.project.probe_distribution(5).max_entries
     2
     """
-    return Distribution(PROBE, check.integer("n_features", n_features, 2, check.MAX_COUNT), max_entries=2)
+    n_features = check.integer("n_features", n_features, 2, check.MAX_COUNT)
+    single_share = check.number("single_share", single_share, 0.0, 1.0)
+    return Distribution(PROBE, n_features, zero_probability=single_share, max_entries=2)
 
 
 def _sizes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
@@ -322,7 +329,8 @@ def _made_anew(value: Distribution) -> Distribution:
     if kind == AXIS:
         return axis_distribution(value.n_features)
     if kind == PROBE:
-        return probe_distribution(value.n_features)
+        share = check.number("zero_probability", value.zero_probability, 0.0, 1.0)
+        return probe_distribution(value.n_features, share)
     if kind == SPARSE:
         return sparse_distribution(value.n_features, value.density)
     made = patch_distribution(

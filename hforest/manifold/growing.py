@@ -25,19 +25,37 @@ from ..tree import Forest
 _PROJECTIONS = ("patch", "sparse", "probe")
 
 
+MAX_DEFAULT = 100
+"""Projections sampled at a node of a regression by default, at most, where the root of n_features is less."""
+
+
+def _default_projections(projection: str, n_features: int, task: str) -> int:
+    """The root of the number of features; in a regression as many as features, up to a limit
+    (docs/manifold.md)."""
+    root = math.isqrt(n_features - 1) + 1
+    if projection == "patch" or task == "classification":
+        return root
+    return max(root, min(n_features, MAX_DEFAULT))
+
+
 def _distribution(
-    projection: str, n_features: int, shape: Sequence[int] | None, density: float, **patch: Any
+    projection: str,
+    n_features: int,
+    shape: Sequence[int] | None,
+    density: float,
+    single_share: float,
+    **patch: Any,
 ) -> Distribution:
-    check.choice("projection", projection, _PROJECTIONS)
     # Also where another projection is chosen.
     check.number("density", density, 0.0, open_low=True)
+    check.number("single_share", single_share, 0.0, 1.0)
     for name in ("channels", "cyclic"):
         check.flag(name, patch[name])
     check_patch(shape, patch["patch_min"], patch["patch_max"])
     if projection == "sparse":
         return sparse_distribution(n_features, density)
     if projection == "probe":
-        return probe_distribution(n_features)
+        return probe_distribution(n_features, single_share)
     if shape is None:
         raise ValueError(
             'shape: expected the shape of a sample for projection="patch", got None; pass such as (28, 28)'
@@ -54,15 +72,16 @@ def _distribution(
 def grow(
     x: ArrayLike,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 100,
     *,
-    projection: str = "patch",
+    projection: str | None = None,
     shape: Sequence[int] | None = None,
     patch_min: int | Sequence[int] = 1,
     patch_max: int | Sequence[int] = 3,
     channels: bool = False,
     cyclic: bool = False,
     density: float = 1.5,
+    single_share: float = 0.5,
     n_projections: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
@@ -88,8 +107,9 @@ def grow(
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
     n_trees : int
         Trees, 1 to 2**20.
-    projection : "patch", "sparse" or "probe"
-        Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features.
+    projection : "patch", "sparse" or "probe", optional
+        Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features. By default
+        "patch" where `shape` is given, else "sparse".
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
         Of one sample, for patches: (length,), (height, width), (depth, height, width).
     patch_min, patch_max : int or tuple of ints
@@ -100,8 +120,12 @@ def grow(
         Whether patches wrap around the borders.
     density : float
         Mean number of non-zeros of a sparse projection (p3's lambda), above 0 to 500.
+    single_share : float
+        Share of single features among the differences of two, 0 (p2's two-probe forests) to 1: a difference
+        does not see what both features have in common.
     n_projections : int, optional
-        Projections sampled at a node (p3's d), 1 to 2**20; by default the root of n_features, rounded up.
+        Projections sampled at a node (p3's d), 1 to 2**20. By default the root of n_features, rounded up;
+        in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever is greater.
     sample_weight, class_weight, criterion
         As `hforest.classic.grow` takes them.
     splitter : "best" or "random"
@@ -144,12 +168,15 @@ def grow(
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     x = supervised.samples("x", x)
     n_features = x.shape[1]
+    if projection is None:
+        projection = "sparse" if shape is None else "patch"
+    check.choice("projection", projection, _PROJECTIONS)
     distribution = _distribution(
-        projection, n_features, shape, density, patch_min=patch_min, patch_max=patch_max, channels=channels,
-        cyclic=cyclic,
+        projection, n_features, shape, density, single_share, patch_min=patch_min, patch_max=patch_max,
+        channels=channels, cyclic=cyclic,
     )  # fmt: skip
     if n_projections is None:
-        n_projections = math.isqrt(n_features - 1) + 1
+        n_projections = _default_projections(projection, n_features, task)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)

@@ -7,6 +7,7 @@ import numpy as np
 from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, Rng
 from ..tree import Forest
+from . import units
 from .leaves import uniform_leaves
 from .routing import forward
 
@@ -65,6 +66,7 @@ def linear_init(
     n_features: int,
     n_classes: int,
     *,
+    x: ArrayLike | None = None,
     max_features: int | float | str | None = None,
     scale: float = 2.0,
     dtype: DType = np.float32,
@@ -76,11 +78,15 @@ def linear_init(
     ----------
     n_trees, depth, n_features, n_classes : int
         Sizes; depth 1 to 20.
+    x : (n_samples, n_features) array of real numbers, optional
+        Samples, finite, at least one: the start is then the same whatever the units of the columns. By
+        default columns are taken to have mean 0 and deviation 1.
     max_features : int, float, "sqrt" or None
         Features that each tree reads, sampled without replacement: a number, a share of all, the square root,
         or all.
     scale : float
-        Standard deviation of a decision function on features of mean 0 and deviation 1.
+        Standard deviation of a decision function on independent features of mean 0 and deviation 1, or on
+        those of x put to these.
     dtype : float32 or float64
         Of weights and leaves.
     rng : None, int or numpy.random.Generator
@@ -94,7 +100,7 @@ def linear_init(
     Raises
     ------
     TypeError, ValueError
-        A size that is no integer; a number out of its range; another dtype.
+        A size that is no integer; a number out of its range; another dtype; an x of another width.
 
     Examples
     --------
@@ -107,12 +113,27 @@ def linear_init(
     scale = check.number("scale", scale, 0.0, open_low=True)
     generator = check.generator(rng)
     leaves = uniform_leaves(n_trees, depth, n_classes, dtype=dtype)
+    of_x = None if x is None else _units(x, n_features)
     with check.memory("n_features", "permutations", 8 * n_features):
         features = np.array(
             [np.sort(generator.permutation(n_features)[:n_sampled]) for _ in range(n_trees)], np.int32
         )
     weights = generator.standard_normal((n_trees, n_sampled + 1, 2**depth - 1)) * (scale / np.sqrt(n_sampled))
-    return Linear(features, weights.astype(leaves.dtype), leaves)
+    weights = weights.astype(leaves.dtype)
+    if of_x is not None:
+        weights = units.from_units(features, weights, of_x)
+    return Linear(features, weights, leaves)
+
+
+def _units(x: ArrayLike, n_features: int) -> units.Units:
+    """Units of the columns of checked samples."""
+    check.on_cpu(x=x)
+    x = supervised.samples("x", x)
+    if x.shape[1] != n_features:
+        raise ValueError(
+            f"x: expected n_features = {n_features} columns, got {x.shape[1]}; pass the samples to learn from"
+        )
+    return units.of_samples(x)
 
 
 def tree_inputs(model: Linear, m: int, x: FloatArray) -> FloatArray:

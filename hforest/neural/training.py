@@ -9,6 +9,7 @@ from .. import optim
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
+from . import units
 from .checks import MAX_ITERATIONS
 from .gradients import loss_backward
 from .leaves import update_leaves
@@ -64,6 +65,7 @@ def fit(
     last_lr: float = 0.005,
     n_iter: int = 20,
     loss: Literal["tree", "forest"] = "tree",
+    standardize: bool = True,
     first_epoch: int = 0,
     history: list[float] | None = None,
     checkpoint: Callable[[Linear], object] | None = None,
@@ -78,7 +80,7 @@ def fit(
         Where to start: from `linear_init`, or from an earlier epoch. It is not changed.
     x : (n_samples, n_features) array of real numbers
         Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
-        weights. Features of mean 0 and deviation 1 suit the start.
+        weights.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     epochs : int
@@ -92,6 +94,9 @@ def fit(
         Iterations of the leaf update, 1 to 2**20; 20 in the 2015 paper (Kontschieder et al.).
     loss : "tree" or "forest"
         As `loss_backward` takes it.
+    standardize : bool
+        Whether Adam steps in weights of columns in standard deviations from their means over x. The model,
+        at the start and when returned, is one of x as it is either way.
     first_epoch : int
         Epochs that `model` has been trained for: with the same arguments and an int as `rng`, training
         continues to the same bits.
@@ -119,6 +124,10 @@ def fit(
 
     Notes
     -----
+    The learning rate of Adam has the unit of a weight. With `standardize` all columns have deviation 1 while
+    an epoch steps, so training does not depend on their units, up to rounding; the start should not either
+    (`linear_init` with `x`, `from_forest`).
+
     Cost: for each epoch a forward and a backward pass over all samples, a step of Adam over all weights for
     each batch, and a leaf update.
 
@@ -127,7 +136,7 @@ def fit(
     >>> import numpy as np, hforest
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(500, 4)); y = x[:, 0] * x[:, 1] > 0
-    >>> start = hforest.neural.linear_init(5, 4, 4, 2, rng=0)
+    >>> start = hforest.neural.linear_init(5, 4, 4, 2, x=x, rng=0)
     >>> model = hforest.neural.fit(start, x, y, epochs=5, rng=0)
     >>> bool((hforest.neural.predict(model, x).argmax(axis=1) == y).mean() > 0.9)
     True
@@ -148,16 +157,24 @@ def fit(
     lr = check.number("lr", lr, 0.0, open_low=True)
     last_lr = check.number("last_lr", last_lr, 0.0, lr, open_low=True)
     check.choice("loss", loss, ("tree", "forest"))
+    check.flag("standardize", standardize)
     seed = check.repeatable_seed(rng)
     model = _copy(model)
+    of_x = units.of_samples(x) if standardize else None
+    if of_x is not None:
+        x = units.standardized(x, of_x)
     with reporting(progress, epochs, "epoch") as report:
         for epoch in range(first_epoch, epochs):
             along = epoch / max(epochs - 1, 1)
             rate = last_lr + (lr - last_lr) * (1 + np.cos(np.pi * along)) / 2
+            if of_x is not None:
+                model = model._replace(weights=units.to_units(model.features, model.weights, of_x))
             _fit_leaves(model, x, y, n_iter)
             value = _epoch(model, x, y, batch_size, float(rate), loss, np.random.default_rng([seed, epoch]))
             if epoch + 1 == epochs:
                 _fit_leaves(model, x, y, n_iter)
+            if of_x is not None:  # after every epoch, so that training goes on from a checkpoint as it would
+                model = model._replace(weights=units.from_units(model.features, model.weights, of_x))
             if history is not None:
                 history.append(value)
             if checkpoint is not None:

@@ -105,7 +105,7 @@ def _samples_or_windows(s: Setting) -> Any:
 
 value("bins")(lambda s: growth.encode(s.numbers(s.n, s.n_features), max_bins=s.choice((None, 4))))
 options("growth.splitter manifold.splitter", "best", "random")
-options("classic.grow_extra.max_features", "auto", "sqrt", None, 1, 0.5)
+options("classic.max_features", "auto", "sqrt", None, 1, 0.5)
 value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))
 
 
@@ -130,7 +130,8 @@ options("split.impurity.criterion", "gini", "entropy", "squared_error")
 options("projection", "patch", "sparse")
 options("patch_min", 1)
 value("patch_max")(lambda s: s.choice((1, 2)))
-options("manifold.channels manifold.cyclic", False)
+options("manifold.channels", False)
+options("single_share", 0.0, 0.5, 1.0)
 
 
 @value("shape")
@@ -165,7 +166,6 @@ options("co2.splitter", "co2", "oc1")
 options("restarts", 0, 1)
 options("jumps", 1, 0)
 options("min_samples_oblique", 1, 3)
-options("standardize", True, False)
 options("held_out", None, 0.3, 0.5)
 options("settings", None, {"max_depth": 2, "max_rounds": 1})
 options("co2.search.nu", [10.0], [1.0, 2.0])

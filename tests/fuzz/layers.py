@@ -58,7 +58,6 @@ def _grad_of_images(s: Setting) -> np.ndarray:
 
 options("density", 1.5, 0.5, 4.0)
 options("n_projections", 2, 1, 20)
-options("channels", False, True)
 
 
 @value("distribution")

@@ -36,6 +36,16 @@ def options(names: str, *choices: Any) -> None:
         VALUES[name] = lambda s: s.choice(choices)
 
 
+def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
+    """What makes the value of an argument; where nothing is registered, a flag is True or False."""
+    for key in (f"{target.name}.{name}", f"{target.package}.{name}", name):
+        if key in VALUES:
+            return VALUES[key]
+    parameter = target.parameters.get(name)
+    flag = parameter is not None and isinstance(parameter.default, bool)
+    return (lambda s: s.flag()) if flag else None
+
+
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
           "resume", "trials",
           "n_trees", "last_lr"}  # fmt: skip
@@ -103,12 +113,12 @@ class Setting:
 
     def make(self, name: str) -> Any:
         """A value for an argument, new at every call."""
-        for key in (f"{self.target.name}.{name}", f"{self.target.package}.{name}", name):
-            if key in VALUES:
-                return VALUES[key](self)
-        raise Missing(
-            f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values.py or growing.py"
-        )
+        function = value_of(self.target, name)
+        if function is None:
+            raise Missing(
+                f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values.py or growing.py"
+            )
+        return function(self)
 
     def argument(self, name: str) -> Any:
         """The value of an argument of this call, or its default; the same every time."""
@@ -158,7 +168,6 @@ options("backend", "reference")
 options("n_bytes", 512 << 20, 0)
 options("loss", "tree", "forest")
 options("co2.loss", "log", "squared")
-options("sparse return_route return_p cyclic", False, True)
 options("max_features", None, "sqrt", 1, 0.5, 1.0)
 options("task", "classification", "regression")
 
@@ -330,7 +339,7 @@ def _model(s: Setting) -> neural.Linear:
     return model._replace(leaves=_leaves(s))
 
 
-@value("neural.fit.x")
+@value("neural.linear_init.x", "neural.fit.x")
 def _some_samples(s: Setting) -> np.ndarray:
     s.n = max(s.n, 1)
     return s.numbers(s.n, s.n_features)

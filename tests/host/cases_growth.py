@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "axis": project.axis_distribution(12),
     "sparse": project.sparse_distribution(12, 3.0),
     "probe": project.probe_distribution(12),
+    "probe and single": project.probe_distribution(12, 0.4),
     "image": project.patch_distribution((2, 6), patch_max=(2, 4)),
     "channels": project.patch_distribution((2, 3, 2), patch_max=(1, 3), channels=True, cyclic=True),
 }

@@ -1,0 +1,78 @@
+"""Decision functions of columns in standard deviations, and of columns as they are."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.aliases import FloatArray, IntArray
+
+_LEAST = 1e-30  # least deviation: a weight divided by it is a float32
+_ROUNDED = 1e-7  # of a column's mean: deviations that the rounding of float32 leaves
+_BLOCK = 1 << 20  # numbers that are changed at a time
+
+
+class Units(NamedTuple):
+    """Means and deviations of columns."""
+
+    mean: FloatArray
+    """(n_features,) float64."""
+    deviation: FloatArray
+    """(n_features,) float64; 1 of constant columns."""
+
+
+def _check_finite(a: FloatArray) -> None:
+    if not np.isfinite(a).all():
+        raise ValueError(
+            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
+            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
+        )
+
+
+def of_samples(x: FloatArray) -> Units:
+    """Units of the columns of x (n, n_features), at least one row; ValueError where squares overflow."""
+    square = np.zeros(x.shape[1])
+    step = max(1, _BLOCK // x.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = x.mean(axis=0, dtype=np.float64)
+        for first in range(0, len(x), step):
+            square += ((x[first : first + step] - mean) ** 2).sum(axis=0)
+        deviation = np.sqrt(square / len(x))
+        constant = deviation <= np.maximum(_LEAST, _ROUNDED * np.abs(mean))
+    _check_finite(deviation)
+    return Units(mean, np.where(constant, 1.0, deviation))
+
+
+def standardized(x: FloatArray, units: Units) -> FloatArray:
+    """``(x - mean) / deviation`` in the dtype of x."""
+    out = np.empty_like(x)
+    step = max(1, _BLOCK // x.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(x), step):
+            part = slice(first, first + step)
+            out[part] = (x[part] - units.mean) / units.deviation
+    return out
+
+
+def _changed(weights: FloatArray, factor: FloatArray, shift: FloatArray) -> FloatArray:
+    """The weights times factor; to the biases the former weights times shift is added.
+
+    factor, shift: (n_trees, max_features), of the features of each tree.
+    """
+    wide = weights.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide[:, -1] += np.einsum("mf,mfv->mv", shift, wide[:, :-1])
+        wide[:, :-1] *= factor[:, :, None]
+        changed = wide.astype(weights.dtype)
+    _check_finite(changed)
+    return changed
+
+
+def to_units(features: IntArray, weights: FloatArray, units: Units) -> FloatArray:
+    """The weights that give the same decision functions on standardised samples."""
+    return _changed(weights, units.deviation[features], units.mean[features])
+
+
+def from_units(features: IntArray, weights: FloatArray, units: Units) -> FloatArray:
+    """The reverse of `to_units`: the weights of samples as they are."""
+    deviation = units.deviation[features]
+    return _changed(weights, 1 / deviation, -units.mean[features] / deviation)
