@@ -198,9 +198,9 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
 
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra])
 def test_default_settings(grow):
-    # The root of the features, of a regression six tenths; 100 trees.
+    # The root of the features, in a regression all; 100 trees.
     x, y = blobs(40, 9)
-    for task, n_sampled in (("classification", 3), ("regression", 5)):
+    for task, n_sampled in (("classification", 3), ("regression", 9)):
         got = grow(x, y, task=task, rng=0)
         want = grow(x, y, 100, max_features=n_sampled, task=task, rng=0)
         assert len(got.tree_start) == 101

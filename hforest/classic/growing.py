@@ -25,16 +25,12 @@ def _samples(x: ArrayLike | Windows, task: str) -> tuple[Array, Array]:
     return x, x.x
 
 
-REGRESSION_SHARE = 0.6
-"""Share of the features that a node of a regression samples by default (docs/classic.md)."""
-
-
 def _sampled(value: Any, n_features: int, task: str) -> int:
-    """Features sampled at a node; "auto" is the root of their number, in a regression a share of them."""
+    """Features sampled at a node; "auto" is the root of their number, in a regression all."""
     if isinstance(value, str):
         check.choice("max_features", value, ("auto", "sqrt"))
         if value == "auto":
-            value = REGRESSION_SHARE if task == "regression" else "sqrt"
+            value = None if task == "regression" else "sqrt"
     return supervised.max_features(value, n_features)
 
 
@@ -113,7 +109,7 @@ def grow(
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_features : "auto", "sqrt", int, float or None
-        Features sampled at a node: "sqrt", or in a regression 0.6 ("auto"); the root of their number; so
+        Features sampled at a node: "sqrt", or in a regression all ("auto"); the root of their number; so
         many; such a share, rounded down but at least one; or all (None). If all of them are constant in the
         node, sampling goes on until one is not.
     max_bins : int, optional
