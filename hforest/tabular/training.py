@@ -9,12 +9,17 @@ from .. import classic, hinge, layers
 from ..core.aliases import FloatArray, IntArray
 from ..core.check import unchecked
 from ..optim import adam
+from ..tree import Forest
 from .model import Member, forest_outputs, inputs, trees_outputs
 
 # Chosen by errors on held-out rows; docs/tabular.md says on which tables, and bench/tabular_ablation.py shows
 # what each is worth.
 NONZERO = 2
 """Columns that an inner product has at the start."""
+PLAIN = 0.5
+"""Share of the trees that are grown on the plain columns alone."""
+MAX_FEATURES = 40
+"""Features sampled at a node of a regression tree, at most."""
 RIDGE = 1.0
 FACTORS = (3.0, 4.0, 6.0, 8.0)
 """Scores of classes that fit shares are multiplied by one of these: that of the least held-out loss."""
@@ -109,18 +114,44 @@ def _drawn(rows: Rows, rng: np.random.Generator) -> Rows:
     return rows.part(np.minimum(picked, n - 1))
 
 
+def _forest(rows: Rows, kernel: FloatArray, settings: Settings, rng: np.random.Generator) -> Forest:
+    """Trees on plain columns, then trees on columns and inner products, as one forest."""
+    z = inputs(rows.x, kernel)
+    n_plain = round(PLAIN * settings.n_trees) if kernel.size else settings.n_trees
+    grown = []
+    for a, n_trees in ((rows.x, n_plain), (z, settings.n_trees - n_plain)):
+        if n_trees:
+            max_features: int | str = "sqrt"
+            if settings.task == "regression":
+                max_features = min(max(a.shape[1] // 3, min(a.shape[1], 3)), MAX_FEATURES)
+            grown.append(
+                classic.grow(
+                    a,
+                    rows.y,
+                    n_trees,
+                    sample_weight=rows.weight,
+                    max_features=max_features,
+                    task=settings.task,
+                    n_classes=settings.n_classes,
+                    rng=rng,
+                )
+            )
+    first, last = grown[0], grown[-1]
+    if len(grown) == 1:
+        return first._replace(n_features=np.array(z.shape[1]))
+    joined = {
+        name: np.concatenate([getattr(first, name), getattr(last, name)])
+        for name in ("feature", "threshold", "left", "value", "gain")
+    }
+    start = np.concatenate([first.tree_start, last.tree_start[1:] + first.tree_start[-1]])
+    return last._replace(tree_start=start, **joined)
+
+
 def _grown(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Member:
     """A member before training: hinge trees that start as a grown forest."""
     task, classes = settings.task, settings.task == "classification"
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
-    z = inputs(rows.x, kernel)
-    max_features: int | str = "sqrt"
-    if not classes:
-        max_features = max(1, min(z.shape[1] // 3, 40)) if z.shape[1] > 3 else z.shape[1]
-    forest = classic.grow(
-        z, rows.y, settings.n_trees, sample_weight=rows.weight, max_features=max_features, task=task,
-        n_classes=settings.n_classes, rng=rng,
-    )  # fmt: skip
+    forest = _forest(rows, kernel, settings, rng)
     fit_on = _drawn(rows, rng)
     (t, f, w), intercept = hinge.tree_from_forest(
         inputs(fit_on.x, kernel), fit_on.y, forest, settings.depth, l2=RIDGE, tolerance=TOLERANCE, task=task
