@@ -100,7 +100,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="learned 5x5 convolutions of square images instead of inner products",
     )
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
-    add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad, of a table 0.003)")
+    add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad, of a table 0.006)")
     add(
         "--batch-size",
         "--batch",

@@ -5,7 +5,7 @@ import pytest
 
 import hforest
 from hforest import tabular
-from hforest.tabular import fitting, training
+from hforest.tabular import fitting, recipe, start, training
 from hforest.tabular.columns import KINDS, measure, transformed
 
 FAST = {"n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
@@ -296,20 +296,21 @@ def test_parts_predict_as_the_settings_say():
 
 
 def test_steps_follow_from_the_rows():
-    assert fitting.default_steps(100, 64) == 500
+    assert fitting.default_steps(100, 64) == fitting.MIN_STEPS
     assert fitting.default_steps(10**6, 64) == 3000
-    assert fitting.default_steps(4000, 64) == 30 * 4000 // 64
+    assert fitting.default_steps(4000, 64) == 30 * 4000 // 64 == 1875
 
 
 def test_batches_take_every_row_once_or_by_weight():
     rng = np.random.default_rng(0)
-    rows = training.Rows(np.zeros((10, 1), np.float32), np.zeros(10, np.int32), None)
+    rows = recipe.Rows(np.zeros((10, 1), np.float32), np.zeros(10, np.int32), None)
     batches = training._Batches(rows, 5, rng)
     assert sorted([*batches.next(), *batches.next()]) == list(range(10))
     weighted = training._Batches(rows._replace(weight=np.r_[np.full(9, 1e-9), 1.0]), 5, rng)
     assert (weighted.next() == 9).all()
-    drawn = training._drawn(rows._replace(x=np.arange(10.0)[:, None], weight=np.r_[np.ones(9), 11.0]), rng)
-    assert (drawn.x == 9).sum() in (5, 6)
+    drawn = start.drawn(rows._replace(weight=np.r_[np.ones(9), 11.0]), rng)
+    assert (drawn == 9).sum() in (5, 6)
+    assert (start.drawn(rows, rng) == np.arange(10)).all()
 
 
 @pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.nan), [["a"] * 6]])

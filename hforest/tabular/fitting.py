@@ -9,18 +9,20 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
 from .columns import KINDS, measure, transformed
 from .model import Member, Model
-from .training import Rows, Settings, Task, member_of
+from .recipe import Rows, Settings, Task
+from .training import member_of
 
 MAX_LEAVES = 2**24
 BATCH_SIZE = 64
-LEARNING_RATE = 0.003
+LEARNING_RATE = 0.006
+PASSES, MIN_STEPS, MAX_STEPS = 30, 1500, 3000
 MIN_HELD_OUT = 8
 """Held-out rows, at least; of fewer nothing is judged."""
 
 
 def default_steps(n_samples: int, batch_size: int) -> int:
-    """Steps at most, by the data's size: 30 passes over the rows, at least 500 steps and at most 3000."""
-    return int(min(3000, max(500, 30 * n_samples // batch_size)))
+    """Steps at most, by the data's size: so many passes over the rows, within bounds."""
+    return int(min(MAX_STEPS, max(MIN_STEPS, PASSES * n_samples // batch_size)))
 
 
 class _Targets:
@@ -134,7 +136,7 @@ def fit(
     batch_size : int, optional
         Samples of a step; by default 64.
     lr : float, optional
-        Learning rate; by default 0.003.
+        Learning rate; by default 0.006.
     average : bool
         Whether states that are judged are averages over the steps before them, late ones weighing most.
     share : float, optional

@@ -9,6 +9,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
 from .columns import Columns, check_columns, transformed
+from .recipe import SMOOTHING
 
 CHUNK = 4096
 """Rows that `predict` evaluates at a time."""
@@ -20,7 +21,8 @@ class Member(NamedTuple):
     """Hinge trees and the grown forest that they began as, with the inner products that each of them reads.
 
     With ``z = [x, x @ kernel]`` of columns in a common unit the trees give
-    ``tree_forward(z, thresholds, features, weights, aggregate="sum") + intercept``.
+    ``tree_forward(z, thresholds, features, weights, aggregate="sum") + intercept + offset * g``. g are the
+    forest's targets, or the logarithms of its shares of classes; of classes these are scores (softmax).
     """
 
     kernel: FloatArray
@@ -37,6 +39,8 @@ class Member(NamedTuple):
     """(n_features, n_projections) float32: the inner products as they were when the forest grew."""
     forest: Forest
     """Of float32, on ``[x, x @ grown_kernel]``."""
+    offset: FloatArray
+    """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
     share: FloatArray
     """() float64: share of the hinge trees in the prediction, 0 to 1; the rest is the forest's."""
 
@@ -75,10 +79,27 @@ def probabilities(scores: FloatArray) -> FloatArray:
     return p
 
 
-def trees_outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
-    """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
+def offset_of(y: FloatArray, task: str) -> FloatArray:
+    """Returns what the outputs of the trees are added to: logarithms of smoothed shares, or targets; float32.
+
+    `y` (n_samples, n_outputs) are predictions of the forest.
+    """
+    if task == "classification":
+        y = np.log((y + SMOOTHING) / (1 + SMOOTHING * y.shape[1]))
+    return y.astype(np.float32)
+
+
+def trees_scores(member: Member, x: FloatArray, task: str) -> FloatArray:
+    """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
     t, f, w = member.thresholds, member.features, member.weights
     y = hinge.tree_forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
+    multiple = np.float32(member.offset)
+    return y + multiple * offset_of(forest_outputs(member, x), task) if multiple else y
+
+
+def trees_outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+    """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
+    y = trees_scores(member, x, task)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
 
@@ -116,9 +137,10 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
         check.array("features", member.features, check.INT32, ("n_trees", 2**depth - 1), sizes)
         check.array("weights", member.weights, FLOAT32, ("n_trees", 2**depth, "n_outputs"), sizes)
         check.array("intercept", member.intercept, FLOAT32, ("n_outputs",), sizes)
-        check.array("share", member.share, FLOAT64, (), sizes)
+        for field in ("offset", "share"):
+            check.array(field, plain[field], FLOAT64, (), sizes)
         check.at_least_one(sizes, "n_trees")
-        for field in ("kernel", "grown_kernel", "thresholds", "weights", "intercept", "share"):
+        for field in ("kernel", "grown_kernel", "thresholds", "weights", "intercept", "offset", "share"):
             check.finite(field, plain[field])
         check.number("share", float(member.share), 0.0, 1.0)
         n_inputs = n_features + sizes["n_projections"]
