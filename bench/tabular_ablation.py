@@ -52,7 +52,7 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "products": ({}, {"PLAIN": 0.0}),
     "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),
     "fixed": ({}, {"KERNEL_RATE": 0.0}),
-    "two": ({"n_members": 2}, {}),
+    "one": ({"n_members": 1, "n_trees": 100}, {}),
 }
 """Settings of `fit` and constants of its module, by the name of a part."""
 

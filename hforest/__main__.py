@@ -82,8 +82,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         choices=("classification", "regression"),
         help="what y is, for a table (by default regression where y has numbers that are not whole)",
     )
-    add("--n-trees", "--trees", type=count, metavar="N", help="trees or ferns (100)")
-    add("--depth", type=count, help="decisions on a path (10; of a table 6)")
+    add(
+        "--n-trees",
+        "--trees",
+        type=count,
+        metavar="N",
+        help="trees or ferns (100; of each of two members of a table 50)",
+    )
+    add("--depth", type=count, help="decisions on a path (10; of a table 6, in a regression 4)")
     add(
         "--n-features",
         "--features",

@@ -8,7 +8,7 @@ from hforest import tabular
 from hforest.tabular import fitting, recipe, start, training
 from hforest.tabular.columns import KINDS, measure, transformed
 
-FAST = {"n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
+FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
 
 
 def table(n=600, seed=0):
@@ -150,12 +150,12 @@ def test_one_seed_gives_the_same_bits_at_every_number_of_threads():
         models = []
         for n in (1, 2, 7):
             hforest.set_num_threads(n)
-            models.append(tabular.fit(x, y, **FAST, n_members=2, rng=5))
+            models.append(tabular.fit(x, y, **FAST | {"n_members": 2}, rng=5))
     finally:
         hforest.set_num_threads(before)
     assert same(models[0], models[1])
     assert same(models[0], models[2])
-    assert not same(models[0], tabular.fit(x, y, **FAST, n_members=2, rng=6))
+    assert not same(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
 
 
 def test_members_hold_out_other_rows():
@@ -225,10 +225,10 @@ def test_progress_ends_training_with_what_is_finished():
         seen.append((done, total))
         return done < 230
 
-    model = tabular.fit(x, y, **FAST, n_members=3, progress=stop, rng=0)
+    model = tabular.fit(x, y, **FAST | {"n_members": 3}, progress=stop, rng=0)
     assert seen == [(i, 600) for i in range(1, 231)]
     assert len(model.members) == 2
-    whole = tabular.fit(x, y, **FAST, n_members=3, rng=0)
+    whole = tabular.fit(x, y, **FAST | {"n_members": 3}, rng=0)
     assert same(whole.members[0], model.members[0])
     assert tabular.predict(model, x).shape == (300, 3)
 
@@ -298,7 +298,7 @@ def test_parts_predict_as_the_settings_say():
 def test_steps_follow_from_the_rows():
     assert fitting.default_steps(100, 64) == fitting.MIN_STEPS
     assert fitting.default_steps(10**6, 64) == 3000
-    assert fitting.default_steps(4000, 64) == 30 * 4000 // 64 == 1875
+    assert fitting.default_steps(6000, 64) == 15 * 6000 // 64 == 1406
 
 
 def test_batches_take_every_row_once_or_by_weight():
@@ -335,7 +335,7 @@ def test_a_learning_rate_that_diverges():
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_files_keep_every_bit(task, tmp_path):
     x, y = table(100)
-    model = tabular.fit(x, y, task=task, **FAST, n_members=2, rng=0)
+    model = tabular.fit(x, y, task=task, **FAST | {"n_members": 2}, rng=0)
     tabular.save(tmp_path / "m.npz", model)
     back = tabular.load(tmp_path / "m.npz")
     assert same(model, back)

@@ -15,7 +15,8 @@ from .training import member_of
 MAX_LEAVES = 2**24
 BATCH_SIZE = 64
 LEARNING_RATE = 0.006
-PASSES, MIN_STEPS, MAX_STEPS = 30, 1500, 3000
+DEPTH = {"classification": 6, "regression": 4}
+PASSES, MIN_STEPS, MAX_STEPS = 15, 800, 3000
 MIN_HELD_OUT = 8
 """Held-out rows, at least; of fewer nothing is judged."""
 
@@ -88,9 +89,9 @@ def fit(
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     columns: str = "auto",
-    n_members: int = 1,
-    n_trees: int = 100,
-    depth: int = 6,
+    n_members: int = 2,
+    n_trees: int = 50,
+    depth: int | None = None,
     n_projections: int = 300,
     steps: int | None = None,
     batch_size: int | None = None,
@@ -126,12 +127,13 @@ def fit(
         Models of which predictions are averaged. Each holds out other rows.
     n_trees : int
         Trees of a member.
-    depth : int
-        Decisions of a hinge tree, 1 to 30, with ``n_trees * 2**depth`` at most 2**24.
+    depth : int, optional
+        Decisions of a hinge tree, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default 6, in a
+        regression 4. The grown forest has no limit.
     n_projections : int
         Inner products of a member, each of two columns at random before training; 0 for none.
     steps : int, optional
-        Steps of Adam of a member, at most; 0 leaves the start. By default 30 passes over the rows, 500 to
+        Steps of Adam of a member, at most; 0 leaves the start. By default 15 passes over the rows, 800 to
         3000 steps.
     batch_size : int, optional
         Samples of a step; by default 64.
@@ -167,10 +169,10 @@ def fit(
     -----
     Columns in a common unit and sparse random inner products of them, in their deviations, are the features
     of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
-    (`hinge.tree_from_forest`); scores of classes are scaled by the held-out loss. Then Adam moves
+    (`hinge.tree_from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
     thresholds, leaf weights and inner products (`hinge.tree_adam_backward`) with softmax or squared loss.
     docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
-    half a millisecond a step of 64 samples and 100 trees.
+    half a millisecond a step.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def fit(
     check.choice("columns", columns, KINDS)
     n_members = check.integer("n_members", n_members, 1, 2**10)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
+    depth = DEPTH[task] if depth is None else check.integer("depth", depth, 1, check.MAX_DEPTH)
     if n_trees << depth > MAX_LEAVES:
         raise ValueError(
             f"depth: expected n_trees * 2**depth of at most 2**24, got {n_trees} trees of depth {depth}; "

@@ -12,7 +12,7 @@ NONZERO = 2
 """Columns that an inner product has at the start."""
 PLAIN = 0.5
 """Share of the trees that are grown on the plain columns alone."""
-MAX_FEATURES = 20
+MAX_FEATURES = 40
 """Features sampled at a node of a regression tree, at most."""
 RIDGE, TOLERANCE = 1.0, 0.05
 """`l2` and `tolerance` of `hinge.tree_from_forest`."""
