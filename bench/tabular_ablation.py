@@ -47,7 +47,6 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "last state": ({"validation": 0.0}, {}),
     "no average": ({"average": False}, {}),
     "deviations": ({"columns": "deviations"}, {}),
-    "normal": ({"columns": "normal"}, {}),
     "columns": ({"n_projections": 0}, {}),
     "products": ({}, {"PLAIN": 0.0}),
     "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),

@@ -87,7 +87,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--trees",
         type=count,
         metavar="N",
-        help="trees or ferns (100; of each of two members of a table 50)",
+        help="trees or ferns (100; of each of three members of a table 50)",
     )
     add("--depth", type=count, help="decisions on a path (10; of a table 6, in a regression 4)")
     add(

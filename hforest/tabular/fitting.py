@@ -89,7 +89,7 @@ def fit(
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     columns: str = "auto",
-    n_members: int = 2,
+    n_members: int = 3,
     n_trees: int = 50,
     depth: int | None = None,
     n_projections: int = 300,
