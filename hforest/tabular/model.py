@@ -66,7 +66,13 @@ def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
     z = np.empty((len(x), n_features + kernel.shape[1]), np.float32)
     z[:, :n_features] = x
     if kernel.shape[1]:
-        np.matmul(x, kernel, out=z[:, n_features:])
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.matmul(x, kernel, out=z[:, n_features:])
+        if check.values_checked() and not bool(np.isfinite(z).all()):
+            raise ValueError(
+                "model: expected inner products of columns in the range of float32, got larger ones; pass "
+                "what fit returned"
+            )
     return z
 
 
@@ -224,7 +230,8 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     for first in range(0, len(given), CHUNK):
         part = slice(first, first + CHUNK)
         rows = transformed(model.columns, given[part])
-        y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
+        with np.errstate(over="ignore", invalid="ignore"):
+            y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
     y /= len(model.members)
     if model.task == "classification":
         return y
