@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import tabular
+from hforest import demo, tabular
 from hforest.tabular import fitting, recipe, start, training
 from hforest.tabular.columns import KINDS, measure, transformed
 
@@ -131,7 +131,7 @@ def test_columns_of_any_scale_give_the_same_errors():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_digits_of_any_scale_give_the_same_errors(seed):
-    digits = hforest.demo.load_digits()
+    digits = demo.load_digits()
     powers = 10.0 ** np.random.default_rng(seed).uniform(-12, 12, 64)
     x = digits.x_train.astype(float)
     deviation = np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
