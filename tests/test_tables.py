@@ -1,12 +1,15 @@
 """`python -m hforest --data FILE.npz` and `python -m hforest predict`: the recipe for tables on the command line."""
 
+import json
 import os
 import re
 import signal
+import sys
 
 import numpy as np
 import pytest
 
+import hforest
 from hforest import _tables, demo, tabular
 from hforest.__main__ import main
 
@@ -221,3 +224,30 @@ def test_bad_predictions_are_refused(model, data, words, table, tmp_path, capsys
     np.savez(tmp_path / "empty.npz", a=x)
     assert main(["predict", str(tmp_path / model), str(tmp_path / data)]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_the_ablation_script_makes_a_row_a_table(script, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 3))
+    np.savez(tmp_path / "a.npz", x=x, y=(x[:, 0] > 0).astype(int))
+    np.savez(tmp_path / "abalone.npz", x_train=x, y_train=np.arange(90))
+    module, record = script("tabular_ablation"), tmp_path / "r.json"
+    options = ["--tables", "a", "abalone", "--parts", "start", "forest", "--held-out", "--json", str(record)]
+    monkeypatch.setattr(sys, "argv", ["tabular_ablation", "--data", str(tmp_path), *options])
+    before = hforest.get_num_threads()
+    try:
+        module.main()
+    finally:
+        hforest.set_num_threads(before)
+    rows = json.loads(record.read_text())["rows"]
+    assert [row["table"] for row in rows] == ["a", "abalone"]
+    assert all(
+        0 <= row[part]["error"][0] < 1000 for row in rows for part in ("random forest", "start", "forest")
+    )
+    assert "all, seconds" in capsys.readouterr().out
+    assert module.ratio(rows, "random forest", "error") == 1.0
+    kept = module.recipe.PLAIN
+    with module.constants({"PLAIN": 0.0}):
+        assert module.recipe.PLAIN == 0.0
+    assert module.recipe.PLAIN == kept
