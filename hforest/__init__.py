@@ -10,6 +10,7 @@ keep no state; a forest is a tuple of arrays.
 `manifold`      sparse projection oblique forests and manifold oblique forests
 `co2`           forests of continuously optimised oblique splits
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
+`tabular`       one recipe for ordinary tables: hinge forests that start as grown forests
 `tree`          grown forests: leaves, predictions, importance, text, import
 `split`         the best split of a node, impurities
 `growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
@@ -24,7 +25,21 @@ define each algorithm, `unchecked()` leaves out the checks of values, `set_num_t
 threads, and `show_config()` prints what this build can do.
 """
 
-from . import cascade, classic, co2, growth, hinge, layers, manifold, neural, optim, project, split, tree
+from . import (
+    cascade,
+    classic,
+    co2,
+    growth,
+    hinge,
+    layers,
+    manifold,
+    neural,
+    optim,
+    project,
+    split,
+    tabular,
+    tree,
+)
 from ._version import __version__
 from .core.check import unchecked
 from .core.dispatch import using
@@ -46,13 +61,28 @@ __all__ = [
     "set_num_threads",
     "show_config",
     "split",
+    "tabular",
     "tree",
     "unchecked",
     "using",
 ]
 
 # Public classes are known by their public names, in `help` and in pickles, whatever file holds them.
-for _package in (cascade, classic, co2, growth, hinge, layers, manifold, neural, optim, project, split, tree):
+for _package in (
+    cascade,
+    classic,
+    co2,
+    growth,
+    hinge,
+    layers,
+    manifold,
+    neural,
+    optim,
+    project,
+    split,
+    tabular,
+    tree,
+):
     for _name in _package.__all__:
         _member = getattr(_package, _name)
         if isinstance(_member, type):

@@ -1,6 +1,8 @@
 """`python -m hforest`: trains a random hinge forest and random hinge ferns on handwritten digits.
 
-The network is p1 Fig. 2b (letter, USPS); the data ship with the package, or come from --data.
+The network is p1 Fig. 2b (letter, USPS); the data ship with the package. With --data it is the recipe for
+tables (`hforest.tabular`) that is fitted, or with --kind tree or fern a network. `python -m hforest predict`
+applies the model that either has written.
 """
 
 import argparse
@@ -16,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from . import demo
+from . import _tables, demo
 from .core import check, files
 from .core.aliases import Array
 from .demo.files import is_checkpoint
 from .demo.model import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
+NETWORK = {"n_trees": 100, "depth": 10, "n_features": 100, "batch_size": 53, "steps": 8000}
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
 
 
@@ -68,16 +71,31 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="N",
         help="with x and y: the first N rows to train on, the rest to test on",
     )
-    add("--kind", choices=("tree", "fern"), help="train only this kind (both by default)")
-    add("--n-trees", "--trees", type=count, metavar="N", default=100, help="trees or ferns (%(default)s)")
-    add("--depth", type=count, default=10, help="decisions on a path (%(default)s)")
+    add(
+        "--kind",
+        choices=("table", "tree", "fern"),
+        help="the recipe for tables (the default with --data), or the network with trees or ferns (both by "
+        "default without --data)",
+    )
+    add(
+        "--task",
+        choices=("classification", "regression"),
+        help="what y is, for a table (by default regression where y has numbers that are not whole)",
+    )
+    add(
+        "--n-trees",
+        "--trees",
+        type=count,
+        metavar="N",
+        help="trees or ferns (100; of each of three members of a table 50)",
+    )
+    add("--depth", type=count, help="decisions on a path (10; of a table 6, in a regression 4)")
     add(
         "--n-features",
         "--features",
         type=count,
         metavar="N",
-        default=100,
-        help="learned inner-product features (%(default)s)",
+        help="learned inner-product features (100; of a table 300)",
     )
     add(
         "--n-kernels",
@@ -88,16 +106,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="learned 5x5 convolutions of square images instead of inner products",
     )
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
-    add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad)")
+    add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad, of a table 0.006)")
     add(
         "--batch-size",
         "--batch",
         type=int,
         metavar="N",
-        default=53,
-        help="samples of a mini-batch (%(default)s)",
+        help="samples of a mini-batch (53; of a table 64)",
     )
-    add("--steps", type=int, default=8000, help="mini-batches (%(default)s)")
+    add("--steps", type=int, help="mini-batches (8000; of a table by its rows, at most 3000)")
     add("--eval-every", type=int, default=500, help="steps between evaluations on the test set (%(default)s)")
     add("--seed", type=int, default=0, help="(%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(%(default)s)")
@@ -110,6 +127,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.resume and options.save is None:
         parser.error("--resume needs --save MODEL.npz, the file to go on from")
+    if options.kind is None and options.data:
+        options.kind = "table"
+    if options.kind == "table":
+        if not options.data:
+            parser.error("--kind table needs --data FILE.npz")
+        for name in ("resume", "plot", "n_kernels"):
+            if getattr(options, name):
+                parser.error(f"--{name.replace('_', '-')} belongs to a network: pass --kind tree or fern")
+        if options.device != "cpu" or options.optimizer != "adam":
+            parser.error("tables are fitted on the CPU by Adam: pass --kind tree or fern for a network")
+        return options
+    if options.task is not None:
+        parser.error("--task belongs to a table: leave it out, or pass --kind table")
+    for name, value in NETWORK.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     if options.lr is None:
         options.lr = LEARNING_RATES[options.optimizer]
     return options
@@ -412,8 +445,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def work(arguments: list[str] | None) -> int:
     """`main` without its care of the standard streams."""
-    options = parse(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    predicts = arguments[:1] == ["predict"]
+    options = _tables.parse_predict(arguments[1:]) if predicts else parse(arguments)
     try:
+        if predicts:
+            return _tables.predict(options)
+        if options.kind == "table":
+            return _tables.train(options)
         kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
         paths = {kind: checkpoint_path(options.save, kind, len(kinds) > 1) for kind in kinds}
         check_outputs(options, [path for path in paths.values() if path is not None])
@@ -449,9 +488,10 @@ def work(arguments: list[str] | None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        resumes = not predicts and options.kind != "table" and options.save
         print(
             "\ninterrupted; "
-            + ("--resume goes on from the last checkpoint" if options.save else "nothing was saved")
+            + ("--resume goes on from the last checkpoint" if resumes else "nothing was saved")
         )
         return 130
     return 0

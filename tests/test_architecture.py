@@ -18,7 +18,7 @@ LAYERS = [
     {"core"},
     {"split", "tree", "growth", "project", "layers", "optim"},
     {"hinge", "classic", "manifold", "co2", "neural"},
-    {"cascade"},
+    {"cascade", "tabular"},
     {"demo"},
 ]
 LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}

@@ -104,7 +104,7 @@ def test_bad_data(tmp_path, capsys, content, options, words):
     path = tmp_path / "data.npz"
     if content is not None:
         np.savez(path, **content)
-    assert main([*SMALL, "--data", str(path), *options]) == 2
+    assert main([*SMALL, "--kind", "tree", "--data", str(path), *options]) == 2
     assert words in capsys.readouterr().err
 
 

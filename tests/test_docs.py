@@ -65,6 +65,7 @@ def test_links_lead_somewhere(page):
         "optim",
         "project",
         "split",
+        "tabular",
         "tree",
     ],
 )

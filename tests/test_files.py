@@ -496,7 +496,7 @@ def test_save_does_not_replace_the_data(tmp_path, capsys):
             options = ["--data", str(path), "--train", "2", "--kind", "tree", *resume]
             assert main([*SMALL, *options, "--save", str(save)]) == 2
             assert "--save: expected another file than --data" in capsys.readouterr().err
-    assert main([*SMALL, "--data", str(path), "--train", "2", "--plot", str(path)]) == 2
+    assert main([*SMALL, "--data", str(path), "--train", "2", "--kind", "tree", "--plot", str(path)]) == 2
     capsys.readouterr()
     picture = str(tmp_path / "m.png")
     assert main([*SMALL, "--kind", "tree", "--save", picture, "--plot", picture]) == 2
@@ -566,7 +566,7 @@ def test_a_diverged_run_names_the_learning_rate(capsys, lr, more):
 def test_samples_that_overflow_are_named(tmp_path, capsys):
     path = tmp_path / "d.npz"
     np.savez(path, x=np.full((60, 4), 3e38), y=np.arange(60) % 2)
-    assert main([*SMALL, "--data", str(path), "--train", "40"]) == 2
+    assert main([*SMALL, "--data", str(path), "--train", "40", "--kind", "tree"]) == 2
     assert re.search(
         r"d\.npz: expected samples .*, got numbers that overflow.*; scale", capsys.readouterr().err
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hforest import cascade, classic, co2, demo, growth, manifold
+from hforest import cascade, classic, co2, demo, growth, manifold, tabular
 
 from . import layers  # noqa: F401 (registers values)
 from .values import Setting, _Called, options, result_of, value
@@ -41,7 +41,7 @@ def _every_label(s: Setting) -> np.ndarray:
     return s.random.permutation(labels).astype(np.int64)
 
 
-@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "hinge.tree_greedy_init.y",
+@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "hinge.tree_greedy_init.y",
        "hinge.fit_weights.y",
        "tree.permutation_importance.y")  # fmt: skip
 def _y(s: Setting) -> np.ndarray:
@@ -55,7 +55,7 @@ def _classes(s: Setting) -> Any:
     return None if _regression(s) else s.n_classes + s.choice((0, 1))
 
 
-for _package in ("classic", "manifold", "co2", "cascade", "growth", "split"):
+for _package in ("classic", "manifold", "co2", "cascade", "growth", "split", "tabular"):
     value(f"{_package}.n_classes")(_classes)
 value("hinge.tree_greedy_init.n_classes", "hinge.fit_weights.n_classes")(_classes)
 value("hinge.tree_from_forest.y", "hinge.tree_from_oblique_forest.y")(
@@ -330,6 +330,34 @@ def _data(s: Setting) -> demo.Data:
 value("demo.save_checkpoint.data")(_data)
 
 
+# ----------------------------------------------------------------------------------------- tabular
+
+options("tabular.columns", "auto", "deviations", "normal")
+options("n_members", 1, 2)
+options("tabular.n_projections", 3, 0)
+options("tabular.steps", 2, 0, 25)
+options("average", True, False)
+options("share", None, 0.5, 0.0)
+
+
+@value("tabular.validation")
+def _validation(s: Setting) -> Any:
+    x, y = s.argument("x"), s.argument("y")
+    return s.choice((0.15, 0.0, 0.5, (x[:1].copy(), y[:1].copy())))
+
+
+@functools.cache
+def _fitted(task: str, n_classes: int, n_features: int, dtype: np.dtype) -> tabular.Model:
+    x = np.exp(np.arange(4.0 * n_classes * n_features).reshape(-1, n_features) / 9).astype(dtype)
+    y = np.arange(len(x)) % n_classes
+    return tabular.fit(x, y, task=task, n_trees=2, depth=2, n_projections=2, steps=3, columns="normal", rng=0)
+
+
+@value("tabular.model")
+def _model_of_table(s: Setting) -> tabular.Model:
+    return _fitted(s.choice(("classification", "regression")), s.n_classes, s.n_features, s.dtype)
+
+
 # ------------------------------------------------------------------------------------------- files
 
 
@@ -342,6 +370,13 @@ def _new_file(s: Setting) -> Path:
 def _cascade_file(s: Setting) -> Path:
     path = folder() / "cascade"
     cascade.save(path, s.choice((_grown, _scanner))(s.n_classes, s.n_features, s.dtype))
+    return path
+
+
+@value("tabular.load.file")
+def _table_file(s: Setting) -> Path:
+    path = folder() / "table"
+    tabular.save(path, _model_of_table(s))
     return path
 
 

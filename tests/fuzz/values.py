@@ -47,7 +47,7 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 
 
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
-          "resume", "trials",
+          "resume", "trials", "steps",
           "n_trees", "last_lr"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
@@ -74,7 +74,16 @@ class Setting:
         self.random = np.random.default_rng(draw(st.integers(0, 999)))
         self.dtype = np.dtype(self.choice((np.float64, np.float32)))
         self.ties = self.flag()
-        self.learns = target.package in ("classic", "manifold", "co2", "cascade", "split", "growth", "demo")
+        self.learns = target.package in (
+            "classic",
+            "manifold",
+            "co2",
+            "cascade",
+            "split",
+            "growth",
+            "demo",
+            "tabular",
+        )
         self.n = max(self.choice(_SAMPLES), 1 if self.learns or target.last in NOT_EMPTY else 0)
         self.n_features = self.choice(_SIZES)
         self.n_trees = self.choice((1, 2, 3, 9))

@@ -1,0 +1,172 @@
+"""What each part of the recipe for tables is worth: errors of `tabular.fit` without it.
+
+    python bench/tabular_ablation.py --data DIR [--tables letter ...] [--parts recipe start ...]
+                                     [--rows 12000] [--splits 1] [--held-out] [--json FILE]
+
+DIR holds the tables as npz files of x and y, or of x_train and y_train, in itself or in DIR/tabular. Of
+`rows` rows drawn at random two thirds are for training, the rest for testing. With --held-out test rows are
+left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
+chosen so, on the tables of CHOSEN_ON; those of JUDGED_ON took no part.
+
+Errors are of labels, or shares of the variance of targets, in percent; "ratio" is the error against that of
+scikit-learn's random forest (100 trees, its defaults, one thread), geometric mean over tables with 0.01 %
+added to both, and "time" the seconds of the fit against that forest's, likewise.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import machine_text, record
+
+import hforest
+from hforest import tabular
+from hforest.tabular import recipe
+
+CHOSEN_ON = (
+    "letter", "magic", "phoneme", "dna", "spambase", "waveform_40", "connect4", "optdigits", "nursery",
+    "yeast", "adult", "kddcup", "houses", "puma8NH", "abalone", "BNG_pwLinear",
+)  # fmt: skip
+JUDGED_ON = (
+    "churn", "coil2000", "ring", "splice", "sleep", "mushroom", "page_blocks", "usps", "isolet", "shuttle",
+    "ijcnn1", "poker_train_only", "madelon", "pol", "fried", "mv",
+)  # fmt: skip
+REGRESSION = {"abalone"}
+"""Tables of whole numbers that are targets."""
+
+PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "recipe": ({}, {}),
+    "start": ({"steps": 0}, {}),
+    "forest": ({"steps": 0, "share": 0.0}, {}),
+    "trees": ({"share": 1.0}, {}),
+    "last state": ({"validation": 0.0}, {}),
+    "no average": ({"average": False}, {}),
+    "deviations": ({"columns": "deviations"}, {}),
+    "columns": ({"n_projections": 0}, {}),
+    "products": ({}, {"PLAIN": 0.0}),
+    "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),
+    "fixed": ({}, {"KERNEL_RATE": 0.0}),
+    "one": ({"n_members": 1, "n_trees": 100}, {}),
+}
+"""Settings of `fit` and constants of its module, by the name of a part."""
+
+
+def load(folder: Path, name: str, rows: int, seed: int, held_out: bool) -> dict[str, Any]:
+    """Rows to fit and rows to judge by."""
+    path = folder / f"{name}.npz"
+    with np.load(path if path.exists() else folder / "tabular" / f"{name}.npz") as table:
+        end = "" if "x" in table else "_train"
+        x, y = table[f"x{end}"], table[f"y{end}"]
+    regression = y.dtype.kind == "f" or name in REGRESSION
+    y = y.astype(float) if regression else np.unique(y, return_inverse=True)[1]
+    picked = np.random.default_rng(seed).permutation(len(x))[:rows]
+    train, test = np.split(picked, [2 * len(picked) // 3])
+    if held_out:
+        train, test = np.split(train, [3 * len(train) // 4])
+    return {
+        "x": x[train].astype(float), "y": y[train], "x_test": x[test].astype(float), "y_test": y[test],
+        "regression": regression, "n_classes": None if regression else int(y.max()) + 1,
+    }  # fmt: skip
+
+
+def error(p: Any, data: dict[str, Any]) -> float:
+    """Percent of wrong labels, or of the variance of targets that is not explained."""
+    y = data["y_test"]
+    if data["regression"]:
+        return float(100 * ((p - y) ** 2).mean() / y.var())
+    return float(100 * (p != y).mean())
+
+
+def random_forest(data: dict[str, Any], seed: int) -> tuple[float, float]:
+    """Error and seconds of scikit-learn's random forest."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    kind = RandomForestRegressor if data["regression"] else RandomForestClassifier
+    begin = time.process_time()
+    forest = kind(100, n_jobs=1, random_state=seed).fit(data["x"], data["y"])
+    seconds = time.process_time() - begin
+    return error(forest.predict(data["x_test"]), data), seconds
+
+
+@contextmanager
+def constants(changed: dict[str, Any]) -> Iterator[None]:
+    """Changes constants of the recipe inside a `with` block."""
+    before = {name: getattr(recipe, name) for name in changed}
+    for name, value in changed.items():
+        setattr(recipe, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(recipe, name, value)
+
+
+def fitted(data: dict[str, Any], part: str, seed: int) -> tuple[float, float]:
+    """Error and seconds of the recipe with a part changed."""
+    settings, changed = PARTS[part]
+    task: Any = "regression" if data["regression"] else "classification"
+    with constants(changed):
+        begin = time.process_time()
+        model = tabular.fit(
+            data["x"], data["y"], task=task, n_classes=data["n_classes"], rng=seed, **settings
+        )
+        seconds = time.process_time() - begin
+    p = tabular.predict(model, data["x_test"])
+    return error(p if data["regression"] else p.argmax(axis=1), data), seconds
+
+
+def ratio(rows: list[dict[str, Any]], part: str, what: str) -> float:
+    """Geometric mean over tables of errors or seconds against the random forest's."""
+    added = 0.01 if what == "error" else 0.0
+    logs = []
+    for row in rows:
+        here, there = (float(np.mean(row[name][what])) + added for name in (part, "random forest"))
+        logs.append(math.log(here / there))
+    return math.exp(float(np.mean(logs)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--tables", nargs="+", default=CHOSEN_ON + JUDGED_ON)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--rows", type=int, default=12000)
+    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    hforest.set_num_threads(1)
+    print(machine_text())
+    names = ["random forest", *options.parts]
+    print(f"{'table':17}" + "".join(f"{name:>14}" for name in names))
+    rows: list[dict[str, Any]] = []
+    for table in options.tables:
+        row: dict[str, Any] = {"table": table} | {name: {"error": [], "seconds": []} for name in names}
+        for seed in range(options.splits):
+            data = load(options.data, table, options.rows, seed, options.held_out)
+            for name in names:
+                found = random_forest(data, seed) if name == names[0] else fitted(data, name, seed)
+                row[name]["error"].append(found[0])
+                row[name]["seconds"].append(found[1])
+        rows.append(row)
+        print(f"{table:17}" + "".join(f"{np.mean(row[name]['error']):14.2f}" for name in names), flush=True)
+        if options.json:
+            record(options.json, rows, rows_of_a_table=options.rows, held_out=options.held_out)
+    for label, tables in (("chosen on", CHOSEN_ON), ("judged on", JUDGED_ON), ("all", options.tables)):
+        some = [row for row in rows if row["table"] in tables]
+        if some:
+            for what in ("error", "seconds"):
+                print(
+                    f"{f'{label}, {what}':17}" + "".join(f"{ratio(some, name, what):14.3f}" for name in names)
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""The commands for tables: `python -m hforest --data FILE.npz` and `predict MODEL.npz DATA.npz`."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import demo, tabular
+from .core import check, files, supervised
+from .core.progress import Report, reporting
+from .demo.files import is_checkpoint
+from .tabular.files import arrays_of, model_of
+
+HELD_OUT = 5
+"""Without rows to test on, one in so many is held out to report an error that chose nothing."""
+
+
+class Table(NamedTuple):
+    """Rows to learn from and rows to test on."""
+
+    x: np.ndarray
+    y: np.ndarray
+    """Places in `classes`, or targets."""
+    x_test: np.ndarray
+    y_test: np.ndarray
+    classes: np.ndarray | None
+    """Labels as they stand in the file; None in a regression."""
+    tested_on: str
+    """What the rows to test on are, in words."""
+
+
+# --------------------------------------------------------------------------------------------- data
+
+
+def _samples(path: str, name: str, x: np.ndarray) -> np.ndarray:
+    if x.ndim < 2 or not x.size:
+        raise ValueError(
+            f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
+            f"{x.shape}; store a row for each sample"
+        )
+    return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1))
+
+
+def _known_labels(path: str, name: str, y: np.ndarray, n: int) -> np.ndarray:
+    if y.shape[:1] != (n,) or y.ndim > 2:
+        raise ValueError(
+            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store a label or target "
+            "for each sample"
+        )
+    if y.dtype.kind not in "biufSU":
+        raise TypeError(
+            f"{path}, {name}: expected labels that are integers, bools or text, or targets, got {y.dtype}; "
+            "convert them"
+        )
+    if y.dtype.kind == "f":
+        check.finite(f"{path}, {name}", y)
+    return y
+
+
+def _is_regression(task: str | None, y: np.ndarray) -> bool:
+    # Real numbers that are not whole are targets.
+    if task is not None:
+        return task == "regression"
+    return y.ndim > 1 or (y.dtype.kind == "f" and bool((y != np.trunc(y)).any()))
+
+
+def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
+    """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
+    names = [name for name in ("x_train", "y_train", "x_test", "y_test") if name in arrays]
+    if len(names) == 4:
+        if n_train is not None:
+            raise ValueError(
+                f"--train: expected none for a file with x_train and x_test, got {n_train}; leave it out"
+            )
+        x, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+        y = _known_labels(path, "y_train", arrays["y_train"], len(x))
+        y_test = _known_labels(path, "y_test", arrays["y_test"], len(x_test))
+        if x.shape[1] != x_test.shape[1]:
+            raise ValueError(
+                f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
+                f"{x.shape[1]}; store the same columns"
+            )
+        return x, y, x_test, y_test, "test rows"
+    if not {"x", "y"} <= arrays.keys():
+        raise ValueError(
+            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test, got "
+            f"{', '.join(sorted(arrays)) or 'none'}; rename them"
+        )
+    x = _samples(path, "x", arrays["x"])
+    y = _known_labels(path, "y", arrays["y"], len(x))
+    if n_train is not None:
+        if not 0 < n_train < len(x):
+            raise ValueError(
+                f"--train: expected 0 < N < {len(x)}, got {n_train}; pass a number in that range"
+            )
+        return x[:n_train], y[:n_train], x[n_train:], y[n_train:], "rows after --train"
+    if len(x) < 2:
+        raise ValueError(f"{path}: expected at least 2 samples, got {len(x)}; store more rows")
+    order = np.random.default_rng([seed, 1]).permutation(len(x))
+    held, kept = np.sort(order[: max(1, len(x) // HELD_OUT)]), np.sort(order[max(1, len(x) // HELD_OUT) :])
+    return x[kept], y[kept], x[held], y[held], "held-out rows that chose nothing"
+
+
+def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> Table:
+    """Returns the table of an .npz file: x and y, or x_train, y_train, x_test and y_test."""
+    arrays = files.read_npz(path, "an .npz archive of a data set")
+    x, y, x_test, y_test, tested_on = _split(path, arrays, n_train, seed)
+    if _is_regression(task, y):
+        targets = [supervised.targets(f"{path}, y", a, len(a)) for a in (y, y_test)]
+        if targets[0].shape[1] != targets[1].shape[1]:
+            raise ValueError(
+                f"{path}: expected as many targets in y_test as in y_train, got others; store them"
+            )
+        return Table(x, targets[0], x_test, targets[1], None, tested_on)
+    if y.ndim > 1 or (y.dtype.kind == "f" and bool((y != np.trunc(y)).any())):
+        raise ValueError(
+            f"{path}: expected one label a sample for --task classification, got real numbers or rows of "
+            "them; pass --task regression"
+        )
+    if (y.dtype.kind in "US") != (y_test.dtype.kind in "US"):
+        raise TypeError(
+            f"{path}: expected labels of one kind in y_train and y_test, got {y.dtype} and {y_test.dtype}; "
+            "convert one of them"
+        )
+    classes, places = np.unique(y, return_inverse=True)
+    if len(classes) > supervised.MAX_CLASSES:
+        raise ValueError(
+            f"{path}: expected labels of at most {supervised.MAX_CLASSES} classes, got {len(classes)}; pass "
+            "--task regression for targets"
+        )
+    # A label that occurs in the rows to test on alone counts as an error.
+    at = np.minimum(np.searchsorted(classes, y_test), len(classes) - 1)
+    tested = np.where(classes[at] == y_test, at, -1)
+    return Table(x, places.reshape(-1).astype(np.int32), x_test, tested, classes, tested_on)
+
+
+# ------------------------------------------------------------------------------------------- training
+
+
+class _Progress:
+    """A bar of which the first interrupt makes a clean stop; the second one ends the process."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._report: Report | None = None
+        self.stopped = False
+
+    def __call__(self, done: int, total: int) -> bool:
+        if self._report is None:
+            self._report = self._stack.enter_context(reporting(True, total, "step"))
+        self._report(done)
+        return not self.stopped
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Turns the first SIGINT inside a `with` block into a stop."""
+        before = signal.getsignal(signal.SIGINT)
+
+        def stop(number: int, frame: object) -> None:
+            self.stopped = True
+            signal.signal(signal.SIGINT, before)
+
+        with suppress(ValueError):  # handlers are set in the main thread alone
+            signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, before)
+
+
+def _error(y: np.ndarray, table: Table) -> str:
+    if table.classes is not None:
+        wrong = float((y.argmax(axis=1) != table.y_test).mean())
+        return f"error {100 * wrong:.2f} %"
+    y = y.reshape(len(y), -1)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        rest = ((y - table.y_test) ** 2).mean(axis=0)
+        share = np.mean(rest / table.y_test.var(axis=0))
+    return f"mean squared error {float(rest.mean()):.6g}, {100 * float(share):.2f} % of the variance"
+
+
+def _check_save(options: argparse.Namespace) -> None:
+    save = options.save
+    if save is None:
+        return
+    if not Path(save).name or save.endswith(os.sep) or os.path.isdir(save):
+        raise IsADirectoryError(f"--save: expected the path of a file, got the folder {save!r}; add a name")
+    if os.path.realpath(save) == os.path.realpath(options.data) or (
+        os.path.exists(save) and os.path.exists(options.data) and os.path.samefile(save, options.data)
+    ):
+        raise ValueError(f"--save: expected another file than --data, got {save}; choose another path")
+    files.check_writable(save)
+    if os.path.exists(save) and not _is_model(save):
+        raise ValueError(
+            f"--save: expected a new file or a model written by hforest, got {save}, another or a damaged "
+            "file; choose another path, or remove that file"
+        )
+
+
+def _is_model(path: str) -> bool:
+    try:
+        return "tabular_format" in files.read_npz(path, "a model", ["tabular_format"])
+    except ValueError:
+        return False
+
+
+def train(options: argparse.Namespace) -> int:
+    """Fits a table, prints its error on rows that chose nothing, writes the model; returns the status."""
+    _check_save(options)
+    table = load_table(options.data, options.task, options.train, options.seed)
+    classes = table.classes
+    print(
+        f"{options.data}: {len(table.x)} training rows and {len(table.x_test)} {table.tested_on}, "
+        f"{table.x.shape[1]} columns, " + (f"{len(classes)} classes" if classes is not None else "regression")
+    )
+    given = {"steps": options.steps, "lr": options.lr, "batch_size": options.batch_size}
+    for name in ("n_trees", "depth"):
+        if getattr(options, name) is not None:
+            given[name] = getattr(options, name)
+    if options.n_features is not None:
+        given["n_projections"] = options.n_features
+    begin = time.perf_counter()
+    with ExitStack() as stack:
+        progress = _Progress(stack)
+        with progress.watching():
+            model = tabular.fit(
+                table.x, table.y, task="classification" if classes is not None else "regression",
+                n_classes=None if classes is None else len(classes), progress=progress, rng=options.seed,
+                **given,
+            )  # fmt: skip
+    elapsed = time.perf_counter() - begin
+    if options.save is not None:
+        save_model(options.save, model, classes)
+        print(f"{options.save}: written")
+    print(f"{table.tested_on}: {_error(tabular.predict(model, table.x_test), table)}, {elapsed:.1f} s")
+    if progress.stopped:
+        print("interrupted; the model is what was learned until then")
+        return 130
+    return 0
+
+
+def save_model(path: str, model: tabular.Model, classes: np.ndarray | None) -> None:
+    """Writes a model and the labels of its classes; `tabular.load` reads the file, too."""
+    files.write_npz(path, arrays_of(model) | ({} if classes is None else {"classes": classes}))
+
+
+# ---------------------------------------------------------------------------------------- prediction
+
+
+def parse_predict(arguments: list[str]) -> argparse.Namespace:
+    """The options of `python -m hforest predict`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hforest predict",
+        description="Print, or write to a file, what a model predicts for the rows of a table.",
+    )
+    parser.add_argument("model", metavar="MODEL.npz", help="written by --save")
+    parser.add_argument(
+        "data", metavar="DATA.npz", help="an archive with x, or x_test; of y an error is made"
+    )
+    parser.add_argument(
+        "--out", metavar="FILE.npz", help="write labels and probabilities, or targets, to this file instead"
+    )
+    return parser.parse_args(arguments)
+
+
+def _load_model(path: str) -> tuple[Any, np.ndarray | None]:
+    """A model and the labels of its classes; a function of samples for the network of a checkpoint."""
+    if is_checkpoint(path):
+        found = demo.load_checkpoint(path)
+
+        def probabilities(x: np.ndarray) -> np.ndarray:
+            scores = demo.predict(found.config, found.state, x).astype(np.float64)
+            p = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+        return probabilities, found.classes
+    arrays = files.read_npz(path, "a model written by hforest")
+    model = model_of(path, arrays)
+    n_classes = len(model.target_center)
+    classes = arrays.get("classes", np.arange(n_classes))
+    if model.task == "classification" and classes.shape != (n_classes,):
+        raise ValueError(
+            f"{path}: expected the labels of {n_classes} classes, got an array of shape {classes.shape}; it "
+            "was changed: restore it or fit anew"
+        )
+    return (lambda x: tabular.predict(model, x)), classes if model.task == "classification" else None
+
+
+def predict(options: argparse.Namespace) -> int:
+    """Applies a model to a file and prints or writes the result. Returns the exit status."""
+    function, classes = _load_model(options.model)
+    arrays = files.read_npz(options.data, "an .npz archive of a data set", ["x", "y", "x_test", "y_test"])
+    end = "" if "x" in arrays else "_test"
+    if f"x{end}" not in arrays:
+        raise ValueError(f"{options.data}: expected an array x or x_test, got none; store the samples as x")
+    if options.out is not None:
+        for name, path in (("MODEL.npz", options.model), ("DATA.npz", options.data)):
+            if os.path.realpath(options.out) == os.path.realpath(path):
+                raise ValueError(f"--out: expected another file than {name}, got {path}; choose another path")
+        files.check_writable(options.out)
+    p = function(_samples(options.data, f"x{end}", arrays[f"x{end}"]))
+    result = {"targets": p} if classes is None else {"labels": classes[p.argmax(axis=1)], "probabilities": p}
+    if options.out is None:
+        _show(p, classes)
+    else:
+        files.write_npz(options.out, result)
+        print(f"{options.out}: {', '.join(result)} of {len(p)} rows written")
+    y = arrays.get(f"y{end}")
+    if y is not None and y.shape[:1] == (len(p),):
+        if classes is not None and y.ndim == 1:
+            wrong = 100 * float((classes[p.argmax(axis=1)] != y).mean())
+            print(f"error {wrong:.2f} %", file=sys.stderr)
+        elif classes is None and y.shape == p.shape and y.dtype.kind in "biuf":
+            print(f"mean squared error {float(((p - y) ** 2).mean()):.6g}", file=sys.stderr)
+    return 0
+
+
+def _show(p: np.ndarray, classes: np.ndarray | None) -> None:
+    """Prints a line for each row, tab-separated: the label and the probabilities, or the targets."""
+    if classes is None:
+        for row in p.reshape(len(p), -1):
+            print("\t".join(f"{value:.9g}" for value in row))
+        return
+    print("label\t" + "\t".join(str(label) for label in classes.tolist()))
+    for row in p:
+        print(f"{classes[row.argmax()]}\t" + "\t".join(f"{value:.6f}" for value in row))

@@ -1,0 +1,19 @@
+"""One recipe for ordinary tables: hinge forests that start as grown forests and go on learning.
+
+`fit` does everything from raw columns to a model: columns are put to a common unit, trees are grown on them
+and on sparse random inner products, hinge trees start as the grown trees, and thresholds, leaf weights and
+inner products are trained together by Adam, with early stopping on held-out rows. A `Model` is a tuple of
+arrays: `save` and `load` keep it in one file, `predict` applies it. Everything is built from public functions
+of other subpackages.
+
+Samples, labels and targets are what `numpy.asarray` takes. Models are fitted and applied on the CPU; CuPy
+arrays raise TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels
+out of range IndexError.
+"""
+
+from .columns import Columns
+from .files import load, save
+from .fitting import fit
+from .model import Member, Model, predict
+
+__all__ = ["Columns", "Member", "Model", "fit", "load", "predict", "save"]

@@ -1,0 +1,139 @@
+"""Columns of a table in a common unit: deviations, or normal scores where a column has long tails."""
+
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import check
+from ..core.aliases import FloatArray, IntArray
+
+KINDS = ("auto", "deviations", "normal")
+KURTOSIS = 12.0
+"""Fourth moment in deviations from which "auto" takes normal scores; a normal distribution has 3."""
+N_KNOTS = 256
+"""Values of a column at which its normal scores are kept, at most; between them they are interpolated."""
+
+
+class Columns(NamedTuple):
+    """How columns of a table are put to a common unit."""
+
+    low: FloatArray
+    """(n_features,) float64: least values of the training rows; lower ones are taken as these."""
+    high: FloatArray
+    """(n_features,) float64: greatest values, likewise."""
+    center: FloatArray
+    """(n_features,) float64: half of the means."""
+    scale: FloatArray
+    """(n_features,) float64: half of the deviations; 1 where a column is constant."""
+    start: IntArray
+    """(n_features + 1,) int64: where the knots of each column begin; none for a column in deviations."""
+    knots: FloatArray
+    """(n_knots,) float64: values, ascending within a column."""
+    scores: FloatArray
+    """(n_knots,) float64: their normal scores, of mean 0 and deviation 1 over the training rows."""
+
+
+def deviations(columns: Columns, x: FloatArray) -> FloatArray:
+    """Returns (n_samples, n_features) float64: (x - mean) / deviation, in the range of the training rows."""
+    # Halves, since a difference of two large numbers may be beyond the range.
+    half = 0.5 * np.clip(x.astype(np.float64), columns.low, columns.high)
+    half -= columns.center
+    half /= columns.scale
+    return half
+
+
+def transformed(columns: Columns, x: FloatArray) -> FloatArray:
+    """Returns (n_samples, n_features) float32, finite, from samples in the units of the table."""
+    z = deviations(columns, x)
+    start = columns.start
+    for j in np.flatnonzero(np.diff(start)):
+        own = slice(start[j], start[j + 1])
+        z[:, j] = np.interp(x[:, j], columns.knots[own], columns.scores[own])
+    return np.ascontiguousarray(z, np.float32)
+
+
+def _moments(x: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    # Half of the mean and of the deviation of each column, in units of its greatest value: squares stay in
+    # range.
+    unit = np.maximum(abs(low), abs(high))
+    unit[unit == 0] = 1
+    u = 0.5 * (x / unit)
+    mean = u.mean(axis=0)
+    deviation = np.sqrt(((u - mean) ** 2).mean(axis=0))
+    constant = (low == high) | (deviation * unit == 0)
+    return np.where(constant, 0.5 * low, mean * unit), np.where(constant, 1.0, deviation * unit)
+
+
+def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Knots of a column and the normal quantiles of their ranks, standardised over the rows."""
+    knots, counts = np.unique(values, return_counts=True)
+    rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
+    if len(knots) > N_KNOTS:
+        # Equally many rows lie between two knots, as far as ties let them.
+        places = np.searchsorted(rank, np.linspace(rank[0], rank[-1], N_KNOTS))
+        places = np.unique(np.clip(places, 0, len(knots) - 1))
+        knots, rank = knots[places], rank[places]
+    inverse = NormalDist().inv_cdf
+    scores = np.array([inverse(float(share)) for share in rank])
+    given = np.interp(values, knots, scores)
+    return knots, (scores - given.mean()) / (given.std() or 1.0)
+
+
+def measure(x: FloatArray, kind: str) -> Columns:
+    """Returns the units of the columns of `x`, (n_samples, n_features) of float32 or float64, finite."""
+    x = x.astype(np.float64)
+    low, high = x.min(axis=0), x.max(axis=0)
+    center, scale = _moments(x, low, high)
+    empty = np.zeros(0)
+    columns = Columns(low, high, center, scale, np.zeros(x.shape[1] + 1, np.int64), empty, empty)
+    if kind == "deviations":
+        return columns
+    z = deviations(columns, x)
+    long = (z**4).mean(axis=0) > KURTOSIS if kind == "auto" else low < high
+    knots, scores, sizes = [empty], [empty], np.zeros(x.shape[1], np.int64)
+    for j in np.flatnonzero(long):
+        found = _normal_scores(x[:, j])
+        knots.append(found[0])
+        scores.append(found[1])
+        sizes[j] = len(found[0])
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    return columns._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
+
+
+def check_columns(name: str, columns: Any) -> int:
+    """Checks that a value is a whole `Columns`; returns the number of columns."""
+    if not isinstance(columns, Columns):
+        raise TypeError(f"{name}: expected Columns, got {type(columns).__name__}; pass what fit returned")
+    real, sizes = np.dtype(np.float64), check.Sizes()
+    arrays = {f"{name}.{field}": a for field, a in columns._asdict().items()}
+    for place, a in arrays.items():
+        if type(a) is not np.ndarray:
+            raise TypeError(
+                f"{place}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
+            )
+    for field in ("low", "high", "center", "scale"):
+        check.array(f"{name}.{field}", getattr(columns, field), real, ("n_features",), sizes)
+    n_features = int(sizes["n_features"])
+    check.array(f"{name}.start", columns.start, check.INT64, (n_features + 1,), sizes)
+    for field in ("knots", "scores"):
+        check.array(f"{name}.{field}", getattr(columns, field), real, ("n_knots",), sizes)
+    for field in ("low", "high", "center", "scale", "knots", "scores"):
+        check.finite(f"{name}.{field}", getattr(columns, field))
+    if not bool((columns.scale > 0).all()) or bool((columns.low > columns.high).any()):
+        raise ValueError(
+            f"{name}: expected deviations above 0 and low <= high, got others; pass what fit returned"
+        )
+    start = columns.start
+    if start[0] != 0 or start[-1] != sizes["n_knots"] or bool((np.diff(start) < 0).any()):
+        raise ValueError(
+            f"{name}.start: expected 0, ..., n_knots = {sizes['n_knots']}, nowhere falling, got others; pass "
+            "what fit returned"
+        )
+    inner = np.ones(len(columns.knots), bool)
+    inner[start[:-1][start[:-1] < len(inner)]] = False
+    if bool((np.diff(columns.knots, prepend=0.0)[inner] <= 0).any()):
+        raise ValueError(
+            f"{name}.knots: expected values that ascend within a column, got others; pass what fit returned"
+        )
+    return n_features

@@ -1,0 +1,261 @@
+"""`fit`: a model of a table from its raw columns."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.progress import Report, check_progress, reporting
+from .columns import KINDS, measure, transformed
+from .model import Member, Model
+from .recipe import Rows, Settings, Task
+from .training import member_of
+
+MAX_LEAVES = 2**24
+BATCH_SIZE = 64
+LEARNING_RATE = 0.006
+DEPTH = {"classification": 6, "regression": 4}
+PASSES, MIN_STEPS, MAX_STEPS = 15, 800, 3000
+MIN_HELD_OUT = 8
+"""Held-out rows, at least; of fewer nothing is judged."""
+
+
+def default_steps(n_samples: int, batch_size: int) -> int:
+    """Steps at most, by the data's size: so many passes over the rows, within bounds."""
+    return int(min(MAX_STEPS, max(MIN_STEPS, PASSES * n_samples // batch_size)))
+
+
+class _Targets:
+    """Labels as they are, or targets in deviations."""
+
+    def __init__(self, found: supervised.Target) -> None:
+        self.center, self.scale = np.zeros(found.n_outputs), np.ones(found.n_outputs)
+        if found.targets is not None:
+            y = found.targets
+            unit = np.maximum(abs(y).max(axis=0), np.finfo(float).tiny)
+            deviation = (y / unit).std(axis=0) * unit
+            varies = (y.min(axis=0) < y.max(axis=0)) & (deviation > 0)
+            self.center = np.where(varies, (y / unit).mean(axis=0) * unit, y[0])
+            self.scale = np.where(varies, deviation, 1.0)
+
+    def __call__(self, found: supervised.Target) -> FloatArray | IntArray:
+        if found.targets is None:
+            return found.labels
+        return np.ascontiguousarray((found.targets - self.center) / self.scale, np.float32)
+
+
+def _validation_rows(
+    validation: object, n_features: int, task: str, n_outputs: int
+) -> tuple[FloatArray, supervised.Target]:
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise TypeError(
+            f"validation: expected a share of the rows or a pair (x, y), got {type(validation).__name__}; "
+            "pass 0.15, or samples and their labels"
+        )
+    check.on_cpu(**{"validation[0]": validation[0], "validation[1]": validation[1]})
+    x = supervised.samples("validation[0]", validation[0])
+    if x.shape[1] != n_features:
+        raise ValueError(
+            f"validation[0]: expected the {n_features} columns of x, got {x.shape[1]}; pass the same columns"
+        )
+    if task == "classification":
+        labels, _ = supervised.labels("validation[1]", validation[1], len(x), n_outputs)
+        return x, supervised.Target(labels, None, n_outputs)
+    targets = supervised.targets("validation[1]", validation[1], len(x))
+    if targets.shape[1] != n_outputs:
+        raise ValueError(
+            f"validation[1]: expected the {n_outputs} targets of y, got {targets.shape[1]}; pass as many"
+        )
+    return x, supervised.Target(None, targets, n_outputs)
+
+
+def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> list[IntArray]:
+    """Rows that each member holds out: disjoint parts as far as they go, none where they would be too few."""
+    size = int(share * n)
+    if size < MIN_HELD_OUT:
+        return [np.zeros(0, np.int64)] * n_members
+    order = rng.permutation(n)
+    n_parts = n // size
+    return [np.sort(order[size * (i % n_parts) :][:size]) for i in range(n_members)]
+
+
+def fit(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    task: Task = "classification",
+    n_classes: int | None = None,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    columns: str = "auto",
+    n_members: int = 3,
+    n_trees: int = 50,
+    depth: int | None = None,
+    n_projections: int = 300,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    lr: float | None = None,
+    average: bool = True,
+    share: float | None = None,
+    validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Model:
+    """A model of a table: hinge trees that start as a grown forest on columns and inner products, then learn.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array_like of real numbers
+        Samples, finite, at least one, in any units: columns are put to a common one.
+    y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
+        Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
+    task : "classification" or "regression"
+        What y is.
+    n_classes : int, optional
+        Classes; some may be absent then. By default the largest label and 1, and each occurs.
+    sample_weight : (n_samples,) array_like, optional
+        Weights of the samples, at least 0, not all 0. A sample of weight 0 counts for nothing.
+    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
+        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
+        "balanced" gives the present classes equal weight.
+    columns : "auto", "deviations" or "normal"
+        Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
+        the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
+    n_members : int
+        Models of which predictions are averaged. Each holds out other rows.
+    n_trees : int
+        Trees of a member.
+    depth : int, optional
+        Decisions of a hinge tree, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default 6, in a
+        regression 4. The grown forest has no limit.
+    n_projections : int
+        Inner products of a member, each of two columns at random before training; 0 for none.
+    steps : int, optional
+        Steps of Adam of a member, at most; 0 leaves the start. By default 15 passes over the rows, 800 to
+        3000 steps.
+    batch_size : int, optional
+        Samples of a step; by default 64.
+    lr : float, optional
+        Learning rate; by default 0.006.
+    average : bool
+        Whether states that are judged are averages over the steps before them, late ones weighing most.
+    share : float, optional
+        Share of the hinge trees in the prediction, 0 to 1; the rest is the grown forest's. By default
+        held-out rows choose it, and it is 1 without such rows.
+    validation : float or pair (x, y)
+        Share of the rows that a member holds out, 0 to 0.5, or samples and labels or targets of your own.
+        States are judged on them: training ends when they get no better, and the best is kept. With 0, or
+        where it makes fewer than 8 rows, nothing is held out, and the last state is kept.
+    progress : callable or bool, optional
+        Called as progress(done, total) after every step, of at most total in all members; False ends the
+        training and returns the members so far, the last of them with its best state. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Model
+        For `predict` and `save`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range; labels out of
+        range or, without `n_classes`, with gaps; a learning rate with which training diverges; no memory.
+
+    Notes
+    -----
+    Columns in a common unit and sparse random inner products of them, in their deviations, are the features
+    of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
+    (`hinge.tree_from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
+    thresholds, leaf weights and inner products (`hinge.tree_adam_backward`) with softmax or squared loss.
+    docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
+    half a millisecond a step.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(600, 4)) * [1e-9, 1.0, 50.0, 1e9]
+    >>> y = x[:, 0] / 1e-9 + x[:, 1] > x[:, 2] / 50
+    >>> model = hforest.tabular.fit(x[:400], y[:400], n_trees=20, steps=300, rng=0)
+    >>> p = hforest.tabular.predict(model, x[400:])
+    >>> bool((p.argmax(axis=1) == y[400:]).mean() > 0.94)
+    True
+    """
+    check_progress(progress)
+    check.on_cpu(x=x, y=y)
+    x = supervised.samples("x", x)
+    found = supervised.target(y, len(x), task, n_classes)
+    reference = x[:, 0]
+    weight = supervised.class_weight(class_weight, found, supervised.sample_weight(sample_weight, reference))
+    supervised.similar("sample_weight", weight)
+    check.choice("columns", columns, KINDS)
+    n_members = check.integer("n_members", n_members, 1, 2**10)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    depth = DEPTH[task] if depth is None else check.integer("depth", depth, 1, check.MAX_DEPTH)
+    if n_trees << depth > MAX_LEAVES:
+        raise ValueError(
+            f"depth: expected n_trees * 2**depth of at most 2**24, got {n_trees} trees of depth {depth}; "
+            "lower one of them"
+        )
+    n_projections = check.integer("n_projections", n_projections, 0, 2**20)
+    batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
+    lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
+    check.flag("average", average)
+    if share is not None:
+        share = check.number("share", share, 0.0, 1.0)
+    targets = _Targets(found)
+    own = None
+    held_share = 0.0
+    if isinstance(check.scalar(validation), int | float | np.number) and not isinstance(validation, bool):
+        held_share = check.number("validation", validation, 0.0, 0.5)
+    else:
+        own = _validation_rows(validation, x.shape[1], task, found.n_outputs)
+    kept = np.flatnonzero(weight > 0)
+    equal = bool((weight[kept] == weight[kept[0]]).all())
+    units = measure(x[kept], columns)
+    rows = Rows(transformed(units, x), targets(found), None if equal else weight).part(kept)
+    held = None if own is None else Rows(transformed(units, own[0]), targets(own[1]), None)
+    n = len(rows.x)
+    steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
+    settings = Settings(
+        task, found.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
+        batch_size, lr, bool(average), share,
+    )  # fmt: skip
+    seed = check.seed(rng)
+    parts = [np.zeros(0, np.int64)] * n_members
+    if own is None:
+        parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
+    members: list[Member] = []
+    with reporting(progress, max(1, n_members * steps), "step") as report:
+        for i, part in enumerate(parts):
+            learned, judged = rows, held
+            if len(part):
+                learned, judged = rows.part(np.delete(np.arange(n), part)), rows.part(part)
+            member, going = member_of(
+                learned,
+                judged,
+                settings,
+                _from(report, i * steps),
+                np.random.default_rng([seed, n_members, i]),
+            )
+            _check_converged(member)
+            members.append(member)
+            if not going:
+                break
+    return Model(task, units, tuple(members), targets.center, targets.scale)
+
+
+def _from(report: Report, first: int) -> Report:
+    return lambda done: report(first + done)
+
+
+def _check_converged(member: Member) -> None:
+    for a in (member.kernel, member.thresholds, member.weights):
+        if not bool(np.isfinite(a).all()):
+            raise ValueError(
+                "lr: expected a learning rate with which training converges, got one with which it diverges; "
+                "lower it"
+            )

@@ -1,0 +1,240 @@
+"""What a model of a table is, its checks, and predictions."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import hinge, tree
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..tree import Forest
+from .columns import Columns, check_columns, transformed
+from .recipe import SMOOTHING
+
+CHUNK = 4096
+"""Rows that `predict` evaluates at a time."""
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+
+
+class Member(NamedTuple):
+    """Hinge trees and the grown forest that they began as, with the inner products that each of them reads.
+
+    With ``z = [x, x @ kernel]`` of columns in a common unit the trees give
+    ``tree_forward(z, thresholds, features, weights, aggregate="sum") + intercept + offset * g``. g are the
+    forest's targets, or the logarithms of its shares of classes; of classes these are scores (softmax).
+    """
+
+    kernel: FloatArray
+    """(n_features, n_projections) float32: the learned inner products."""
+    thresholds: FloatArray
+    """(n_trees, 2**depth - 1) float32."""
+    features: IntArray
+    """(n_trees, 2**depth - 1) int32: columns of z."""
+    weights: FloatArray
+    """(n_trees, 2**depth, n_outputs) float32."""
+    intercept: FloatArray
+    """(n_outputs,) float32."""
+    grown_kernel: FloatArray
+    """(n_features, n_projections) float32: the inner products as they were when the forest grew."""
+    forest: Forest
+    """Of float32, on ``[x, x @ grown_kernel]``."""
+    offset: FloatArray
+    """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
+    share: FloatArray
+    """() float64: share of the hinge trees in the prediction, 0 to 1; the rest is the forest's."""
+
+
+class Model(NamedTuple):
+    """A fitted table: what `fit` returns and `predict` applies."""
+
+    task: str
+    """ "classification" or "regression"."""
+    columns: Columns
+    """The units of the columns."""
+    members: tuple[Member, ...]
+    """Their predictions are averaged."""
+    target_center: FloatArray
+    """(n_outputs,) float64: means of the targets; 0 for classes."""
+    target_scale: FloatArray
+    """(n_outputs,) float64: deviations of the targets; 1 for classes."""
+
+
+def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
+    """Returns the columns and the inner products side by side, float32."""
+    n_features = x.shape[1]
+    z = np.empty((len(x), n_features + kernel.shape[1]), np.float32)
+    z[:, :n_features] = x
+    if kernel.shape[1]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.matmul(x, kernel, out=z[:, n_features:])
+        if check.values_checked() and not bool(np.isfinite(z).all()):
+            raise ValueError(
+                "model: expected inner products of columns in the range of float32, got larger ones; pass "
+                "what fit returned"
+            )
+    return z
+
+
+def probabilities(scores: FloatArray) -> FloatArray:
+    """Returns the softmax of rows, in float64."""
+    p = scores.astype(np.float64)
+    p -= p.max(axis=1, keepdims=True)
+    np.exp(p, out=p)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def offset_of(y: FloatArray, task: str) -> FloatArray:
+    """Returns what the outputs of the trees are added to: logarithms of smoothed shares, or targets; float32.
+
+    `y` (n_samples, n_outputs) are predictions of the forest.
+    """
+    if task == "classification":
+        y = np.log((y + SMOOTHING) / (1 + SMOOTHING * y.shape[1]))
+    return y.astype(np.float32)
+
+
+def trees_scores(member: Member, x: FloatArray, task: str) -> FloatArray:
+    """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
+    t, f, w = member.thresholds, member.features, member.weights
+    y = hinge.tree_forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
+    multiple = np.float32(member.offset)
+    return y + multiple * offset_of(forest_outputs(member, x), task) if multiple else y
+
+
+def trees_outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+    """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
+    y = trees_scores(member, x, task)
+    return probabilities(y) if task == "classification" else y.astype(np.float64)
+
+
+def forest_outputs(member: Member, x: FloatArray) -> FloatArray:
+    """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64."""
+    return tree.predict(member.forest, inputs(x, member.grown_kernel)).astype(np.float64)
+
+
+def _outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+    share = float(member.share)
+    if share <= 0:
+        return forest_outputs(member, x)
+    y = trees_outputs(member, x, task)
+    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x)
+
+
+# ------------------------------------------------------------------------------------------- checks
+
+
+def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> None:
+    if not isinstance(member, Member):
+        raise TypeError(f"{name}: expected a Member, got {type(member).__name__}; pass what fit returned")
+    plain = {field: a for field, a in member._asdict().items() if field != "forest"}
+    for field, a in plain.items():
+        if type(a) is not np.ndarray:
+            raise TypeError(
+                f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
+            )
+    sizes: check.Sizes = {"n_features": n_features, "n_outputs": n_outputs}
+    with check.fields_of(name):
+        for field in ("kernel", "grown_kernel"):
+            check.array(field, plain[field], FLOAT32, ("n_features", "n_projections"), sizes)
+        depth = check.tree_depth("thresholds", member.thresholds)
+        check.array("thresholds", member.thresholds, FLOAT32, ("n_trees", 2**depth - 1), sizes)
+        check.array("features", member.features, check.INT32, ("n_trees", 2**depth - 1), sizes)
+        check.array("weights", member.weights, FLOAT32, ("n_trees", 2**depth, "n_outputs"), sizes)
+        check.array("intercept", member.intercept, FLOAT32, ("n_outputs",), sizes)
+        for field in ("offset", "share"):
+            check.array(field, plain[field], FLOAT64, (), sizes)
+        check.at_least_one(sizes, "n_trees")
+        for field in ("kernel", "grown_kernel", "thresholds", "weights", "intercept", "offset", "share"):
+            check.finite(field, plain[field])
+        check.number("share", float(member.share), 0.0, 1.0)
+        n_inputs = n_features + sizes["n_projections"]
+        check.indices("features", member.features, n_inputs, "n_features + n_projections")
+        forest = tree.check(member.forest)
+        found = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
+        if found != (n_inputs, n_outputs, FLOAT32):
+            raise ValueError(
+                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {found[0]}, "
+                f"{found[1]} and {found[2]}; pass what fit returned"
+            )
+
+
+def check_model(name: str, model: Any) -> int:
+    """Checks that a value is a whole `Model`; returns the number of columns that samples have."""
+    if not isinstance(model, Model):
+        raise TypeError(f"{name}: expected a Model, got {type(model).__name__}; fit or load one")
+    check.choice(f"{name}.task", model.task, supervised.TASKS)
+    n_features = check_columns(f"{name}.columns", model.columns)
+    sizes: check.Sizes = {}
+    for field in ("target_center", "target_scale"):
+        a = getattr(model, field)
+        if type(a) is not np.ndarray:
+            raise TypeError(
+                f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
+            )
+        check.array(f"{name}.{field}", a, FLOAT64, ("n_outputs",), sizes)
+        check.finite(f"{name}.{field}", a)
+    check.at_least_one(sizes, "n_outputs")
+    if not isinstance(model.members, tuple | list):
+        raise TypeError(
+            f"{name}.members: expected a tuple, got {type(model.members).__name__}; pass what fit returned"
+        )
+    if not model.members:
+        raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
+    for i, member in enumerate(model.members):
+        _check_member(f"{name}.members[{i}]", member, n_features, sizes["n_outputs"])
+    return n_features
+
+
+def predict(model: Model, x: ArrayLike) -> FloatArray:
+    """Class probabilities, or targets, of the rows of a table.
+
+    Parameters
+    ----------
+    model : Model
+        From `fit` or `load`.
+    x : (n_samples, n_features) array_like of real numbers
+        Samples in the units of the table that the model was fitted on, finite. Numbers outside of the range
+        that a column had there are taken as the nearest in it.
+
+    Returns
+    -------
+    (n_samples, n_classes) or (n_samples, n_outputs) array of float64
+        Probabilities, whose rows sum to 1, or targets in their units; (n_samples,) in a regression of one
+        target.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or device; wrong shape, NaN or infinity; a model whose arrays contradict each other.
+
+    Notes
+    -----
+    The mean over members of ``share * trees + (1 - share) * forest``. Cost: a product with the learned inner
+    products, n_trees paths of hinge trees, and where share is below 1 as many of the grown forest.
+
+    Examples
+    --------
+    See `fit`.
+    """
+    n_features = check_model("model", model)
+    check.on_cpu(x=x)
+    given = supervised.matrix("x", x)
+    if given.shape[1] != n_features:
+        raise ValueError(
+            f"x: expected the {n_features} columns that the model was fitted on, got {given.shape[1]}; pass "
+            "the same columns"
+        )
+    y = np.empty((len(given), len(model.target_center)))
+    for first in range(0, len(given), CHUNK):
+        part = slice(first, first + CHUNK)
+        rows = transformed(model.columns, given[part])
+        with np.errstate(over="ignore", invalid="ignore"):
+            y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
+    y /= len(model.members)
+    if model.task == "classification":
+        return y
+    with np.errstate(over="ignore"):
+        y = y * model.target_scale + model.target_center
+    return y[:, 0] if y.shape[1] == 1 else y

@@ -1,0 +1,122 @@
+"""The start of a member: a grown forest, and hinge trees that correct it by ridge regression."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import classic, hinge
+from ..core.aliases import FloatArray, IntArray
+from ..tree import Forest
+from . import recipe
+from .model import Member, inputs, offset_of, trees_outputs
+from .recipe import Rows, Settings, loss_of
+
+
+class Start(NamedTuple):
+    """A member before training."""
+
+    member: Member
+    offset: FloatArray
+    """(n_samples, n_outputs) float32: what the trees' outputs are added to at the rows to learn from, by the
+    forest's out-of-bag predictions."""
+
+
+def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) -> FloatArray:
+    """Sparse random inner products with a deviation of 1 over the rows."""
+    n_features = x.shape[1]
+    kernel = np.zeros((n_features, n_projections), np.float32)
+    for j in range(n_projections):
+        chosen = rng.choice(n_features, min(recipe.NONZERO, n_features), replace=False)
+        kernel[chosen, j] = rng.standard_normal(len(chosen))
+    if n_projections:
+        deviation = (x @ kernel).std(axis=0)
+        kernel /= np.where(deviation > 1e-4, deviation, 1)
+    return kernel
+
+
+def drawn(rows: Rows, rng: np.random.Generator) -> IntArray:
+    """As many rows, each as often as its weight says: systematic resampling."""
+    n = len(rows.x)
+    if rows.weight is None:
+        return np.arange(n)
+    share = np.cumsum(rows.weight / rows.weight.sum())
+    picked = np.searchsorted(share, (np.arange(n) + rng.random()) / n)
+    return np.minimum(picked, n - 1)
+
+
+class _Grown(NamedTuple):
+    forest: Forest
+    out_of_bag: FloatArray
+    """(n_samples, n_outputs) float64; the mean over the rows where every tree drew a row."""
+
+
+def _grown(
+    rows: Rows, y: FloatArray, kernel: FloatArray, settings: Settings, rng: np.random.Generator
+) -> _Grown:
+    """Trees on plain columns, then trees on columns and inner products, as one forest.
+
+    `y` (n_samples, n_outputs) has shares of the classes, or targets.
+    """
+    z = inputs(rows.x, kernel)
+    n_plain = round(recipe.PLAIN * settings.n_trees) if kernel.size else settings.n_trees
+    parts, counts = [], []
+    for a, n_trees in ((rows.x, n_plain), (z, settings.n_trees - n_plain)):
+        if not n_trees:
+            continue
+        n_features = a.shape[1]
+        max_features: int | str = "sqrt"
+        if settings.task == "regression":
+            max_features = min(max(n_features // 3, min(n_features, 3)), recipe.MAX_FEATURES)
+        drawn_by = classic.bootstrap_counts(len(a), n_trees, rng=rng)
+        grown = classic.grow(
+            a, rows.y, n_trees, sample_weight=rows.weight, max_features=max_features, bootstrap=drawn_by,
+            task=settings.task, n_classes=settings.n_classes, rng=rng,
+        )  # fmt: skip
+        parts.append(grown)
+        counts.append(drawn_by)
+    forest = _joined(parts)._replace(n_features=np.array(z.shape[1]))
+    found = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
+    unseen = np.isnan(found[:, 0])
+    found[unseen] = np.average(y, axis=0, weights=rows.weight)
+    return _Grown(forest, found)
+
+
+def _joined(parts: list[Forest]) -> Forest:
+    """One forest of the trees of forests that compare single columns."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    names = ("feature", "threshold", "left", "value", "gain")
+    arrays = {name: np.concatenate([getattr(first, name), getattr(last, name)]) for name in names}
+    return last._replace(
+        tree_start=np.concatenate([first.tree_start, last.tree_start[1:] + first.tree_start[-1]]), **arrays
+    )
+
+
+def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
+    """Grows a forest, and fits hinge trees with its splits to what it leaves out of bag."""
+    task, classes = settings.task, settings.task == "classification"
+    kernel = _random_kernel(rows.x, settings.n_projections, rng)
+    y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
+    forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
+    picked = drawn(rows, rng)
+    z = inputs(rows.x[picked], kernel)
+    share = np.array(1.0 if settings.share is None else settings.share)
+    best: tuple[float, Start] | None = None
+    for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
+        rest = (y - multiple * out_of_bag)[picked]
+        (t, f, w), intercept = hinge.tree_from_forest(
+            z, rest, forest, settings.depth, l2=recipe.RIDGE, tolerance=recipe.TOLERANCE, task="regression"
+        )
+        offset = np.float32(multiple) * offset_of(out_of_bag, task)
+        factors = (recipe.FACTORS if held is not None else (recipe.DEFAULT_FACTOR,)) if classes else (1.0,)
+        for factor in factors:
+            scale = np.float32(factor)
+            member = Member(
+                kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
+            )
+            loss = 0.0 if held is None else loss_of(trees_outputs(member, held.x, task), held, task)
+            if best is None or loss < best[0]:
+                best = loss, Start(member, offset)
+    assert best is not None
+    return best[1]

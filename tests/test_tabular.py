@@ -1,0 +1,396 @@
+"""The recipe for tables: units of columns, training, early stopping, files."""
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import demo, tabular
+from hforest.tabular import fitting, recipe, start, training
+from hforest.tabular.columns import KINDS, measure, transformed
+
+FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
+
+
+def table(n=600, seed=0):
+    """Three classes by an oblique and a plain split, with long tails, categories and a constant column."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 6))
+    x[:, 3] = np.exp(2 * x[:, 3])
+    x[:, 4] = rng.integers(0, 3, n)
+    x[:, 5] = 7
+    y = (x[:, 0] + x[:, 1] > 0).astype(int) + (np.log(x[:, 3]) > x[:, 4])
+    return x, y
+
+
+def target(n=600, seed=0):
+    x, _ = table(n, seed)
+    return x, x[:, 0] * 2 + abs(x[:, 1]) + 0.1 * np.random.default_rng(1).normal(size=n)
+
+
+def error(model, x, y):
+    return float((tabular.predict(model, x).argmax(axis=1) != y).mean())
+
+
+def same(a, b):
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    return a == b if isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_have_a_common_unit(kind):
+    x, _ = table()
+    z = transformed(measure(x, kind), x)
+    assert z.dtype == np.float32
+    assert abs(z[:, :5].mean(axis=0)).max() < 1e-6
+    assert abs(z[:, :5].std(axis=0) - 1).max() < (1e-6 if kind == "deviations" else 0.02)
+    assert not z[:, 5].any()
+    long = (z.astype(float) ** 4).mean(axis=0)[3]
+    assert (long > 12) == (kind == "deviations")
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e12, 1e300, 1e-300])
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_are_free_of_scale(kind, factor):
+    x, _ = table(100)
+    z, scaled = (transformed(measure(a, kind), a) for a in (x, factor * x))
+    np.testing.assert_allclose(scaled, z, rtol=1e-5, atol=1e-5)
+
+
+def test_columns_of_any_numbers_stay_finite():
+    x = np.array([[1.7e308, 5e-324, 3.0], [-1.7e308, 0, 3.0], [0, 5e-324, 3.0]])
+    for kind in KINDS:
+        assert np.isfinite(transformed(measure(x, kind), x)).all()
+
+
+def test_numbers_outside_of_the_range_are_taken_as_its_ends():
+    x, _ = table(100)
+    for kind in KINDS:
+        columns = measure(x, kind)
+        far = np.array([x.max(axis=0) + 1e9, x.min(axis=0) - 1e9])
+        ends = np.array([x.max(axis=0), x.min(axis=0)])
+        assert (transformed(columns, far) == transformed(columns, ends)).all()
+
+
+def test_normal_scores_keep_the_order_and_few_knots():
+    x = np.random.default_rng(0).standard_cauchy((5000, 1))
+    columns = measure(x, "auto")
+    assert 100 < len(columns.knots) <= 256
+    z = transformed(columns, np.sort(x, axis=0))[:, 0]
+    assert (np.diff(z) >= 0).all()
+    quantiles = np.quantile(z, [0.025, 0.5, 0.975])
+    np.testing.assert_allclose(quantiles, [-1.96, 0, 1.96], atol=0.05)
+
+
+# ------------------------------------------------------------------------------------------- models
+
+
+def test_classes_are_learned_better_than_by_the_start():
+    x, y = table(900)
+    start, model = (
+        tabular.fit(x[:600], y[:600], **FAST | {"steps": steps}, share=1.0, rng=0) for steps in (0, 600)
+    )
+    p = tabular.predict(model, x[600:])
+    assert p.shape == (300, 3)
+    assert p.dtype == np.float64
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert error(model, x[600:], y[600:]) < min(0.1, error(start, x[600:], y[600:]))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-12, 1e12])
+def test_targets_are_learned_in_any_unit(factor):
+    x, y = target(900)
+    model = tabular.fit(x[:600], factor * y[:600], task="regression", **FAST | {"steps": 500}, rng=0)
+    p = tabular.predict(model, x[600:])
+    assert p.shape == (300,)
+    assert ((p / factor - y[600:]) ** 2).mean() < 0.1 * y[600:].var()
+
+
+def test_several_targets():
+    x, y = target()
+    both = np.stack([y, np.full(len(y), 3.0), -1e6 * y], axis=1)
+    p = tabular.predict(tabular.fit(x, both, task="regression", **FAST, rng=0), x)
+    assert p.shape == both.shape
+    np.testing.assert_allclose(p[:, 1], 3, atol=1e-4)
+    assert ((p - both)[:, ::2].std(axis=0) < 0.4 * both[:, ::2].std(axis=0)).all()
+
+
+def test_columns_of_any_scale_give_the_same_errors():
+    x, y = table(1200)
+    powers = 10.0 ** np.array([-12, 12, 3, -7, 9, 0])
+    errors = [
+        error(tabular.fit(a[:600], y[:600], **FAST, rng=0), a[600:], y[600:])
+        for a in (x, x * powers + 5 * powers)
+    ]
+    assert abs(errors[0] - errors[1]) <= 0.003
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_of_any_scale_give_the_same_errors(seed):
+    digits = demo.load_digits()
+    powers = 10.0 ** np.random.default_rng(seed).uniform(-12, 12, 64)
+    x = digits.x_train.astype(float)
+    deviation = np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
+    errors = []
+    for unit in (1 / deviation, powers):
+        model = tabular.fit(unit * x, digits.y_train, rng=seed)
+        errors.append(error(model, unit * digits.x_test, digits.y_test))
+    assert abs(errors[0] - errors[1]) <= 0.003
+    assert max(errors) < 0.03
+
+
+def test_one_seed_gives_the_same_bits_at_every_number_of_threads():
+    x, y = table(200)
+    before = hforest.get_num_threads()
+    try:
+        models = []
+        for n in (1, 2, 7):
+            hforest.set_num_threads(n)
+            models.append(tabular.fit(x, y, **FAST | {"n_members": 2}, rng=5))
+    finally:
+        hforest.set_num_threads(before)
+    assert same(models[0], models[1])
+    assert same(models[0], models[2])
+    assert not same(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
+
+
+def test_members_hold_out_other_rows():
+    parts = fitting._parts(100, 4, 0.2, np.random.default_rng(0))
+    assert [len(part) for part in parts] == [20] * 4
+    assert len(np.unique(np.concatenate(parts))) == 80
+    more = fitting._parts(100, 6, 0.4, np.random.default_rng(0))
+    assert (more[0] == more[2]).all()
+    assert [len(part) for part in fitting._parts(30, 2, 0.2, np.random.default_rng(0))] == [0, 0]
+
+
+def test_training_ends_when_held_out_rows_say_so():
+    x, y = table(400)
+    noise = np.random.default_rng(0).permutation(y)
+    seen = []
+    model = tabular.fit(
+        x, noise, **FAST | {"steps": 5000}, lr=0.01, progress=lambda d, t: seen.append((d, t)), rng=0
+    )
+    assert 500 <= seen[-1][0] < 3000
+    assert seen[-1][1] == 5000
+    # The best state is kept, here one close to the start.
+    z = transformed(model.columns, x)
+    last = tabular.fit(x, noise, **FAST | {"steps": seen[-1][0]}, lr=0.01, validation=0.0, rng=0)
+    size = [float((m.members[0].weights ** 2).sum()) for m in (model, last)]
+    assert size[0] < size[1]
+    assert len(z) == 400
+
+
+def test_rows_of_ones_own_are_judged_by():
+    x, y = table(400)
+    kept = {}
+    for name, labels in (("right", y[300:]), ("wrong", np.zeros(100, int))):
+        kept[name] = tabular.fit(x[:300], y[:300], **FAST, validation=(x[300:], labels), rng=0)
+    shares = {name: float(model.members[0].share) for name, model in kept.items()}
+    assert shares["right"] > 0
+    assert not same(kept["right"], kept["wrong"])
+
+
+def test_rows_of_weight_0_count_for_nothing():
+    x, y = table(300)
+    weight = np.r_[np.ones(200), np.zeros(100)]
+    wild = x.copy()
+    wild[200:] *= 1e6
+    a = tabular.fit(wild, y, sample_weight=weight, n_classes=3, **FAST, rng=0)
+    b = tabular.fit(x[:200], y[:200], n_classes=3, **FAST, rng=0)
+    assert same(a, b)
+
+
+def test_class_weights_move_predictions():
+    rng = np.random.default_rng(0)
+    y = (rng.random(800) < 0.1).astype(int)
+    x = rng.normal(size=(800, 3)) + y[:, None]
+    plain, weighted = (
+        tabular.predict(tabular.fit(x, y, class_weight=w, **FAST, rng=0), x)[:, 1].mean()
+        for w in (None, "balanced")
+    )
+    assert weighted > 1.5 * plain
+    by_hand = tabular.fit(x, y, sample_weight=np.where(y, 9.0, 1.0), **FAST, rng=0)
+    assert tabular.predict(by_hand, x)[:, 1].mean() > 1.5 * plain
+
+
+def test_progress_ends_training_with_what_is_finished():
+    x, y = table(300)
+    seen = []
+
+    def stop(done, total):
+        seen.append((done, total))
+        return done < 230
+
+    model = tabular.fit(x, y, **FAST | {"n_members": 3}, progress=stop, rng=0)
+    assert seen == [(i, 600) for i in range(1, 231)]
+    assert len(model.members) == 2
+    whole = tabular.fit(x, y, **FAST | {"n_members": 3}, rng=0)
+    assert same(whole.members[0], model.members[0])
+    assert tabular.predict(model, x).shape == (300, 3)
+
+
+def test_interrupts_come_through():
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    x, y = table(100)
+    with pytest.raises(KeyboardInterrupt):
+        tabular.fit(x, y, **FAST, progress=interrupt, rng=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_small_tables(n, task):
+    x = np.arange(2.0 * n).reshape(n, 2)
+    y = np.arange(n) if task == "classification" else np.arange(n) / 2
+    p = tabular.predict(tabular.fit(x, y, task=task, **FAST, rng=0), x)
+    assert len(p) == n
+    assert np.isfinite(p).all()
+    assert tabular.predict(tabular.fit(x, y, task=task, **FAST, rng=0), x[:0]).shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"n_projections": 0}, None),
+        ({"steps": 0}, None),
+        ({"average": False}, None),
+        ({"share": 0.0}, None),
+        ({"share": 0.5, "validation": 0.0}, None),
+        ({"columns": "ranks"}, "columns: expected one of 'auto', 'deviations', 'normal', got 'ranks'"),
+        ({"depth": 30}, "depth: expected n_trees . 2..depth of at most"),
+        ({"n_trees": 0}, "n_trees: expected"),
+        ({"lr": 0.0}, "lr: expected"),
+        ({"share": 1.5}, "share: expected"),
+        ({"validation": 0.7}, "validation: expected"),
+        ({"validation": (np.zeros((2, 5)), [0, 0])}, "validation.0.: expected the 6 columns of x, got 5"),
+        ({"validation": (np.zeros((2, 6)), [0, 5])}, "validation.1.: expected 0 <= label < n_classes"),
+        ({"validation": "no"}, "validation: expected a share of the rows or a pair"),
+        ({"n_members": 0}, "n_members: expected"),
+        ({"sample_weight": -np.ones(60)}, "sample_weight: expected"),
+        ({"task": "ranking"}, "task: expected one of"),
+        ({"task": "regression", "n_classes": 3}, "n_classes: expected None"),
+    ],
+)
+def test_settings(settings, words):
+    x, y = table(60)
+    if words is None:
+        p = tabular.predict(tabular.fit(x, y, **FAST | settings, rng=0), x)
+        assert np.isfinite(p).all()
+        return
+    with pytest.raises((TypeError, ValueError, IndexError), match=f"^{words}"):
+        tabular.fit(x, y, **FAST | settings, rng=0)
+
+
+def test_parts_predict_as_the_settings_say():
+    x, y = table(60)
+    model = tabular.fit(x, y, **FAST, share=0.0, rng=0)
+    member = model.members[0]
+    z = transformed(model.columns, x)
+    z = np.hstack([z, z @ member.grown_kernel])
+    np.testing.assert_allclose(tabular.predict(model, x), hforest.tree.predict(member.forest, z), atol=1e-6)
+
+
+def test_steps_follow_from_the_rows():
+    assert fitting.default_steps(100, 64) == fitting.MIN_STEPS
+    assert fitting.default_steps(10**6, 64) == 3000
+    assert fitting.default_steps(6000, 64) == 15 * 6000 // 64 == 1406
+
+
+def test_batches_take_every_row_once_or_by_weight():
+    rng = np.random.default_rng(0)
+    rows = recipe.Rows(np.zeros((10, 1), np.float32), np.zeros(10, np.int32), None)
+    batches = training._Batches(rows, 5, rng)
+    assert sorted([*batches.next(), *batches.next()]) == list(range(10))
+    weighted = training._Batches(rows._replace(weight=np.r_[np.full(9, 1e-9), 1.0]), 5, rng)
+    assert (weighted.next() == 9).all()
+    drawn = start.drawn(rows._replace(weight=np.r_[np.ones(9), 11.0]), rng)
+    assert (drawn == 9).sum() in (5, 6)
+    assert (start.drawn(rows, rng) == np.arange(10)).all()
+
+
+@pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.nan), [["a"] * 6]])
+def test_samples_that_do_not_fit(bad):
+    x, y = table(60)
+    model = tabular.fit(x, y, **FAST, rng=0)
+    with pytest.raises((TypeError, ValueError), match="^x: expected .*; "):
+        tabular.predict(model, bad)
+
+
+def test_training_that_diverges_is_an_error(monkeypatch):
+    x, y = table(100)
+    trained = fitting.member_of
+
+    def diverged(*arguments):
+        member, going = trained(*arguments)
+        return member._replace(weights=member.weights * np.float32(np.inf)), going
+
+    monkeypatch.setattr(fitting, "member_of", diverged)
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="^lr: expected a learning rate with"):
+        tabular.fit(x, y, **FAST, rng=0)
+
+
+# -------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_files_keep_every_bit(task, tmp_path):
+    x, y = table(100)
+    model = tabular.fit(x, y, task=task, **FAST | {"n_members": 2}, rng=0)
+    tabular.save(tmp_path / "m.npz", model)
+    back = tabular.load(tmp_path / "m.npz")
+    assert same(model, back)
+    assert (tabular.predict(back, x) == tabular.predict(model, x)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("members/0/features", lambda a: a + 99, "0 <= index < n_features \\+ n_projections"),
+        ("members/0/weights", lambda a: a * np.nan, "members.0..weights: expected finite"),
+        ("members/0/share", lambda a: a + 2, "share"),
+        ("members/0/forest/left", lambda a: a * 0, "forest"),
+        ("columns/scale", lambda a: -a, "deviations above 0"),
+        ("columns/start", lambda a: a[::-1].copy(), "columns.start"),
+        ("columns/knots", lambda a: a * 0, "ascend"),
+        ("tabular_format", lambda a: a + 1, "the format is not 1"),
+        ("n_members", lambda a: a * 0, "n_members"),
+        ("task", lambda a: np.array("ranking"), "task"),
+        ("target_scale", lambda a: a[:1], "target_scale"),
+        ("task", None, "none of its arrays called 'task'"),
+    ],
+)
+def test_changed_files_are_refused(name, change, words, tmp_path):
+    x, y = table(100)
+    path = tmp_path / "m.npz"
+    tabular.save(path, tabular.fit(x, y, **FAST, rng=0))
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    if change is None:
+        del arrays[name]
+    else:
+        arrays[name] = change(arrays[name])
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=f"m.npz: expected a model of a table that save wrote, .*{words}"):
+        tabular.load(path)
+
+
+def test_models_that_contradict_themselves_are_refused():
+    x, y = table(60)
+    model = tabular.fit(x, y, **FAST, rng=0)
+    large = model.members[0]._replace(kernel=np.full_like(model.members[0].kernel, 3e38))
+    for broken, words in (
+        (model._replace(members=()), "model.members: expected at least one"),
+        (model._replace(members=3), "model.members: expected a tuple"),
+        (model._replace(task="x"), "model.task"),
+        (model._replace(columns=None), "model.columns: expected Columns"),
+        (model._replace(members=(None,)), "model.members.0.: expected a Member"),
+        (tuple(model), "model: expected a Model"),
+        (model._replace(members=(large,)), "model: expected inner products"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^{words}"):
+            tabular.predict(broken, x)
