@@ -2,7 +2,6 @@
 
     python bench/compare.py OLD [--benches grow predict hinge co2 neural] [--rounds 3] [--data DIR]
         [--simd avx512] [--json FILE]
-    python bench/compare.py --table        # the record's table, without a measurement
 
 OLD is a checkout of another commit, built in place; the new one is that of this script. A round runs each
 bench of both checkouts, in processes of their own, one thread; which of them comes first changes from round
@@ -21,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, Bar, machine_text, record
+from common import Bar, machine_text, record
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHES = {
@@ -89,39 +88,23 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line for each bench with the geometric mean of its ratios, and the slowest rows."""
-    lines = ["| bench | rows | geometric mean | largest | rows above 1.2 |", "|---|---|---|---|---|"]
-    for bench in dict.fromkeys(row["bench"] for row in rows):
-        ratios = [row["ratio"] for row in rows if row["bench"] == bench]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        above = sum(ratio > 1.2 for ratio in ratios)
-        lines.append(f"| {bench} | {len(ratios)} | {mean:.2f} | {max(ratios):.2f} | {above} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("old", type=Path, nargs="?")
+    parser.add_argument("old", type=Path)
     parser.add_argument("--benches", nargs="+", choices=tuple(BENCHES), default=list(BENCHES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--simd", choices=("plain", "vector", "avx2", "avx512"))
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", action="store_true", help="print the record's table")
     options = parser.parse_args()
-    if options.table:
-        print(table(json.loads((RESULTS / "compare.json").read_text())["rows"]))
-        return
-    if options.old is None or not (options.old / "hforest").is_dir():
+    if not (options.old / "hforest").is_dir():
         parser.error(f"OLD: expected a checkout built in place, got {options.old}")
     print(machine_text())
     rows = measure(options)
     for row in sorted(rows, key=lambda row: (row["bench"], -row["ratio"])):
         print(f"{row['bench']:8} {row['ratio']:6.2f}  {row['row']}")
-    print(table(rows))
     if options.json is not None:
         record(options.json, rows, old=str(options.old.name), simd=options.simd, rounds=options.rounds)
 

@@ -7,6 +7,7 @@ Each table's command makes its record anew; it is on the page. Nothing is measur
 
 import argparse
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,10 @@ def peers() -> str:
 
 
 SETS = ("synthetic", "letter", "usps", "mnist")
-OWN = ("exact", "binned", "completely random", "sparse", "patches to 2x2", "patches to 3x3", "patches to 8x8")
+OWN = (
+    "exact", "binned", "extra", "completely random", "sparse", "patches to 2x2", "patches to 3x3",
+    "patches to 8x8",
+)  # fmt: skip
 OTHERS = ("scikit-learn", "scikit-learn, extra trees", "scikit-learn-intelex")
 
 
@@ -150,7 +154,7 @@ def ratios() -> str:
     of = rows("grow")
     pairs = [("exact", "scikit-learn"), ("exact", "scikit-learn-intelex"), ("exact", "ydf")]
     pairs += [("binned", "scikit-learn"), ("binned", "scikit-learn-intelex")]
-    pairs += [("completely random", "scikit-learn, extra trees"), ("sparse", "ydf, oblique")]
+    pairs += [("extra", "scikit-learn, extra trees"), ("sparse", "ydf, oblique")]
     pairs += [("sparse", "treeple, oblique")]
     pairs += [(f"patches to {n}x{n}", f"treeple, patches to {n}x{n}") for n in (2, 3, 8)]
     body = []
@@ -172,6 +176,33 @@ def ratios() -> str:
     return markdown(["how many times as fast as", *SETS], body)
 
 
+def paths() -> str:
+    """How many times as fast as scikit-learn on each vector path."""
+    of = rows("grow_paths")
+    body = []
+    for rung in ("exact", "binned", "sparse"):
+        for path in ("avx512", "avx2", "plain"):
+            found = [only(of, rung=rung, set=name, simd=path)[0] for name in SETS]
+            cells = [f"{row['against']['scikit-learn']:.1f} ({row['seconds']:.2f} s)" for row in found]
+            body.append([f"{rung}, {path}", *cells])
+    return markdown(["", *SETS], body)
+
+
+def compared() -> str:
+    """Times of the new code over those of the old one."""
+    of = rows("compare")
+    body = []
+    for bench in dict.fromkeys(row["bench"] for row in of):
+        ratios = [row["ratio"] for row in of if row["bench"] == bench]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        above = sum(ratio > 1.2 for ratio in ratios)
+        slowest = max((row for row in of if row["bench"] == bench), key=lambda row: row["ratio"])
+        body.append(
+            [bench, str(len(ratios)), f"{mean:.2f}", f"{max(ratios):.2f}: {slowest['row']}", str(above)]
+        )
+    return markdown(["bench", "rows", "geometric mean", "largest", "rows above 1.2"], body)
+
+
 def threads() -> str:
     """Growing on MNIST with one thread and two."""
     of = of_part(only(rows("grow"), set="mnist"), "MNIST with one thread and two")
@@ -185,7 +216,7 @@ def threads() -> str:
 def nodes() -> str:
     """Microseconds of a node with few and with many features."""
     body = []
-    for rung in ("node, sparse", "node, probes"):
+    for rung in ("node, sparse", "node, probe"):
         few, many = (only(rows("grow"), rung=rung, features=n) for n in (500, 50_000))
         cells = [", ".join(f"{1e6 * row['seconds']:.1f}" for row in part) for part in (few, many)]
         more = ", ".join(f"{row['against_first']:.1f}" for row in many)
@@ -266,6 +297,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "peers": peers,
     "growing": growing,
     "ratios": ratios,
+    "paths": paths,
+    "compared": compared,
     "threads": threads,
     "nodes": nodes,
     "memory": memory,

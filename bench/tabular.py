@@ -16,7 +16,7 @@ A method is a name of METHODS, or `name:setting=value,...` with arguments of its
 estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With
 --seconds, a method that has a space in SPACES draws settings from it for so many seconds. Each is judged on
 a fifth of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are
-not installed are left out.
+not installed, or refuse a table, are left out.
 
 Errors are in percent of labels, or 1 - R2 in percent. --scale changes the columns after loading: to [0, 1],
 to deviations from the mean (both by the rows for fitting), or by random powers of ten, 1e-12 to 1e12.
@@ -413,7 +413,11 @@ def run(options: argparse.Namespace) -> None:
             bar(done, len(wanted))
             bar.note(f"{key['table']}, {key['method']}, split {key['split']}")
             if row is None and not _skipped(path, key):
-                row = measure(key["method"], path, key)
+                try:
+                    row = measure(key["method"], path, key)
+                except ValueError as refused:  # a cascade needs some samples of each class
+                    print(f"{key['table']}, {key['method']}: left out: {refused}", file=sys.stderr)
+                    continue
                 rows.append(row)
                 if options.json:
                     record(options.json, rows, versions=versions())

@@ -130,6 +130,10 @@ TABLES = {
 
 # pages with tables of bench/tabular.py: record, function, task
 TABULAR = [
+    ("tabular", "tabular_judge", "summary_table", "classification"),
+    ("tabular", "tabular_judge", "errors_table", "classification"),
+    ("tabular", "tabular_judge", "summary_table", "regression"),
+    ("tabular", "tabular_judge", "errors_table", "regression"),
     ("classic", "tabular_extra", "errors_table", "classification"),
     ("classic", "tabular_extra", "errors_table", "regression"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
