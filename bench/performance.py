@@ -233,6 +233,30 @@ def memory() -> str:
     return markdown(["input", "forest", "most, on top of the input", "over the input"], body)
 
 
+def large() -> str:
+    """Growing one tree on large tables: seconds with one thread and two, memory over the table's, error."""
+    of = rows("large")
+    body = []
+    for table in ("clusters", "skewed"):
+        for forest in dict.fromkeys(row["forest"] for row in of):
+            cells = []
+            for n in (500_000, 1_000_000, 5_000_000):
+                found = [
+                    row for row in only(of, table=table, forest=forest, rows=n, trees=1) if "seconds" in row
+                ]
+                seconds = [
+                    "–" if not part else f"{part[0]['seconds']:.2f}"
+                    for part in (only(found, threads=1), only(found, threads=2))
+                ]
+                over = max((row["more_bytes"] / row["input_bytes"] for row in found), default=0)
+                cells.append(f"{' / '.join(seconds)} s, {over:.1f}x" if found else "–")
+            error = [
+                row["error"] for row in only(of, table=table, forest=forest, rows=1_000_000) if "error" in row
+            ]
+            body.append([f"{table}, {forest}", *cells, f"{100 * error[0]:.2f}" if error else "–"])
+    return markdown(["", "0.5 million rows", "1 million", "5 million", "error, %"], body)
+
+
 FORESTS = {
     (20000, 100, 100, 10, 10): "100 features, 10 classes, depth 10",
     (20000, 100, 100, 10, 2): "100 features, 2 classes, depth 10",
@@ -302,6 +326,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "threads": threads,
     "nodes": nodes,
     "memory": memory,
+    "large": large,
     "applying": applying,
     "single": single,
     "xeon": xeon,
