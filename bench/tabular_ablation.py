@@ -6,7 +6,7 @@
 DIR holds the tables as npz files of x and y, or of x_train and y_train, in itself or in DIR/tabular. Of
 `rows` rows drawn at random two thirds are for training, the rest for testing. With --held-out test rows are
 left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
-chosen so, on the tables of CHOSEN_ON; those of JUDGED_ON took no part.
+chosen so, on the tables of CHOOSE in tabular.py; those of JUDGE took no part.
 
 Errors are of labels, or shares of the variance of targets, in percent; "ratio" is the error against that of
 scikit-learn's random forest (100 trees, its defaults, one thread), geometric mean over tables with 0.01 %
@@ -23,19 +23,12 @@ from typing import Any
 
 import numpy as np
 from common import machine_text, record
+from tabular import CHOOSE, JUDGE
 
 import hforest
 from hforest import tabular
 from hforest.tabular import recipe
 
-CHOSEN_ON = (
-    "letter", "magic", "phoneme", "dna", "spambase", "waveform_40", "connect4", "optdigits", "nursery",
-    "yeast", "adult", "kddcup", "houses", "puma8NH", "abalone", "BNG_pwLinear",
-)  # fmt: skip
-JUDGED_ON = (
-    "churn", "coil2000", "ring", "splice", "sleep", "mushroom", "page_blocks", "usps", "isolet", "shuttle",
-    "ijcnn1", "poker_train_only", "madelon", "pol", "fried", "mv",
-)  # fmt: skip
 REGRESSION = {"abalone"}
 """Tables of whole numbers that are targets."""
 
@@ -135,7 +128,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--tables", nargs="+", default=CHOSEN_ON + JUDGED_ON)
+    parser.add_argument("--tables", nargs="+", default=CHOOSE + JUDGE)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rows", type=int, default=12000)
     parser.add_argument("--splits", type=int, default=1)
@@ -159,7 +152,7 @@ def main() -> None:
         print(f"{table:17}" + "".join(f"{np.mean(row[name]['error']):14.2f}" for name in names), flush=True)
         if options.json:
             record(options.json, rows, rows_of_a_table=options.rows, held_out=options.held_out)
-    for label, tables in (("chosen on", CHOSEN_ON), ("judged on", JUDGED_ON), ("all", options.tables)):
+    for label, tables in (("chosen on", CHOOSE), ("judged on", JUDGE), ("all", options.tables)):
         some = [row for row in rows if row["table"] in tables]
         if some:
             for what in ("error", "seconds"):

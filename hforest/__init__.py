@@ -68,22 +68,8 @@ __all__ = [
 ]
 
 # Public classes are known by their public names, in `help` and in pickles, whatever file holds them.
-for _package in (
-    cascade,
-    classic,
-    co2,
-    growth,
-    hinge,
-    layers,
-    manifold,
-    neural,
-    optim,
-    project,
-    split,
-    tabular,
-    tree,
-):
-    for _name in _package.__all__:
+for _package in [globals()[_name] for _name in __all__]:
+    for _name in getattr(_package, "__all__", ()):
         _member = getattr(_package, _name)
         if isinstance(_member, type):
             _member.__module__ = _package.__name__

@@ -15,7 +15,7 @@ import numpy as np
 from . import demo, tabular
 from .core import check, files, supervised
 from .core.progress import Report, reporting
-from .demo.files import is_checkpoint
+from .demo.files import check_same_columns, is_checkpoint
 from .tabular.files import arrays_of, model_of
 
 HELD_OUT = 5
@@ -82,11 +82,7 @@ def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: 
         x, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
         y = _known_labels(path, "y_train", arrays["y_train"], len(x))
         y_test = _known_labels(path, "y_test", arrays["y_test"], len(x_test))
-        if x.shape[1] != x_test.shape[1]:
-            raise ValueError(
-                f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
-                f"{x.shape[1]}; store the same columns"
-            )
+        check_same_columns(path, x, x_test)
         return x, y, x_test, y_test, "test rows"
     if not {"x", "y"} <= arrays.keys():
         raise ValueError(

@@ -8,6 +8,7 @@ import numpy as np
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
+from ..core.units import standardized
 from ..growth import unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.trees import Batch, Learned
@@ -164,10 +165,10 @@ def grow(
         checks.moderate("x", x)
     of_x, of_y = (units.of_samples(x, weight) if standardize else None), None
     if of_x is not None:
-        x = units.standardized(x, of_x)
+        x = standardized(x, of_x)
     if of_x is not None and found.targets is not None:
         of_y = units.of_targets(found.targets, weight)
-        found = found._replace(targets=units.standardized(found.targets, of_y))
+        found = found._replace(targets=standardized(found.targets, of_y))
         limits = limits._replace(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )

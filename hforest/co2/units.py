@@ -1,25 +1,15 @@
 """Columns and targets in standard deviations, and forests grown on them handed back in the caller's units."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..core import dispatch
 from ..core.aliases import Array, FloatArray
+from ..core.units import Units
 from ..tree import Forest
 
 _VALUES = 1 << 20  # numbers that are summed at a time
 _LEAST = 1e-280  # least deviation: a weight divided by it is a number
 _ROUNDED = 1e-13  # of a column's mean: deviations that rounding leaves
-
-
-class Units(NamedTuple):
-    """Means and deviations, on the host."""
-
-    mean: FloatArray
-    """(n_features,) float64."""
-    deviation: FloatArray
-    """(n_features,) float64; 1 of constant columns."""
 
 
 def _statistics(a: Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -49,18 +39,6 @@ def of_targets(targets: FloatArray, weight: FloatArray) -> Units:
     mean, deviation = _statistics(targets, weight)
     common = float(np.sqrt((deviation**2).mean()))
     return Units(mean, np.full(len(mean), common if common > 0 else 1.0))
-
-
-def standardized(a: FloatArray, units: Units) -> FloatArray:
-    """``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64."""
-    xp = dispatch.array_module(a)
-    out = xp.empty(a.shape, a.dtype)
-    mean, deviation = xp.asarray(units.mean), xp.asarray(units.deviation)
-    block = max(1, _VALUES // a.shape[1])
-    for first in range(0, len(a), block):
-        part = slice(first, first + block)
-        out[part] = (a[part] - mean) / deviation
-    return out
 
 
 def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:

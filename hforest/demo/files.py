@@ -82,6 +82,15 @@ def load_digits() -> Data:
         return load_data(path)
 
 
+def check_same_columns(path: str | Path, x_train: np.ndarray, x_test: np.ndarray) -> None:
+    """Raises ValueError where the test samples of a file have other columns than those to learn from."""
+    if x_train.shape[1] != x_test.shape[1]:
+        raise ValueError(
+            f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
+            f"{x_train.shape[1]}; store the same columns"
+        )
+
+
 def _samples(path: Path, name: str, x: np.ndarray) -> np.ndarray:
     if x.ndim < 2 or not x.size:
         raise ValueError(
@@ -190,11 +199,7 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
         x_train, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
         y_train = _labels(path, "y_train", arrays["y_train"], len(x_train))
         y_test = _labels(path, "y_test", arrays["y_test"], len(x_test))
-        if x_train.shape[1] != x_test.shape[1]:
-            raise ValueError(
-                f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
-                f"{x_train.shape[1]}; store the same columns"
-            )
+        check_same_columns(path, x_train, x_test)
     elif "x" in arrays and "y" in arrays:
         x = _samples(path, "x", arrays["x"])
         y = _labels(path, "y", arrays["y"], len(x))

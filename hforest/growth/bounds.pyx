@@ -185,17 +185,16 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
 
 
 cdef uint64_t* _sort_alive(
-    const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s, int own,
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_buckets* s,
     int64_t* n_keys
 ) noexcept nogil:
-    # Returns the keys of the samples in buckets that are alive, in order; of the bucket `own`, which holds
+    # Returns the keys of the samples in buckets that are alive, in order; of the bucket at s.own, which holds
     # one code, a single key.
-    cdef int place = place_of(s, own)
-    cdef bint has_own = s.alive[place]
+    cdef bint has_own = s.alive[s.own]
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
     cdef int64_t i, n = 0
-    s.alive[place] = 0
+    s.alive[s.own] = 0
     for i in range(s.n):
         key[n] = <uint64_t> _ordered(code[i]) << 32 | codes.slot[i]
         n += s.alive[codes.bucket[i]]
@@ -222,7 +221,7 @@ cdef bint confirm_alive(
     cdef int size = 1 << (s.log_steps + s.log_lanes), bucket = -2, at, place
     cdef int64_t i, j, n_keys
     cdef int32_t value
-    cdef const uint64_t* key = _sort_alive(t, r, codes, code, s, own, &n_keys)
+    cdef const uint64_t* key = _sort_alive(t, r, codes, code, s, &n_keys)
     cdef double weight, score
     cdef hf_sums sums
     cdef bint found = False
@@ -294,9 +293,8 @@ cdef int score_buckets(
     HF_COUNT(b"growth", b"bounds")
     bodies.find_alive(s, limit)
     # In the bucket of one code there is one split, after it.
-    own = bucket_of(s, s.usual)
-    i = place_of(s, own)
-    s.alive[i] = 0 < s.splits.rate.value[i] >= limit
+    s.alive[s.own] = 0 < s.splits.rate.value[s.own] >= limit
     for i in range(size):
         any_alive |= s.alive[i]
+    own = bucket_of(s, s.usual)
     return any_alive and confirm_alive(t, r, codes, code, s, own, _sums_before, s, best, low)

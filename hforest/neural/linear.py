@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, Rng
+from ..core.units import Units
 from ..tree import Forest
 from . import units
 from .leaves import uniform_leaves
@@ -125,7 +126,7 @@ def linear_init(
     return Linear(features, weights, leaves)
 
 
-def _units(x: ArrayLike, n_features: int) -> units.Units:
+def _units(x: ArrayLike, n_features: int) -> Units:
     """Units of the columns of checked samples."""
     check.on_cpu(x=x)
     x = supervised.samples("x", x)

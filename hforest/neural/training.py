@@ -9,6 +9,7 @@ from .. import optim
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
+from ..core.units import standardized
 from . import units
 from .checks import MAX_ITERATIONS
 from .gradients import loss_backward
@@ -162,7 +163,7 @@ def fit(
     model = _copy(model)
     of_x = units.of_samples(x) if standardize else None
     if of_x is not None:
-        x = units.standardized(x, of_x)
+        x = standardized(x, of_x)
     with reporting(progress, epochs, "epoch") as report:
         for epoch in range(first_epoch, epochs):
             along = epoch / max(epochs - 1, 1)

@@ -1,23 +1,13 @@
 """Decision functions of columns in standard deviations, and of columns as they are."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
+from ..core.units import Units
 
 _LEAST = 1e-30  # least deviation: a weight divided by it is a float32
 _ROUNDED = 1e-7  # of a column's mean: deviations that the rounding of float32 leaves
 _BLOCK = 1 << 20  # numbers that are changed at a time
-
-
-class Units(NamedTuple):
-    """Means and deviations of columns."""
-
-    mean: FloatArray
-    """(n_features,) float64."""
-    deviation: FloatArray
-    """(n_features,) float64; 1 of constant columns."""
 
 
 def _check_finite(a: FloatArray) -> None:
@@ -40,17 +30,6 @@ def of_samples(x: FloatArray) -> Units:
         constant = deviation <= np.maximum(_LEAST, _ROUNDED * np.abs(mean))
     _check_finite(deviation)
     return Units(mean, np.where(constant, 1.0, deviation))
-
-
-def standardized(x: FloatArray, units: Units) -> FloatArray:
-    """``(x - mean) / deviation`` in the dtype of x."""
-    out = np.empty_like(x)
-    step = max(1, _BLOCK // x.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        for first in range(0, len(x), step):
-            part = slice(first, first + step)
-            out[part] = (x[part] - units.mean) / units.deviation
-    return out
 
 
 def _changed(weights: FloatArray, factor: FloatArray, shift: FloatArray) -> FloatArray:

@@ -1,0 +1,29 @@
+"""Columns in standard deviations from their means."""
+
+from typing import NamedTuple
+
+from . import dispatch
+from .aliases import FloatArray
+
+_VALUES = 1 << 20  # numbers that are changed at a time
+
+
+class Units(NamedTuple):
+    """Means and deviations of columns, on the host."""
+
+    mean: FloatArray
+    """(n_features,) float64."""
+    deviation: FloatArray
+    """(n_features,) float64; 1 of constant columns."""
+
+
+def standardized(a: FloatArray, units: Units) -> FloatArray:
+    """Returns ``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64."""
+    xp = dispatch.array_module(a)
+    out = xp.empty(a.shape, a.dtype)
+    mean, deviation = xp.asarray(units.mean), xp.asarray(units.deviation)
+    block = max(1, _VALUES // a.shape[1])
+    for first in range(0, len(a), block):
+        part = slice(first, first + block)
+        out[part] = (a[part] - mean) / deviation
+    return out
