@@ -15,7 +15,7 @@ import numpy as np
 from . import demo, tabular
 from .core import check, files, supervised
 from .core.progress import Report, reporting
-from .demo.files import check_same_columns, is_checkpoint
+from .demo.files import check_same_columns, is_checkpoint, samples
 from .tabular.files import arrays_of, model_of
 
 HELD_OUT = 5
@@ -37,15 +37,6 @@ class Table(NamedTuple):
 
 
 # --------------------------------------------------------------------------------------------- data
-
-
-def _samples(path: str, name: str, x: np.ndarray) -> np.ndarray:
-    if x.ndim < 2 or not x.size:
-        raise ValueError(
-            f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
-            f"{x.shape}; store a row for each sample"
-        )
-    return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1))
 
 
 def _known_labels(path: str, name: str, y: np.ndarray, n: int) -> np.ndarray:
@@ -79,7 +70,7 @@ def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: 
             raise ValueError(
                 f"--train: expected none for a file with x_train and x_test, got {n_train}; leave it out"
             )
-        x, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+        x, x_test = (samples(path, name, arrays[name], None) for name in ("x_train", "x_test"))
         y = _known_labels(path, "y_train", arrays["y_train"], len(x))
         y_test = _known_labels(path, "y_test", arrays["y_test"], len(x_test))
         check_same_columns(path, x, x_test)
@@ -89,7 +80,7 @@ def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: 
             f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test, got "
             f"{', '.join(sorted(arrays)) or 'none'}; rename them"
         )
-    x = _samples(path, "x", arrays["x"])
+    x = samples(path, "x", arrays["x"], None)
     y = _known_labels(path, "y", arrays["y"], len(x))
     if n_train is not None:
         if not 0 < n_train < len(x):
@@ -302,7 +293,7 @@ def predict(options: argparse.Namespace) -> int:
             if os.path.realpath(options.out) == os.path.realpath(path):
                 raise ValueError(f"--out: expected another file than {name}, got {path}; choose another path")
         files.check_writable(options.out)
-    p = function(_samples(options.data, f"x{end}", arrays[f"x{end}"]))
+    p = function(samples(options.data, f"x{end}", arrays[f"x{end}"], None))
     result = {"targets": p} if classes is None else {"labels": classes[p.argmax(axis=1)], "probabilities": p}
     if options.out is None:
         _show(p, classes)

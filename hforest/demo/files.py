@@ -91,13 +91,14 @@ def check_same_columns(path: str | Path, x_train: np.ndarray, x_test: np.ndarray
         )
 
 
-def _samples(path: Path, name: str, x: np.ndarray) -> np.ndarray:
+def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
+    """Samples of a file as rows of a matrix, of a dtype, or of the one that holds their numbers."""
     if x.ndim < 2 or not x.size:
         raise ValueError(
             f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
             f"{x.shape}; store a row for each sample"
         )
-    return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), np.dtype(np.float32))
+    return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), dtype)
 
 
 def _labels(path: Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
@@ -196,12 +197,14 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
                 f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it "
                 "out (--train)"
             )
-        x_train, x_test = (_samples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+        x_train, x_test = (
+            samples(path, name, arrays[name], np.dtype(np.float32)) for name in ("x_train", "x_test")
+        )
         y_train = _labels(path, "y_train", arrays["y_train"], len(x_train))
         y_test = _labels(path, "y_test", arrays["y_test"], len(x_test))
         check_same_columns(path, x_train, x_test)
     elif "x" in arrays and "y" in arrays:
-        x = _samples(path, "x", arrays["x"])
+        x = samples(path, "x", arrays["x"], np.dtype(np.float32))
         y = _labels(path, "y", arrays["y"], len(x))
         if n_train is not None:
             check.integer("n_train", n_train, 0)
