@@ -19,6 +19,14 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 `hforest.unchecked()`.
 """
 
+from .convolution import (
+    fern_conv_backward,
+    fern_conv_forward,
+    fern_conv_traverse,
+    tree_conv_backward,
+    tree_conv_forward,
+    tree_conv_traverse,
+)
 from .gradients import fern_backward, tree_backward
 from .grown import ForestStart, ObliqueStart, tree_from_forest, tree_from_oblique_forest
 from .init import Parameters, fern_init, tree_greedy_init, tree_init
@@ -57,6 +65,9 @@ __all__ = [
     "fern_adam_backward",
     "fern_adam_forward",
     "fern_backward",
+    "fern_conv_backward",
+    "fern_conv_forward",
+    "fern_conv_traverse",
     "fern_forward",
     "fern_init",
     "fern_median_thresholds",
@@ -68,6 +79,9 @@ __all__ = [
     "tree_adam_backward",
     "tree_adam_forward",
     "tree_backward",
+    "tree_conv_backward",
+    "tree_conv_forward",
+    "tree_conv_traverse",
     "tree_forward",
     "tree_from_forest",
     "tree_from_oblique_forest",

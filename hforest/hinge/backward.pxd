@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch
 from hforest.hinge.forest cimport Forest, Route, real
+from hforest.hinge.windows cimport Windows
 
 
 # Gradients of a call (p1 eq 11-12).
@@ -13,7 +14,9 @@ cdef struct Gradients:
     bint shared           # the trees share a gradient: they were summed
     const void* grad_y    # IN (n_samples, n_outputs) real if shared, else (n_samples, n_trees, n_outputs)
     void* slope           # workspace (n_trees, n_samples) real
-    void* grad_x          # OUT (n_samples, n_features) real
+    void* grad_x          # OUT (n_samples, n_features) real, or images
+    bint windowed         # samples are windows of images, features are taps
+    Windows windows
     # Dense gradients where the rows are NULL, else those at the rows: of tree m at start[m]:start[m + 1].
     void* grad_thresholds  # OUT (n_trees, n_vertices) real or (n_rows,)
     void* grad_weights    # OUT (n_trees, n_leaves, n_outputs) real or (n_rows, n_outputs)

@@ -20,6 +20,7 @@ from hforest.core.machine cimport (
 from hforest.hinge.forest cimport (
     GROUP, SAMPLES, Route, aligned, hf_fetch, real, samples_each, start_of, threads_for, transpose,
 )
+from hforest.hinge.windows cimport Slopes, image_gradients
 
 cdef enum:
     LANES = 8             # partial sums of w . G: element k goes to k % LANES
@@ -300,6 +301,7 @@ cdef void _run_groups(
 cdef int run_backward(Gradients a, const real* tag) except -1:
     """Writes the gradients of a call of at least one sample; `tag` says float or double, and is not read."""
     cdef Plan plan = _plan(&a)
+    cdef Slopes slopes
     cdef hf_watch watch
     cdef Py_ssize_t unit = 0
     cdef unsigned char[:, ::1] scratch = np.zeros((plan.workers, plan.bytes), np.uint8)
@@ -314,5 +316,11 @@ cdef int run_backward(Gradients a, const real* tag) except -1:
             while unit >= 0:
                 _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
                 unit = hf_take(&watch)
-        input_gradients(&a, <real*> a.grad_x, plan.threads, &watch)
+        if not a.windowed:
+            input_gradients(&a, <real*> a.grad_x, plan.threads, &watch)
+    if a.windowed:
+        slopes.n_trees, slopes.n_vertices = a.forest.n_trees, a.forest.n_vertices
+        slopes.n_samples, slopes.slope = a.n_samples, a.slope
+        slopes.features, slopes.vertex = a.forest.features, a.route.vertex
+        image_gradients(&a.windows, &slopes, <real*> a.grad_x, plan.path, plan.threads, &watch)
     return raise_interrupt(&watch)

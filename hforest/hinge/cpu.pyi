@@ -1,4 +1,5 @@
 from ..core.aliases import FloatArray, IntArray
+from .geometry import Windows
 from .shared import Arrays, Route, Settings
 from .training import AdamState
 
@@ -9,6 +10,7 @@ def tree_traverse(
     leaf: IntArray,
     margin: FloatArray,
     vertex: IntArray,
+    windows: Windows | None = None,
 ) -> None: ...
 def fern_traverse(
     x: FloatArray,
@@ -17,6 +19,7 @@ def fern_traverse(
     leaf: IntArray,
     margin: FloatArray,
     vertex: IntArray,
+    windows: Windows | None = None,
 ) -> None: ...
 def leaf_outputs(
     leaf: IntArray, margin: FloatArray, weights: FloatArray, divisor: float, y: FloatArray
@@ -29,6 +32,7 @@ def tree_forward(
     divisor: float,
     y: FloatArray,
     route: Route | None = None,
+    windows: Windows | None = None,
 ) -> None: ...
 def fern_forward(
     x: FloatArray,
@@ -38,6 +42,7 @@ def fern_forward(
     divisor: float,
     y: FloatArray,
     route: Route | None = None,
+    windows: Windows | None = None,
 ) -> None: ...
 def backward(
     grad_y: FloatArray,
@@ -48,6 +53,7 @@ def backward(
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
+    windows: Windows | None = None,
 ) -> None: ...
 def backward_sparse(
     grad_y: FloatArray,
@@ -60,6 +66,7 @@ def backward_sparse(
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
+    windows: Windows | None = None,
 ) -> None: ...
 def touched(index: IntArray, n_slots: int, start: IntArray, rows: IntArray) -> None: ...
 def leaf_counts(leaf: IntArray, counts: IntArray) -> None: ...

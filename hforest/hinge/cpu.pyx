@@ -20,42 +20,46 @@ from hforest.hinge.leaf_sums cimport Known, sum_leaves
 from hforest.hinge.route cimport Call, call_of, run
 from hforest.hinge.steps cimport catch_up, step_back
 from hforest.hinge.touched cimport count_leaves, touched_rows
+from hforest.hinge.windows cimport windows_of
+
+from .geometry import taps, used_taps
 
 
-def tree_traverse(x, thresholds, features, leaf, margin, vertex):
+cdef int _route(
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows
+) except -1:
+    """p1 Alg. 3, and eq 10 if there are weights."""
+    cdef Call call
+    places = None
+    if windows is not None:
+        places, features = used_taps(windows, features)
+    call = call_of(fern, x, thresholds, features, weights, divisor, y, route)
+    if windows is not None:
+        call.windowed, call.windows = True, windows_of(windows, x.shape[0], places)
+        call.n_samples, call.n_features = x.shape[0] * windows.n_positions, places.shape[0]
+    if x.itemsize == 4:
+        return run(call, <const float*> start_of(x))
+    return run(call, <const double*> start_of(x))
+
+
+def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3, HingeTreeTraversal."""
-    cdef Call call = call_of(False, x, thresholds, features, None, 1, None, (leaf, margin, vertex))
-    if x.itemsize == 4:
-        run(call, <const float*> start_of(x))
-    else:
-        run(call, <const double*> start_of(x))
+    _route(False, x, thresholds, features, None, 1, None, (leaf, margin, vertex), windows)
 
 
-def fern_traverse(x, thresholds, features, leaf, margin, vertex):
+def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3 with one decision per level."""
-    cdef Call call = call_of(True, x, thresholds, features, None, 1, None, (leaf, margin, vertex))
-    if x.itemsize == 4:
-        run(call, <const float*> start_of(x))
-    else:
-        run(call, <const double*> start_of(x))
+    _route(True, x, thresholds, features, None, 1, None, (leaf, margin, vertex), windows)
 
 
-def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
+def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
-    cdef Call call = call_of(False, x, thresholds, features, weights, divisor, y, route)
-    if x.itemsize == 4:
-        run(call, <const float*> start_of(x))
-    else:
-        run(call, <const double*> start_of(x))
+    _route(False, x, thresholds, features, weights, divisor, y, route, windows)
 
 
-def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
+def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3 for ferns, then eq 10."""
-    cdef Call call = call_of(True, x, thresholds, features, weights, divisor, y, route)
-    if x.itemsize == 4:
-        run(call, <const float*> start_of(x))
-    else:
-        run(call, <const double*> start_of(x))
+    _route(True, x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
@@ -71,47 +75,52 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
         sum_leaves[double](a, NULL)
 
 
-cdef Gradients _gradients(
-    grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights
-) noexcept:
+cdef int _backward(
+    grad_y, route, features, weights, double divisor, touched, grad_x, grad_thresholds, grad_weights, windows
+) except -1:
+    """p1 eq 11-12; dense, or at the touched vertices and leaves."""
     cdef Gradients a
+    places = None
     a.forest = forest_of(False, None, features, weights)
     a.route, a.divisor, a.shared = route_of(route), divisor, grad_y.ndim == 2
-    a.n_samples, a.n_features = grad_x.shape
+    a.n_samples, a.n_features, a.windowed = route[0].shape[0], grad_x.shape[1], windows is not None
+    if windows is not None:
+        places = taps(windows)
+        a.windows = windows_of(windows, grad_x.shape[0], places)
     a.grad_y, a.grad_x = start_of(grad_y), start_of(grad_x)
     a.grad_thresholds, a.grad_weights = start_of(grad_thresholds), start_of(grad_weights)
     a.vertex_start = a.vertex_rows = a.leaf_start = a.leaf_rows = NULL
-    return a
+    if touched is not None:
+        (vertex_start, vertex_rows), (leaf_start, leaf_rows) = touched
+        a.vertex_start, a.vertex_rows = <int64_t*> start_of(vertex_start), <int64_t*> start_of(vertex_rows)
+        a.leaf_start, a.leaf_rows = <int64_t*> start_of(leaf_start), <int64_t*> start_of(leaf_rows)
+    if grad_x.itemsize == 4:
+        return run_backward[float](a, NULL)
+    return run_backward[double](a, NULL)
 
 
-def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
+def backward(
+    grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights, windows=None
+):
     """Dense gradients, p1 eq 11-12."""
-    cdef Gradients a
-    if grad_x.shape[0] == 0:
+    if route[0].shape[0] == 0:
         grad_thresholds[...] = 0
         grad_weights[...] = 0
         return
-    a = _gradients(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights)
-    if grad_x.itemsize == 4:
-        run_backward[float](a, NULL)
-    else:
-        run_backward[double](a, NULL)
+    _backward(grad_y, route, features, weights, divisor, None, grad_x, grad_thresholds, grad_weights, windows)
 
 
 def backward_sparse(
-    grad_y, route, features, weights, divisor, vertices, leaves, grad_x, grad_thresholds, grad_weights
+    grad_y, route, features, weights, divisor, vertices, leaves, grad_x, grad_thresholds, grad_weights,
+    windows=None,
 ):
     """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
-    cdef Gradients a
-    if grad_x.shape[0] == 0:
+    if route[0].shape[0] == 0:
         return
-    a = _gradients(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights)
-    a.vertex_start, a.vertex_rows = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(vertices[1])
-    a.leaf_start, a.leaf_rows = <int64_t*> start_of(leaves[0]), <int64_t*> start_of(leaves[1])
-    if grad_x.itemsize == 4:
-        run_backward[float](a, NULL)
-    else:
-        run_backward[double](a, NULL)
+    _backward(
+        grad_y, route, features, weights, divisor, (vertices, leaves), grad_x, grad_thresholds, grad_weights,
+        windows,
+    )
 
 
 def touched(index, n_slots, start, rows):

@@ -4,24 +4,64 @@
 
 // ------------------------------------------------------------------------------------------- routing
 
+// Trees, the samples that they route, and where the samples go.
+struct Routing {
+    const real *__restrict__ thresholds;  // IN (n_trees, n_vertices)
+    const int *__restrict__ features;     // IN (n_trees, n_vertices)
+    size n_samples, n_trees, n_vertices, depth;
+    int *__restrict__ leaf;               // OUT (n_samples, n_trees)
+    real *__restrict__ margin;            // OUT (n_samples, n_trees)
+    int *__restrict__ vertex;             // OUT (n_samples, n_trees)
+};
+
+// Images and the windows of a kernel on them, as geometry.py declares them. A sample is a window, a feature a tap.
+struct Windows {
+    size channels, size0, size1, size2, kernel0, kernel1, kernel2, stride0, stride1, stride2;
+    size padding0, padding1, padding2, dilation0, dilation1, dilation2, out0, out1, out2;
+};
+
+// Returns the place in x (n_images, image) of a tap of a window, or -1 in the padding.
+__device__ static inline size place_of(const Windows &w, size sample, size tap) {
+    const size c = tap % w.kernel2, b = tap / w.kernel2 % w.kernel1;
+    const size a = tap / (w.kernel2 * w.kernel1) % w.kernel0, channel = tap / (w.kernel2 * w.kernel1 * w.kernel0);
+    const size k = sample % w.out2, j = sample / w.out2 % w.out1, i = sample / (w.out2 * w.out1) % w.out0;
+    const size image = sample / (w.out2 * w.out1 * w.out0);
+    const size i0 = i * w.stride0 - w.padding0 + a * w.dilation0;
+    const size i1 = j * w.stride1 - w.padding1 + b * w.dilation1;
+    const size i2 = k * w.stride2 - w.padding2 + c * w.dilation2;
+    if (i0 < 0 || i0 >= w.size0 || i1 < 0 || i1 >= w.size1 || i2 < 0 || i2 >= w.size2) return -1;
+    return (((image * w.channels + channel) * w.size0 + i0) * w.size1 + i1) * w.size2 + i2;
+}
+
+// A sample that is a row of x.
+struct Row {
+    const real *row;
+    __device__ real operator[](int feature) const { return row[feature]; }
+};
+
+// A sample that is a window of an image in x.
+struct Window {
+    const real *x;
+    const Windows &windows;
+    size sample;
+    __device__ real operator[](int tap) const {
+        const size place = place_of(windows, sample, tap);
+        return place < 0 ? (real)0 : x[place];
+    }
+};
+
 // p1 Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). A thread is a pair:
 // neighbours are trees of one sample, so they read one row of x and write neighbouring elements.
-__device__ static inline void route(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const int *__restrict__ features,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth, bool fern,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    const size pair = thread_number();
-    if (pair >= n_samples * n_trees) return;
-    const size tree = pair % n_trees;
-    const real *row = x + pair / n_trees * n_features;
-    const real *t = thresholds + tree * n_vertices;
-    const int *f = features + tree * n_vertices;
-    real lowest = row[f[0]] - t[0];
+template <class Sample>
+__device__ static inline void route(const Routing &a, size pair, const Sample &sample, bool fern) {
+    const size tree = pair % a.n_trees;
+    const real *t = a.thresholds + tree * a.n_vertices;
+    const int *f = a.features + tree * a.n_vertices;
+    real lowest = sample[f[0]] - t[0];
     int lowest_vertex = 0, v = 0, bits = 0;
-    for (int level = 0; level < depth; ++level) {
+    for (int level = 0; level < a.depth; ++level) {
         if (fern) v = level;
-        const real r = row[f[v]] - t[v];
+        const real r = sample[f[v]] - t[v];
         // Strictly closer: on equal margins the vertex nearest the root stays.
         if (magnitude(r) < magnitude(lowest)) {
             lowest = r;
@@ -31,25 +71,29 @@ __device__ static inline void route(
         bits = 2 * bits + right;
         v = 2 * v + right + 1;
     }
-    leaf[pair] = bits;
-    margin[pair] = lowest;
-    vertex[pair] = lowest_vertex;
+    a.leaf[pair] = bits;
+    a.margin[pair] = lowest;
+    a.vertex[pair] = lowest_vertex;
 }
 
-extern "C" __global__ void tree_traverse(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const int *__restrict__ features,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    route(x, thresholds, features, n_samples, n_features, n_trees, n_vertices, depth, false, leaf, margin, vertex);
+extern "C" __global__ void tree_traverse(const real *__restrict__ x, size n_features, Routing a) {
+    const size pair = thread_number();
+    if (pair < a.n_samples * a.n_trees) route(a, pair, Row{x + pair / a.n_trees * n_features}, false);
 }
 
-extern "C" __global__ void fern_traverse(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const int *__restrict__ features,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    route(x, thresholds, features, n_samples, n_features, n_trees, n_vertices, depth, true, leaf, margin, vertex);
+extern "C" __global__ void fern_traverse(const real *__restrict__ x, size n_features, Routing a) {
+    const size pair = thread_number();
+    if (pair < a.n_samples * a.n_trees) route(a, pair, Row{x + pair / a.n_trees * n_features}, true);
+}
+
+extern "C" __global__ void tree_traverse_windows(const real *__restrict__ x, Windows windows, Routing a) {
+    const size pair = thread_number();
+    if (pair < a.n_samples * a.n_trees) route(a, pair, Window{x, windows, pair / a.n_trees}, false);
+}
+
+extern "C" __global__ void fern_traverse_windows(const real *__restrict__ x, Windows windows, Routing a) {
+    const size pair = thread_number();
+    if (pair < a.n_samples * a.n_trees) route(a, pair, Window{x, windows, pair / a.n_trees}, true);
 }
 
 // ------------------------------------------------------------------------------------------- outputs
@@ -155,6 +199,31 @@ extern "C" __global__ void backward_x(
             if (owner[j] == threadIdx.x) sum[feature[j]] += s[j];
         __syncthreads();
     }
+}
+
+// The place in x of the tap that each pair's slope goes to; n_places, beyond all places, in the padding.
+extern "C" __global__ void window_places(
+    const int *__restrict__ vertex, const int *__restrict__ features, size n_samples, size n_trees, size n_vertices,
+    Windows windows, size n_places, size *__restrict__ places
+) {
+    const size pair = thread_number();
+    if (pair >= n_samples * n_trees) return;
+    const size tap = features[pair % n_trees * n_vertices + vertex[pair]];
+    const size place = place_of(windows, pair / n_trees, tap);
+    places[pair] = place < 0 ? n_places : place;
+}
+
+// p1 eq 11 by the numbers of images. A thread owns number i, whose pairs are order[start[i]:start[i + 1]] in the
+// order of the windows and trees.
+extern "C" __global__ void backward_images(
+    const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start, size n_places,
+    real *__restrict__ grad_x
+) {
+    const size place = thread_number();
+    if (place >= n_places) return;
+    double total = 0;
+    for (size i = start[place]; i < start[place + 1]; ++i) total += (double)slope[order[i]];
+    grad_x[place] = (real)total;
 }
 
 constexpr int MAX_THREADS = 1024;  // of a block

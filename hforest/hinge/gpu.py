@@ -6,6 +6,7 @@ waits for the device.
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
 from ..optim import gpu as optimizer
 from . import dense_adam
+from .geometry import Windows
 from .shared import Arrays, Route, Settings
 from .training import AdamState
 
@@ -32,19 +34,35 @@ FEW = 256
 """Samples up to which one thread makes such a sum, in the order of the samples as the CPU does."""
 
 
+class Routing(NamedTuple):
+    """As gpu.cu declares it."""
+
+    thresholds: FloatArray
+    features: IntArray
+    n_samples: int
+    n_trees: int
+    n_vertices: int
+    depth: int
+    leaf: IntArray
+    margin: FloatArray
+    vertex: IntArray
+
+
 def _traverse(
     kernel: str,
-    depth: int,
     x: FloatArray,
     thresholds: FloatArray,
     features: IntArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
+    route: tuple[IntArray, FloatArray, IntArray],
+    windows: Windows | None,
 ) -> None:
-    (n_samples, n_features), (n_trees, n_vertices) = x.shape, thresholds.shape
-    args = (x, thresholds, features, n_samples, n_features, n_trees, n_vertices, depth, leaf, margin, vertex)
-    launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees, args)
+    (n_samples, n_trees), n_vertices = route[0].shape, thresholds.shape[1]
+    depth = n_vertices if kernel == "fern_traverse" else (n_vertices + 1).bit_length() - 1
+    a = Routing(thresholds, features, n_samples, n_trees, n_vertices, depth, *route)
+    if windows is None:
+        launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees, (x, x.shape[1], a))
+    else:
+        launch_each(PACKAGE, f"{kernel}_windows", x.dtype, n_samples * n_trees, (x, windows, a))
 
 
 def tree_traverse(
@@ -54,10 +72,10 @@ def tree_traverse(
     leaf: IntArray,
     margin: FloatArray,
     vertex: IntArray,
+    windows: Windows | None = None,
 ) -> None:
     """p1 Alg. 3, HingeTreeTraversal."""
-    depth = (thresholds.shape[1] + 1).bit_length() - 1
-    _traverse("tree_traverse", depth, x, thresholds, features, leaf, margin, vertex)
+    _traverse("tree_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
 
 
 def fern_traverse(
@@ -67,9 +85,10 @@ def fern_traverse(
     leaf: IntArray,
     margin: FloatArray,
     vertex: IntArray,
+    windows: Windows | None = None,
 ) -> None:
     """p1 Alg. 3 with one decision per level."""
-    _traverse("fern_traverse", thresholds.shape[1], x, thresholds, features, leaf, margin, vertex)
+    _traverse("fern_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
 
 
 def leaf_outputs(
@@ -94,10 +113,10 @@ def tree_forward(
     divisor: float,
     y: FloatArray,
     route: Route | None = None,
+    windows: Windows | None = None,
 ) -> None:
     """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
-    depth = (thresholds.shape[1] + 1).bit_length() - 1
-    _forward("tree_traverse", depth, x, thresholds, features, weights, divisor, y, route)
+    _forward("tree_traverse", x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def fern_forward(
@@ -108,14 +127,14 @@ def fern_forward(
     divisor: float,
     y: FloatArray,
     route: Route | None = None,
+    windows: Windows | None = None,
 ) -> None:
     """p1 Alg. 3 for ferns, then eq 10."""
-    _forward("fern_traverse", thresholds.shape[1], x, thresholds, features, weights, divisor, y, route)
+    _forward("fern_traverse", x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def _forward(
     kernel: str,
-    depth: int,
     x: FloatArray,
     thresholds: FloatArray,
     features: IntArray,
@@ -123,22 +142,24 @@ def _forward(
     divisor: float,
     y: FloatArray,
     route: Route | None,
+    windows: Windows | None,
 ) -> None:
     if route is not None:
-        _traverse(kernel, depth, x, thresholds, features, *route)
+        _traverse(kernel, x, thresholds, features, route, windows)
         leaf_outputs(*route[:2], weights, divisor, y)
         return
-    # In chunks of samples, so that extra memory is constant.
+    # In chunks of rows or images, so that extra memory is constant.
     empty = array_module(x).empty
-    n_samples, n_trees = x.shape[0], thresholds.shape[0]
-    chunk = min(max(1, PAIRS // n_trees), n_samples)
-    leaf, vertex = empty((chunk, n_trees), np.int32), empty((chunk, n_trees), np.int32)
-    margin = empty((chunk, n_trees), x.dtype)
-    for start in range(0, n_samples, chunk or 1):
-        part = slice(start, start + chunk)
-        n = min(chunk, n_samples - start)
-        _traverse(kernel, depth, x[part], thresholds, features, leaf[:n], margin[:n], vertex[:n])
-        leaf_outputs(leaf[:n], margin[:n], weights, divisor, y[part])
+    n_rows, n_trees, samples = x.shape[0], thresholds.shape[0], windows.n_positions if windows else 1
+    chunk = min(max(1, PAIRS // (n_trees * samples)), n_rows)
+    shape = (chunk * samples, n_trees)
+    leaf, vertex, margin = empty(shape, np.int32), empty(shape, np.int32), empty(shape, x.dtype)
+    for start in range(0, n_rows, chunk or 1):
+        n = min(chunk, n_rows - start)
+        part = slice(start * samples, (start + n) * samples)
+        to = (leaf[: n * samples], margin[: n * samples], vertex[: n * samples])
+        _traverse(kernel, x[start : start + n], thresholds, features, to, windows)
+        leaf_outputs(*to[:2], weights, divisor, y[part])
 
 
 def _keys(index: IntArray, n_slots: int) -> Array:
@@ -162,6 +183,22 @@ def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array,
     return order, start
 
 
+def _backward_images(
+    vertex: IntArray, features: IntArray, slope: FloatArray, windows: Windows, grad_x: FloatArray
+) -> None:
+    # Slopes sorted by the number of an image that they go to; those of the padding are last.
+    xp = array_module(slope)
+    n_places, sizes = grad_x.size, (*vertex.shape, features.shape[1])
+    places = xp.empty(vertex.size, np.int64)
+    launch_each(
+        PACKAGE, "window_places", slope.dtype, vertex.size,
+        (vertex, features, *sizes, windows, n_places, places),
+    )  # fmt: skip
+    order = xp.argsort(places, kind="stable")
+    start = xp.searchsorted(places[order], xp.arange(n_places + 1)).astype(np.int64)
+    launch_each(PACKAGE, "backward_images", slope.dtype, n_places, (slope, order, start, n_places, grad_x))
+
+
 def _backward(
     grad_y: FloatArray,
     route: Route,
@@ -173,6 +210,7 @@ def _backward(
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
+    windows: Windows | None = None,
 ) -> None:
     # Row lists of None stand for all rows.
     leaf, margin, vertex = route
@@ -185,10 +223,13 @@ def _backward(
         PACKAGE, "backward_slopes", dtype, n_samples * n_trees,
         (grad_y, leaf, margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs, divisor, slope),
     )  # fmt: skip
-    launch(
-        PACKAGE, "backward_x", dtype, n_samples,
-        (vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x),
-    )  # fmt: skip
+    if windows is None:
+        launch(
+            PACKAGE, "backward_x", dtype, n_samples,
+            (vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x),
+        )  # fmt: skip
+    else:
+        _backward_images(vertex, features, slope, windows, grad_x)
     order, start = _segments(vertex, n_vertices, vertex_rows)
     n_rows = grad_thresholds.size
     launch_each(
@@ -212,14 +253,15 @@ def backward(
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
+    windows: Windows | None = None,
 ) -> None:
     """Dense gradients, p1 eq 11-12."""
-    if grad_x.shape[0] == 0:
+    if route[0].shape[0] == 0:
         grad_thresholds.fill(0)
         grad_weights.fill(0)
         return
     _backward(
-        grad_y, route, features, weights, divisor, None, None, grad_x, grad_thresholds, grad_weights
+        grad_y, route, features, weights, divisor, None, None, grad_x, grad_thresholds, grad_weights, windows
     )  # fmt: skip
 
 
@@ -234,13 +276,14 @@ def backward_sparse(
     grad_x: FloatArray,
     grad_thresholds: FloatArray,
     grad_weights: FloatArray,
+    windows: Windows | None = None,
 ) -> None:
     """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
-    if grad_x.shape[0] == 0:
+    if route[0].shape[0] == 0:
         return
     _backward(
         grad_y, route, features, weights, divisor, vertices[1], leaves[1],
-        grad_x, grad_thresholds, grad_weights,
+        grad_x, grad_thresholds, grad_weights, windows,
     )  # fmt: skip
 
 

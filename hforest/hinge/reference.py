@@ -5,6 +5,7 @@ Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come fl
 `grad_x` over trees, which is added in the order of the trees in the dtype of `grad_x`.
 """
 
+import itertools
 import sys
 
 import numpy as np
@@ -13,8 +14,38 @@ from ..optim import reference as optimizer
 from . import dense_adam
 
 
-def tree_traverse(x, thresholds, features, leaf, margin, vertex):
+def _pixels(windows):
+    """Yields for each window of an image the places of its taps, -1 in the padding."""
+    w = windows
+    for i, j, k in itertools.product(range(w.out0), range(w.out1), range(w.out2)):
+        places = []
+        for channel in range(w.channels):
+            for a, b, c in itertools.product(range(w.kernel0), range(w.kernel1), range(w.kernel2)):
+                i0 = i * w.stride0 - w.padding0 + a * w.dilation0
+                i1 = j * w.stride1 - w.padding1 + b * w.dilation1
+                i2 = k * w.stride2 - w.padding2 + c * w.dilation2
+                inside = 0 <= i0 < w.size0 and 0 <= i1 < w.size1 and 0 <= i2 < w.size2
+                place = ((channel * w.size0 + i0) * w.size1 + i1) * w.size2 + i2
+                places.append(place if inside else -1)
+        yield places
+
+
+def _unfolded(x, windows):
+    """Rows of x, or the windows of the images x (n_images, image) as rows; padding is 0."""
+    if windows is None:
+        return x
+    rows = np.zeros((len(x) * windows.n_positions, windows.n_columns), x.dtype)
+    for n in range(len(x)):
+        for at, places in enumerate(_pixels(windows)):
+            for column, place in enumerate(places):
+                if place >= 0:
+                    rows[n * windows.n_positions + at, column] = x[n, place]
+    return rows
+
+
+def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3, HingeTreeTraversal."""
+    x = _unfolded(x, windows)
     n_trees, n_vertices = thresholds.shape
     depth = (n_vertices + 1).bit_length() - 1
     for n in range(x.shape[0]):
@@ -31,8 +62,9 @@ def tree_traverse(x, thresholds, features, leaf, margin, vertex):
             leaf[n, m], margin[n, m], vertex[n, m] = bits, lowest, lowest_vertex
 
 
-def fern_traverse(x, thresholds, features, leaf, margin, vertex):
+def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3 with one decision per level (p1 §3, last paragraph)."""
+    x = _unfolded(x, windows)
     n_ferns, depth = thresholds.shape
     for n in range(x.shape[0]):
         for m in range(n_ferns):
@@ -60,54 +92,73 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
             y[n] = total / divisor
 
 
-def _forward(traverse, x, thresholds, features, weights, divisor, y, route):
+def _forward(traverse, x, thresholds, features, weights, divisor, y, route, windows):
     if route is None:
-        shape = (x.shape[0], thresholds.shape[0])
+        shape = (y.shape[0], thresholds.shape[0])
         route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
     leaf, margin, vertex = route
-    traverse(x, thresholds, features, leaf, margin, vertex)
+    traverse(x, thresholds, features, leaf, margin, vertex, windows)
     leaf_outputs(leaf, margin, weights, divisor, y)
 
 
-def tree_forward(x, thresholds, features, weights, divisor, y, route=None):
+def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
-    _forward(tree_traverse, x, thresholds, features, weights, divisor, y, route)
+    _forward(tree_traverse, x, thresholds, features, weights, divisor, y, route, windows)
 
 
-def fern_forward(x, thresholds, features, weights, divisor, y, route=None):
+def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3 for ferns, then eq 10."""
-    _forward(fern_traverse, x, thresholds, features, weights, divisor, y, route)
+    _forward(fern_traverse, x, thresholds, features, weights, divisor, y, route, windows)
 
 
-def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight):
+def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight, windows):
     # p1 eq 11-12 and the inner loop of Alg. 2. `by_threshold` and `by_weight` are float64.
     leaf, margin, vertex = route
     grad_x[...] = 0
+    by_pixel = np.zeros(grad_x.shape)  # of images, whose windows share pixels
+    places = list(_pixels(windows)) if windows else []
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
             g = (grad_y[n, m] if grad_y.ndim == 3 else grad_y[n]).astype(np.float64) / divisor
             r, v, w = margin[n, m], vertex[n, m], weights[m, leaf[n, m]].astype(np.float64)
             # eq 11: w_leaf sgn(r*), at feature f_v* of the input; sgn(0) = 0
             s = grad_x.dtype.type(np.sign(np.float64(r)) * np.dot(w, g))
-            grad_x[n, features[m, v]] += s
+            if windows is None:
+                grad_x[n, features[m, v]] += s
+            else:
+                image, at = divmod(n, windows.n_positions)
+                if places[at][features[m, v]] >= 0:  # the padding is not learned
+                    by_pixel[image, places[at][features[m, v]]] += s
             by_threshold[m, v] -= s  # eq 11 by the threshold: r falls as t rises
             by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq 12: |r*|
+    if windows is not None:
+        grad_x[...] = by_pixel
 
 
-def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights):
+def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights, windows=None):
     """Dense gradients, p1 eq 11-12."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight)
+    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight, windows)
     grad_thresholds[...] = by_threshold
     grad_weights[...] = by_weight
 
 
 def backward_sparse(
-    grad_y, route, features, weights, divisor, vertices, leaves, grad_x, grad_thresholds, grad_weights
+    grad_y,
+    route,
+    features,
+    weights,
+    divisor,
+    vertices,
+    leaves,
+    grad_x,
+    grad_thresholds,
+    grad_weights,
+    windows=None,
 ):
     """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
-    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight)
+    _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight, windows)
     grad_thresholds[...] = by_threshold.reshape(-1)[vertices[1]]
     grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaves[1]]
 

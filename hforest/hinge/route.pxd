@@ -1,4 +1,5 @@
 from hforest.hinge.forest cimport Forest, Route, real
+from hforest.hinge.windows cimport Windows
 
 
 # What a call routes, and what it writes.
@@ -9,6 +10,8 @@ cdef struct Call:
     bint summed           # y is (n_samples, n_outputs), else (n_samples, n_trees, n_outputs)
     double divisor
     Py_ssize_t n_samples, n_features
+    bint windowed         # samples are windows of images, features are taps
+    Windows windows
 
 cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y, route) noexcept
 cdef int run(Call call, const real* x) except -1

@@ -8,6 +8,8 @@ PLAIN   no vectors, or so few samples or trees that tiles cost more  -          
 TILES   at least 32 samples (ferns: 8)                               32 samples in one tree   tiles
 ROWS    fewer samples, in trees                                      one sample in 16 trees   rows
 
+Tiles and rows of windows of images are made of the images, a block at a time (windows.pyx).
+
 Each element is computed by one thread, and all ways give the same bits.
 """
 
@@ -25,6 +27,7 @@ from hforest.hinge.forest cimport (
     GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for, transpose,
 )
 from hforest.hinge.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
+from hforest.hinge.windows cimport fill_rows, fill_tile
 
 cdef extern from "hinge/simd/route.h" nogil:
     int HF_TILE
@@ -60,7 +63,7 @@ cdef struct Plan:
 
 # Workspace of a thread.
 cdef struct Workspace:
-    void* tiles           # (n_tiles, n_features, HF_TILE) real, of the block
+    void* tiles           # (n_tiles, n_features, HF_TILE) real, of the block; or rows of windows
     double* total         # (block, n_outputs)
     Group group           # of GROUP trees and the block
 
@@ -75,7 +78,7 @@ cdef Plan _plan(const Call* call) noexcept nogil:
         plan.way = PLAIN
     elif not forest.fern and n < HF_TILE:
         plan.way, plan.router = ROWS, hf_row_router(plan.path, forest.itemsize)
-    elif n < 8 or call.n_features > 8 * forest.n_trees * forest.depth:
+    elif n < 8 or (not call.windowed and call.n_features > 8 * forest.n_trees * forest.depth):
         # Transposing an element of the input costs about as much as a level of a pair.
         plan.way = PLAIN
     block = min(block, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
@@ -91,7 +94,7 @@ cdef Plan _plan(const Call* call) noexcept nogil:
     if plan.threads > 1 and plan.n_blocks < 4 * plan.threads and not call.summed:
         plan.tree_step = (forest.n_trees * plan.n_blocks // (2 * plan.threads) + GROUP) // GROUP * GROUP
     plan.n_parts = (forest.n_trees + plan.tree_step - 1) // plan.tree_step
-    plan.tile_bytes = aligned(plan.block * row) if plan.way == TILES else 0
+    plan.tile_bytes = aligned(plan.block * row) if plan.way == TILES or call.windowed else 0
     plan.sum_bytes = aligned(plan.block * forest.n_outputs * 8) if call.summed else 0
     plan.result_bytes = aligned(GROUP * plan.block * 8)
     return plan
@@ -111,13 +114,18 @@ cdef Workspace _workspace(const Plan* plan, unsigned char* start) noexcept nogil
 
 
 cdef void _fill_tile(
-    const Plan* plan, const real* x, Py_ssize_t n_features, Py_ssize_t n, Py_ssize_t first, Py_ssize_t last,
+    const Call* call, const Plan* plan, const real* x, Py_ssize_t sample, Py_ssize_t first, Py_ssize_t last,
     real* tile,
 ) noexcept nogil:
-    # Writes features first to last - 1 of the first n <= HF_TILE samples of x; lanes without a sample hold 0.
-    cdef Py_ssize_t f, s
-    n = min(n, <Py_ssize_t> HF_TILE)
-    transpose(plan.path, x + first, n_features, n, last - first, tile + first * HF_TILE, HF_TILE)
+    # Writes features first to last - 1 of HF_TILE samples from `sample` on; lanes without a sample hold 0.
+    cdef Py_ssize_t f, s, n = min(call.n_samples - sample, <Py_ssize_t> HF_TILE)
+    if call.windowed:
+        fill_tile(&call.windows, x, sample, n, first, last, tile)
+        return
+    transpose(
+        plan.path, x + sample * call.n_features + first, call.n_features, n, last - first,
+        tile + first * HF_TILE, HF_TILE,
+    )
     if n < HF_TILE:
         for f in range(first, last):
             for s in range(n, HF_TILE):
@@ -136,10 +144,7 @@ cdef void _fill_together(
         while unit >= 0:
             s = unit // parts * HF_TILE
             f = unit % parts * COLUMNS
-            _fill_tile(
-                plan, x + s * n_features, n_features, call.n_samples - s, f, min(f + COLUMNS, n_features),
-                tiles + s * n_features,
-            )
+            _fill_tile(call, plan, x, s, f, min(f + COLUMNS, n_features), tiles + s * n_features)
             unit = hf_take(watch)
 
 
@@ -246,17 +251,21 @@ cdef void _run_unit(
     cdef const real* weights
     cdef int64_t n_steps = 0
     w.group.n = min(plan.block, call.n_samples - start)
-    x += start * call.n_features
     if tiles != NULL:
         tiles += start * call.n_features
     elif plan.way == TILES:
         tiles = <const real*> w.tiles
         while s < w.group.n:
             _fill_tile(
-                plan, x + s * call.n_features, call.n_features, w.group.n - s, 0, call.n_features,
-                <real*> w.tiles + s * call.n_features,
+                call, plan, x, start + s, 0, call.n_features, <real*> w.tiles + s * call.n_features
             )
             s += HF_TILE
+    if call.windowed:
+        if plan.way != TILES:
+            fill_rows(&call.windows, x, start, w.group.n, <real*> w.tiles)
+        x = <const real*> w.tiles
+    else:
+        x += start * call.n_features
     if call.summed:
         memset(w.total, 0, w.group.n * n_outputs * sizeof(double))
     while m < last:
@@ -283,7 +292,7 @@ cdef void _run_unit(
 cdef int run(Call call, const real* x) except -1:
     """Routes all samples of a call, and writes what it asks for.
 
-    x  IN (n_samples, n_features)
+    x  IN (n_samples, n_features), or images
     """
     cdef Plan plan
     cdef Known known
@@ -336,4 +345,5 @@ cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y
     call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)
     call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, divisor
     call.n_samples, call.n_features = x.shape
+    call.windowed = False
     return call

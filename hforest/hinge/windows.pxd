@@ -1,0 +1,33 @@
+from libc.stdint cimport int32_t, int64_t
+
+from hforest.core.machine cimport hf_watch
+from hforest.hinge.forest cimport real
+
+
+# What routing reads of images: a sample is the window of an image at one output position, and a column is a
+# tap, a channel at one place of the window. A window that reaches beyond its image reads zeros there.
+cdef struct Windows:
+    Py_ssize_t n_images, n_taps
+    Py_ssize_t image              # numbers of an image: channels * size[0] * size[1] * size[2]
+    Py_ssize_t size[3]
+    Py_ssize_t out[3]             # output positions along each axis; samples are in C order of (image, *out)
+    Py_ssize_t stride[3]
+    Py_ssize_t padding[3]
+    const int64_t* taps           # IN (n_taps, 4): place in the image from the window's corner, and by axis
+
+
+# The slopes that go back to images.
+cdef struct Slopes:
+    Py_ssize_t n_trees, n_vertices, n_samples
+    const int32_t* features       # IN (n_trees, n_vertices), taps
+    const int32_t* vertex         # IN (n_samples, n_trees)
+    const void* slope             # IN (n_trees, n_samples) real
+
+cdef Windows windows_of(windows, Py_ssize_t n_images, taps)
+cdef void fill_tile(
+    const Windows* w, const real* x, Py_ssize_t sample, Py_ssize_t n, Py_ssize_t first, Py_ssize_t last,
+    real* tile) noexcept nogil
+cdef void fill_rows(
+    const Windows* w, const real* x, Py_ssize_t sample, Py_ssize_t n, real* rows) noexcept nogil
+cdef int image_gradients(
+    const Windows* w, const Slopes* slopes, real* grad_x, int path, int threads, hf_watch* watch) except -1
