@@ -39,6 +39,16 @@ def _hinge(kind):
             "grad_y": np.ones((6, 2, 2)), **route._asdict(), "features": f, "weights": w, "n_features": 4,
             "out": grads,
         },
+        "conv_traverse": {
+            "x": X[:, :, None], "thresholds": t, "features": f, "kernel_size": 1,
+            "out": hinge.Route(*(np.empty((6, 1, 2), a.dtype) for a in route)),
+        },
+        "conv_forward": {"x": X[:, :, None], **forest, "kernel_size": 1, "out": np.empty((6, 1, 2, 2))},
+        "conv_backward": {
+            "grad_y": np.ones((6, 1, 2, 2)), "route": hinge.Route(*(a[:, None] for a in route)), "features": f,
+            "weights": w, "x_shape": (6, 4, 1), "kernel_size": 1,
+            "out": (np.empty((6, 4, 1)), *grads[1:]),
+        },
         "adam_forward": {"x": X, **forest, **step},
         "adam_backward": {"grad_y": np.ones((6, 2)), **route._asdict(), **forest, **step, "n_features": 4},
     }  # fmt: skip
@@ -90,7 +100,7 @@ def _arrays(value, name):
     elif isinstance(value, dict):
         for key, a in value.items():
             yield from _arrays(a, key)
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple) and any(isinstance(a, np.ndarray) for a in value):
         fields = getattr(value, "_fields", ("grad_x", "grad_thresholds", "grad_weights"))
         for field, a in zip(fields, value, strict=True):
             yield from _arrays(a, f"out {field}" if name == "out" else f"{name}.{field}")
@@ -102,6 +112,8 @@ def _replaced(value, arrays, name=""):
         return {key: _replaced(a, arrays, key) for key, a in value.items()}
     if isinstance(value, tuple):
         names = [key for key, _ in _arrays(value, name)]
+        if not names:
+            return value
         parts = [arrays[key] for key in names]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return arrays[name] if isinstance(value, np.ndarray) else value

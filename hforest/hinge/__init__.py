@@ -19,14 +19,8 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 `hforest.unchecked()`.
 """
 
-from .convolution import (
-    fern_conv_backward,
-    fern_conv_forward,
-    fern_conv_traverse,
-    tree_conv_backward,
-    tree_conv_forward,
-    tree_conv_traverse,
-)
+from .convolution import fern_conv_forward, fern_conv_traverse, tree_conv_forward, tree_conv_traverse
+from .convolution_gradients import fern_conv_backward, tree_conv_backward
 from .gradients import fern_backward, tree_backward
 from .grown import ForestStart, ObliqueStart, tree_from_forest, tree_from_oblique_forest
 from .init import Parameters, fern_init, tree_greedy_init, tree_init

@@ -25,41 +25,46 @@ from hforest.hinge.windows cimport windows_of
 from .geometry import taps, used_taps
 
 
-cdef int _route(
-    bint fern, x, thresholds, features, weights, double divisor, y, route, windows
-) except -1:
-    """p1 Alg. 3, and eq 10 if there are weights."""
-    cdef Call call
-    places = None
-    if windows is not None:
-        places, features = used_taps(windows, features)
-    call = call_of(fern, x, thresholds, features, weights, divisor, y, route)
-    if windows is not None:
-        call.windowed, call.windows = True, windows_of(windows, x.shape[0], places)
-        call.n_samples, call.n_features = x.shape[0] * windows.n_positions, places.shape[0]
-    if x.itemsize == 4:
-        return run(call, <const float*> start_of(x))
-    return run(call, <const double*> start_of(x))
-
-
 def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3, HingeTreeTraversal."""
-    _route(False, x, thresholds, features, None, 1, None, (leaf, margin, vertex), windows)
+    places, features = used_taps(windows, features)
+    route = leaf, margin, vertex
+    cdef Call call = call_of(False, x, thresholds, features, None, 1, None, route, windows, places)
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
     """p1 Alg. 3 with one decision per level."""
-    _route(True, x, thresholds, features, None, 1, None, (leaf, margin, vertex), windows)
+    places, features = used_taps(windows, features)
+    route = leaf, margin, vertex
+    cdef Call call = call_of(True, x, thresholds, features, None, 1, None, route, windows, places)
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
-    _route(False, x, thresholds, features, weights, divisor, y, route, windows)
+    places, features = used_taps(windows, features)
+    cdef Call call = call_of(False, x, thresholds, features, weights, divisor, y, route, windows, places)
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """p1 Alg. 3 for ferns, then eq 10."""
-    _route(True, x, thresholds, features, weights, divisor, y, route, windows)
+    places, features = used_taps(windows, features)
+    cdef Call call = call_of(True, x, thresholds, features, weights, divisor, y, route, windows, places)
+    if x.itemsize == 4:
+        run(call, <const float*> start_of(x))
+    else:
+        run(call, <const double*> start_of(x))
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):

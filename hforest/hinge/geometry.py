@@ -1,11 +1,16 @@
 """Shapes of convolutions: the windows of an image, and where their taps lie."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray
+from .shared import Route
+
+Ints = int | tuple[int, ...]
+"""A number for all axes in space, or one each."""
 
 
 class Windows(NamedTuple):
@@ -61,15 +66,17 @@ def taps(windows: Windows, columns: np.ndarray | None = None) -> np.ndarray:
     return np.stack([place, *steps], axis=1).astype(np.int64)
 
 
-def used_taps(windows: Windows, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the taps that vertices compare, and the features as numbers among them."""
+def used_taps(windows: Windows | None, features: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Returns the taps that vertices compare, and the features as their numbers; or None."""
+    if windows is None:
+        return None, features
     if features.size >= windows.n_columns:
         return taps(windows), features
     columns, features_of = np.unique(features, return_inverse=True)
     return taps(windows, columns), features_of.reshape(features.shape).astype(np.int32)
 
 
-def _per_axis(name: str, a: int | tuple[int, ...], n_axes: int, least: int, filler: int) -> tuple[int, ...]:
+def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple[int, ...]:
     # One number for all axes, or one each; padded to three axes at the front.
     given = a if isinstance(a, tuple | list) else (a,) * n_axes
     if len(given) != n_axes:
@@ -81,18 +88,17 @@ def _per_axis(name: str, a: int | tuple[int, ...], n_axes: int, least: int, fill
 
 
 def windows_of(
-    shape: tuple[int, ...],
-    kernel_size: int | tuple[int, ...],
-    stride: int | tuple[int, ...],
-    padding: int | tuple[int, ...],
-    dilation: int | tuple[int, ...],
+    name: str, shape: tuple[int, ...], kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> Windows:
-    """Returns the windows of images of a shape (n_images, channels, *space), one to three axes in space."""
+    """Returns the windows of images of a shape (n_images, channels, *space), one to three axes in space.
+
+    Errors about the shape name the argument `name`.
+    """
     n_axes = len(shape) - 2
     if not 1 <= n_axes <= 3:
         raise ValueError(
-            f"x: expected (n_images, channels, *space) with one to three axes in space, got shape {shape}; "
-            "add axes of size 1, or call the function without conv for rows"
+            f"{name}: expected (n_images, channels, *space) with one to three axes in space, "
+            f"got shape {shape}; add axes of size 1, or call the function without conv for rows"
         )
     size = (1,) * (3 - n_axes) + tuple(shape[2:])
     kernel = _per_axis("kernel_size", kernel_size, n_axes, 1, 1)
@@ -106,8 +112,8 @@ def windows_of(
         if room < 0:
             raise ValueError(
                 "kernel_size: expected kernels inside the padded images, at most "
-                f"{size[axis] + 2 * pads[axis]} along axis {axis + n_axes - 1} of x, got {reach} with dilation "
-                f"{dilations[axis]}; pad the images or choose a smaller kernel"
+                f"{size[axis] + 2 * pads[axis]} along axis {axis + n_axes - 1} of x, got {reach} with "
+                f"dilation {dilations[axis]}; pad the images or choose a smaller kernel"
             )
         out.append(room // strides[axis] + 1)
     found = Windows(shape[1], *size, *kernel, *strides, *pads, *dilations, *out)
@@ -136,3 +142,14 @@ def check_images(name: str, x: FloatArray) -> np.dtype:
     if check.values_checked():
         check.finite(name, x)
     return dtype
+
+
+def as_rows(x: FloatArray) -> FloatArray:
+    """Returns images as (n_images, numbers of an image)."""
+    return x.reshape(x.shape[0], math.prod(x.shape[1:]))
+
+
+def as_samples(route: Route, n_trees: int) -> Route:
+    """Returns a route with its images and positions as one axis of samples."""
+    n_samples = math.prod(route.leaf.shape[:-1])
+    return Route(*(a.reshape(n_samples, n_trees) for a in route))

@@ -13,5 +13,6 @@ cdef struct Call:
     bint windowed         # samples are windows of images, features are taps
     Windows windows
 
-cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y, route) noexcept
+cdef Call call_of(
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps) noexcept
 cdef int run(Call call, const real* x) except -1

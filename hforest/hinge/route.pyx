@@ -27,7 +27,7 @@ from hforest.hinge.forest cimport (
     GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for, transpose,
 )
 from hforest.hinge.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
-from hforest.hinge.windows cimport fill_rows, fill_tile
+from hforest.hinge.windows cimport fill_rows, fill_tile, windows_of
 
 cdef extern from "hinge/simd/route.h" nogil:
     int HF_TILE
@@ -339,11 +339,16 @@ cdef int run(Call call, const real* x) except -1:
     return raise_interrupt(&watch)
 
 
-cdef Call call_of(bint fern, x, thresholds, features, weights, double divisor, y, route) noexcept:
-    """Returns what a call routes and writes; weights, y and route may be None."""
+cdef Call call_of(
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps
+) noexcept:
+    """Returns what a call routes and writes; weights, y, route, windows and their taps may be None."""
     cdef Call call
     call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)
     call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, divisor
     call.n_samples, call.n_features = x.shape
-    call.windowed = False
+    call.windowed = windows is not None
+    if call.windowed:
+        call.windows = windows_of(windows, call.n_samples, taps)
+        call.n_samples, call.n_features = call.n_samples * windows.n_positions, taps.shape[0]
     return call

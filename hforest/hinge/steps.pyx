@@ -161,7 +161,7 @@ cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
     cdef Call call
     cdef Route rows = route_of(route)
     _fill(&a, fern, parameters, state, step, settings, 0, 0)
-    call = call_of(fern, x, parameters[0], parameters[1], None, 1, None, route)
+    call = call_of(fern, x, parameters[0], parameters[1], None, 1, None, route, None, None)
     if not fern:
         call.forest.depth = min(call.forest.depth, EAGER_LEVELS)
     if x.itemsize == 4:

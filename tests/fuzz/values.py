@@ -265,6 +265,31 @@ def _grad_y(s: Setting) -> np.ndarray:
     return s.numbers(s.n, *trees, *outputs)
 
 
+_SPACE = (4, 5)
+for _kind in ("tree", "fern"):
+    for _name in ("traverse", "forward", "backward"):
+        options(f"hinge.{_kind}_conv_{_name}.kernel_size", 1, 2, (1, 3))
+        options(f"hinge.{_kind}_conv_{_name}.stride", 1, 2, (2, 1))
+        options(f"hinge.{_kind}_conv_{_name}.padding", 0, 1, (0, 2))
+        options(f"hinge.{_kind}_conv_{_name}.dilation", 1, (1, 2))
+        value(f"hinge.{_kind}_conv_{_name}.x")(lambda s: s.numbers(s.n, s.n_features, *_SPACE))
+value("x_shape")(lambda s: (s.n, s.n_features, *_SPACE))
+
+
+@value("hinge.tree_conv_backward.route", "hinge.fern_conv_backward.route")
+def _conv_route(s: Setting) -> hinge.Route:
+    thresholds, x = s.numbers(s.n_trees, _n_vertices(s)), s.numbers(*s.argument("x_shape"))
+    shape = {name: s.argument(name) for name in ("kernel_size", "stride", "padding", "dilation")}
+    traverse = hinge.fern_conv_traverse if _fern(s) else hinge.tree_conv_traverse
+    return traverse(x, thresholds, s.argument("features"), **shape)
+
+
+@value("hinge.tree_conv_backward.grad_y", "hinge.fern_conv_backward.grad_y")
+def _conv_grad_y(s: Setting) -> np.ndarray:
+    places = s.argument("route").leaf.shape
+    return s.numbers(*(places[:-1] if s.argument("aggregate") else places), *s.argument("weights").shape[2:])
+
+
 @value("hinge.state")
 def _adam_state(s: Setting) -> hinge.AdamState:
     state = hinge.adam_state(s.argument("thresholds"), s.argument("weights"))
