@@ -17,6 +17,7 @@ if not hasattr(_torch.library, "register_autograd"):
         'upgrade it with pip install --upgrade "hforest[torch]"'
     )
 
+from .neural import neural_forest, neural_loss
 from .operators import hinge_fern, hinge_tree
 
-__all__ = ["hinge_fern", "hinge_tree"]
+__all__ = ["hinge_fern", "hinge_tree", "neural_forest", "neural_loss"]

@@ -22,5 +22,5 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         ]
         results = kernel(*given)
         if isinstance(results, tuple):
-            return tuple(map(torch.from_dlpack, results))
-        return torch.from_dlpack(results)
+            return tuple(torch.from_dlpack(cupy.asarray(result)) for result in results)
+        return torch.from_dlpack(cupy.asarray(results))
