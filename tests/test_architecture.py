@@ -2,8 +2,11 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,10 @@ LAYERS = [
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "tabular"},
     {"demo"},
+    {"torch", "jax"},
 ]
+INTEGRATIONS = LAYERS[-1]
+"""Optional: each is imported by its own name alone, and uses public functions only."""
 LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
@@ -45,6 +51,48 @@ def imported_subpackages(path):
         for name in names:
             if name[0] == "hforest" and len(name) > 1 and name[1] in SUBPACKAGES:
                 yield name[1]
+
+
+def imported_names(path):
+    """Names that a file imports from hforest, as (package, name) pairs; the file's own subpackage left out."""
+    own = path.relative_to(PACKAGE).parts[0]
+    package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = base + (node.module.split(".") if node.module else [])
+            found = [(".".join(base), alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found = [tuple(alias.name.rpartition(".")[::2]) for alias in node.names]
+        else:
+            continue
+        for module, name in found:
+            if module.split(".")[0] == "hforest" and module.split(".")[1:2] != [own] and name != own:
+                yield module, name
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for name in INTEGRATIONS for path in (PACKAGE / name).glob("*.py*")),
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_integrations_use_public_functions(path):
+    for module, name in imported_names(path):
+        public = importlib.import_module(module).__all__
+        assert name in public, f"{path.name} imports {module}.{name}, which is not public"
+    # Attributes of public subpackages: hinge.tree_forward, hforest.hinge.tree_forward.
+    packages = {name for module, name in imported_names(path) if module == "hforest"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+            owner = getattr(hforest, node.value.id)
+            if inspect.ismodule(owner):
+                assert node.attr in owner.__all__, f"{path.name}: {node.value.id}.{node.attr} is not public"
+
+
+@pytest.mark.parametrize("name", sorted(INTEGRATIONS))
+def test_importing_hforest_imports_no_integration(name):
+    code = f"import sys, hforest; assert not {{'{name}', 'hforest.{name}'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
 
 
 def test_every_subpackage_has_a_layer():
@@ -137,6 +185,8 @@ def test_no_circular_imports_within_a_subpackage(subpackage):
 def test_the_import_tests_see_imports():
     assert {"core", "hinge"} <= set(imported_subpackages(PACKAGE / "hinge" / "training.py"))
     assert {"hinge", "layers", "optim", "core"} <= set(imported_subpackages(PACKAGE / "demo" / "network.py"))
+    assert ("hforest", "hinge") in imported_names(PACKAGE / "torch" / "operators.py")
+    assert ("hforest.core", "check") in imported_names(PACKAGE / "hinge" / "training.py")
     assert "aliases" in imports_of(PACKAGE / "core" / "dispatch.py")
     assert {"core/machine.pxd", "growth/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
 
@@ -147,7 +197,9 @@ def test_files_of_an_algorithm(subpackage):
         assert (PACKAGE / subpackage / name).exists(), name
 
 
-@pytest.mark.parametrize("subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2)])
+@pytest.mark.parametrize(
+    "subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2) or name in INTEGRATIONS]
+)
 def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
     assert (ROOT / "docs" / f"{subpackage}.md").exists()
@@ -174,8 +226,14 @@ def test_backends_have_one_signature(subpackage):
         assert found == {f: parameters for f, parameters in expected.items() if f not in missing}
 
 
+def missing(name):
+    """Whether the library that an integration is for is not installed."""
+    return importlib.util.find_spec(name) is None
+
+
 def public_functions():
-    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in SUBPACKAGES if LAYER[name])]
+    names = [name for name in SUBPACKAGES if LAYER[name] and not (name in INTEGRATIONS and missing(name))]
+    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in names)]
     for module in modules:
         for name in module.__all__:
             function = getattr(module, name)

@@ -1,0 +1,26 @@
+"""Calls with CUDA tensors: CuPy arrays of the same memory, on PyTorch's current stream."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+
+def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Returns the results of a kernel as tensors; memory goes both ways through DLPack, without a copy.
+
+    CuPy's pool reuses memory in the order of the stream that it was allocated on, so a result that is read on
+    another stream must outlive that reading, as `Tensor.record_stream` cannot know memory of CuPy.
+    """
+    import cupy
+
+    device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
+    stream = torch.cuda.current_stream(device)
+    with cupy.cuda.Device(device.index), cupy.cuda.ExternalStream(stream.cuda_stream, device.index):
+        given = [
+            cupy.from_dlpack(a.detach().contiguous()) if isinstance(a, torch.Tensor) else a for a in arguments
+        ]
+        results = kernel(*given)
+        if isinstance(results, tuple):
+            return tuple(torch.from_dlpack(cupy.asarray(result)) for result in results)
+        return torch.from_dlpack(cupy.asarray(results))

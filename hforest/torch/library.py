@@ -1,0 +1,152 @@
+"""The operators' library `hforest`: definitions, kernels for CPU and CUDA, and the arrays of tensors."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+LIBRARY = torch.library.Library("hforest", "DEF")
+"""Holds every operator `torch.ops.hforest.*` as long as the process runs."""
+
+_HALF = (torch.float16, torch.bfloat16)
+AUTOCAST = ("cpu", "cuda")
+_PLAIN = (Tensor, torch.nn.Parameter)
+# Functions that count active dispatch modes and function transforms. A PyTorch without them goes through the
+# dispatcher in every call, which is slower and right.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+_transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+
+
+def _forward_mode() -> bool:
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
+def eager(*tensors: Tensor) -> bool:
+    """Returns whether a call may skip the dispatcher: plain CPU tensors, no half types, nothing that traces.
+
+    Compilation, export, fake tensors, dispatch modes (counters of operators, tracers), function transforms
+    (`torch.func`) and half types need the registered operators.
+    """
+    if torch.compiler.is_compiling() or _modes is None or _transforms is None or _forward_mode():
+        return False
+    for t in tensors:
+        if type(t) not in _PLAIN or not t.is_cpu or t.dtype in _HALF:
+            return False
+    return not _modes() and _transforms() is None and not torch.jit.is_tracing()
+
+
+def check(**tensors: Tensor | None) -> None:
+    """Checks that arguments are tensors on one device, without tangents, and integers without gradients."""
+    first_name, first = "", None
+    for name, t in tensors.items():
+        if t is None and name == "index":
+            continue
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"{name}: expected a torch.Tensor, got {type(t).__name__}; "
+                f"convert it with torch.as_tensor({name})"
+            )
+        if first is None:
+            first_name, first = name, t
+        elif t.device != first.device:
+            raise TypeError(
+                f"{name}: expected a tensor on {first.device} like {first_name}, got one on {t.device}; "
+                f"move it with {name}.to({first_name}.device)"
+            )
+        if (
+            not torch.compiler.is_compiling()
+            and _forward_mode()
+            and t.is_floating_point()
+            and forward_ad.unpack_dual(t).tangent is not None
+        ):
+            raise RuntimeError(f"{name}: expected no forward-mode tangent, got one; use backward")
+        if name in ("features", "index", "y") and t.requires_grad:
+            raise TypeError(
+                f"{name}: expected integers without a gradient, got requires_grad=True; "
+                "pass a buffer of integers"
+            )
+
+
+def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Returns tensors as they are, or inside `torch.autocast` those of half types cast to float32."""
+    device = tensors[0].device.type
+    if device not in AUTOCAST or not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(t.float() if t.dtype in _HALF else t for t in tensors)
+
+
+def array(name: str, t: Tensor) -> np.ndarray:
+    """Returns a CPU tensor's memory as a C-contiguous array; copies only what is not contiguous."""
+    if t.dtype in _HALF:
+        raise TypeError(
+            f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
+            "or run inside torch.autocast"
+        )
+    try:
+        return t.contiguous().numpy(force=True)
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout} "
+            f"({error}); pass {name}.to_dense()"
+        ) from None
+
+
+def _dtype(t: Tensor) -> str:
+    return str(t.dtype).removeprefix("torch.")
+
+
+def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Defines the operator `hforest::<name>`; returns its overload `torch.ops.hforest.<name>.default`.
+
+    Parameters
+    ----------
+    name, schema : str
+        Arguments and results, in PyTorch's language of schemas.
+    kernel : function
+        Takes arrays (NumPy, on CUDA CuPy) in place of the tensors, under the schema's names, and returns
+        a new array or a tuple of new arrays.
+    fake : function
+        Takes fake tensors and returns empty ones with the shapes and dtypes of the results.
+    """
+    names = list(inspect.signature(kernel).parameters)
+
+    def cpu(*arguments: Any) -> Any:
+        given = [array(k, a) if isinstance(a, Tensor) else a for k, a in zip(names, arguments, strict=False)]
+        results = kernel(*given)
+        if isinstance(results, tuple):
+            return tuple(map(torch.from_numpy, results))
+        return torch.from_numpy(results)
+
+    def cuda(*arguments: Any) -> Any:
+        from .cuda import call
+
+        return call(kernel, arguments)
+
+    LIBRARY.define(name + schema)
+    LIBRARY.impl(name, cpu, "CPU")
+    LIBRARY.impl(name, cuda, "CUDA")
+    torch.library.register_fake(f"hforest::{name}", fake, lib=LIBRARY)
+    overload = getattr(torch.ops.hforest, name).default
+    for device in AUTOCAST:
+        LIBRARY.impl(name, _autocast(overload, device), f"Autocast{device.upper()}")
+    return overload
+
+
+def _autocast(overload: Any, device: str) -> Callable[..., Any]:
+    """Returns the operator's kernel inside `torch.autocast`: half types are cast to float32."""
+
+    def kernel(*arguments: Any) -> Any:
+        given = [a.float() if isinstance(a, Tensor) and a.dtype in _HALF else a for a in arguments]
+        with torch.autocast(device, enabled=False):
+            return overload(*given)
+
+    return kernel
+
+
+def no_second_derivative(ctx: Any, *_: Any) -> Any:
+    """The backward pass of operators that compute gradients."""
+    raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")

@@ -1,0 +1,359 @@
+"""Operators in PyTorch: bits of the NumPy functions, gradients, compilers, bad input."""
+
+import re
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import hinge
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+ht = pytest.importorskip("hforest.torch")
+
+# Of compilers and exporters of PyTorch itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+INIT = {"tree": hinge.tree_init, "fern": hinge.fern_init}
+FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+BACKWARD = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
+OPERATOR = {"tree": ht.hinge_tree, "fern": ht.hinge_fern}
+
+
+@pytest.fixture(params=["tree", "fern"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=["sum", "mean", None])
+def aggregate(request):
+    return request.param
+
+
+def problem(kind, outputs=(2,), dtype=np.float32, n=30, n_features=6, n_trees=4, depth=3):
+    """A batch and a forest as NumPy arrays."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, n_features)).astype(dtype), *INIT[kind](
+        n_trees, depth, n_features, outputs, scale=1.0, dtype=dtype, rng=1
+    )
+
+
+def tensors(x, t, f, w):
+    """The arrays as tensors; all but the features require gradients."""
+    x, t, f, w = map(torch.tensor, (x, t, f, w))
+    return x.requires_grad_(), t.requires_grad_(), f, w.requires_grad_()
+
+
+def numpy_step(kind, x, t, f, w, grad_y, aggregate):
+    """y and the gradients by x, thresholds and weights, of the NumPy functions."""
+    y, route = FORWARD[kind](x, t, f, w, aggregate=aggregate, return_route=True)
+    return y, *BACKWARD[kind](grad_y, *route, f, w, x.shape[1], aggregate=aggregate)
+
+
+def same_bits(tensor, array):
+    """Whether a tensor has the dtype, the shape and the bits of an array."""
+    a = tensor.detach().numpy()
+    return a.dtype == array.dtype and a.shape == array.shape and a.tobytes() == array.tobytes()
+
+
+def grad_like(y):
+    return np.random.default_rng(2).normal(size=y.shape).astype(y.dtype)
+
+
+# ------------------------------------------------------------------------------------------------ bits
+
+
+@pytest.mark.parametrize("outputs", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("path", ["eager", "operator", "compiled"])
+def test_hinge_has_the_bits_of_numpy(kind, aggregate, dtype, outputs, path):
+    arrays = problem(kind, outputs, dtype)
+    grad_y = grad_like(FORWARD[kind](*arrays, aggregate=aggregate))
+    expected = numpy_step(kind, *arrays, grad_y, aggregate)
+    x, t, f, w = tensors(*arrays)
+    if path == "operator":
+        y = getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w, aggregate)[0]
+    else:
+        function = OPERATOR[kind]
+        if path == "compiled":
+            torch.compiler.reset()
+            function = torch.compile(function, fullgraph=True, backend="aot_eager")
+        y = function(x, t, f, w, aggregate=aggregate)
+    y.backward(torch.tensor(grad_y))
+    for found, wanted in zip((y, x.grad, t.grad, w.grad), expected, strict=True):
+        assert same_bits(found, wanted)
+    with torch.no_grad():
+        assert same_bits(OPERATOR[kind](x, t, f, w, aggregate=aggregate), expected[0])
+
+
+def test_no_route_is_stored_without_gradients(kind):
+    x, t, f, w = tensors(*problem(kind))
+    operator = getattr(torch.ops.hforest, f"hinge_{kind}")
+    with torch.no_grad():
+        y, leaf, margin, vertex = operator(x, t, f, w, "sum", False)
+    assert leaf.numel() == margin.numel() == vertex.numel() == 0
+    assert torch.equal(y, operator(x, t, f, w, "sum", True)[0])
+    with pytest.raises(RuntimeError, match="route: expected True where gradients"):
+        operator(x, t, f, w, "sum", False)[0].sum().backward()
+
+
+def test_sparse_gradient(kind, aggregate, dtype):
+    arrays = problem(kind, (2, 3), dtype, n=5)
+    grad_y = grad_like(FORWARD[kind](*arrays, aggregate=aggregate))
+    _, *expected = numpy_step(kind, *arrays, grad_y, aggregate)
+    x, t, f, w = tensors(*arrays)
+    y = OPERATOR[kind](x, t, f, w, aggregate=aggregate, sparse=True)
+    found = torch.autograd.grad(y, (x, t, w), torch.tensor(grad_y), retain_graph=True)
+    by_weight = found[2]
+    assert by_weight.is_sparse
+    assert by_weight.is_coalesced()
+    assert (by_weight.sparse_dim(), by_weight.dense_dim()) == (2, 2)
+    rows = hinge.leaf_rows(FORWARD[kind](*arrays, return_route=True)[1].leaf, 8)
+    assert (by_weight.indices()[0] * 8 + by_weight.indices()[1]).tolist() == rows.tolist()
+    for g, wanted in zip((found[0], found[1], by_weight.to_dense()), expected, strict=True):
+        assert same_bits(g, wanted)
+    # As the gradient of a parameter, and twice: they add.
+    weights = torch.nn.Parameter(w.detach().clone())
+    for _ in range(2):
+        y = OPERATOR[kind](x, t, f, weights, aggregate=aggregate, sparse=True)
+        y.backward(torch.tensor(grad_y))
+    assert weights.grad.is_sparse
+    torch.testing.assert_close(weights.grad.to_dense(), 2 * by_weight.to_dense())
+    torch.optim.SGD([weights], lr=0.5).step()
+    torch.testing.assert_close(weights.detach(), w.detach() - by_weight.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_sparse_gradients_leave_the_compiled_graph(kind):
+    torch.compiler.reset()
+    x, t, f, w = tensors(*problem(kind))
+
+    def loss(x):
+        return OPERATOR[kind](2 * x, t, f, w, sparse=True).sum()
+
+    torch.compile(loss, backend="eager")(x).backward()
+    assert w.grad.is_sparse
+    torch.compiler.reset()
+    with pytest.raises(Exception, match=r"torch\.compiler\.disable|skip|disabled"):
+        torch.compile(loss, backend="eager", fullgraph=True)(x)
+
+
+# ------------------------------------------------------------------------------------- PyTorch's checks
+
+
+def test_gradcheck(kind, aggregate):
+    x, t, f, w = tensors(*problem(kind, dtype=np.float64, n=8))
+
+    def run(x, t, w):
+        return OPERATOR[kind](x, t, f, w, aggregate=aggregate)
+
+    def operator(x, t, w):
+        return getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w, aggregate)[0]
+
+    assert torch.autograd.gradcheck(run, (x, t, w))
+    assert torch.autograd.gradcheck(operator, (x, t, w))
+
+
+def test_opcheck(kind, aggregate, dtype):
+    x, t, f, w = tensors(*problem(kind, dtype=dtype))
+    operator = getattr(torch.ops.hforest, f"hinge_{kind}").default
+    torch.library.opcheck(operator, (x, t, f, w, aggregate))
+    x, t, w = (a.detach() for a in (x, t, w))
+    torch.library.opcheck(operator, (x, t, f, w, aggregate, False))
+    y, *route = operator(x, t, f, w, aggregate)
+    torch.library.opcheck(
+        torch.ops.hforest.hinge_backward.default,
+        (torch.ones_like(y), *route, f, w, x.shape[1], kind, aggregate),
+    )
+
+
+def test_fake_tensors_and_shapes_of_symbols(kind, aggregate):
+    """A graph compiled once serves batches of any size."""
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(module, _):
+        graphs.append(module)
+        return module.forward
+
+    _, t, f, w = tensors(*problem(kind))
+    step = torch.compile(
+        lambda x: OPERATOR[kind](x, t, f, w, aggregate=aggregate),
+        fullgraph=True,
+        dynamic=True,
+        backend=backend,
+    )
+    for n in (5, 7, 30):
+        x = torch.tensor(problem(kind, n=n)[0])
+        assert torch.equal(step(x), OPERATOR[kind](x, t, f, w, aggregate=aggregate))
+    assert len(graphs) == 1
+
+
+# ------------------------------------------------------------------------------------------- any input
+
+
+def test_layouts_and_empty_batches(kind, aggregate):
+    x, t, f, w = problem(kind)
+    expected = numpy_step(
+        kind, x, t, f, w, np.ones_like(FORWARD[kind](x, t, f, w, aggregate=aggregate)), aggregate
+    )
+    a, t2, f2, w2 = tensors(x, t, f, w)
+    a = a.detach().t().contiguous().t().requires_grad_()
+    assert not a.is_contiguous()
+    y = OPERATOR[kind](a, t2, f2.t().contiguous().t(), w2, aggregate=aggregate)
+    y.sum().backward()  # its gradient has strides 0
+    for found, wanted in zip((y, a.grad, t2.grad, w2.grad), expected, strict=True):
+        assert same_bits(found, wanted)
+    empty = a.detach()[:0].requires_grad_()
+    y = OPERATOR[kind](empty, t2, f2, w2, aggregate=aggregate)
+    assert y.shape == ((0, 2) if aggregate else (0, 4, 2))
+    t2.grad = w2.grad = None
+    y.sum().backward()
+    assert empty.grad.shape == (0, 6)
+    assert not w2.grad.any()
+    assert not t2.grad.any()
+
+
+def test_memory_is_read_in_place(kind):
+    x, t, f, w = tensors(*problem(kind, n_trees=50, depth=10))
+    with torch.no_grad():
+        before = OPERATOR[kind](x, t, f, w)
+        w *= 2
+        assert torch.equal(OPERATOR[kind](x, t, f, w), 2 * before)
+
+
+def test_weights_that_change_before_the_backward_pass_are_an_error(kind):
+    x, t, f, w = tensors(*problem(kind))
+    y = OPERATOR[kind](x, t, f, w).sum()
+    with torch.no_grad():
+        w += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_half_types(kind, half, sparse):
+    x, t, f, w = tensors(*problem(kind))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = OPERATOR[kind](x.to(half), t, f, w, sparse=sparse)
+        by_operator = getattr(torch.ops.hforest, f"hinge_{kind}")(x.to(half), t, f, w, "sum")[0]
+        product = x @ torch.ones(6, 6)  # of half type
+        OPERATOR[kind](product, t, f, w)
+    assert product.dtype == torch.bfloat16
+    assert y.dtype == torch.float32
+    assert torch.equal(y, OPERATOR[kind](x.to(half).float(), t, f, w))
+    assert torch.equal(y, by_operator)
+    y.sum().backward()
+    assert x.grad.dtype == torch.float32
+    name = str(half).removeprefix("torch.")
+    with pytest.raises(
+        TypeError, match=rf"^x: expected dtype float32 or float64, got {name}; convert it with x.float"
+    ):
+        OPERATOR[kind](x.to(half), t, f, w)
+    with pytest.raises(TypeError, match=rf"^weights: expected dtype float32 or float64, got {name}"):
+        OPERATOR[kind](x, t, f, w.to(half))
+
+
+def message(function, *arguments, **settings):
+    with pytest.raises((TypeError, ValueError, IndexError)) as found:
+        function(*arguments, **settings)
+    return type(found.value), str(found.value)
+
+
+BAD = {
+    "nan": lambda x, t, f, w: (np.where(x > 2, np.nan, x).astype(x.dtype), t, f, w),
+    "nan threshold": lambda x, t, f, w: (x, t * np.float32("nan"), f, w),
+    "feature": lambda x, t, f, w: (x, t, f + 3, w),
+    "dtype": lambda x, t, f, w: (x, t.astype(np.float64), f, w),
+    "integers": lambda x, t, f, w: (x.astype(np.int64), t, f, w),
+    "int64 features": lambda x, t, f, w: (x, t, f.astype(np.int64), w),
+    "weights": lambda x, t, f, w: (x, t, f, w[:, 1:].copy()),
+    "trees": lambda x, t, f, w: (x, t[1:].copy(), f, w),
+    "axes": lambda x, t, f, w: (x[0], t, f, w),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("learn", [False, True])
+def test_bad_input_has_numpys_message(kind, case, learn):
+    arrays = BAD[case](*problem(kind))
+    expected = message(FORWARD[kind], *arrays, aggregate="sum")
+    given = [torch.tensor(a).requires_grad_(learn and a.dtype.kind == "f") for a in arrays]
+    assert message(OPERATOR[kind], *given) == expected
+    assert message(getattr(torch.ops.hforest, f"hinge_{kind}"), *given, "sum") == expected
+
+
+def test_bad_words_and_gradients(kind):
+    x, t, f, w = tensors(*problem(kind))
+    run = OPERATOR[kind]
+    assert (
+        "aggregate: expected one of None, 'sum', 'mean', got 'max'"
+        in message(run, x, t, f, w, aggregate="max")[1]
+    )
+    assert "sparse: expected True or False, got int" in message(run, x, t, f, w, sparse=1)[1]
+    assert "x: expected a torch.Tensor, got ndarray" in message(run, x.detach().numpy(), t, f, w)[1]
+    assert (
+        "features: expected integers without a gradient"
+        in message(run, x, t, f.float().requires_grad_(), w)[1]
+    )
+    assert (
+        "weights: expected a tensor on cpu like x, got one on meta" in message(run, x, t, f, w.to("meta"))[1]
+    )
+    assert "x: expected a dense tensor" in message(run, x.detach().to_sparse(), t, f, w)[1]
+    with pytest.raises(ValueError, match="^grad_y: expected finite numbers, got nan at index"):
+        (run(x, t, f, w) * float("nan")).sum().backward()
+    with pytest.raises(ValueError, match="^sparse: expected False where tensors are on a GPU"):
+        run(*(a.to("meta") for a in (x, t, f, w)), sparse=True)
+
+
+def test_derivatives_that_there_are_not(kind):
+    x, t, f, w = tensors(*problem(kind))
+    for y in (OPERATOR[kind](x, t, f, w), getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w)[0]):
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="expected first derivatives"):
+            first.sum().backward()
+    with pytest.raises(RuntimeError, match="expected first derivatives"):
+        torch.autograd.grad(OPERATOR[kind](x, t, f, w, sparse=True).sum(), x, create_graph=True)
+    tangent = torch.ones_like(x)
+    with pytest.raises(RuntimeError, match="x: expected no forward-mode tangent"):
+        torch.func.jvp(lambda x: OPERATOR[kind](x, t, f, w), (x.detach(),), (tangent,))
+
+
+def test_modes_and_traces_see_the_operator(kind):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x, t, f, w = tensors(*problem(kind))
+    with Mode():
+        OPERATOR[kind](x, t, f, w).sum().backward()
+    assert f"hforest.hinge_{kind}.default" in seen
+    assert "hforest.hinge_backward.default" in seen
+    with torch.device("meta"):
+        pass
+    y = OPERATOR[kind](*(a.detach().to("meta") for a in (x, t, f, w)), aggregate=None)
+    assert y.shape == (30, 4, 2)
+
+
+def test_threads_follow_hforests_own_setting(kind, threads):
+    x, t, f, w = tensors(*problem(kind, n=2000))
+    results = []
+    for n in (1, 2):
+        threads(n)
+        y = OPERATOR[kind](x, t, f, w)
+        results.append((y.detach(), *torch.autograd.grad(y.sum(), (x, t, w))))
+    assert hforest.get_num_threads() == 2
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_names_are_those_of_the_operators():
+    assert re.search("hinge_tree", repr(torch.ops.hforest.hinge_tree.default))
