@@ -17,7 +17,18 @@ if not hasattr(_torch.library, "register_autograd"):
         'upgrade it with pip install --upgrade "hforest[torch]"'
     )
 
+from .convolution import HingeConv1d, HingeConv2d, HingeConv3d, hinge_fern_conv, hinge_tree_conv
 from .neural import neural_forest, neural_loss
 from .operators import hinge_fern, hinge_tree
 
-__all__ = ["hinge_fern", "hinge_tree", "neural_forest", "neural_loss"]
+__all__ = [
+    "HingeConv1d",
+    "HingeConv2d",
+    "HingeConv3d",
+    "hinge_fern",
+    "hinge_fern_conv",
+    "hinge_tree",
+    "hinge_tree_conv",
+    "neural_forest",
+    "neural_loss",
+]
