@@ -155,6 +155,29 @@ def test_modules(module, shape, want, kind):
     assert f"kind='{kind}'" in repr(layer)
 
 
+def test_vertices_look_at_the_window_or_the_vector():
+    torch.manual_seed(0)
+    layer = ht.HingeConv2d(2, 30, 3, 3, outputs=2, padding=1, vector_features=4)
+    x, vector = torch.randn(5, 2, 6, 7), torch.randn(5, 4, requires_grad=True)
+    y = layer(x, vector)
+    # Each position by itself: the window, unfolded, and the vector behind it.
+    windows = torch.nn.functional.unfold(x, 3, padding=1).transpose(1, 2)
+    rows = torch.cat([windows, vector[:, None].expand(-1, 42, -1)], dim=2).reshape(-1, 22).contiguous()
+    f = layer.features.clone()
+    assert bool((f >= 18).any())
+    f[f >= 18] = 18 + (f[f >= 18] - 18 - 4) // 9
+    want = ht.hinge_tree(rows, layer.thresholds, f, layer.weights).reshape(5, 6, 7, 2).permute(0, 3, 1, 2)
+    assert torch.equal(y, want)
+    y.sum().backward()
+    assert bool((vector.grad != 0).any())
+    with pytest.raises(ValueError, match=r"vector: expected shape \(5, 4\), got None"):
+        layer(x)
+    with pytest.raises(ValueError, match="vector: expected shape None"):
+        ht.HingeConv2d(2, 3, 3, 3)(x, vector)
+    with pytest.raises(ValueError, match="vector_features: expected"):
+        ht.HingeConv2d(2, 4, 3, 3, groups=2, outputs=2, vector_features=4)
+
+
 def test_generator_repeats_the_start():
     a, b = (ht.HingeConv2d(3, 4, 2, 3, generator=torch.Generator().manual_seed(7)).weights for _ in range(2))
     assert torch.equal(a, b)

@@ -1,5 +1,6 @@
 """Hinge trees and ferns on windows of images: operators with gradients, and modules (p1 eq 9-12)."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -269,6 +270,7 @@ class _HingeConv(torch.nn.Module):
         padding: Ints = 0,
         dilation: Ints = 1,
         groups: int = 1,
+        vector_features: int = 0,
         kind: Literal["tree", "fern"] = "tree",
         aggregate: Aggregate = "sum",
         dtype: torch.dtype | None = None,
@@ -294,28 +296,52 @@ class _HingeConv(torch.nn.Module):
                     f"{name}: expected a positive multiple of groups = {groups}, got {count}; choose other "
                     "groups, or aggregate=None for trees apart"
                 )
+        if vector_features < 0 or (vector_features and groups > 1):
+            raise ValueError(
+                "vector_features: expected at least 0, and 0 with groups, "
+                f"got {vector_features} with groups = {groups}; leave one of them out"
+            )
         if aggregate and groups > 1:
             shape = (shape[0] // groups,)
         self.in_channels, self.n_trees, self.depth, self.groups = in_channels, n_trees, depth, groups
-        self.kind, self.aggregate = kind, aggregate
+        self.vector_features, self.kind, self.aggregate = vector_features, kind, aggregate
         make = hinge.tree_init if kind == "tree" else hinge.fern_init
         real = torch.get_default_dtype() if dtype is None else dtype
         seed = int(torch.randint(2**62, (), generator=generator))
+        places = math.prod(self.kernel_size)
+        n_columns = in_channels // groups * places
         start = make(
-            n_trees, depth, in_channels // groups * int(np.prod(self.kernel_size)), shape,
+            n_trees, depth, n_columns + vector_features, shape,
             dtype=np.float64 if real == torch.float64 else np.float32, rng=seed,
         )  # fmt: skip
+        # A number of the vector is a channel of its own, read in the middle of the window.
+        middle = int(np.ravel_multi_index([size // 2 for size in self.kernel_size], self.kernel_size))
+        of_vector = n_columns + (start.features - n_columns) * places + middle
+        features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
         self.thresholds = torch.nn.Parameter(torch.from_numpy(start.thresholds).to(real))
         self.weights = torch.nn.Parameter(torch.from_numpy(start.weights).to(real))
-        self.register_buffer("features", torch.from_numpy(start.features))
+        self.register_buffer("features", torch.from_numpy(features))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns the outputs, (n_images, *outputs, *out), or with the trees before them."""
+    def forward(self, x: Tensor, vector: Tensor | None = None) -> Tensor:
+        """Returns the outputs, (n_images, *outputs, *out), or with the trees before them.
+
+        `vector` is (n_images, vector_features), where the layer has such.
+        """
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
             raise ValueError(
                 f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} axes in space, "
                 f"got shape {tuple(x.shape)}; pass images of that many channels"
             )
+        wanted = (len(x), self.vector_features) if self.vector_features else None
+        given = None if vector is None else tuple(vector.shape)
+        if given != wanted:
+            raise ValueError(
+                f"vector: expected shape {wanted}, got {given}; vector_features says how many numbers come "
+                "with an image, 0 for no vector"
+            )
+        if vector is not None:
+            place = vector.to(x.dtype).reshape(*vector.shape, *([1] * self.n_axes))
+            x = torch.cat([x, place.expand(-1, -1, *x.shape[2:])], dim=1)
         apply = hinge_tree_conv if self.kind == "tree" else hinge_fern_conv
         words = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
         if self.groups == 1:
@@ -376,6 +402,10 @@ class HingeConv2d(_HingeConv):
     groups : int
         Parts of the channels; each has n_trees / groups trees, which see its channels alone. With
         `aggregate` it has outputs / groups of the outputs.
+    vector_features : int
+        Numbers of a vector that comes with each image, ``layer(x, vector)``: a vertex compares a number of
+        the window or of the vector, which has a channel of its own (x is copied with them). Windows whose
+        middle is in the padding read 0.
     kind : "tree" or "fern"
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart: (n, n_trees, *outputs, height, width).
