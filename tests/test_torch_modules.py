@@ -250,6 +250,9 @@ def test_states_with_the_least_significant_bit_first(kind, extra, depth):
     expected = lsb_first_outputs(kind, state, x.numpy(), depth)
     assert net(x).detach().numpy().tobytes() == expected.tobytes()
     assert all(torch.equal(state[name], kept[name]) for name in kept)
+    # Older versions kept the numbers of features in the dtype of the weights.
+    net[1].load_state_dict({**state, "ordinals": state["ordinals"].float()})
+    assert torch.equal(net[1].features, state["ordinals"].int())
     # Its results for points of an image have the outputs last.
     image = torch.randn(2, 5, 3, 4)
     by_point = lsb_first_outputs(kind, state, image.permute(0, 2, 3, 1).reshape(-1, 5).numpy(), depth)
