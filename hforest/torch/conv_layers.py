@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import hinge
 from .convolution import NAMES, Ints, hinge_fern_conv, hinge_tree_conv, per_axis
-from .modules import numpy_dtype, seed
+from .modules import numpy_dtype, reversed_bits, seed
 from .operators import Aggregate, Kind
 
 
@@ -119,6 +119,21 @@ class _HingeConv(torch.nn.Module):
             ],
             dim=1,
         )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        # HingeTreeForTorch's modules have a tree for each pair of an output and a channel, which it sees alone.
+        ordinals = state_dict.pop(prefix + "ordinals", None)
+        if ordinals is not None:
+            channel = torch.arange(self.in_channels, device=ordinals.device)[:, None]
+            features = ordinals + channel * math.prod(self.kernel_size)
+            state_dict[prefix + "features"] = features.flatten(0, 1).to(torch.int32)
+            for name in ("thresholds", "weights"):
+                a = state_dict.get(prefix + name)
+                if a is not None and a.dim() > 2:
+                    a = a.flatten(0, 1)
+                    bits = reversed_bits(self.depth).to(a.device)
+                    state_dict[prefix + name] = a[:, bits] if name == "weights" else a
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def extra_repr(self) -> str:
         """Returns the settings, for `repr`."""

@@ -377,11 +377,11 @@ class HingeForest(nn.Module):
             state_dict[prefix + "features"] = ordinals.to(torch.int32)
             weights = state_dict.get(prefix + "weights")
             if weights is not None and weights.dim() >= 2 and weights.shape[1] == 2**self.depth:
-                state_dict[prefix + "weights"] = weights[:, _reversed_bits(self.depth).to(weights.device)]
+                state_dict[prefix + "weights"] = weights[:, reversed_bits(self.depth).to(weights.device)]
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
-def _reversed_bits(depth: int) -> Tensor:
+def reversed_bits(depth: int) -> Tensor:
     """Returns for each leaf HingeTreeForTorch's leaf of the same decisions: the bits in reverse order."""
     leaf = torch.arange(2**depth)
     other = torch.zeros_like(leaf)
