@@ -205,12 +205,12 @@ def test_states_of_hinge_tree_for_torch(kind):
             v, leaf, margins = 0, 0, []
             for level in range(depth):
                 at = v if kind == "tree" else level
-                margin = float(window[state["ordinals"][o, c, at]] - state["thresholds"][o, c, at])
+                margin = float(window[state["ordinals"][o, c, at]].detach() - state["thresholds"][o, c, at])
                 leaf |= int(margin > 0) << level
                 v = 2 * v + 1 + int(margin > 0)
                 margins.append(abs(margin))
             want += float(state["weights"][o, c, leaf]) * min(margins)
-        assert float(y[n, o, i, j]) == pytest.approx(want, rel=1e-5, abs=1e-5)
+        assert float(y[n, o, i, j].detach()) == pytest.approx(want, rel=1e-5, abs=1e-5)
 
 
 def test_other_layouts_are_copied():

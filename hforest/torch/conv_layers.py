@@ -121,7 +121,7 @@ class _HingeConv(torch.nn.Module):
         )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        # HingeTreeForTorch's modules have a tree for each pair of an output and a channel, which it sees alone.
+        # HingeTreeForTorch has a tree for each pair of an output and a channel, which it sees alone.
         ordinals = state_dict.pop(prefix + "ordinals", None)
         if ordinals is not None:
             channel = torch.arange(self.in_channels, device=ordinals.device)[:, None]
