@@ -22,6 +22,13 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 from .gradients import fern_backward, tree_backward
 from .grown import ForestStart, ObliqueStart, tree_from_forest, tree_from_oblique_forest
 from .init import Parameters, fern_init, tree_greedy_init, tree_init
+from .linear import (
+    fern_linear_forward,
+    fern_linear_traverse,
+    tree_linear_forward,
+    tree_linear_traverse,
+)
+from .linear_gradients import fern_linear_backward, tree_linear_backward
 from .outputs import fern_forward, leaf_outputs, tree_forward
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
@@ -59,6 +66,9 @@ __all__ = [
     "fern_backward",
     "fern_forward",
     "fern_init",
+    "fern_linear_backward",
+    "fern_linear_forward",
+    "fern_linear_traverse",
     "fern_median_thresholds",
     "fern_traverse",
     "fit_weights",
@@ -73,6 +83,9 @@ __all__ = [
     "tree_from_oblique_forest",
     "tree_greedy_init",
     "tree_init",
+    "tree_linear_backward",
+    "tree_linear_forward",
+    "tree_linear_traverse",
     "tree_median_thresholds",
     "tree_path",
     "tree_repair_thresholds",

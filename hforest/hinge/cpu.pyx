@@ -8,6 +8,7 @@ leaf_sums.pyx  outputs of routed samples, eq 10
 backward.pyx   gradients, eq 11-12
 touched.pyx    rows that a batch touches
 steps.pyx      steps of training
+inner_products.pyx, projection_gradients.pyx  an inner product at each vertex
 
 Calls that write results alone stop for a signal (core/watch.h). Steps of Adam are in place and do not.
 """
@@ -16,7 +17,9 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.hinge.backward cimport Gradients, run_backward
 from hforest.hinge.forest cimport forest_of, route_of, start_of
+from hforest.hinge.inner_products cimport linear_call_of, route_linear
 from hforest.hinge.leaf_sums cimport Known, sum_leaves
+from hforest.hinge.projection_gradients cimport LinearGradients, run_linear_backward
 from hforest.hinge.route cimport Call, call_of, run
 from hforest.hinge.steps cimport catch_up, step_back
 from hforest.hinge.touched cimport count_leaves, touched_rows
@@ -139,3 +142,73 @@ def fern_adam_forward(x, parameters, state, step, settings, divisor, route, y):
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
     """p1 eq 11-12 and a step of Adam, tree by tree."""
     step_back(grad_y, route, parameters, state, step, settings, divisor, grad_x)
+
+
+def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    if x.itemsize == 4:
+        route_linear(
+            linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex)), <const float*> start_of(x)
+        )
+    else:
+        route_linear(
+            linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex)), <const double*> start_of(x)
+        )
+
+
+def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """The same with one decision per level."""
+    if x.itemsize == 4:
+        route_linear(
+            linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex)), <const float*> start_of(x)
+        )
+    else:
+        route_linear(
+            linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex)), <const double*> start_of(x)
+        )
+
+
+cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divisor, grads) noexcept:
+    # Of the arrays; grads: grad_x, grad_thresholds, grad_projections, grad_weights.
+    cdef LinearGradients a
+    a.base = _gradients(
+        grad_y, route, projections[:, :, 0], weights, divisor, grads[0], grads[1], grads[3]
+    )
+    a.base.forest.features = NULL
+    a.projections, a.grad_projections = start_of(projections), start_of(grads[2])
+    return a
+
+
+def linear_backward(
+    grad_y, route, x, projections, weights, divisor, grad_x, grad_thresholds, grad_projections, grad_weights
+):
+    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    cdef LinearGradients a
+    grads = grad_x, grad_thresholds, grad_projections, grad_weights
+    if grad_x.shape[0] == 0:
+        for grad in grads:
+            grad[...] = 0
+        return
+    a = _linear_gradients(grad_y, route, projections, weights, divisor, grads)
+    if grad_x.itemsize == 4:
+        run_linear_backward(a, <const float*> start_of(x))
+    else:
+        run_linear_backward(a, <const double*> start_of(x))
+
+
+def linear_backward_sparse(
+    grad_y, route, x, projections, weights, divisor, vertices, leaves,
+    grad_x, grad_thresholds, grad_projections, grad_weights,
+):
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
+    cdef LinearGradients a
+    if grad_x.shape[0] == 0:
+        return
+    grads = grad_x, grad_thresholds, grad_projections, grad_weights
+    a = _linear_gradients(grad_y, route, projections, weights, divisor, grads)
+    a.base.vertex_start, a.base.vertex_rows = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(vertices[1])
+    a.base.leaf_start, a.base.leaf_rows = <int64_t*> start_of(leaves[0]), <int64_t*> start_of(leaves[1])
+    if grad_x.itemsize == 4:
+        run_linear_backward(a, <const float*> start_of(x))
+    else:
+        run_linear_backward(a, <const double*> start_of(x))
