@@ -10,11 +10,12 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
+    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.forest cimport GROUP, real, route_of, start_of, threads_for
 
 cdef enum:
+    TOGETHER = 8          # samples on one level of a tree: their inner products do not wait for each other
     LANES = 8             # partial sums of an inner product: element k goes to k % LANES
     MAX_BLOCK = 256       # samples of a block at most: a tree is read once for each block
     BLOCK_BYTES = 1 << 20  # of the input of a block at most, if 64 samples fit: L2 holds it
@@ -36,34 +37,58 @@ cdef inline double inner_product(const real* a, const real* b, Py_ssize_t n) noe
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
 
 
-cdef void _route_tree(
-    const LinearCall* call, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t last
+cdef void _multiply(
+    const LinearCall* call, int count, const real** a, const real** b, double* product
 ) noexcept nogil:
-    """Writes the routes of samples first to last - 1 in tree m.
+    """Writes product (count,): the inner products of rows a[i] and b[i], (n_features,) each."""
+    cdef int i
+    if call.bodies != NULL:
+        call.bodies.multiply(count, <const void**> a, <const void**> b, call.n_features, product)
+        return
+    for i in range(count):
+        product[i] = inner_product(a[i], b[i], call.n_features)
+
+
+cdef void _route_some(
+    const LinearCall* call, const real* x, Py_ssize_t m, Py_ssize_t first, int count
+) noexcept nogil:
+    """Writes the routes of samples first to first + count - 1, at most TOGETHER, in tree m.
 
     x  IN (n_samples, n_features)
     """
-    cdef Py_ssize_t n_features = call.n_features, n, at
+    cdef Py_ssize_t n_features = call.n_features, at
     cdef const real* t = <const real*> call.thresholds + m * call.n_vertices
     cdef const real* p = <const real*> call.projections + m * call.n_vertices * n_features
-    cdef real* margin = <real*> call.route.margin
-    cdef real r, lowest
-    cdef int32_t v, nearest, leaf
-    cdef int level, right
-    for n in range(first, last):
-        v = nearest = leaf = 0
-        lowest = 0
-        for level in range(call.depth):
-            r = <real> inner_product(p + v * n_features, x + n * n_features, n_features) - t[v]
+    cdef const real* samples[TOGETHER]
+    cdef const real* rows[TOGETHER]
+    cdef double product[TOGETHER]
+    cdef real lowest[TOGETHER]
+    cdef int32_t v[TOGETHER]
+    cdef int32_t nearest[TOGETHER]
+    cdef int32_t leaf[TOGETHER]
+    cdef real r
+    cdef int level, right, closer, i
+    for i in range(count):
+        samples[i] = x + (first + i) * n_features
+        v[i] = nearest[i] = leaf[i] = 0
+        lowest[i] = 0
+    for level in range(call.depth):
+        for i in range(count):
+            rows[i] = p + v[i] * n_features
+        _multiply(call, count, rows, samples, product)
+        for i in range(count):
+            r = <real> product[i] - t[v[i]]
             right = r > 0
             # Strictly closer: on equal margins the vertex nearest the root stays.
-            if level == 0 or fabs(r) < fabs(lowest):
-                lowest = r
-                nearest = v
-            leaf = 2 * leaf + right
-            v = v + 1 if call.fern else 2 * v + right + 1
-        at = n * call.n_trees + m
-        call.route.leaf[at], call.route.vertex[at], margin[at] = leaf, nearest, lowest
+            closer = level == 0 or fabs(r) < fabs(lowest[i])
+            lowest[i] = r if closer else lowest[i]
+            nearest[i] = v[i] if closer else nearest[i]
+            leaf[i] = 2 * leaf[i] + right
+            v[i] = v[i] + 1 if call.fern else 2 * v[i] + right + 1
+    for i in range(count):
+        at = (first + i) * call.n_trees + m
+        call.route.leaf[at], call.route.vertex[at] = leaf[i], nearest[i]
+        (<real*> call.route.margin)[at] = lowest[i]
 
 
 cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept:
@@ -73,6 +98,7 @@ cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noe
     call.n_samples = x.shape[0]
     call.n_trees, call.n_vertices, call.n_features = projections.shape
     call.depth = call.n_vertices if fern else (projections.shape[1] + 1).bit_length() - 1
+    call.bodies = hf_products_of(simd_path(), x.itemsize)
     call.thresholds, call.projections = start_of(thresholds), start_of(projections)
     return call
 
@@ -107,10 +133,13 @@ cdef void _route_unit(
     hf_watch* watch,
 ) noexcept nogil:
     # Routes of samples first to first + block - 1 in trees m to m + group - 1, as far as there are so many.
-    cdef Py_ssize_t last = min(first + block, call.n_samples), stop = min(m + group, call.n_trees)
+    cdef Py_ssize_t last = min(first + block, call.n_samples), stop = min(m + group, call.n_trees), n
     cdef int64_t n_steps = 0
     while m < stop:
         if hf_stopped_after(watch, &n_steps, (last - first) * call.depth * (1 + call.n_features // 4)):
             return
-        _route_tree(call, x, m, first, last)
+        n = first
+        while n < last:
+            _route_some(call, x, m, n, <int> min(<Py_ssize_t> TOGETHER, last - n))
+            n += TOGETHER
         m += 1

@@ -13,12 +13,14 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
+    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.backward cimport run_slopes
 from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
+from hforest.hinge.inner_products cimport hf_products_of
 
 cdef enum:
+    TOGETHER = 8          # rows that are added in one call
     COLUMNS = 512         # of a row of projections that are summed together: L1 holds the sums
     PART = 64             # columns at least of the part of a tree that a thread takes
     PAIR = 64             # elements of a row that take as long as a pair of forest.pxd
@@ -69,14 +71,28 @@ cdef void _add_samples(
     const LinearGradients* a, const real* x, const real* slope, const int64_t* order, Py_ssize_t n,
     Py_ssize_t n_columns, double* total,
 ) noexcept nogil:
-    """Adds slope times x of n samples to total (n_columns,); x and order begin at the first of them."""
-    cdef Py_ssize_t i, k
+    """Adds slope times x of n samples to total (n_columns,).
+
+    x      IN, (n_samples, n_features) from the first column on
+    order  IN (n,), the samples
+    """
+    cdef Py_ssize_t i = 0, k
+    cdef const void* rows[TOGETHER]
+    cdef double scale[TOGETHER]
     cdef const real* row
-    cdef double s
-    for i in range(n):
-        s, row = slope[order[i]], x + order[i] * a.base.n_features
-        for k in range(n_columns):
-            total[k] += s * <double> row[k]
+    cdef int count, j
+    while i < n:
+        count = <int> min(<Py_ssize_t> TOGETHER, n - i)
+        for j in range(count):
+            rows[j], scale[j] = x + order[i + j] * a.base.n_features, slope[order[i + j]]
+        if a.bodies != NULL:
+            a.bodies.add_wide(count, rows, scale, n_columns, total)
+        else:
+            for j in range(count):
+                row = <const real*> rows[j]
+                for k in range(n_columns):
+                    total[k] += scale[j] * <double> row[k]
+        i += count
 
 
 cdef void _project_tree(
@@ -108,17 +124,28 @@ cdef void _project_tree(
 
 cdef void _input_sample(const LinearGradients* a, Py_ssize_t n, real* grad) noexcept nogil:
     """Writes grad (n_features,), of sample n: the slopes times the projections of their vertices."""
-    cdef Py_ssize_t n_trees = a.base.forest.n_trees, n_features = a.base.n_features, m, k
+    cdef Py_ssize_t n_trees = a.base.forest.n_trees, n_features = a.base.n_features, m = 0, k
     cdef const real* slope = <const real*> a.base.slope + n
     cdef const real* p = <const real*> a.projections
+    cdef const int32_t* vertex = a.base.route.vertex + n * n_trees
+    cdef const void* rows[TOGETHER]
+    cdef double scale[TOGETHER]
     cdef const real* row
-    cdef real s
+    cdef int count, j
     memset(grad, 0, n_features * sizeof(real))
-    for m in range(n_trees):
-        s = slope[m * a.base.n_samples]
-        row = p + (m * a.base.forest.n_vertices + a.base.route.vertex[n * n_trees + m]) * n_features
-        for k in range(n_features):
-            grad[k] += s * row[k]
+    while m < n_trees:
+        count = <int> min(<Py_ssize_t> TOGETHER, n_trees - m)
+        for j in range(count):
+            rows[j] = p + ((m + j) * a.base.forest.n_vertices + vertex[m + j]) * n_features
+            scale[j] = slope[(m + j) * a.base.n_samples]
+        if a.bodies != NULL:
+            a.bodies.add_rows(count, rows, scale, n_features, grad)
+        else:
+            for j in range(count):
+                row = <const real*> rows[j]
+                for k in range(n_features):
+                    grad[k] += <real> scale[j] * row[k]
+        m += count
 
 
 cdef void _input_samples(
@@ -155,7 +182,7 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
     while threads > 1 and parts * n_trees < 4 * threads and n_features // (2 * parts) >= PART:
         parts *= 2
     slope = np.empty((n_trees, n), np.float32 if real is float else np.float64)
-    a.base.slope = start_of(slope)
+    a.base.slope, a.bodies = start_of(slope), hf_products_of(simd_path(), sizeof(real))
     run_slopes(a.base, x)
     scratch = np.zeros(
         (threads, aligned(COLUMNS * sizeof(double) + (a.base.forest.n_vertices + n) * sizeof(int64_t))), np.uint8
