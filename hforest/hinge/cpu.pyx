@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.hinge.backward cimport Gradients, run_backward
 from hforest.hinge.forest cimport forest_of, route_of, start_of
-from hforest.hinge.inner_products cimport linear_call_of, route_linear
+from hforest.hinge.inner_products cimport LinearCall, linear_call_of, route_linear
 from hforest.hinge.leaf_sums cimport Known, sum_leaves
 from hforest.hinge.projection_gradients cimport LinearGradients, run_linear_backward
 from hforest.hinge.route cimport Call, call_of, run
@@ -146,26 +146,20 @@ def adam_backward(grad_y, route, parameters, state, step, settings, divisor, gra
 
 def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
     """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    cdef LinearCall call = linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex))
     if x.itemsize == 4:
-        route_linear(
-            linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex)), <const float*> start_of(x)
-        )
+        route_linear(call, <const float*> start_of(x))
     else:
-        route_linear(
-            linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex)), <const double*> start_of(x)
-        )
+        route_linear(call, <const double*> start_of(x))
 
 
 def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
     """The same with one decision per level."""
+    cdef LinearCall call = linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex))
     if x.itemsize == 4:
-        route_linear(
-            linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex)), <const float*> start_of(x)
-        )
+        route_linear(call, <const float*> start_of(x))
     else:
-        route_linear(
-            linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex)), <const double*> start_of(x)
-        )
+        route_linear(call, <const double*> start_of(x))
 
 
 cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divisor, grads) noexcept:
@@ -206,8 +200,8 @@ def linear_backward_sparse(
         return
     grads = grad_x, grad_thresholds, grad_projections, grad_weights
     a = _linear_gradients(grad_y, route, projections, weights, divisor, grads)
-    a.base.vertex_start, a.base.vertex_rows = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(vertices[1])
-    a.base.leaf_start, a.base.leaf_rows = <int64_t*> start_of(leaves[0]), <int64_t*> start_of(leaves[1])
+    a.base.vertex_start, a.base.leaf_start = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(leaves[0])
+    a.base.vertex_rows, a.base.leaf_rows = <int64_t*> start_of(vertices[1]), <int64_t*> start_of(leaves[1])
     if grad_x.itemsize == 4:
         run_linear_backward(a, <const float*> start_of(x))
     else:

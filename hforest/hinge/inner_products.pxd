@@ -3,9 +3,12 @@ from hforest.hinge.forest cimport Route, real
 
 cdef extern from "hinge/simd/products.h" nogil:
     ctypedef struct hf_products:
-        void (*multiply)(int count, const void** a, const void** b, Py_ssize_t n, double* product) noexcept nogil
-        void (*add_wide)(int count, const void** rows, const double* scale, Py_ssize_t n, double* total) noexcept nogil
-        void (*add_rows)(int count, const void** rows, const double* scale, Py_ssize_t n, void* total) noexcept nogil
+        void (*multiply)(
+            int count, const void** a, const void** b, Py_ssize_t n, double* product) noexcept nogil
+        void (*add_wide)(
+            int count, const void** rows, const double* scale, Py_ssize_t n, double* total) noexcept nogil
+        void (*add_rows)(
+            int count, const void** rows, const double* scale, Py_ssize_t n, void* total) noexcept nogil
     const hf_products* hf_products_of(int path, int itemsize)
 
 # Trees, or ferns, with an inner product at each vertex, and the samples that they route.

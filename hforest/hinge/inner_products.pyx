@@ -1,8 +1,8 @@
 """Routing by an inner product at each vertex (p1 Fig. 2 and Alg. 3).
 
-A unit of work is a block of samples and a group of trees. All samples of the block go through one tree before the
-next, so that the samples and the tree's upper projections stay in cache. Inner products are computed at the
-vertices of a sample's path alone.
+A unit of work is a block of samples and a group of trees. All samples of the block go through one tree
+before the next, so that the samples and the tree's upper projections stay in cache. Inner products are
+computed at the vertices of a sample's path alone.
 """
 
 from cython.parallel cimport parallel
@@ -129,8 +129,8 @@ cdef int route_linear(LinearCall call, const real* x) except -1:
 
 
 cdef void _route_unit(
-    const LinearCall* call, const real* x, Py_ssize_t first, Py_ssize_t block, Py_ssize_t m, Py_ssize_t group,
-    hf_watch* watch,
+    const LinearCall* call, const real* x, Py_ssize_t first, Py_ssize_t block, Py_ssize_t m,
+    Py_ssize_t group, hf_watch* watch,
 ) noexcept nogil:
     # Routes of samples first to first + block - 1 in trees m to m + group - 1, as far as there are so many.
     cdef Py_ssize_t last = min(first + block, call.n_samples), stop = min(m + group, call.n_trees), n

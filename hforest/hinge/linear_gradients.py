@@ -56,7 +56,7 @@ def _backward(
     n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
     check.integer("n_samples", n, 0, check.MAX_COUNT)
     divisor = divisor_of(aggregate, n_trees)
-    axes = ("n_samples", *outputs) if aggregate else ("n_samples", "n_trees", *outputs)
+    axes: check.Axes = ("n_samples", *outputs) if aggregate else ("n_samples", "n_trees", *outputs)
     check.array("grad_y", grad_y, dtype, axes, sizes)
     check_grad_y(grad_y)
     n_vertices = projections.shape[1]

@@ -1,9 +1,9 @@
 """Gradients with an inner product at each vertex (p1 Fig. 2, eq 11 and the chain rule), from known routes.
 
-Slopes and the gradients by thresholds and weights are those of backward.pyx. Then threads share the trees: the samples
-of a tree are sorted by their vertex, and each row of grad_projections is the sum of the slopes times the samples
-of its vertex, in float64 in the order of the samples. Last, threads share the samples, and add the slopes times the
-projections to grad_x in the order of the trees. Each element is computed by one thread.
+Slopes and the gradients by thresholds and weights are those of backward.pyx. Then threads share the trees: the
+samples of a tree are sorted by their vertex, and each row of grad_projections is the sum of the slopes times
+the samples of its vertex, in float64 in the order of the samples. Last, threads share the samples, and add
+the slopes times the projections to grad_x in the order of the trees. Each element is computed by one thread.
 """
 
 import numpy as np
@@ -96,7 +96,8 @@ cdef void _add_samples(
 
 
 cdef void _project_tree(
-    const LinearGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t last, const Workspace* w
+    const LinearGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t last,
+    const Workspace* w,
 ) noexcept nogil:
     """Writes columns first to last - 1 of the rows of grad_projections of tree m."""
     cdef const real* slope = <const real*> a.base.slope + m * a.base.n_samples
@@ -184,9 +185,8 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
     slope = np.empty((n_trees, n), np.float32 if real is float else np.float64)
     a.base.slope, a.bodies = start_of(slope), hf_products_of(simd_path(), sizeof(real))
     run_slopes(a.base, x)
-    scratch = np.zeros(
-        (threads, aligned(COLUMNS * sizeof(double) + (a.base.forest.n_vertices + n) * sizeof(int64_t))), np.uint8
-    )
+    n_bytes = aligned(COLUMNS * sizeof(double) + (a.base.forest.n_vertices + n) * sizeof(int64_t))
+    scratch = np.zeros((threads, n_bytes), np.uint8)
     start_watch(&watch)
     with nogil:
         hf_share(&watch, n_trees * parts)
