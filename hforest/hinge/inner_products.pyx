@@ -114,7 +114,7 @@ cdef int route_linear(LinearCall call, const real* x) except -1:
     cdef Py_ssize_t block = min(<Py_ssize_t> MAX_BLOCK, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
     cdef int threads = threads_for(n * call.n_trees * cost)
     cdef Py_ssize_t n_blocks = (n + block - 1) // block, n_groups, unit = 0
-    # Neighbouring trees share cache lines of the result; with few blocks smaller groups share the work better.
+    # Neighbouring trees share cache lines of the result; with few blocks, smaller groups share work better.
     while group > 1 and n_blocks * (call.n_trees // group) < 4 * threads and threads > 1:
         group //= 2
     n_groups = (call.n_trees + group - 1) // group

@@ -1,9 +1,10 @@
 """Gradients with an inner product at each vertex (p1 Fig. 2, eq 11 and the chain rule), from known routes.
 
-Slopes and the gradients by thresholds and weights are those of backward.pyx. Then threads share the trees: the
-samples of a tree are sorted by their vertex, and each row of grad_projections is the sum of the slopes times
-the samples of its vertex, in float64 in the order of the samples. Last, threads share the samples, and add
-the slopes times the projections to grad_x in the order of the trees. Each element is computed by one thread.
+Slopes and the gradients by thresholds and weights are those of backward.pyx. Then threads share the trees:
+the samples of a tree are sorted by their vertex, and each row of grad_projections is the sum of the slopes
+times the samples of its vertex, in float64 in the order of the samples. Last, threads share the samples,
+and add the slopes times the projections to grad_x in the order of the trees. Each element is computed by
+one thread.
 """
 
 import numpy as np
@@ -69,9 +70,9 @@ cdef inline int64_t _vertex_of(const LinearGradients* a, Py_ssize_t m, int64_t r
 
 cdef void _add_samples(
     const LinearGradients* a, const real* x, const real* slope, const int64_t* order, Py_ssize_t n,
-    Py_ssize_t n_columns, double* total,
+    Py_ssize_t n_columns, double* total, hf_watch* watch,
 ) noexcept nogil:
-    """Adds slope times x of n samples to total (n_columns,).
+    """Adds slope times x of n samples to total (n_columns,), or of fewer if the call has stopped.
 
     x      IN, (n_samples, n_features) from the first column on
     order  IN (n,), the samples
@@ -81,7 +82,10 @@ cdef void _add_samples(
     cdef double scale[TOGETHER]
     cdef const real* row
     cdef int count, j
+    cdef int64_t n_steps = 0
     while i < n:
+        if hf_stopped_after(watch, &n_steps, TOGETHER * (1 + n_columns // 4)):
+            return
         count = <int> min(<Py_ssize_t> TOGETHER, n - i)
         for j in range(count):
             rows[j], scale[j] = x + order[i + j] * a.base.n_features, slope[order[i + j]]
@@ -97,7 +101,7 @@ cdef void _add_samples(
 
 cdef void _project_tree(
     const LinearGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t last,
-    const Workspace* w,
+    const Workspace* w, hf_watch* watch,
 ) noexcept nogil:
     """Writes columns first to last - 1 of the rows of grad_projections of tree m."""
     cdef const real* slope = <const real*> a.base.slope + m * a.base.n_samples
@@ -116,7 +120,9 @@ cdef void _project_tree(
         while at < last:
             n_columns = min(<Py_ssize_t> COLUMNS, last - at)
             memset(w.total, 0, n_columns * sizeof(double))
-            _add_samples(a, x + at, slope, w.order + start, w.stop[v] - start, n_columns, w.total)
+            _add_samples(
+                a, x + at, slope, w.order + start, w.stop[v] - start, n_columns, w.total, watch
+            )
             for k in range(n_columns):
                 grad[at + k] = <real> w.total[k]
             at += n_columns
@@ -161,12 +167,14 @@ cdef void _input_samples(
 
 
 cdef void _project_unit(
-    const LinearGradients* a, const real* x, Py_ssize_t unit, Py_ssize_t parts, unsigned char* scratch
+    const LinearGradients* a, const real* x, Py_ssize_t unit, Py_ssize_t parts, unsigned char* scratch,
+    hf_watch* watch,
 ) noexcept nogil:
     # Part unit % parts of the columns of tree unit // parts.
     cdef Workspace w = _workspace(a, scratch)
-    cdef Py_ssize_t columns = (a.base.n_features + parts - 1) // parts, first = unit % parts * columns
-    _project_tree(a, x, unit // parts, first, min(first + columns, a.base.n_features), &w)
+    cdef Py_ssize_t n_features = a.base.n_features, columns = (n_features + parts - 1) // parts
+    cdef Py_ssize_t first = min(unit % parts * columns, n_features)
+    _project_tree(a, x, unit // parts, first, min(first + columns, n_features), &w, watch)
 
 
 cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
@@ -193,7 +201,7 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
         with parallel(num_threads=threads):
             unit = hf_take(&watch)
             while unit >= 0:
-                _project_unit(&a, x, unit, parts, &scratch[threadid(), 0])
+                _project_unit(&a, x, unit, parts, &scratch[threadid(), 0], &watch)
                 unit = hf_take(&watch)
         hf_share(&watch, (n + step - 1) // step)
         with parallel(num_threads=threads):
