@@ -13,6 +13,9 @@ decisions, the first of which gives the leaf's most significant bit.
 `weights`      (n_trees, L, *outputs)   as thresholds    w_leaf, in the unit of the output per margin
 =============  =======================  ===============  ==========================================
 
+In the functions named `linear` each vertex has an inner product of its own in place of a column:
+`projections` (n_trees, V, n_features) stands for `features`.
+
 `Parameters` is the NamedTuple of the three. Everything here takes C-contiguous NumPy arrays or CuPy arrays
 and returns arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values
 ValueError, indices out of range IndexError; the checks that read whole arrays can be skipped inside

@@ -37,18 +37,6 @@ cdef inline double inner_product(const real* a, const real* b, Py_ssize_t n) noe
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
 
 
-cdef void _multiply(
-    const LinearCall* call, int count, const real** a, const real** b, double* product
-) noexcept nogil:
-    """Writes product (count,): the inner products of rows a[i] and b[i], (n_features,) each."""
-    cdef int i
-    if call.bodies != NULL:
-        call.bodies.multiply(count, <const void**> a, <const void**> b, call.n_features, product)
-        return
-    for i in range(count):
-        product[i] = inner_product(a[i], b[i], call.n_features)
-
-
 cdef void _route_some(
     const LinearCall* call, const real* x, Py_ssize_t m, Py_ssize_t first, int count
 ) noexcept nogil:
@@ -75,7 +63,11 @@ cdef void _route_some(
     for level in range(call.depth):
         for i in range(count):
             rows[i] = p + v[i] * n_features
-        _multiply(call, count, rows, samples, product)
+        if call.bodies != NULL:
+            call.bodies.multiply(count, <const void**> rows, <const void**> samples, n_features, product)
+        else:
+            for i in range(count):
+                product[i] = inner_product(rows[i], samples[i], n_features)
         for i in range(count):
             r = <real> product[i] - t[v[i]]
             right = r > 0

@@ -100,15 +100,18 @@ cdef void _add_samples(
 
 
 cdef void _project_tree(
-    const LinearGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t last,
-    const Workspace* w, hf_watch* watch,
+    const LinearGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t columns,
+    unsigned char* scratch, hf_watch* watch,
 ) noexcept nogil:
-    """Writes columns first to last - 1 of the rows of grad_projections of tree m."""
+    """Writes columns first to first + columns - 1, as far as there are so many, of the rows of tree m."""
     cdef const real* slope = <const real*> a.base.slope + m * a.base.n_samples
+    cdef Workspace w = _workspace(a, scratch)
     cdef real* grad
-    cdef Py_ssize_t k, at, n_columns
+    cdef Py_ssize_t last = min(first + columns, a.base.n_features), k, at, n_columns
     cdef int64_t start = 0, i, v
-    _sort_samples(a, m, w)
+    if first >= last:
+        return
+    _sort_samples(a, m, &w)
     for i in range(_first_row(a, m), _first_row(a, m + 1)):
         v = _vertex_of(a, m, i)
         grad = <real*> a.grad_projections + i * a.base.n_features
@@ -166,17 +169,6 @@ cdef void _input_samples(
         first += 1
 
 
-cdef void _project_unit(
-    const LinearGradients* a, const real* x, Py_ssize_t unit, Py_ssize_t parts, unsigned char* scratch,
-    hf_watch* watch,
-) noexcept nogil:
-    # Part unit % parts of the columns of tree unit // parts.
-    cdef Workspace w = _workspace(a, scratch)
-    cdef Py_ssize_t n_features = a.base.n_features, columns = (n_features + parts - 1) // parts
-    cdef Py_ssize_t first = min(unit % parts * columns, n_features)
-    _project_tree(a, x, unit // parts, first, min(first + columns, n_features), &w, watch)
-
-
 cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
     """Writes the gradients of a call of at least one sample.
 
@@ -186,10 +178,12 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
     cdef Py_ssize_t n = a.base.n_samples, n_trees = a.base.forest.n_trees, n_features = a.base.n_features
     cdef int threads = threads_for(n * n_trees * (1 + n_features // PAIR))
     cdef Py_ssize_t step = samples_each(n, threads, SAMPLES), parts = 1, unit = 0, block = 0
+    cdef Py_ssize_t columns
     cdef unsigned char[:, ::1] scratch
     # With few trees, threads share their columns, and each sorts the samples.
     while threads > 1 and parts * n_trees < 4 * threads and n_features // (2 * parts) >= PART:
         parts *= 2
+    columns = (n_features + parts - 1) // parts
     slope = np.empty((n_trees, n), np.float32 if real is float else np.float64)
     a.base.slope, a.bodies = start_of(slope), hf_products_of(simd_path(), sizeof(real))
     run_slopes(a.base, x)
@@ -201,7 +195,9 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
         with parallel(num_threads=threads):
             unit = hf_take(&watch)
             while unit >= 0:
-                _project_unit(&a, x, unit, parts, &scratch[threadid(), 0], &watch)
+                _project_tree(
+                    &a, x, unit // parts, unit % parts * columns, columns, &scratch[threadid(), 0], &watch
+                )
                 unit = hf_take(&watch)
         hf_share(&watch, (n + step - 1) // step)
         with parallel(num_threads=threads):
