@@ -192,7 +192,7 @@ def linear_backward(
 
 def linear_backward_sparse(
     grad_y, route, x, projections, weights, divisor, vertices, leaves,
-    grad_x, grad_thresholds, grad_projections, grad_weights,
+    grad_x, grad_thresholds, grad_projections, grad_weights
 ):
     """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
     cdef LinearGradients a
