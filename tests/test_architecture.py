@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -20,7 +21,10 @@ LAYERS = [
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "tabular"},
     {"demo"},
+    {"torch", "jax"},
 ]
+INTEGRATIONS = LAYERS[-1]
+"""Optional: each is imported by its own name alone, and uses public functions only."""
 LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
@@ -147,7 +151,9 @@ def test_files_of_an_algorithm(subpackage):
         assert (PACKAGE / subpackage / name).exists(), name
 
 
-@pytest.mark.parametrize("subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2)])
+@pytest.mark.parametrize(
+    "subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2) or name in INTEGRATIONS]
+)
 def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
     assert (ROOT / "docs" / f"{subpackage}.md").exists()
@@ -174,8 +180,14 @@ def test_backends_have_one_signature(subpackage):
         assert found == {f: parameters for f, parameters in expected.items() if f not in missing}
 
 
+def missing(name):
+    """Whether the library that an integration is for is not installed."""
+    return importlib.util.find_spec(name) is None
+
+
 def public_functions():
-    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in SUBPACKAGES if LAYER[name])]
+    names = [name for name in SUBPACKAGES if LAYER[name] and not (name in INTEGRATIONS and missing(name))]
+    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in names)]
     for module in modules:
         for name in module.__all__:
             function = getattr(module, name)

@@ -17,12 +17,24 @@ MODULES = sorted(
 )  # fmt: skip
 
 
+# Optional libraries, and what needs them: the pages and modules of these names.
+INTEGRATIONS = ("torch", "jax")
+
+
+def need(name):
+    """Skips a test of a page or module of an integration whose library is not installed."""
+    for library in INTEGRATIONS:
+        if name == f"{library}.md" or name.split(".")[:2] == ["hforest", library]:
+            pytest.importorskip(library, reason=f"needs {library}")
+
+
 def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", ["hforest", *MODULES])
 def test_docstring_examples(name):
+    need(name)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     result = doctest.testmod(importlib.import_module(name), optionflags=flags)
     assert result.failed == 0
@@ -36,6 +48,7 @@ def test_examples_are_found():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
 def test_code_on_pages_runs(page, tmp_path, monkeypatch):
+    need(page.name)
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(page, "python"))
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
@@ -59,6 +72,7 @@ def test_links_lead_somewhere(page):
         "co2",
         "growth",
         "hinge",
+        "jax",
         "layers",
         "manifold",
         "neural",
@@ -70,6 +84,7 @@ def test_links_lead_somewhere(page):
     ],
 )
 def test_page_names_every_function(subpackage):
+    need(f"hforest.{subpackage}")
     text = (ROOT / "docs" / f"{subpackage}.md").read_text()
     for name in importlib.import_module(f"hforest.{subpackage}").__all__:
         assert f"`{name}`" in text, name
