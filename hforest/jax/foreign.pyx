@@ -134,7 +134,8 @@ cdef int _append_arrays(list arrays, const hf_xla_buffers* buffers, bint writabl
     for i in range(buffers.size):
         if buffers.types[i] != HF_XLA_BUFFER:
             raise TypeError(
-                f"hforest.jax: expected buffers, got XLA's kind {buffers.types[i]}; call the functions of hforest.jax"
+                f"hforest.jax: expected buffers, got XLA's kind {buffers.types[i]}; "
+                "call the functions of hforest.jax"
             )
         arrays.append(_array(buffers.buffers[i], writable))
     return 0
@@ -148,7 +149,9 @@ cdef str _attribute(const hf_xla_attributes* attributes, str name):
         if text.start[:text.length] == name.encode() and attributes.types[i] == HF_XLA_STRING:
             text = <const hf_xla_text*> attributes.values[i]
             return text.start[:text.length].decode()
-    raise TypeError(f"hforest.jax: expected the attribute {name}, got none; call the functions of hforest.jax")
+    raise TypeError(
+        f"hforest.jax: expected the attribute {name}, got none; call the functions of hforest.jax"
+    )
 
 
 cdef int _run(const hf_xla_call* call) except -1:
@@ -203,24 +206,25 @@ cdef hf_xla_error* _error(const hf_xla_api* api, int code, text) noexcept:
 cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
     cdef hf_xla_metadata* metadata
     if call.extensions != NULL and call.extensions.type == HF_XLA_METADATA:
-        # Asked at registration, and when a program is compiled: the runtime refuses a version that it does not support.
+        # Asked at registration and by compilers: the runtime refuses a version that it does not support.
         metadata = (<hf_xla_metadata_extension*> call.extensions).metadata
         metadata.version.struct_size = sizeof(hf_xla_version)
         metadata.version.extensions = NULL
-        metadata.version.major, metadata.version.minor = HF_XLA_MAJOR, HF_XLA_MINOR
+        metadata.version.major = HF_XLA_MAJOR
+        metadata.version.minor = HF_XLA_MINOR
         metadata.traits = 0
         return NULL
     if call.api.version.major != HF_XLA_MAJOR or call.struct_size < sizeof(hf_xla_call):
         return _error(
             call.api, HF_XLA_FAILED_PRECONDITION,
             f"hforest.jax: expected version {HF_XLA_MAJOR} of XLA's foreign functions, "
-            f"got {call.api.version.major}.{call.api.version.minor}; install a jaxlib of that version",
+            f"got {call.api.version.major}; install a jaxlib of that version",
         )
     try:
         _run(call)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
-            PyErr_SetInterrupt()  # the main thread raises it again, after the error that XLA makes of this one
+            PyErr_SetInterrupt()  # the main thread raises it again, after XLA's error
         return _error(call.api, _code(error), _text(error))
     return NULL
 

@@ -1,5 +1,6 @@
 """Hinge and neural forests as functions of JAX arrays."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -28,31 +29,44 @@ def _arrays(**given: Any) -> list[jax.Array]:
                 f"{name}: expected dtype {kept} while JAX's 64-bit types are off, got {a.dtype}; convert it "
                 f'with {name}.astype(numpy.{kept}), or call jax.config.update("jax_enable_x64", True)'
             )
-    return [jnp.asarray(a) for a in given.values()]
+    return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in given.values()]
 
 
 def _outputs(
-    function: Callable[..., Any], samples: jax.Array, *others: jax.Array, **settings: Any
+    function: Callable[..., Any], arrays: list[jax.Array], name: str, setting: Any
 ) -> tuple[int, ...]:
-    """Axes of y after that of the samples. `function`, called without samples, checks dtypes and shapes."""
-    parameters = [np.zeros(a.shape, a.dtype) for a in others]
-    index = {"index": parameters.pop()} if function is neural.forward and len(parameters) > 1 else {}
-    with unchecked():  # of values there are none
+    """Axes of y after that of the samples, after a check of dtypes, shapes and the setting called `name`."""
+    shapes = tuple((a.shape, a.dtype) for a in arrays)
+    find = _find_outputs if setting is None or isinstance(setting, str) else _find_outputs.__wrapped__
+    return find(function, shapes, name, setting)
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_outputs(
+    function: Callable[..., Any], shapes: tuple[Any, ...], name: str, setting: Any
+) -> tuple[int, ...]:
+    """The same for arrays of these shapes and dtypes, by a call without samples, whose checks these are."""
+    (shape, dtype), *others = shapes
+    parameters = [np.zeros(*other) for other in others]
+    settings = {name: setting}
+    if function is neural.forward and len(parameters) > 1:
+        settings["index"] = parameters.pop()
+    with unchecked():  # of values: there are none
         try:
-            y = function(np.zeros((0, *samples.shape[1:]), samples.dtype), *parameters, **index, **settings)
+            y = function(np.zeros((0, *shape[1:]), dtype), *parameters, **settings)
         except (TypeError, ValueError):
             # The same error, with the number of samples in its text.
-            function(np.empty(samples.shape, samples.dtype), *parameters, **index, **settings)
+            function(np.empty(shape, dtype), *parameters, **settings)
             raise
     return y.shape[1:]
 
 
 def _hinge(
     kind: Literal["tree", "fern"], x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Any
-) -> Any:
+) -> jax.Array:
     arrays = _arrays(x=x, thresholds=thresholds, features=features, weights=weights)
     function = hinge.tree_forward if kind == "tree" else hinge.fern_forward
-    outputs = _outputs(function, *arrays, aggregate=aggregate)
+    outputs = _outputs(function, arrays, "aggregate", aggregate)
     return bind(Forest(f"hinge_{kind}", aggregate or "", outputs), *arrays)
 
 
@@ -215,4 +229,5 @@ def neural_forest(
     [[[0.125]]]
     """
     arrays = _arrays(f=f, leaves=leaves, **({} if index is None else {"index": index}))
-    return bind(Forest("neural_forest", task, _outputs(neural.forward, *arrays, task=task)), *arrays)
+    outputs = _outputs(neural.forward, arrays, "task", task)
+    return bind(Forest("neural_forest", task, outputs), *arrays)
