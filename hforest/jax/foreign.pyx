@@ -100,6 +100,16 @@ functions = {}
 cdef enum:
     MAX_RANK = 32
 
+# The version is 0: HF_XLA_MAJOR.
+cdef bytes OTHER_VERSION = (
+    b"hforest.jax: expected version 0 of XLA's foreign functions, got another one; "
+    b"install a jaxlib of that version"
+)
+cdef bytes SHORT_CALL = (
+    b"hforest.jax: expected a whole call of XLA's foreign functions, got a shorter one; "
+    b"install jaxlib 0.5 or newer"
+)
+
 
 cdef object _array(const hf_xla_buffer* buffer, bint writable):
     """Returns an array over the memory of a buffer."""
@@ -188,19 +198,30 @@ cdef str _text(error):
     )
 
 
-cdef hf_xla_error* _error(const hf_xla_api* api, int code, text) noexcept:
+cdef hf_xla_error* _error(const hf_xla_api* api, int code, bytes message) noexcept:
     """Returns a new error of the runtime."""
     cdef hf_xla_error_arguments arguments
-    cdef bytes message
-    try:
-        message = text.encode("utf-8", "replace").replace(b"\0", b"?")
-    except MemoryError:
-        message = b"hforest.jax: out of memory"
     arguments.struct_size = sizeof(arguments)
     arguments.extensions = NULL
     arguments.message = message
     arguments.code = code
     return api.create_error(&arguments)
+
+
+cdef hf_xla_error* _error_of(const hf_xla_api* api, error) noexcept:
+    """Returns the error of the runtime for an exception."""
+    cdef bytes message = b"hforest.jax: expected a call that ends, got an exception; run the program again"
+    cdef bint interrupted = isinstance(error, KeyboardInterrupt)
+    cdef hf_xla_error* made
+    try:
+        message = _text(error).encode("utf-8", "replace").replace(b"\0", b"?")
+    except BaseException as another:  # out of memory; or a handler of a signal raised
+        interrupted = interrupted or isinstance(another, KeyboardInterrupt)
+    made = _error(api, _code(error), message)
+    if interrupted:
+        # The main thread raises it again, after XLA's error. Nothing of Python may run here after this.
+        PyErr_SetInterrupt()
+    return made
 
 
 cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
@@ -214,18 +235,14 @@ cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
         metadata.version.minor = HF_XLA_MINOR
         metadata.traits = 0
         return NULL
-    if call.api.version.major != HF_XLA_MAJOR or call.struct_size < sizeof(hf_xla_call):
-        return _error(
-            call.api, HF_XLA_FAILED_PRECONDITION,
-            f"hforest.jax: expected version {HF_XLA_MAJOR} of XLA's foreign functions, "
-            f"got {call.api.version.major}; install a jaxlib of that version",
-        )
+    if call.api.version.major != HF_XLA_MAJOR:
+        return _error(call.api, HF_XLA_FAILED_PRECONDITION, OTHER_VERSION)
+    if call.struct_size < sizeof(hf_xla_call):
+        return _error(call.api, HF_XLA_FAILED_PRECONDITION, SHORT_CALL)
     try:
         _run(call)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            PyErr_SetInterrupt()  # the main thread raises it again, after XLA's error
-        return _error(call.api, _code(error), _text(error))
+        return _error_of(call.api, error)
     return NULL
 
 
