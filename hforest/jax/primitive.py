@@ -18,7 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from . import foreign
+from .foreign import NAME
 
 
 class Forest(NamedTuple):
@@ -37,7 +37,7 @@ def _call(
     name: str, setting: str, results: tuple[jax.ShapeDtypeStruct, ...], *arguments: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Returns the results of a foreign call, arrays of the shapes and dtypes in `results`."""
-    call = jax.ffi.ffi_call(foreign.NAME, results, vmap_method="sequential")
+    call = jax.ffi.ffi_call(NAME, results, vmap_method="sequential")
     return tuple(call(*arguments, function=name, setting=setting))
 
 
