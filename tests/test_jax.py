@@ -120,8 +120,8 @@ def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
 @KINDS
 def test_large_results_are_written_in_place(kind):
     """Results above calls.SMALL are written by `out`, below it they are copied: the same bits."""
-    x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=8, outputs=(5,))
-    assert x.nbytes < hj.calls.SMALL < weights.nbytes
+    x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=12, outputs=(8,))
+    assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
     y = jax.jit(lambda *a: LAYER[kind](*a, aggregate=None))(x, thresholds, features, weights)
     assert y.nbytes > hj.calls.SMALL
     assert same(y, FORWARD[kind](x, thresholds, features, weights))

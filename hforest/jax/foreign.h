@@ -14,6 +14,9 @@
 #define HFOREST_JAX_FOREIGN_H
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 enum { HF_XLA_MAJOR = 0, HF_XLA_MINOR = 1 }; /* the first version with all that is declared here */
 
@@ -108,6 +111,20 @@ typedef struct {
     hf_xla_buffers arguments, results;
     hf_xla_attributes attributes;
 } hf_xla_call;
+
+enum { HF_PAGE = 4096, HF_LARGE = 1 << 22 }; /* bytes */
+
+/* Asks for huge pages under a large array that is going to be written: XLA's new memory has small ones, and the first
+   write to each takes longer than the kernels do. NumPy does so for its own arrays. */
+static void hf_huge_pages(void *data, size_t n_bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t begin = ((uintptr_t)data + HF_PAGE - 1) / HF_PAGE * HF_PAGE, end = (uintptr_t)data + n_bytes;
+    if (n_bytes >= HF_LARGE) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+#else
+    (void)data;
+    (void)n_bytes;
+#endif
+}
 
 typedef hf_xla_error *hf_xla_handler(hf_xla_call *);
 

@@ -85,6 +85,8 @@ cdef extern from "jax/foreign.h" nogil:
         hf_xla_buffers arguments, results
         hf_xla_attributes attributes
 
+    void hf_huge_pages(void* data, size_t n_bytes)
+
 cnp.import_array()
 
 NAME = "hforest"
@@ -135,7 +137,9 @@ cdef object _array(const hf_xla_buffer* buffer, bint writable):
         shape[axis] = <cnp.npy_intp> buffer.dims[axis]
     # Without elements there may be no memory: NumPy then takes some of its own.
     array = cnp.PyArray_SimpleNewFromData(<int> buffer.rank, shape, kind, buffer.data)
-    if not writable:
+    if writable:
+        hf_huge_pages(cnp.PyArray_DATA(array), cnp.PyArray_NBYTES(array))
+    else:
         cnp.PyArray_CLEARFLAGS(array, cnp.NPY_ARRAY_WRITEABLE)
     return array
 
