@@ -72,6 +72,7 @@ def test_links_lead_somewhere(page):
         "co2",
         "growth",
         "hinge",
+        "jax",
         "layers",
         "manifold",
         "neural",
