@@ -18,5 +18,6 @@ if not hasattr(_torch.library, "register_autograd"):
     )
 
 from .operators import hinge_fern, hinge_tree
+from .optim import RowAdam
 
-__all__ = ["hinge_fern", "hinge_tree"]
+__all__ = ["RowAdam", "hinge_fern", "hinge_tree"]

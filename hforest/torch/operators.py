@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from .. import hinge
+from . import rows
 from .library import LIBRARY, array, check, define, eager, full_precision
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
 
-_FORWARD: dict[str, Any] = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+_FORWARD: dict[str, Any] = {kind: rows.forward(kind) for kind in ("tree", "fern")}
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
