@@ -187,6 +187,9 @@ def _apply(
             )
         return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
     if learn:
+        forest = rows.fused(weights)
+        if forest is not None and forest.thresholds is thresholds:
+            return forest(x, features, kind, aggregate)
         return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)
     y = _FORWARD[kind](
         array("x", x),

@@ -12,8 +12,8 @@ import hforest
 
 from .. import hinge, optim
 from . import rows as owners
+from .fused import FusedForest, Settings, settings_of
 
-_Settings = tuple[float, float, float, float]  # lr, beta1, beta2, eps
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _REFUSED = ("weight_decay", "amsgrad", "maximize")
 _OF_ADAM = {*_REFUSED, "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"}
@@ -143,7 +143,7 @@ class RowAdam(torch.optim.Optimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         # Adam on no numbers raises what a step with these settings would raise.
-        lr, beta1, beta2, eps = self._settings(group)
+        lr, beta1, beta2, eps = settings_of(group)
         for p in group["params"]:
             if p.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
@@ -153,15 +153,6 @@ class RowAdam(torch.optim.Optimizer):
         for dtype in {p.dtype for p in group["params"]}:
             a, b, c, d = np.zeros((4, 0), np.float64 if dtype == torch.float64 else np.float32)
             optim.adam(a, b, c, d, 1, lr, beta1=beta1, beta2=beta2, eps=eps)
-
-    @staticmethod
-    def _settings(group: dict[str, Any]) -> _Settings:
-        betas = group["betas"]
-        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise TypeError(f"betas: expected two numbers, got {betas!r}; pass (beta1, beta2)")
-        if isinstance(group["lr"], Tensor):
-            raise TypeError("lr: expected a number, got a Tensor; pass lr.item()")
-        return group["lr"], betas[0], betas[1], group["eps"]
 
     # ------------------------------------------------------------------------------------ steps
 
@@ -189,10 +180,15 @@ class RowAdam(torch.optim.Optimizer):
                 loss = closure()
         with torch.no_grad():
             for group in self.param_groups:
-                settings = self._settings(group)
+                settings = settings_of(group)
                 for p in group["params"]:
                     if p.grad is None or not p.numel():
                         continue
+                    if "forest" in self.state[p]:
+                        raise ValueError(
+                            "grad: expected None for parameters that move in the backward pass, got a gradient by "
+                            "another way; call step_in_backward(thresholds, weights, on=False)"
+                        )
                     if p.grad.layout not in (torch.strided, torch.sparse_coo):
                         raise TypeError(
                             f"grad: expected a dense or sparse COO tensor, got layout {p.grad.layout}; "
@@ -214,7 +210,7 @@ class RowAdam(torch.optim.Optimizer):
                 state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
         return state
 
-    def _dense_step(self, p: Tensor, grad: Tensor, settings: _Settings) -> None:
+    def _dense_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
         state = self._state(p)
         if "last" in state:
             self.take_missed_steps(p)
@@ -228,7 +224,7 @@ class RowAdam(torch.optim.Optimizer):
             state["last"].fill_(state["step"])
             state["missed"] = settings
 
-    def _row_step(self, p: Tensor, grad: Tensor, settings: _Settings) -> None:
+    def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
         axes = grad.sparse_dim()
         if not p.is_contiguous():
             raise ValueError(
@@ -291,6 +287,9 @@ class RowAdam(torch.optim.Optimizer):
         state = self.state.get(table)
         if state is None or "last" not in state or not state["step"]:
             return
+        if "forest" in state:
+            state["forest"].flush()
+            return
         lr, beta1, beta2, eps = state["missed"]
         optim.adam_catch_up(
             *self._flat(table, state), _array(state["last"]), state["step"], lr, rows=rows,
@@ -303,6 +302,83 @@ class RowAdam(torch.optim.Optimizer):
         if state is not None and "last" in state:
             with hforest.unchecked():  # rows that leaves give are right
                 self._catch_up(table, hinge.leaf_rows(leaf, table.shape[1]))
+
+    def _fused(self, table: Tensor) -> FusedForest | None:
+        forest = self.state[table].get("forest") if table in self.state else None
+        return forest if forest is None or forest.weights is table else None
+
+    def step_in_backward(self, thresholds: Tensor, weights: Tensor, *, on: bool = True) -> None:
+        """Lets the backward pass move a forest: the same steps, without its gradients in memory.
+
+        From now on `loss.backward()` moves these thresholds and weights, whose `grad` stays None, and `step`
+        the other parameters: `hforest.hinge.tree_adam_forward` and `tree_adam_backward` in place of forward
+        and backward.
+
+        Parameters
+        ----------
+        thresholds : (n_trees, n_vertices) Tensor
+        weights : (n_trees, n_leaves, *outputs) Tensor
+            Parameters of one `HingeForest`, on the CPU, contiguous, in one group of this optimiser.
+        on : bool
+            False goes back to gradients and `step`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Tensors that are not parameters of one group; on a GPU; that have made different numbers of steps.
+
+        Notes
+        -----
+        For loops of one forward and one backward pass a step: a second backward pass before the next forward
+        pass is an error, and gradients cannot be added up, clipped or inspected. Outputs are summed or
+        averaged over the trees. The result is that of `step` to rounding (`aggregate` of "sum" or "mean").
+
+        Examples
+        --------
+        >>> import torch, hforest.torch
+        >>> t = torch.nn.Parameter(torch.zeros(1, 1)); f = torch.zeros(1, 1, dtype=torch.int32)
+        >>> w = torch.nn.Parameter(torch.ones(1, 2))
+        >>> optimizer = hforest.torch.RowAdam([t, w], lr=0.5)
+        >>> optimizer.step_in_backward(t, w)
+        >>> hforest.torch.hinge_tree(torch.tensor([[2.0]]), t, f, w).sum().backward()
+        >>> optimizer.flush(); w.tolist(), w.grad
+        ([[1.0, 0.5]], None)
+        """
+        groups = [
+            g for p in (thresholds, weights) for g in self.param_groups if any(p is q for q in g["params"])
+        ]
+        if len(groups) != 2 or groups[0] is not groups[1]:
+            raise ValueError(
+                "thresholds: expected parameters of one group of this optimiser, got tensors of "
+                f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own thresholds and weights"
+            )
+        if not (
+            thresholds.is_cpu and weights.is_cpu and thresholds.is_contiguous() and weights.is_contiguous()
+        ):
+            raise ValueError(
+                "weights: expected contiguous parameters on the CPU, got others; use step, which moves any"
+            )
+        pair = (thresholds, weights)
+        for p in pair:
+            self.take_missed_steps(p)
+        states = (self._state(thresholds), self._state(weights))
+        if not on:
+            for state in states:
+                state.pop("forest", None)
+            for name in ("last", "missed", "moved"):
+                states[0].pop(name, None)
+            return
+        if states[0]["step"] != states[1]["step"]:
+            raise ValueError(
+                f"thresholds: expected as many steps as the weights', {states[1]['step']}, got {states[0]['step']}; "
+                "call step_in_backward before the first step"
+            )
+        forest = FusedForest(thresholds, weights, states, groups[0])
+        for p, state in zip(pair, states, strict=True):
+            n_rows = math.prod(p.shape[:2])
+            state["last"] = torch.full((n_rows,), state["step"], dtype=torch.int64)
+            state["missed"], state["moved"], state["forest"] = settings_of(groups[0]), False, forest
+        owners.register(weights, self)
 
     def flush(self) -> None:
         """Takes the missed steps of all rows of all tables.
@@ -320,7 +396,11 @@ class RowAdam(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for p, kept in self.state.items():
-            if isinstance(p, Tensor) and "last" in kept:  # a copy whose tables have missed steps
+            if (
+                isinstance(p, Tensor)
+                and "missed" in kept
+                and ("forest" not in kept or kept["forest"].weights is p)
+            ):  # a copy whose tables have missed steps
                 owners.register(p, self)
 
     def state_dict(self) -> dict[str, Any]:
@@ -340,7 +420,7 @@ class RowAdam(torch.optim.Optimizer):
         self.flush()
         whole = super().state_dict()
         for key, state in whole["state"].items():
-            kept = {name: value for name, value in state.items() if name not in ("last", "missed")}
+            kept = {name: value for name, value in state.items() if name in ("step", *_MOMENTS)}
             whole["state"][key] = kept
         return whole
 
@@ -367,19 +447,16 @@ class RowAdam(torch.optim.Optimizer):
                         f"state_dict: expected {name}=0, which RowAdam does not have, got {group[name]}; "
                         "load it into torch.optim.Adam"
                     )
-        settings = [{key: g[key] for key in ("lr", "betas", "eps", "params")} for g in self.param_groups]
         states = {}
         for key, state in state_dict["state"].items():
             states[key] = {"step": int(state["step"])} | {name: state[name].clone() for name in _MOMENTS}
         groups = [{k: v for k, v in g.items() if k not in _OF_ADAM} for g in state_dict["param_groups"]]
+        forests = {id(s["forest"]): s["forest"] for s in self.state.values() if "forest" in s}
         super().load_state_dict({"state": states, "param_groups": groups})
-        try:
-            for group in self.param_groups:
-                self._check(group)
-        except (TypeError, ValueError):
-            for group, old in zip(self.param_groups, settings, strict=True):
-                group.update(old)
-            raise
+        for forest in forests.values():
+            self.step_in_backward(forest.thresholds, forest.weights)
+        for group in self.param_groups:
+            self._check(group)
 
 
 def _rows_of(grad: Tensor) -> tuple[Tensor, Tensor]:

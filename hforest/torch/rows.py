@@ -21,6 +21,9 @@ class Owner(Protocol):
     def _catch_up_leaves(self, table: Tensor, leaf: Any) -> None:
         """Brings the rows that leaves (n_samples, n_trees) reach to the optimiser's last step."""
 
+    def _fused(self, table: Tensor) -> Any | None:
+        """Returns the forest that the backward pass moves, whose leaf weights the table is, or None."""
+
 
 # By the address of the first element: an array of a table has it, wherever the table's tensor has gone through.
 _owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Tensor]]] = {}
@@ -44,6 +47,14 @@ def _owner(address: int, shape: tuple[int, ...]) -> tuple[Any, Tensor] | None:
         _owners.pop(address, None)
         return None
     return (optimizer, table) if tuple(table.shape) == shape else None
+
+
+def fused(weights: Tensor) -> Any | None:
+    """Returns the forest with these leaf weights that an optimiser moves in the backward pass, or None."""
+    if not _owners or not weights.is_cpu:
+        return None
+    found = _owner(weights.data_ptr(), tuple(weights.shape))
+    return None if found is None else found[0]._fused(found[1])
 
 
 def register(table: Tensor, owner: Owner) -> None:
@@ -80,6 +91,11 @@ def forward(kind: Kind) -> Callable[..., Any]:
             with _lock:
                 found = _owner(_address(weights), weights.shape)
                 if found is not None:
+                    if found[0]._fused(found[1]) is not None:  # its thresholds may have missed steps too
+                        found[0].take_missed_steps(found[1])
+                        return plain(
+                            x, thresholds, features, weights, aggregate=aggregate, return_route=return_route
+                        )
                     route = traverse(x, thresholds, features)
                     found[0]._catch_up_leaves(found[1], route.leaf)
                     y = hinge.leaf_outputs(route.leaf, route.margin, weights, aggregate=aggregate)
