@@ -59,7 +59,7 @@ def _by_memory(like: Tensor, *tensors: Tensor) -> list[Any]:
 
 
 class RowAdam(torch.optim.Optimizer):
-    """Adam for networks with hinge forests: the steps of dense Adam, at the cost of the rows that are touched.
+    """Adam for networks with hinge forests: the steps of dense Adam at the cost of the touched rows.
 
     A parameter whose gradient is a sparse tensor, as `sparse=True` makes that of leaf weights, is a table of
     rows. A step moves the rows that have a gradient; the others take the steps that they have missed when
@@ -147,7 +147,8 @@ class RowAdam(torch.optim.Optimizer):
         for p in group["params"]:
             if p.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
-                    f"params: expected parameters of float32 or float64, got {str(p.dtype).removeprefix('torch.')}; "
+                    "params: expected parameters of float32 or float64, got "
+                    f"{str(p.dtype).removeprefix('torch.')}; "
                     "keep the parameters in float32 and compute in half types inside torch.autocast"
                 )
         for dtype in {p.dtype for p in group["params"]}:
@@ -186,8 +187,8 @@ class RowAdam(torch.optim.Optimizer):
                         continue
                     if "forest" in self.state[p]:
                         raise ValueError(
-                            "grad: expected None for parameters that move in the backward pass, got a gradient by "
-                            "another way; call step_in_backward(thresholds, weights, on=False)"
+                            "grad: expected None for parameters that move in the backward pass, got a "
+                            "gradient by another way; call step_in_backward(thresholds, weights, on=False)"
                         )
                     if p.grad.layout not in (torch.strided, torch.sparse_coo):
                         raise TypeError(
@@ -217,8 +218,8 @@ class RowAdam(torch.optim.Optimizer):
         lr, beta1, beta2, eps = settings
         if grad.stride() != p.stride():
             grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
-        arrays = _by_memory(p, p, grad, *(state[name] for name in _MOMENTS))
-        optim.adam(*arrays, state["step"] + 1, lr, beta1=beta1, beta2=beta2, eps=eps)
+        param, g, m, v = _by_memory(p, p, grad, *(state[name] for name in _MOMENTS))
+        optim.adam(param, g, m, v, state["step"] + 1, lr, beta1=beta1, beta2=beta2, eps=eps)
         state["step"] += 1
         if "last" in state:
             state["last"].fill_(state["step"])
@@ -291,10 +292,19 @@ class RowAdam(torch.optim.Optimizer):
             state["forest"].flush()
             return
         lr, beta1, beta2, eps = state["missed"]
+        param, m, v = self._flat(table, state)
         optim.adam_catch_up(
-            *self._flat(table, state), _array(state["last"]), state["step"], lr, rows=rows,
-            beta1=beta1, beta2=beta2, eps=eps,
-        )  # fmt: skip
+            param,
+            m,
+            v,
+            _array(state["last"]),
+            state["step"],
+            lr,
+            rows=rows,
+            beta1=beta1,
+            beta2=beta2,
+            eps=eps,
+        )
 
     def _catch_up_leaves(self, table: Tensor, leaf: Any) -> None:
         # `leaf` (n_samples, n_trees) int32, NumPy or CuPy: leaves that a batch reads.
@@ -350,7 +360,8 @@ class RowAdam(torch.optim.Optimizer):
         if len(groups) != 2 or groups[0] is not groups[1]:
             raise ValueError(
                 "thresholds: expected parameters of one group of this optimiser, got tensors of "
-                f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own thresholds and weights"
+                f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own "
+                "thresholds and weights"
             )
         if not (
             thresholds.is_cpu and weights.is_cpu and thresholds.is_contiguous() and weights.is_contiguous()
@@ -370,8 +381,8 @@ class RowAdam(torch.optim.Optimizer):
             return
         if states[0]["step"] != states[1]["step"]:
             raise ValueError(
-                f"thresholds: expected as many steps as the weights', {states[1]['step']}, got {states[0]['step']}; "
-                "call step_in_backward before the first step"
+                f"thresholds: expected as many steps as the weights', {states[1]['step']}, got "
+                f"{states[0]['step']}; call step_in_backward before the first step"
             )
         forest = FusedForest(thresholds, weights, states, groups[0])
         for p, state in zip(pair, states, strict=True):

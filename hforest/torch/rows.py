@@ -1,4 +1,4 @@
-"""Leaf tables whose rows have missed steps of Adam: who owns them, and forward calls that take the steps first."""
+"""Leaf tables with missed steps of Adam: who owns them; forward calls that take the steps first."""
 
 import threading
 import weakref
@@ -25,7 +25,7 @@ class Owner(Protocol):
         """Returns the forest that the backward pass moves, whose leaf weights the table is, or None."""
 
 
-# By the address of the first element: an array of a table has it, wherever the table's tensor has gone through.
+# By the address of the first element, which an array of a table has, whatever tensor it comes from.
 _owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Tensor]]] = {}
 _lock = threading.RLock()
 
