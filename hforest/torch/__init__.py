@@ -17,7 +17,29 @@ if not hasattr(_torch.library, "register_autograd"):
         'upgrade it with pip install --upgrade "hforest[torch]"'
     )
 
+from .heads import NeuralForest
+from .modules import HingeForest
+from .neural import neural_forest, neural_loss
+from .normalization import RunningNorm
 from .operators import hinge_fern, hinge_tree
 from .optim import RowAdam
 
+<<<<<<< HEAD
 __all__ = ["RowAdam", "hinge_fern", "hinge_tree"]
+=======
+__all__ = [
+    "HingeForest",
+    "NeuralForest",
+    "RunningNorm",
+    "hinge_fern",
+    "hinge_tree",
+    "neural_forest",
+    "neural_loss",
+]
+
+# Classes are known by their public names, in `help` and in pickles, whatever file holds them.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__
+del _name
+>>>>>>> torch

@@ -145,3 +145,8 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
             return overload(*given)
 
     return kernel
+
+
+def no_second_derivative(ctx: Any, *_: Any) -> Any:
+    """The backward pass of operators that compute gradients."""
+    raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import hinge
 from . import rows
-from .library import LIBRARY, array, check, define, eager, full_precision
+from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
@@ -17,9 +17,9 @@ _FORWARD: dict[str, Any] = {kind: rows.forward(kind) for kind in ("tree", "fern"
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
-def _no_route(x: Any) -> list[Any]:
+def _no_route(x: Any) -> list[np.ndarray]:
     # Three arrays, as no two results of an operator may share memory.
-    return [type(x)((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32)]
+    return [np.empty((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32)]
 
 
 def _forward_kernel(kind: Kind) -> Any:
@@ -103,13 +103,9 @@ def _register(kind: Kind) -> None:
     torch.library.register_autograd(f"hforest::hinge_{kind}", backward, setup_context=setup, lib=LIBRARY)
 
 
-def _no_second_derivative(ctx: Any, *_: Any) -> Any:
-    raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")
-
-
 for _kind in ("tree", "fern"):
     _register(_kind)
-torch.library.register_autograd("hforest::hinge_backward", _no_second_derivative, lib=LIBRARY)
+torch.library.register_autograd("hforest::hinge_backward", no_second_derivative, lib=LIBRARY)
 
 
 class _Hinge(torch.autograd.Function):
@@ -135,7 +131,7 @@ class _Hinge(torch.autograd.Function):
         n_features, kind, aggregate, sparse = ctx.settings
         if torch.is_grad_enabled():  # create_graph=True: the operator refuses to be differentiated
             if sparse:
-                _no_second_derivative(ctx)
+                no_second_derivative(ctx)
             grad_x, grad_t, grad_w = _backward_operator(
                 grad_y, *route, features, weights, n_features, kind, aggregate
             )

@@ -1,0 +1,311 @@
+"""Neural decision forests on tensors (p4 §2): class probabilities, the exact loss, and their gradients."""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import neural
+from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
+
+Task = Literal["classification", "regression"]
+Loss = Literal["forest", "tree"]
+
+_MU_BYTES = 2**26
+"""Memory for the probabilities of leaves while a gradient by the leaves is added up, in bytes."""
+
+
+def _forward_kernel(f: Any, leaves: Any, index: Any = None, task: Task = "classification") -> Any:
+    return neural.forward(f, leaves, index=index, task=task)
+
+
+def _forward_fake(f: Tensor, leaves: Tensor, index: Tensor | None = None, task: str = "") -> Tensor:
+    return f.new_empty((f.shape[0], leaves.shape[2]))
+
+
+def _backward_kernel(grad_p: Any, f: Any, leaves: Any, index: Any = None) -> Any:
+    return neural.backward(grad_p, f, leaves, index=index)
+
+
+def _backward_fake(grad_p: Tensor, f: Tensor, leaves: Tensor, index: Tensor | None = None) -> Tensor:
+    return f.new_empty(f.shape)
+
+
+def _leaves_kernel(grad_p: Any, f: Any, index: Any = None) -> Any:
+    # The sum over samples of mu^T grad_p, some samples at a time, in float64 between them.
+    n_trees, n_vertices = (f if index is None else index).shape[-2:]
+    step = max(1, _MU_BYTES // (n_trees * (n_vertices + 1) * f.itemsize))
+    total: Any = 0.0
+    for start in range(0, max(1, len(f)), step):
+        mu = neural.route(f[start : start + step], index=index)
+        total = total + (mu.transpose(1, 2, 0) @ grad_p[start : start + step]).astype("float64")
+    return (total / n_trees).astype(f.dtype)
+
+
+def _leaves_fake(grad_p: Tensor, f: Tensor, index: Tensor | None = None) -> Tensor:
+    n_trees, n_vertices = (f if index is None else index).shape[-2:]
+    return f.new_empty((n_trees, n_vertices + 1, grad_p.shape[1]))
+
+
+def _loss_kernel(f: Any, leaves: Any, y: Any, index: Any = None, loss: Loss = "forest") -> tuple[Any, Any]:
+    value, grad_f = neural.loss_backward(f, leaves, y, index=index, loss=loss)
+    return np.array(value, f.dtype), grad_f
+
+
+def _loss_fake(
+    f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None = None, loss: str = ""
+) -> tuple[Tensor, Tensor]:
+    return f.new_empty(()), f.new_empty(f.shape)
+
+
+def _scale_kernel(grad_loss: Any, grad_f: Any) -> Any:
+    return grad_f * grad_loss
+
+
+_forward_operator = define(
+    "neural_forest",
+    '(Tensor f, Tensor leaves, Tensor? index=None, str task="classification") -> Tensor',
+    _forward_kernel,
+    _forward_fake,
+)
+_backward_operator = define(
+    "neural_backward",
+    "(Tensor grad_p, Tensor f, Tensor leaves, Tensor? index=None) -> Tensor",
+    _backward_kernel,
+    _backward_fake,
+)
+_leaves_operator = define(
+    "neural_backward_leaves",
+    "(Tensor grad_p, Tensor f, Tensor? index=None) -> Tensor",
+    _leaves_kernel,
+    _leaves_fake,
+)
+_loss_operator = define(
+    "neural_loss",
+    '(Tensor f, Tensor leaves, Tensor y, Tensor? index=None, str loss="forest") -> (Tensor, Tensor)',
+    _loss_kernel,
+    _loss_fake,
+)
+_scale_operator = define(
+    "neural_loss_backward",
+    "(Tensor grad_loss, Tensor grad_f) -> Tensor",
+    _scale_kernel,
+    lambda grad_loss, grad_f: grad_f.new_empty(grad_f.shape),
+)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+
+
+def _backward(ctx: Any, grad_p: Tensor) -> tuple[Any, ...]:
+    f, leaves, index = ctx.saved_tensors
+    by_f, by_leaves = ctx.needs_input_grad[:2]
+    return (
+        _backward_operator(grad_p, f, leaves, index) if by_f else None,
+        _leaves_operator(grad_p, f, index) if by_leaves else None,
+        None,
+        None,
+    )
+
+
+def _loss_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _loss_backward(ctx: Any, grad_loss: Tensor, _: Any) -> tuple[Any, ...]:
+    (grad_f,) = ctx.saved_tensors
+    return _scale_operator(grad_loss, grad_f), None, None, None, None
+
+
+torch.library.register_autograd("hforest::neural_forest", _backward, setup_context=_setup, lib=LIBRARY)
+torch.library.register_autograd(
+    "hforest::neural_loss", _loss_backward, setup_context=_loss_setup, lib=LIBRARY
+)
+for _name in ("neural_backward", "neural_backward_leaves", "neural_loss_backward"):
+    torch.library.register_autograd(f"hforest::{_name}", no_second_derivative, lib=LIBRARY)
+
+
+class _Forest(torch.autograd.Function):
+    """`neural_forest` without the dispatcher, for plain CPU tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, leaves: Tensor, index: Tensor | None, task: Task) -> Tensor:
+        ctx.save_for_backward(f, leaves, index)
+        return torch.from_numpy(_forward_kernel(*_arrays(f, leaves, index), task))
+
+    @staticmethod
+    def backward(ctx: Any, grad_p: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():  # create_graph=True: the operators refuse to be differentiated
+            return _backward(ctx, grad_p)
+        f, leaves, index = _arrays(*ctx.saved_tensors)
+        by_f, by_leaves = ctx.needs_input_grad[:2]
+        given = array("grad_p", grad_p)
+        return (
+            torch.from_numpy(_backward_kernel(given, f, leaves, index)) if by_f else None,
+            torch.from_numpy(_leaves_kernel(given, f, index)) if by_leaves else None,
+            None,
+            None,
+        )
+
+
+class _Loss(torch.autograd.Function):
+    """`neural_loss` without the dispatcher, for plain CPU tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None, loss: Loss) -> Tensor:
+        found, grad_f = _plain_loss(f, leaves, y, index, loss)
+        ctx.save_for_backward(grad_f)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            no_second_derivative(ctx)
+        (grad_f,) = ctx.saved_tensors
+        return grad_f * grad_loss, None, None, None, None
+
+
+def _arrays(f: Tensor, leaves: Tensor, index: Tensor | None) -> tuple[Any, Any, Any]:
+    return array("f", f), array("leaves", leaves), None if index is None else array("index", index)
+
+
+def _plain_loss(
+    f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None, loss: Loss
+) -> tuple[Tensor, Tensor]:
+    given = array("f", f), array("leaves", leaves), array("y", y)
+    value, grad_f = _loss_kernel(*given, None if index is None else array("index", index), loss)
+    return torch.from_numpy(value), torch.from_numpy(grad_f)
+
+
+def neural_forest(
+    f: Tensor,
+    leaves: Tensor,
+    *,
+    index: Tensor | None = None,
+    task: Task = "classification",
+) -> Tensor:
+    """Returns class probabilities of a neural decision forest, with gradients by f and leaves (p4 §2).
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
+        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
+        (n_samples, n_functions).
+    leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
+        pi: at least 0, and 1 in sum over a leaf's classes. With ``task="regression"`` any finite numbers.
+    index : (n_trees, 2**depth - 1) tensor of int32, optional
+        Decision function of each vertex. Not learned.
+    task : "classification" or "regression"
+
+    Returns
+    -------
+    p : (n_samples, n_classes) tensor
+        Mean over the trees. Dtype of f (float32 for half types inside `torch.autocast`).
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `hforest.neural.forward` and `backward`, whose messages these are. Tensors on different devices;
+        half types outside `torch.autocast`; integers that require a gradient.
+    RuntimeError
+        A second derivative.
+
+    Notes
+    -----
+    p and the gradient by f have the bits of `hforest.neural.forward` and `backward`; see `neural_loss` for
+    the loss of labels, which is exact where p is too small for its dtype. p4 fits the leaves by a closed-form
+    update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If they require a gradient, it is
+
+        dL/dleaves[m, l, k] = sum over samples of mu[n, m, l] dL/dp[n, k] / n_trees,
+
+    with mu in at most 64 MiB at a time (or that of one sample). Probabilities stay such if they are a softmax
+    of what is learned.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> f = torch.tensor([[[3.0]]]).log().requires_grad_()
+    >>> leaves = torch.tensor([[[0.9, 0.1], [0.5, 0.5]]])
+    >>> p = hforest.torch.neural_forest(f, leaves)
+    >>> p[0, 0].backward()
+    >>> [round(value, 6) for value in p[0].tolist()], round(f.grad.item(), 6)
+    ([0.8, 0.2], 0.075)
+    """
+    check(f=f, leaves=leaves, index=index)
+    f, leaves = full_precision(f, leaves)
+    if not (eager(f, leaves) if index is None else eager(f, leaves, index)):
+        return _forward_operator(f, leaves, index, task)
+    if torch.is_grad_enabled() and (f.requires_grad or leaves.requires_grad):
+        return _Forest.apply(f, leaves, index, task)
+    return torch.from_numpy(_forward_kernel(*_arrays(f, leaves, index), task))
+
+
+def neural_loss(
+    f: Tensor,
+    leaves: Tensor,
+    y: Tensor,
+    *,
+    index: Tensor | None = None,
+    loss: Loss = "forest",
+) -> Tensor:
+    """Returns the negative log-likelihood of labels, with an exact gradient by f (p4 §2).
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
+        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
+        (n_samples, n_functions).
+    leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
+        pi: at least 0, and 1 in sum over a leaf's classes. Without a gradient.
+    y : (n_samples,) tensor of any integer or bool dtype
+        Labels, 0 to n_classes - 1.
+    index : (n_trees, 2**depth - 1) tensor of int32, optional
+        Decision function of each vertex.
+    loss : "forest" or "tree"
+        -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T.
+
+    Returns
+    -------
+    loss : tensor without axes
+        Mean over the samples, in nats; 0 for no samples. Infinite where a sample's class has probability 0 in
+        every leaf.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `hforest.neural.loss_backward`, whose messages these are. Tensors on different devices; half types
+        outside `torch.autocast`; leaves that require a gradient.
+    RuntimeError
+        A second derivative.
+
+    Notes
+    -----
+    The loss is that of `hforest.neural.loss_backward`, rounded to the dtype of f, and the gradient has its
+    bits times the gradient of what follows. Both come from one pass, also without gradients. Samples whose
+    probability leaves the range of the dtype are computed in float64 logarithms, so saturated decisions have
+    exact gradients; ``neural_forest(f, leaves).log()`` has not.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> f = torch.tensor([[[3.0]]]).log().requires_grad_()
+    >>> leaves = torch.tensor([[[0.9, 0.1], [0.5, 0.5]]])
+    >>> loss = hforest.torch.neural_loss(f, leaves, torch.tensor([0]))
+    >>> loss.backward()
+    >>> round(loss.item(), 6), round(f.grad.item(), 6)
+    (0.223144, -0.09375)
+    """
+    check(f=f, leaves=leaves, y=y, index=index)
+    if leaves.requires_grad:
+        raise ValueError(
+            "leaves: expected leaves without a gradient, got requires_grad=True; fit them with "
+            "hforest.neural.update_leaves, or learn them through neural_forest and a loss of your own"
+        )
+    f, leaves = full_precision(f, leaves)
+    if not (eager(f, leaves, y) if index is None else eager(f, leaves, y, index)):
+        return _loss_operator(f, leaves, y, index, loss)[0]
+    if torch.is_grad_enabled() and f.requires_grad:
+        return _Loss.apply(f, leaves, y, index, loss)
+    return _plain_loss(f, leaves, y, index, loss)[0]

@@ -1,0 +1,114 @@
+"""Normalisation by running statistics as a module (p1 §4)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import layers
+from .library import LIBRARY, array, eager
+from .modules import numpy_dtype
+
+_EPSILON = 1e-7
+
+
+def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
+    layers.normalize_update(array("x", x), mean.numpy(), var.numpy(), int(step))
+
+
+def _update_cuda(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
+    from .cuda import call
+
+    call(layers.normalize_update, (x, mean, var, int(step)))
+
+
+LIBRARY.define("normalize_update(Tensor x, Tensor(a!) mean, Tensor(b!) var, Tensor step) -> ()")
+LIBRARY.impl("normalize_update", _update, "CPU")
+LIBRARY.impl("normalize_update", _update_cuda, "CUDA")
+torch.library.register_fake("hforest::normalize_update", lambda x, mean, var, step: None, lib=LIBRARY)
+_update_operator = torch.ops.hforest.normalize_update.default
+
+
+class RunningNorm(nn.Module):
+    """Features in running standard deviations from their running mean (p1 §4); no learned scale or shift.
+
+    Parameters
+    ----------
+    n_features : int
+        Size of axis 1 of the input.
+    device : torch.device, optional
+    dtype : torch.float32 or torch.float64, optional
+        Of the statistics; PyTorch's default dtype by default.
+
+    Attributes
+    ----------
+    mean, var : (n_features,) buffers
+        Running mean and variance; zeros and ones at the start.
+    step : buffer of int64 without axes
+        Updates so far.
+
+    Notes
+    -----
+    z = (x - mean) / sqrt(var + 1e-7), in training and in use. In training the statistics move towards those
+    of the batch after it was normalised, by `hforest.layers.normalize_update`: mean <- a mean + (1 - a) batch
+    mean with a = min(step / (step + 1), 0.99). They are constants in the gradient. So the first batch is
+    normalised with mean 0 and variance 1. Results have the bits of `hforest.layers.normalize` and
+    `normalize_backward`.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> norm = hforest.torch.RunningNorm(1)
+    >>> norm(torch.tensor([[1.0], [3.0]])).tolist(), norm.mean.tolist(), norm.var.tolist()
+    ([[1.0], [3.0]], [2.0], [2.0])
+    """
+
+    mean: Tensor
+    var: Tensor
+    step: Tensor
+
+    def __init__(self, n_features: int, *, device: Any = None, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        numpy_dtype(dtype)
+        self.n_features = n_features
+        self.register_buffer("mean", torch.zeros(n_features, device=device, dtype=dtype))
+        self.register_buffer("var", torch.ones(n_features, device=device, dtype=dtype))
+        self.register_buffer("step", torch.zeros((), device=device, dtype=torch.int64))
+
+    def extra_repr(self) -> str:
+        """Returns what `repr` shows between the parentheses."""
+        return str(self.n_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the normalised input; in training it updates the statistics afterwards.
+
+        Parameters
+        ----------
+        x : (n, n_features) or (n, n_features, *spatial) tensor
+
+        Returns
+        -------
+        z : tensor of the shape of x
+
+        Raises
+        ------
+        ValueError
+            An x with another axis 1; in training an x that is not finite.
+        """
+        if x.dim() < 2 or x.shape[1] != self.n_features:
+            raise ValueError(
+                f"x: expected shape (n_samples, n_features, ...) = (n_samples, {self.n_features}, ...), "
+                f"got {tuple(x.shape)}; pass samples with {self.n_features} features in axis 1"
+            )
+        shape = (-1, *(1,) * (x.dim() - 2))
+        z = (x - self.mean.view(shape)) / (self.var + _EPSILON).sqrt().view(shape)
+        if self.training:
+            batch = x.detach().to(self.mean.dtype)
+            if batch.dim() > 2:
+                batch = batch.movedim(1, -1).reshape(-1, self.n_features)
+            if eager(batch, self.mean, self.var, self.step):
+                _update(batch, self.mean, self.var, self.step)
+            else:
+                _update_operator(batch, self.mean, self.var, self.step)
+            self.step.add_(1)
+        return z
