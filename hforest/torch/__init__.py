@@ -24,12 +24,10 @@ from .normalization import RunningNorm
 from .operators import hinge_fern, hinge_tree
 from .optim import RowAdam
 
-<<<<<<< HEAD
-__all__ = ["RowAdam", "hinge_fern", "hinge_tree"]
-=======
 __all__ = [
     "HingeForest",
     "NeuralForest",
+    "RowAdam",
     "RunningNorm",
     "hinge_fern",
     "hinge_tree",
@@ -42,4 +40,3 @@ for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
 del _name
->>>>>>> torch
