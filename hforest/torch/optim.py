@@ -16,7 +16,12 @@ from .fused import FusedForest, Settings, settings_of
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _REFUSED = ("weight_decay", "amsgrad", "maximize")
-_OF_ADAM = {*_REFUSED, "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"}
+_OF_ADAM: dict[str, Any] = {
+    **dict.fromkeys(_REFUSED, False),
+    **dict.fromkeys(("capturable", "differentiable", "decoupled_weight_decay"), False),
+    **dict.fromkeys(("foreach", "fused")),
+}
+"""Settings of torch.optim.Adam that its state has, as those of RowAdam's steps."""
 
 
 def _array(t: Tensor) -> Any:
@@ -415,7 +420,7 @@ class RowAdam(torch.optim.Optimizer):
                 owners.register(p, self)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state with all missed steps taken; it has the form of `torch.optim.Adam`'s.
+        """Returns the state with all missed steps taken; `torch.optim.Adam` can load it.
 
         Returns
         -------
@@ -433,6 +438,8 @@ class RowAdam(torch.optim.Optimizer):
         for key, state in whole["state"].items():
             kept = {name: value for name, value in state.items() if name in ("step", *_MOMENTS)}
             whole["state"][key] = kept
+        for group in whole["param_groups"]:
+            group.update(_OF_ADAM)
         return whole
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
