@@ -1,15 +1,57 @@
 """Normalisation by running statistics as a module (p1 §4)."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .. import layers
-from .library import LIBRARY, array, eager
+from .library import LIBRARY, array, define, eager, no_second_derivative
 from .modules import numpy_dtype
 
-_EPSILON = 1e-7
+# PyTorch's square root is not rounded correctly on every processor, so what it divides by comes from NumPy.
+_operator = define(
+    "normalize",
+    "(Tensor x, Tensor mean, Tensor var) -> Tensor",
+    lambda x, mean, var: layers.normalize(x, mean, var),
+    lambda x, mean, var: x.new_empty(x.shape),
+)
+_backward_operator = define(
+    "normalize_backward",
+    "(Tensor grad_z, Tensor var) -> Tensor",
+    lambda grad_z, var: layers.normalize_backward(grad_z, var),
+    lambda grad_z, var: grad_z.new_empty(grad_z.shape),
+)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[2])
+
+
+def _backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
+    return _backward_operator(grad_z, *ctx.saved_tensors), None, None
+
+
+torch.library.register_autograd("hforest::normalize", _backward, setup_context=_setup, lib=LIBRARY)
+torch.library.register_autograd("hforest::normalize_backward", no_second_derivative, lib=LIBRARY)
+
+
+class _Normalize(torch.autograd.Function):
+    """The same without the dispatcher, for plain CPU tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        ctx.save_for_backward(var)
+        return torch.from_numpy(layers.normalize(array("x", x), array("mean", mean), array("var", var)))
+
+    @staticmethod
+    def backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return _backward(ctx, grad_z)
+        (var,) = ctx.saved_tensors
+        grad_x = layers.normalize_backward(array("grad_z", grad_z), array("var", var))
+        return torch.from_numpy(grad_x), None, None
 
 
 def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
@@ -92,23 +134,24 @@ class RunningNorm(nn.Module):
 
         Raises
         ------
-        ValueError
-            An x with another axis 1; in training an x that is not finite.
+        TypeError, ValueError
+            As `hforest.layers.normalize` and `normalize_update`; an x with another axis 1.
         """
         if x.dim() < 2 or x.shape[1] != self.n_features:
             raise ValueError(
                 f"x: expected shape (n_samples, n_features, ...) = (n_samples, {self.n_features}, ...), "
                 f"got {tuple(x.shape)}; pass samples with {self.n_features} features in axis 1"
             )
-        shape = (-1, *(1,) * (x.dim() - 2))
-        z = (x - self.mean.view(shape)) / (self.var + _EPSILON).sqrt().view(shape)
+        rows = x if x.dim() == 2 else x.movedim(1, -1)
+        shape = rows.shape
+        if x.dim() > 2:
+            rows = rows.reshape(math.prod(shape[:-1]), self.n_features)
+        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
+        # The backward pass needs the variance that the forward pass had.
+        var = self.var.clone() if self.training else self.var
+        plain = eager(rows, self.mean, self.var, self.step)
+        z = (_Normalize.apply if plain else _operator)(rows, self.mean, var)
         if self.training:
-            batch = x.detach().to(self.mean.dtype)
-            if batch.dim() > 2:
-                batch = batch.movedim(1, -1).reshape(-1, self.n_features)
-            if eager(batch, self.mean, self.var, self.step):
-                _update(batch, self.mean, self.var, self.step)
-            else:
-                _update_operator(batch, self.mean, self.var, self.step)
+            (_update if plain else _update_operator)(rows.detach(), self.mean, self.var, self.step)
             self.step.add_(1)
-        return z
+        return z if x.dim() == 2 else z.reshape(shape).movedim(-1, 1)
