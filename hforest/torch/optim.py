@@ -99,9 +99,6 @@ class RowAdam(torch.optim.Optimizer):
     flushes the group's tables at the next step with the settings of the missed steps, which costs a few dense
     steps: change them once in many steps.
 
-    Under `DistributedDataParallel` the missed steps of a row are taken at other times in other processes, so
-    that replicas differ by rounding; call `flush()` where they shall be compared.
-
     Cost of a step for a table: that of its touched rows; a dense step for other parameters. Memory: two
     moments, and 8 bytes a row.
 
@@ -111,7 +108,7 @@ class RowAdam(torch.optim.Optimizer):
     >>> table = torch.nn.Parameter(torch.zeros(3, 4, 2))
     >>> optimizer = hforest.torch.RowAdam([table], lr=0.5)
     >>> rows = torch.tensor([[0, 2], [1, 3]])  # leaf 1 of tree 0, leaf 3 of tree 2
-    >>> table.grad = torch.sparse_coo_tensor(rows, torch.ones(2, 2), table.shape)
+    >>> table.grad = torch.sparse_coo_tensor(rows, torch.ones(2, 2), table.shape, check_invariants=True)
     >>> optimizer.step()
     >>> table[0, 1], table[1, 0]
     (tensor([-0.5000, -0.5000], grad_fn=<SelectBackward0>), tensor([0., 0.], grad_fn=<SelectBackward0>))
