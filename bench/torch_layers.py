@@ -92,11 +92,11 @@ def calls(threads: int, repeats: int) -> Rows:
         overhead = statistics.median(a - b for a, b in zip(*taken, strict=True))
         rows.append(
             {
-                "part": "calls", "threads": threads, "job": job, "torch_us": ours, "numpy_us": numpy,
-                "overhead_us": ours - numpy, "median_overhead_us": overhead,
+                "part": "calls", "threads": threads, "job": job, "least": [ours, numpy],
+                "median_overhead": overhead,
             }
         )  # fmt: skip
-        print(f"  {job:30} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {ours - numpy:6.1f}")
+        print(f"  {job:30} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {overhead:6.1f}")
     return rows
 
 
@@ -186,27 +186,63 @@ def step(threads: int, repeats: int) -> Rows:
     for found in losses.values():  # later ones depend on the last bits of early margins
         np.testing.assert_allclose(found[:2], next(iter(losses.values()))[:2], rtol=2e-3)
     taken: dict[str, list[float]] = {name: [] for name in rungs}
+    processor: dict[str, list[float]] = {name: [] for name in rungs}
     turn, warm, i = 8, 2, 6
     for _ in range(repeats):
         for name, call in rungs.items():
             for j in range(turn):
-                begin = time.perf_counter()
+                begin, used = time.perf_counter(), time.process_time()
                 call(i + j)
                 if j >= warm:
                     taken[name].append(1e3 * (time.perf_counter() - begin))
+                    processor[name].append(1e3 * (time.process_time() - used))
         i += turn
     rows = []
     for name, times in taken.items():
         row = {
-            "part": "step", "threads": threads, "rung": name, "least_ms": min(times),
-            "median_ms": statistics.median(times), "losses": losses[name],
+            "part": "step", "threads": threads, "rung": name, "least": min(times),
+            "median": statistics.median(times), "processor": statistics.median(processor[name]),
+            "losses": losses[name],
         }  # fmt: skip
         rows.append(row)
-        print(f"  {name:42} least {row['least_ms']:7.1f}  median {row['median_ms']:7.1f}")
+        print(
+            f"  {name:42} least {row['least']:7.1f}  median {row['median']:7.1f}  "
+            f"processor {row['processor']:7.1f}"
+        )
     return rows
 
 
 PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step}
+
+
+def table(rows: Rows, part: str) -> str:
+    """Markdown: a line a job or rung, columns of each number of threads."""
+    rows = [row for row in rows if row["part"] == part]
+    counts = sorted({row["threads"] for row in rows})
+    key = "job" if part == "calls" else "rung"
+    names = list(dict.fromkeys(row[key] for row in rows))
+    found = {(row[key], row["threads"]): row for row in rows}
+    heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
+    titles = ["hforest.torch, NumPy", "overhead"]
+    if part == "step":
+        titles = ["least, median", "processor", "fastest PyTorch / this"]
+    lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
+    lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
+    for name in names:
+        cells = []
+        for n in counts:
+            row = found.get((name, n))
+            if row is None:
+                cells += ["–"] * len(titles)
+            elif part == "calls":
+                ours, numpy = row["least"]
+                cells += [f"{ours:.0f}, {numpy:.0f}", f"{row['median_overhead']:.0f}"]
+            else:
+                peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
+                cells += [f"{row['least']:.1f}, {row['median']:.1f}", f"{row['processor']:.1f}"]
+                cells.append(f"{min(peers) / row['median']:.1f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -217,7 +253,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the tables of a record")
     args = parser.parse_args()
+    if args.table:
+        for part in args.parts:
+            print(table(json.loads(args.table.read_text())["rows"], part) + "\n")
+        return
     import torch
 
     hforest.set_num_threads(args.threads)

@@ -24,7 +24,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def build(settings: Settings) -> tuple[Any, Any]:
         nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.ReLU(),
         nn.Flatten(), nn.Linear(800, settings.hidden), nn.ReLU(), nn.Dropout(settings.dropout),
     )  # fmt: skip
-    body = body.to(memory_format=channels_last)  # type: ignore[call-overload]  # faster on a CPU
+    body = body.to(memory_format=channels_last)  # faster on a CPU
     if settings.head == "forest":
         return body, ht.NeuralForest(settings.hidden, settings.n_trees, settings.depth, 10)
     return body, nn.Linear(settings.hidden, 10)
@@ -117,10 +117,10 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
         optimizer, lambda step: max(0.01, 0.5 * (1 + math.cos(math.pi * step / n_steps)))
     )
 
-    @torch.no_grad()
     def features(images: Any) -> Any:
         body.eval()
-        found = torch.cat([body(images[i : i + 1000]) for i in range(0, len(images), 1000)])
+        with torch.no_grad():
+            found = torch.cat([body(images[i : i + 1000]) for i in range(0, len(images), 1000)])
         body.train()
         return found
 
@@ -180,8 +180,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def changed(changes: list[str]) -> Settings:
     """The settings with name=value put in."""
-    kinds = {field.name: type(field.default) for field in fields(Settings)}
     settings = Settings()
+    kinds: dict[str, Any] = {name: type(value) for name, value in asdict(settings).items()}
     for change in changes:
         name, _, value = change.partition("=")
         if name not in kinds:
