@@ -24,7 +24,7 @@ INTEGRATIONS = ("torch", "jax")
 def need(name):
     """Skips a test of a page or module of an integration whose library is not installed."""
     for library in INTEGRATIONS:
-        if name == f"{library}.md" or name.split(".")[:2] == ["hforest", library]:
+        if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
             pytest.importorskip(library, reason=f"needs {library}")
 
 

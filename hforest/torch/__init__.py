@@ -24,6 +24,7 @@ from .modules import HingeForest
 from .neural import neural_forest, neural_loss
 from .normalization import RunningNorm
 from .operators import hinge_fern, hinge_tree
+from .optim import RowAdam
 
 __all__ = [
     "HingeConv1d",
@@ -31,6 +32,7 @@ __all__ = [
     "HingeConv3d",
     "HingeForest",
     "NeuralForest",
+    "RowAdam",
     "RunningNorm",
     "hinge_fern",
     "hinge_fern_conv",

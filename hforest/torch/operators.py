@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from .. import hinge
+from . import rows
 from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
 
-_FORWARD: dict[str, Any] = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+_FORWARD: dict[str, Any] = {kind: rows.forward(kind) for kind in ("tree", "fern")}
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
@@ -182,6 +183,9 @@ def _apply(
             )
         return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
     if learn:
+        forest = rows.fused(weights)
+        if forest is not None and forest.thresholds is thresholds:
+            return forest(x, features, kind, aggregate)
         return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)
     y = _FORWARD[kind](
         array("x", x),
