@@ -32,8 +32,8 @@ SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
 )
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
-# OC1 is a baseline, on the CPU alone.
-CPU_ONLY = {"co2": {"fit_oc1"}}
+# On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
+CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
 
 
 def imported_subpackages(path):
