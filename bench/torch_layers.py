@@ -1,6 +1,6 @@
 """Times of hforest.torch: overhead of its calls over the NumPy functions, and a training step beside PyTorch.
 
-    python bench/torch_layers.py --threads 1 [--parts calls step] [--json FILE]
+    python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
 
 calls: `hinge_tree` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs), forward without gradients, and
 forward and backward, beside the NumPy functions that they call; microseconds. The overhead is the difference.
@@ -10,6 +10,10 @@ depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and A
 the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with PyTorch's Adam: its loop
 over parameters, its fused kernel, and the step compiled.
 
+convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
+2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
+memory above images and parameters (Linux). Beside it `HingeForest` on windows unfolded by PyTorch.
+
 Every part checks its results first: the calls' bits; outputs, gradients and the losses of the first steps of
 the networks. Then calls take turns; of a network's turn the first steps are not counted, as the caches hold
 the arrays of another one. Given are the least and the median. With --json rows of the same part and number of
@@ -18,6 +22,7 @@ threads are replaced. Run it once for each number of threads: compiled code has 
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import sys
 import time
@@ -212,20 +217,110 @@ def step(threads: int, repeats: int) -> Rows:
     return rows
 
 
-PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step}
+# ------------------------------------------------------------------------------- convolution
+
+
+FORESTS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "trees apart": ((), None),
+    "32 outputs, summed": ((32,), "sum"),
+}
+WAYS = ("HingeConv2d", "unfolded")
+
+
+def _layer(name: str, way: str, n: int) -> tuple[Callable[[], Any], Any, tuple[Any, ...]]:
+    """The forward pass of a convolution of n images, a gradient of its result, and what has gradients."""
+    import torch
+
+    import hforest.torch as ht
+
+    outputs, aggregate = FORESTS[name]
+    torch.manual_seed(0)
+    x = torch.randn(n, 32, 32, 32, requires_grad=True)
+    layer = ht.HingeConv2d(32, 64, 7, 5, outputs, padding=2, aggregate=aggregate)
+
+    def unfolded() -> Any:
+        windows = torch.nn.functional.unfold(x, 5, padding=2).transpose(1, 2)
+        t, f, w = layer.thresholds, layer.features, layer.weights
+        y = ht.hinge_tree(windows.reshape(-1, 800), t, f, w, aggregate=layer.aggregate)
+        return y.unflatten(0, (n, 32, 32)).permute(0, 3, 1, 2)
+
+    forward = unfolded if way == "unfolded" else lambda: layer(x)
+    return forward, torch.randn(n, 64 if aggregate is None else 32, 32, 32), (x, *layer.parameters())
+
+
+def _kilobytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def _peak(name: str, way: str, threads: int) -> float:
+    """MB of memory at the peak of a call above what is there before; for a process of its own, on Linux."""
+    import torch
+
+    hforest.set_num_threads(threads)
+    torch.set_num_threads(threads)
+    forward, grad_y, given = _layer(name, way, 1)
+    torch.autograd.grad(forward(), given, grad_y)  # what is loaded once
+    forward, grad_y, given = _layer(name, way, 16)
+    before = _kilobytes("VmRSS")
+    torch.autograd.grad(forward(), given, grad_y)
+    return (_kilobytes("VmHWM") - before) / 1e3
+
+
+def convolution(threads: int, repeats: int) -> Rows:
+    """Milliseconds and memory of a convolution."""
+    import torch
+
+    rows = []
+    for name in FORESTS:
+        ways = {way: _layer(name, way, 16) for way in WAYS}
+        (y, grads), (want, wants) = (
+            (found := forward(), torch.autograd.grad(found, given, grad_y))
+            for forward, grad_y, given in ways.values()
+        )
+        assert torch.equal(y, want)
+        for got, of in zip(grads, wants, strict=True):
+            torch.testing.assert_close(got, of, rtol=1e-4, atol=1e-4)
+        del y, want, grads, wants
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(repeats):
+            for way, (forward, grad_y, given) in ways.items():
+                begin = time.perf_counter()
+                torch.autograd.grad(forward(), given, grad_y)
+                taken[way].append(1e3 * (time.perf_counter() - begin))
+        for way, times in taken.items():
+            peak = float("nan")
+            if Path("/proc/self/status").exists():
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    peak = pool.apply(_peak, (name, way, threads))
+            row = {
+                "part": "convolution", "threads": threads, "job": f"{name}, {way}", "least": min(times),
+                "median": statistics.median(times), "peak_mb": peak,
+            }  # fmt: skip
+            rows.append(row)
+            print(
+                f"  {row['job']:34} least {row['least']:7.1f}  median {row['median']:7.1f} ms  "
+                f"peak {peak:7.1f} MB"
+            )
+    return rows
+
+
+PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step, "convolution": convolution}
 
 
 def table(rows: Rows, part: str) -> str:
     """Markdown: a line a job or rung, columns of each number of threads."""
     rows = [row for row in rows if row["part"] == part]
     counts = sorted({row["threads"] for row in rows})
-    key = "job" if part == "calls" else "rung"
+    key = "rung" if part == "step" else "job"
     names = list(dict.fromkeys(row[key] for row in rows))
     found = {(row[key], row["threads"]): row for row in rows}
     heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
     titles = ["hforest.torch, NumPy", "overhead"]
     if part == "step":
         titles = ["least, median", "processor", "fastest PyTorch / this"]
+    elif part == "convolution":
+        titles = ["least, median", "peak MB"]
     lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
     lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
     for name in names:
@@ -237,6 +332,8 @@ def table(rows: Rows, part: str) -> str:
             elif part == "calls":
                 ours, numpy = row["least"]
                 cells += [f"{ours:.0f}, {numpy:.0f}", f"{row['median_overhead']:.0f}"]
+            elif part == "convolution":
+                cells += [f"{row['least']:.0f}, {row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:
                 peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
                 cells += [f"{row['least']:.1f}, {row['median']:.1f}", f"{row['processor']:.1f}"]
