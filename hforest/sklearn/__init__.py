@@ -1,8 +1,8 @@
 """Forests as scikit-learn estimators.
 
-Each estimator calls one public function of hforest and predicts what that function's model predicts. They take
-arrays, pandas and polars DataFrames and labels of any kind, and pass scikit-learn's checks of estimators;
-docs/sklearn.md has the table of them, and says which parameter has which name in hforest.
+Each estimator calls one public function of hforest and predicts what that function's model predicts. They
+take arrays, pandas and polars DataFrames and labels of any kind, and pass scikit-learn's checks of
+estimators; docs/sklearn.md has the table of them, and says which parameter has which name in hforest.
 
 Needs scikit-learn 1.6 or newer: ``pip install "hforest[sklearn]"``. Import it by its name,
 `import hforest.sklearn`; `import hforest` does not import scikit-learn.
@@ -10,19 +10,18 @@ Needs scikit-learn 1.6 or newer: ``pip install "hforest[sklearn]"``. Import it b
 
 try:
     import sklearn as _sklearn
+    from sklearn.utils import validation as _validation
 except ImportError as _error:
     raise ImportError(
         "hforest.sklearn: expected scikit-learn 1.6 or newer, got none; install it with "
         'pip install "hforest[sklearn]"'
     ) from _error
 
-try:
-    from sklearn.utils.validation import validate_data as _validate_data  # since 1.6
-except ImportError as _error:
+if not hasattr(_validation, "validate_data"):
     raise ImportError(
         f"hforest.sklearn: expected scikit-learn 1.6 or newer, got {_sklearn.__version__}; "
         'upgrade it with pip install --upgrade "hforest[sklearn]"'
-    ) from _error
+    )
 
 from .cascade import CascadeForestClassifier
 from .classic import (

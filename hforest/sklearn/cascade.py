@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -56,7 +56,7 @@ class CascadeForestClassifier(Classifier, Estimator):
     """
 
     _function = staticmethod(cascade.grow)
-    _names = {**Estimator._names, "n_iter_no_change": "patience"}
+    _names: ClassVar[Mapping[str, str]] = {**Estimator._names, "n_iter_no_change": "patience"}
     cascade_: cascade.Cascade
 
     def __init__(
@@ -90,8 +90,8 @@ class CascadeForestClassifier(Classifier, Estimator):
         if self.class_vectors == "out_of_fold" and isinstance(n_folds, Integral) and counts.min() < n_folds:
             few = int(counts.argmin())
             raise ValueError(
-                f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} sample(s) of "
-                f'class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
+                f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
+                f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
             )
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -109,10 +109,10 @@ class CascadeForestClassifier(Classifier, Estimator):
         self
         """
         with self._computing():
-            x, y, told = self._learned(X, y)
-            self._check_folds(y)
+            x, labels, told = self._learned(X, y)
+            self._check_folds(labels)
             self.cascade_ = cascade.grow(
-                x, y, self._forests(told["class_weight"]), n_classes=told["n_classes"], rng=self._seed(),
+                x, labels, self._forests(told["class_weight"]), n_classes=told["n_classes"], rng=self._seed(),
                 **self._settings(),
             )  # fmt: skip
         return self

@@ -29,7 +29,7 @@ def parents(forest: tree.Forest) -> np.ndarray:
 
 
 def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
-    """Returns the nodes on the way to leaves: (n_samples, n_nodes) of 1 and 0; leaf is (n_samples, n_trees)."""
+    """Returns the nodes on the way to leaves, (n_samples, n_nodes) of 1 and 0; leaf (n_samples, n_trees)."""
     parent = parents(forest)
     sample = np.repeat(np.arange(len(leaf)), leaf.shape[1])
     node = (leaf + forest.tree_start[:-1]).ravel()
@@ -74,7 +74,7 @@ class GrownForest(Estimator):
         self
         """
         with self._computing():
-            x, y, told = self._learned(X, y)
+            x, target, told = self._learned(X, y)
             score = getattr(self, "oob_score", False)
             if score and not self.bootstrap:
                 raise ValueError(
@@ -83,9 +83,9 @@ class GrownForest(Estimator):
                 )
             seed = self._seed()
             told |= {"sample_weight": weight_of(sample_weight), "rng": seed}
-            self.forest_ = self._grow(x, y, self._settings() | told)
+            self.forest_ = self._grow(x, target, self._settings() | told)
             if score:
-                self._score_out_of_bag(x, y, seed)
+                self._score_out_of_bag(x, target, seed)
         return self
 
     def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
@@ -110,9 +110,9 @@ class GrownForest(Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(n_features,) float64: share of each feature in the gains of the splits (`hforest.tree.importance`).
+        """(n_features,) float64: share of each feature in the gains of the splits.
 
-        Gains of a split by a projection count for each of its features.
+        As `hforest.tree.importance` by gain: those of a split by a projection count for each of its features.
         """
         check_is_fitted(self)
         return tree.importance(self.forest_, by="gain")

@@ -1,7 +1,7 @@
 """Hinge forests: the recipe for tables."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -17,7 +17,7 @@ class _Hinge(Estimator):
     """Estimators whose model is a `hforest.tabular.Model`."""
 
     _function = staticmethod(tabular.fit)
-    _names = {
+    _names: ClassVar[Mapping[str, str]] = {
         **Estimator._names,
         "max_depth": "depth",
         "max_iter": "steps",
@@ -32,7 +32,8 @@ class _Hinge(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, in any units: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+            Samples, finite, in any units: an array, a pandas or polars DataFrame. Sparse matrices are
+            refused.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
             What the forest learns.
         sample_weight : (n_samples,) array-like, optional
@@ -49,9 +50,9 @@ class _Hinge(Estimator):
             steps[member] = step + 1
 
         with self._computing():
-            x, y, told = self._learned(X, y)
+            x, target, told = self._learned(X, y)
             told |= {"sample_weight": weight_of(sample_weight), "rng": self._seed(), "progress": count}
-            self.model_ = tabular.fit(x, y, **(self._settings() | told))
+            self.model_ = tabular.fit(x, target, **(self._settings() | told))
         self.n_iter_ = max(steps.values(), default=0)
         return self
 
@@ -134,7 +135,7 @@ class HingeForestClassifier(Classifier, _Hinge):
 
 
 class HingeForestRegressor(Regressor, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for one or several targets: `hforest.tabular.fit`.
+    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit` (p1).
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Neural decision forests."""
 
+from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -96,7 +97,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     """
 
     _function = staticmethod(neural.fit)
-    _names = {
+    _names: ClassVar[Mapping[str, str]] = {
         **Estimator._names,
         "max_depth": "depth",
         "max_iter": "epochs",
@@ -141,19 +142,20 @@ class NeuralForestClassifier(Classifier, Estimator):
         self
         """
         with self._computing():
-            x, y, told = self._learned(X, y)
+            x, labels, told = self._learned(X, y)
             seed = self._seed()
             judge = None
             if self.early_stopping:
-                x, y, judge = self._held_out(x, y, seed)
+                x, labels, judge = self._held_out(x, labels, seed)
             start = neural.linear_init(
                 n_features=x.shape[1], n_classes=told["n_classes"], rng=seed,
                 x=x if self.standardize else None, **self._settings(neural.linear_init),
             )  # fmt: skip
             self.loss_curve_: list[float] = []
             self.model_ = neural.fit(
-                start, x, y, rng=seed, history=self.loss_curve_,
-                checkpoint=judge and judge.keep, progress=judge and judge.goes_on, **self._settings(),
+                start, x, labels, rng=seed, history=self.loss_curve_,
+                checkpoint=judge.keep if judge else None, progress=judge.goes_on if judge else None,
+                **self._settings(),
             )  # fmt: skip
         self.n_iter_ = len(self.loss_curve_)
         if judge is not None:
@@ -168,11 +170,11 @@ class NeuralForestClassifier(Classifier, Estimator):
             raise ValueError(
                 f"n_iter_no_change: expected an int of at least 1, got {patience!r}; pass such as 5"
             )
-        share = self.validation_fraction
-        if not isinstance(share, Real) or not 0 < share < 1:
+        share: Any = self.validation_fraction
+        if not isinstance(share, Real) or not 0 < float(share) < 1:
             raise ValueError(
-                f"validation_fraction: expected a share above 0 and below 1, got {share!r}; pass such as 0.1, "
-                "or early_stopping=False"
+                f"validation_fraction: expected a share above 0 and below 1, got {share!r}; pass such as "
+                "0.1, or early_stopping=False"
             )
         stratify = y if np.bincount(y).min() >= 2 and share * len(y) >= y.max() + 1 else None
         x, held, y, labels = train_test_split(

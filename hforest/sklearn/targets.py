@@ -26,7 +26,7 @@ class Classifier(ClassifierMixin):
 
     _metric = staticmethod(accuracy_score)
 
-    def _learned(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, numbers of their classes, and what hforest is told of the classes."""
         x, y = validate_data(self, X, y, dtype="numeric")
         check_classification_targets(y)
@@ -103,7 +103,7 @@ class Regressor(RegressorMixin):
         tags.target_tags.multi_output = True
         return tags
 
-    def _learned(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, targets, and what hforest is told of them."""
         x, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True)
         targets = np.asarray(y)
