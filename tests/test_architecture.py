@@ -95,6 +95,16 @@ def test_importing_hforest_imports_no_integration(name):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
 
 
+@pytest.mark.parametrize("name", sorted(INTEGRATIONS & set(SUBPACKAGES)))
+def test_an_integration_without_its_library_names_the_remedy(name):
+    code = f"import sys; sys.modules[{name!r}] = None; import hforest.{name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode != 0
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("ImportError: ")
+    assert f'pip install "hforest[{name}]"' in error
+
+
 def test_every_subpackage_has_a_layer():
     assert set(SUBPACKAGES) <= set(LAYER)
     assert len(WITH_KERNELS) >= 2

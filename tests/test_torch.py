@@ -1,12 +1,10 @@
 """Operators in PyTorch: bits of the NumPy functions, gradients, compilers, bad input."""
 
-import re
-
 import numpy as np
 import pytest
 
 import hforest
-from hforest import hinge
+from hforest import hinge, neural
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
@@ -355,5 +353,183 @@ def test_threads_follow_hforests_own_setting(kind, threads):
         assert torch.equal(a, b)
 
 
-def test_names_are_those_of_the_operators():
-    assert re.search("hinge_tree", repr(torch.ops.hforest.hinge_tree.default))
+# ------------------------------------------------------------------------------------------ neural forests
+
+
+def soft_problem(dtype=np.float32, shared=False, n=20, n_trees=3, depth=3, n_classes=4, scale=1.0):
+    """Decision functions, leaves, labels and the index of shared functions (or None), as NumPy arrays."""
+    rng = np.random.default_rng(0)
+    width = (5,) if shared else (n_trees, 2**depth - 1)
+    f = (scale * rng.normal(size=(n, *width))).astype(dtype)
+    leaves = rng.dirichlet(np.ones(n_classes), (n_trees, 2**depth)).astype(dtype)
+    index = rng.integers(0, 5, (n_trees, 2**depth - 1), dtype=np.int32) if shared else None
+    return f, leaves, rng.integers(0, n_classes, n), index
+
+
+def maybe(index):
+    return None if index is None else torch.tensor(index)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("path", ["eager", "operator", "compiled"])
+def test_neural_forest_has_the_bits_of_numpy(dtype, shared, path):
+    f, leaves, y, index = soft_problem(dtype, shared)
+    p = neural.forward(f, leaves, index=index)
+    grad_p = grad_like(p)
+    expected = neural.backward(grad_p, f, leaves, index=index)
+    expected_loss, by_loss = neural.loss_backward(f, leaves, y, index=index, loss="tree")
+    forest, loss = ht.neural_forest, ht.neural_loss
+    if path == "operator":
+        forest = lambda f, leaves, index: torch.ops.hforest.neural_forest(f, leaves, index)  # noqa: E731
+        loss = lambda f, leaves, y, index, loss: torch.ops.hforest.neural_loss(f, leaves, y, index, loss)[0]  # noqa: E731
+    elif path == "compiled":
+        torch.compiler.reset()
+        forest = torch.compile(forest, fullgraph=True, backend="aot_eager")
+        loss = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    a, b = torch.tensor(f, requires_grad=True), torch.tensor(leaves)
+    found = forest(a, b, index=maybe(index))
+    assert same_bits(found, p)
+    assert same_bits(torch.autograd.grad(found, a, torch.tensor(grad_p))[0], expected)
+    found = loss(a, b, torch.tensor(y), index=maybe(index), loss="tree")
+    assert same_bits(found, np.array(expected_loss, dtype))
+    (grad,) = torch.autograd.grad(found, a, retain_graph=True)
+    assert same_bits(grad, by_loss)
+    assert torch.equal(torch.autograd.grad(3 * found, a)[0], 3 * grad)
+    with torch.no_grad():
+        assert same_bits(ht.neural_forest(a, b, index=maybe(index)), p)
+        assert torch.equal(ht.neural_loss(a, b, torch.tensor(y), index=maybe(index), loss="tree"), found)
+
+
+def test_gradient_by_leaves(dtype, monkeypatch):
+    from hforest.torch import neural as operators
+
+    f, leaves, _, index = soft_problem(dtype, shared=True)
+    grad_p = np.random.default_rng(1).normal(size=(20, 4)).astype(dtype)
+    expected = np.einsum("nml,nk->mlk", neural.route(f, index=index).astype(np.float64), grad_p) / 3
+    results = []
+    for size in (2**26, 24 * f.itemsize * 7):  # all samples at once; seven at a time
+        monkeypatch.setattr(operators, "_MU_BYTES", size)
+        for function in (ht.neural_forest, torch.ops.hforest.neural_forest):
+            b = torch.tensor(leaves, requires_grad=True)
+            function(torch.tensor(f), b, index=maybe(index)).backward(torch.tensor(grad_p))
+            np.testing.assert_allclose(
+                b.grad, expected, rtol=2e-5 if dtype == np.float32 else 1e-12, atol=1e-6
+            )
+            results.append(b.grad)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[2], results[3])
+    empty = torch.tensor(leaves, requires_grad=True)
+    ht.neural_forest(torch.tensor(f[:0]), empty, index=maybe(index)).sum().backward()
+    assert empty.grad.shape == empty.shape
+    assert not empty.grad.any()
+
+
+def test_neural_gradcheck():
+    f, leaves, y, index = soft_problem(np.float64, shared=True, n=6)
+    a, i = torch.tensor(f, requires_grad=True), maybe(index)
+    scores = torch.tensor(leaves).log().requires_grad_()
+
+    def forest(a, scores):
+        return ht.neural_forest(a, scores.softmax(2), index=i)
+
+    def regression(a, values):
+        return ht.neural_forest(a, values, index=i, task="regression")
+
+    assert torch.autograd.gradcheck(forest, (a, scores))
+    assert torch.autograd.gradcheck(regression, (a, scores))
+    for kind in ("forest", "tree"):
+        assert torch.autograd.gradcheck(
+            lambda a, kind=kind: ht.neural_loss(a, torch.tensor(leaves), torch.tensor(y), index=i, loss=kind),
+            (a,),
+        )
+
+
+def test_neural_opcheck(dtype):
+    f, leaves, y, index = soft_problem(dtype, shared=True)
+    a, b, i = torch.tensor(f, requires_grad=True), torch.tensor(leaves), maybe(index)
+    ops = torch.ops.hforest
+    torch.library.opcheck(ops.neural_forest.default, (a, b, i))
+    torch.library.opcheck(ops.neural_forest.default, (a, b.clone().requires_grad_(), i, "regression"))
+    torch.library.opcheck(ops.neural_loss.default, (a, b, torch.tensor(y), i, "tree"))
+    p = torch.ones(20, 4, dtype=b.dtype)
+    torch.library.opcheck(ops.neural_backward.default, (p, a.detach(), b, i))
+    torch.library.opcheck(ops.neural_backward_leaves.default, (p, a.detach(), i))
+    torch.library.opcheck(ops.neural_loss_backward.default, (p.sum(), a.detach()))
+
+
+def test_the_loss_is_exact_where_probabilities_are_not():
+    """A saturated forest in float32: p is 0 in the dtype, the loss and its gradient are not lost."""
+    f = torch.full((1, 1, 1), -200.0, requires_grad=True)
+    leaves = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    loss = ht.neural_loss(f, leaves, torch.tensor([0]))
+    loss.backward()
+    assert loss.item() == 200.0
+    assert f.grad.item() == -1.0
+    assert ht.neural_forest(f, leaves).detach()[0, 0] == 0
+
+
+def test_neural_bad_input():
+    f, leaves, y, _ = soft_problem()
+    a, b, c = torch.tensor(f, requires_grad=True), torch.tensor(leaves), torch.tensor(y)
+    assert message(ht.neural_forest, a, 2 * b) == message(neural.forward, f, 2 * leaves)
+    assert message(ht.neural_loss, a, b, c + 4) == message(neural.loss_backward, f, leaves, y + 4)
+    assert message(ht.neural_forest, a, b.double()) == message(neural.forward, f, leaves.astype(np.float64))
+    assert "f: expected finite numbers, got nan" in message(ht.neural_forest, a * float("nan"), b)[1]
+    assert (
+        "leaves: expected leaves without a gradient" in message(ht.neural_loss, a, b.requires_grad_(), c)[1]
+    )
+    b = b.detach()
+    assert (
+        "index: expected integers without a gradient"
+        in message(ht.neural_forest, a, b, index=torch.zeros(3, 7, requires_grad=True))[1]
+    )
+    assert "y: expected a tensor on cpu like f" in message(ht.neural_loss, a, b, c.to("meta"))[1]
+    assert (
+        "f: expected dtype float32 or float64, got bfloat16" in message(ht.neural_forest, a.bfloat16(), b)[1]
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(ht.neural_forest(a.bfloat16(), b), ht.neural_forest(a.bfloat16().float(), b))
+        assert ht.neural_loss(a.bfloat16(), b, c).dtype == torch.float32
+    for found in (ht.neural_forest(a, b).sum(), ht.neural_loss(a, b, c)):
+        with pytest.raises(RuntimeError, match="expected first derivatives"):
+            torch.autograd.grad(found, a, create_graph=True)[0].sum().backward()
+    assert ht.neural_loss(a[:0], b, c[:0]).item() == 0
+    assert ht.neural_forest(a[:0], b).shape == (0, 4)
+
+
+# ------------------------------------------------------------------------------------------------- CUDA
+
+
+def test_calls_with_cuda_tensors_go_through_dlpack_on_the_current_stream(monkeypatch):
+    """The file that calls CuPy, with NumPy in its place: what it is given, on which stream, and what comes back."""
+    import contextlib
+    import sys
+    import types
+
+    from hforest.torch import cuda
+
+    entered = []
+
+    def context(*arguments):
+        entered.append(arguments)
+        return contextlib.nullcontext()
+
+    cupy = types.SimpleNamespace(
+        ndarray=type("ndarray", (), {}),
+        from_dlpack=np.from_dlpack,
+        asarray=np.asarray,
+        cuda=types.SimpleNamespace(Device=context, ExternalStream=context),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(cuda_stream=77))
+    x, t, f, w = tensors(*problem("tree"))
+    from hforest.torch import operators
+
+    kernel = operators._forward_kernel("tree")
+    found = cuda.call(kernel, (x, t, f, w, "sum", True))
+    for a, b in zip(found, torch.ops.hforest.hinge_tree(x, t, f, w, "sum"), strict=True):
+        assert torch.equal(a, b)
+    assert entered == [(None,), (77, None)]
+    mean = torch.zeros(6)
+    assert cuda.call(lambda x, mean: np.copyto(mean, x[0]), (x, mean)) is None
+    assert torch.equal(mean, x.detach()[0])

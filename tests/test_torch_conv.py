@@ -183,6 +183,36 @@ def test_generator_repeats_the_start():
     assert torch.equal(a, b)
 
 
+@kinds
+def test_states_of_hinge_tree_for_torch(kind):
+    """A tree for each output and channel, which sees that channel; leaves by the least significant bit first."""
+    torch.manual_seed(0)
+    n_out, channels, depth = 3, 2, 3
+    n_vertices = 2**depth - 1 if kind == "tree" else depth
+    state = {
+        "thresholds": torch.randn(n_out, channels, n_vertices),
+        "ordinals": torch.randint(9, (n_out, channels, n_vertices)),
+        "weights": torch.randn(n_out, channels, 2**depth),
+    }
+    layer = ht.HingeConv2d(channels, n_out * channels, depth, 3, kind=kind, aggregate=None)
+    layer.load_state_dict(dict(state))
+    x = torch.randn(2, channels, 5, 6)
+    y = layer(x).unflatten(1, (n_out, channels)).sum(2)
+    for n, o, i, j in np.ndindex(2, n_out, 3, 4):
+        want = 0.0
+        for c in range(channels):
+            window = x[n, c, i : i + 3, j : j + 3].reshape(-1)
+            v, leaf, margins = 0, 0, []
+            for level in range(depth):
+                at = v if kind == "tree" else level
+                margin = float(window[state["ordinals"][o, c, at]].detach() - state["thresholds"][o, c, at])
+                leaf |= int(margin > 0) << level
+                v = 2 * v + 1 + int(margin > 0)
+                margins.append(abs(margin))
+            want += float(state["weights"][o, c, leaf]) * min(margins)
+        assert float(y[n, o, i, j].detach()) == pytest.approx(want, rel=1e-5, abs=1e-5)
+
+
 def test_other_layouts_are_copied():
     layer = ht.HingeConv2d(3, 4, 2, 3)
     x = torch.randn(2, 3, 6, 6)

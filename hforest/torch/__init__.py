@@ -17,14 +17,21 @@ if not hasattr(_torch.library, "register_autograd"):
         'upgrade it with pip install --upgrade "hforest[torch]"'
     )
 
-from .convolution import HingeConv1d, HingeConv2d, HingeConv3d, hinge_fern_conv, hinge_tree_conv
+from .conv_layers import HingeConv1d, HingeConv2d, HingeConv3d
+from .convolution import hinge_fern_conv, hinge_tree_conv
+from .heads import NeuralForest
+from .modules import HingeForest
 from .neural import neural_forest, neural_loss
+from .normalization import RunningNorm
 from .operators import hinge_fern, hinge_tree
 
 __all__ = [
     "HingeConv1d",
     "HingeConv2d",
     "HingeConv3d",
+    "HingeForest",
+    "NeuralForest",
+    "RunningNorm",
     "hinge_fern",
     "hinge_fern_conv",
     "hinge_tree",
@@ -32,3 +39,9 @@ __all__ = [
     "neural_forest",
     "neural_loss",
 ]
+
+# Classes are known by their public names, in `help` and in pickles, whatever file holds them.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__
+del _name

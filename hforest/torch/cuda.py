@@ -7,7 +7,7 @@ import torch
 
 
 def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """Returns the results of a kernel as tensors; memory goes both ways through DLPack, without a copy.
+    """Returns the results of a kernel as tensors (or None); memory goes both ways through DLPack, uncopied.
 
     CuPy's pool reuses memory in the order of the stream that it was allocated on, so a result that is read on
     another stream must outlive that reading, as `Tensor.record_stream` cannot know memory of CuPy.
@@ -23,4 +23,4 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         results = kernel(*given)
         if isinstance(results, tuple):
             return tuple(torch.from_dlpack(cupy.asarray(result)) for result in results)
-        return torch.from_dlpack(cupy.asarray(results))
+        return None if results is None else torch.from_dlpack(cupy.asarray(results))

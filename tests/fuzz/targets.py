@@ -34,8 +34,16 @@ class Target(NamedTuple):
         return "ArrayLike" in self.annotation(name)
 
 
+# Of optional libraries: they take those libraries' own kinds and have tests of their own.
+INTEGRATIONS = {"dask", "jax", "sklearn", "torch"}
+
+
 def _packages() -> list[str]:
-    return ["", *(m.name for m in pkgutil.iter_modules(hforest.__path__) if m.ispkg and m.name != "core")]
+    left_out = {"core"} | INTEGRATIONS
+    return [
+        "",
+        *(m.name for m in pkgutil.iter_modules(hforest.__path__) if m.ispkg and m.name not in left_out),
+    ]
 
 
 def _callables(package: Any) -> list[str]:

@@ -1,0 +1,232 @@
+"""A neural decision forest as the head of any network (p4 §2)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import neural
+from .modules import host, numpy_dtype, seed
+from .neural import Loss, neural_forest, neural_loss
+
+_BLOCK_BYTES = 2**28
+"""Decision functions of a leaf update that exist at a time, in bytes."""
+
+
+class NeuralForest(nn.Module):
+    """Class probabilities by trees whose vertices send a sample both ways, in shares (p4 §2).
+
+    Parameters
+    ----------
+    in_features : int
+        Columns of the input.
+    n_trees, depth, n_classes : int
+        At least 1; depth at most 20.
+    linear : bool
+        Decision functions are linear in the input (p4), or they are its columns.
+    n_functions : int, optional
+        Decision functions that the vertices of all trees share: each vertex has one of them, drawn at random,
+        as the 2015 paper (Kontschieder et al.) connects trees to a network. By default a vertex has its own.
+    loss : "forest" or "tree"
+        As in `neural_loss`.
+    generator : torch.Generator, optional
+        Where random numbers come from; PyTorch's own by default.
+    device : torch.device, optional
+    dtype : torch.float32 or torch.float64, optional
+
+    Attributes
+    ----------
+    linear : torch.nn.Linear or None
+        From in_features to the decision functions.
+    index : (n_trees, 2**depth - 1) buffer of int32, or None
+        Decision function of each vertex, where they are shared.
+    leaves : (n_trees, 2**depth, n_classes) buffer
+        Class probabilities; uniform at the start. `update_leaves` fits them; gradients do not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Sizes out of range; without `linear` an in_features that is not the number of decision functions.
+
+    Notes
+    -----
+    p4's Algorithm 1 in a loop of one's own: at the start of every epoch `update_leaves` on features of the
+    training set, then for each batch ``head.loss(body(x), y).backward()`` and a step of the optimiser.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> head = hforest.torch.NeuralForest(16, n_trees=10, depth=5, n_classes=3)
+    >>> x, y = torch.randn(40, 16), torch.arange(40) % 3
+    >>> head.update_leaves(x, y)
+    >>> head.loss(x, y).backward()
+    >>> head(x).shape, head.linear.weight.grad.shape
+    (torch.Size([40, 3]), torch.Size([310, 16]))
+    """
+
+    linear: Any
+    index: Tensor | None
+    leaves: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        n_trees: int,
+        depth: int,
+        n_classes: int,
+        *,
+        linear: bool = True,
+        n_functions: int | None = None,
+        loss: Loss = "forest",
+        generator: torch.Generator | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        leaves = neural.uniform_leaves(n_trees, depth, n_classes, dtype=numpy_dtype(dtype))
+        if loss not in ("forest", "tree"):
+            raise ValueError(f"loss: expected one of 'forest', 'tree', got {loss!r}; choose one of them")
+        own = n_trees * (2**depth - 1)
+        width = own if n_functions is None else n_functions
+        if width < 1:
+            raise ValueError(f"n_functions: expected at least 1, got {width}; choose a value in that range")
+        if not linear and in_features != width:
+            raise ValueError(
+                f"in_features: expected {width}, the number of decision functions, got {in_features}; pass "
+                "n_functions=in_features, or linear=True"
+            )
+        self.in_features, self.n_trees, self.depth, self.n_classes = in_features, n_trees, depth, n_classes
+        self.loss_kind = loss
+        index = None
+        if n_functions is not None:
+            drawn = torch.Generator().manual_seed(seed(generator))
+            index = torch.randint(width, (n_trees, 2**depth - 1), generator=drawn, dtype=torch.int32).to(
+                device
+            )
+        self.linear = None
+        if linear:
+            self.linear = nn.utils.skip_init(
+                nn.Linear, in_features, width, device=device or "cpu", dtype=dtype
+            )
+            self._draw_linear(generator)
+        self.register_buffer("index", index)
+        self.register_buffer("leaves", torch.from_numpy(leaves).to(device))
+
+    @torch.no_grad()
+    def _draw_linear(self, generator: torch.Generator | None) -> None:
+        # As torch.nn.Linear begins, from the given generator.
+        drawn = torch.Generator().manual_seed(seed(generator))
+        bound = self.in_features**-0.5
+        for parameter in self.linear.parameters():
+            if not parameter.is_meta:
+                parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=drawn))
+
+    def extra_repr(self) -> str:
+        """Returns what `repr` shows between the parentheses."""
+        return (
+            f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, n_classes={self.n_classes}, "
+            f"loss={self.loss_kind!r}"
+        )
+
+    def decisions(self, x: Tensor) -> Tensor:
+        """Returns the decision functions of samples.
+
+        Parameters
+        ----------
+        x : (n_samples, in_features) tensor
+
+        Returns
+        -------
+        f : (n_samples, n_trees, 2**depth - 1) tensor, or (n_samples, n_functions) where they are shared
+            In log odds of going left.
+        """
+        f = x if self.linear is None else self.linear(x)
+        return f if self.index is not None else f.reshape(x.shape[0], self.n_trees, 2**self.depth - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns class probabilities.
+
+        Parameters
+        ----------
+        x : (n_samples, in_features) tensor
+
+        Returns
+        -------
+        p : (n_samples, n_classes) tensor
+            The mean over trees.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `neural_forest`.
+        """
+        return neural_forest(self.decisions(x), self.leaves, index=self.index)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Returns the negative log-likelihood of labels, with exact gradients; see `neural_loss`.
+
+        Parameters
+        ----------
+        x : (n_samples, in_features) tensor
+        y : (n_samples,) tensor of any integer dtype
+            Labels, 0 to n_classes - 1.
+
+        Returns
+        -------
+        loss : tensor without axes
+            Mean over the samples, in nats.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `neural_loss`.
+        """
+        return neural_loss(self.decisions(x), self.leaves, y, index=self.index, loss=self.loss_kind)
+
+    @torch.no_grad()
+    def update_leaves(self, x: Tensor, y: Tensor, *, n_iter: int = 20, restart: bool = False) -> None:
+        """Fits the leaves to labelled samples, each tree by itself (p4 §2, last formula).
+
+        Parameters
+        ----------
+        x : (n_samples, in_features) tensor
+            What `forward` takes, of the whole training set.
+        y : (n_samples,) tensor of any integer dtype
+            Labels, 0 to n_classes - 1.
+        n_iter : int
+            Iterations.
+        restart : bool
+            Begin with uniform leaves, not with the present ones: a class of probability 0 in a leaf keeps it.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `hforest.neural.update_leaves`, which runs on the host.
+
+        Notes
+        -----
+        Trees are fitted some at a time, so that their decision functions take at most 256 MiB, or those of
+        one tree. Shared ones are computed all at once.
+        """
+        n_vertices = 2**self.depth - 1
+        x = x.to(self.leaves.dtype)
+        labels, leaves = host(y), self.leaves.clone()
+        if restart:
+            leaves.fill_(1 / self.n_classes)
+        step = max(1, _BLOCK_BYTES // max(1, x.shape[0] * n_vertices * leaves.element_size()))
+        shared = host(self.decisions(x)) if self.index is not None else None
+        for start in range(0, self.n_trees, step):
+            block = slice(start, min(start + step, self.n_trees))
+            if shared is not None and self.index is not None:
+                f, index = shared, host(self.index[block])
+            else:
+                columns = slice(block.start * n_vertices, block.stop * n_vertices)
+                f, index = host(self._columns(x, columns).reshape(x.shape[0], -1, n_vertices)), None
+            found = neural.update_leaves(f, labels, host(leaves[block]), n_iter, index=index)
+            leaves[block] = torch.from_numpy(found).to(leaves.device)
+        self.leaves.copy_(leaves)
+
+    def _columns(self, x: Tensor, columns: slice) -> Tensor:
+        if self.linear is None:
+            return x.reshape(x.shape[0], -1)[:, columns]
+        return nn.functional.linear(x, self.linear.weight[columns], self.linear.bias[columns])

@@ -1,0 +1,390 @@
+"""A hinge forest as a module: parameters, starts, maps, and the states of HingeTreeForTorch."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import hinge
+from .convolution import hinge_fern_conv, hinge_tree_conv
+from .operators import Aggregate, Kind, hinge_fern, hinge_tree
+
+_DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+def numpy_dtype(dtype: torch.dtype | None) -> type:
+    """Returns float32 or float64 of NumPy; None means PyTorch's default dtype."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if dtype not in _DTYPES:
+        raise TypeError(f"dtype: expected float32 or float64, got {dtype}; pass torch.float32")
+    return _DTYPES[dtype]
+
+
+def seed(generator: torch.Generator | None) -> int:
+    """Returns a seed for NumPy's random numbers, drawn from PyTorch's: `torch.manual_seed` fixes it."""
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint(2**63 - 1, (), generator=generator, device=device))
+
+
+def host(t: Tensor) -> np.ndarray:
+    """Returns a tensor as a C-contiguous NumPy array, copied from a GPU where it is on one."""
+    return t.detach().cpu().contiguous().numpy()
+
+
+class HingeForest(nn.Module):
+    """Random hinge trees or ferns as a layer (p1).
+
+    Parameters
+    ----------
+    in_features : int
+        Columns of the input: its axis 1.
+    n_trees, depth : int
+        At least 1; depth at most 30.
+    outputs : int or tuple of int
+        Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
+    kind : "tree" or "fern"
+    aggregate : "sum", "mean" or None
+        Outputs of the trees are added, averaged, or kept apart.
+    features : "random" or "sequential"
+        Columns that vertices compare at the start; see `hforest.hinge.tree_init`.
+    scale : float
+        Standard deviation of the weights at the start; the paper's 0.01.
+    sparse : bool
+        Make the gradient of `weights` sparse, as in `hinge_tree`, for `torch.optim.SparseAdam` and the like.
+    generator : torch.Generator, optional
+        Where random numbers come from; PyTorch's own by default.
+    device : torch.device, optional
+    dtype : torch.float32 or torch.float64, optional
+        Of thresholds and weights; PyTorch's default dtype by default.
+
+    Attributes
+    ----------
+    thresholds : (n_trees, n_vertices) Parameter
+        n_vertices is 2**depth - 1 for trees and depth for ferns. The start is U(-3, 3), so normalise the
+        input (`RunningNorm`), or set the thresholds from samples (`median_thresholds`, `greedy_init`).
+    weights : (n_trees, 2**depth, *outputs) Parameter
+    features : (n_trees, n_vertices) buffer of int32
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `hforest.hinge.tree_init`.
+
+    Notes
+    -----
+    The start is that of `hforest.hinge.tree_init` or `fern_init`, with a seed drawn from `generator`.
+
+    `load_state_dict` also takes the state of RandomHingeForest and RandomHingeFern of HingeTreeForTorch,
+    whose keys are `thresholds`, `ordinals` and `weights`. There the first decision is the least significant
+    bit of a leaf's number; here it is the most significant one.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> forest = hforest.torch.HingeForest(6, n_trees=100, depth=7, outputs=10)
+    >>> forest(torch.randn(32, 6)).shape, forest(torch.randn(32, 6, 8, 8)).shape
+    (torch.Size([32, 10]), torch.Size([32, 10, 8, 8]))
+    """
+
+    thresholds: nn.Parameter
+    weights: nn.Parameter
+    features: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        n_trees: int,
+        depth: int,
+        outputs: int | tuple[int, ...] = (),
+        *,
+        kind: Kind = "tree",
+        aggregate: Aggregate = "sum",
+        features: Literal["random", "sequential"] = "random",
+        scale: float = 0.01,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if kind not in ("tree", "fern"):
+            raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
+        if aggregate not in ("sum", "mean", None):
+            raise ValueError(
+                f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
+            )
+        init = hinge.tree_init if kind == "tree" else hinge.fern_init
+        t, f, w = init(
+            n_trees, depth, in_features, outputs,
+            features=features, scale=scale, dtype=numpy_dtype(dtype), rng=seed(generator),
+        )  # fmt: skip
+        self.in_features, self.n_trees, self.depth = int(in_features), len(w), int(depth)
+        self.outputs = tuple(w.shape[2:])
+        self.kind, self.aggregate, self.sparse = kind, aggregate, sparse
+        self.thresholds = nn.Parameter(torch.from_numpy(t).to(device))
+        self.weights = nn.Parameter(torch.from_numpy(w).to(device))
+        self.register_buffer("features", torch.from_numpy(f).to(device))
+
+    def extra_repr(self) -> str:
+        """Returns what `repr` shows between the parentheses."""
+        return (
+            f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, outputs={self.outputs}, "
+            f"kind={self.kind!r}, aggregate={self.aggregate!r}"
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the outputs of the forest.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+            Every point of `spatial` is a sample of its own.
+
+        Returns
+        -------
+        y : (n, *outputs, *spatial) tensor, or (n, n_trees, *outputs, *spatial) without `aggregate`
+            A view, with the spatial axes moved to the end.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `hinge_tree`; an x with another axis 1.
+        """
+        self._check(x)
+        if 3 <= x.dim() <= 5 and x.numel() and not self.sparse:
+            conv = hinge_tree_conv if self.kind == "tree" else hinge_fern_conv
+            return conv(x, self.thresholds, self.features, self.weights, 1, aggregate=self.aggregate)
+        run = hinge_tree if self.kind == "tree" else hinge_fern
+        y = run(
+            self._rows(x),
+            self.thresholds,
+            self.features,
+            self.weights,
+            aggregate=self.aggregate,
+            sparse=self.sparse,
+        )
+        return self._spatial(y, x)
+
+    def _check(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"x: expected a torch.Tensor, got {type(x).__name__}; convert it with torch.as_tensor(x)"
+            )
+        if x.dim() < 2 or x.shape[1] != self.in_features:
+            raise ValueError(
+                f"x: expected shape (n_samples, in_features, ...) = (n_samples, {self.in_features}, ...), "
+                f"got {tuple(x.shape)}; pass samples with {self.in_features} features in axis 1"
+            )
+
+    def _rows(self, x: Tensor) -> Tensor:
+        # Samples as rows: (n * prod(spatial), in_features).
+        self._check(x)
+        if x.dim() == 2:
+            return x
+        return x.flatten(2).transpose(1, 2).reshape(x.shape[0] * math.prod(x.shape[2:]), self.in_features)
+
+    def _spatial(self, y: Tensor, x: Tensor) -> Tensor:
+        # The spatial axes of x behind the others: (n, ..., *spatial) of rows (n * prod(spatial), ...).
+        if x.dim() == 2:
+            return y
+        spatial, rest = x.shape[2:], y.shape[1:]
+        axes = range(1, 1 + len(spatial))
+        behind = range(1 + len(spatial), 1 + len(spatial) + len(rest))
+        return y.reshape(x.shape[0], *spatial, *rest).permute(0, *behind, *axes)
+
+    # ----------------------------------------------------------------------------------------- starts
+
+    @torch.no_grad()
+    def median_thresholds(self, x: Tensor) -> None:
+        """Sets the thresholds to the medians of the samples that reach each vertex.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+            At least one sample.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `hforest.hinge.tree_median_thresholds` and `fern_median_thresholds`, which run on the host.
+        """
+        medians = hinge.tree_median_thresholds if self.kind == "tree" else hinge.fern_median_thresholds
+        self.thresholds.copy_(torch.from_numpy(medians(host(self._rows(x)), host(self.features))))
+
+    @torch.no_grad()
+    def greedy_init(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        task: Literal["classification", "regression"] = "classification",
+        max_features: int | float | str | None = "sqrt",
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Sets thresholds, features and weights to those of greedily grown trees.
+
+        Parameters
+        ----------
+        x : (n, in_features) tensor
+            At least one sample.
+        y : (n,) tensor of integers or bools, or (n, *outputs) tensor
+            Labels, for `outputs` of (n_classes,), or regression targets.
+        task : "classification" or "regression"
+        max_features : "sqrt", int, float or None
+            Features sampled at a vertex.
+        generator : torch.Generator, optional
+
+        Returns
+        -------
+        intercept : tensor of shape `outputs`
+            The mean of the targets, which the weights leave out: the greedy start predicts
+            ``forest(x) + intercept``. Without `aggregate` each tree predicts it.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `hforest.hinge.tree_greedy_init`, which runs on the host; for ferns; targets that do not fit to
+            `outputs`.
+        """
+        if self.kind != "tree":
+            raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
+        classes = task == "classification"
+        if classes and len(self.outputs) != 1:
+            raise ValueError(
+                f"outputs: expected (n_classes,), got {self.outputs}; make the forest with outputs=n_classes"
+            )
+        found = hinge.tree_greedy_init(
+            host(self._rows(x)), host(y), self.n_trees, self.depth,
+            task=task, n_classes=self.outputs[0] if classes else None, max_features=max_features,
+            rng=seed(generator),
+        )  # fmt: skip
+        if found.weights.shape != self.weights.shape:
+            raise ValueError(
+                f"y: expected shape (n_samples, *outputs) = (n_samples, *{self.outputs}), got "
+                f"{tuple(y.shape)}; pass targets of the shape of the outputs"
+            )
+        self.thresholds.copy_(torch.from_numpy(found.thresholds))
+        self.features.copy_(torch.from_numpy(found.features))
+        self.weights.copy_(torch.from_numpy(found.weights) / (self.n_trees if self.aggregate == "sum" else 1))
+        targets = nn.functional.one_hot(y.long(), self.outputs[0]) if classes else y
+        return targets.double().mean(dim=0).to(self.weights)
+
+    # ------------------------------------------------------------------------------------- thresholds
+
+    def thresholds_consistent(self) -> Tensor:
+        """Returns where both children of a vertex can be reached, a (n_trees, n_vertices) tensor of bools.
+
+        See `hforest.hinge.tree_thresholds_consistent`. Decisions of a fern do not depend on each other: True.
+        """
+        if self.kind == "fern":
+            return torch.ones_like(self.features, dtype=torch.bool)
+        found = hinge.tree_thresholds_consistent(host(self.thresholds), host(self.features))
+        return torch.from_numpy(found).to(self.features.device)
+
+    @torch.no_grad()
+    def repair_thresholds(self) -> None:
+        """Moves thresholds that contradict an ancestor to where both children can be reached.
+
+        See `hforest.hinge.tree_repair_thresholds`. A fern has none.
+        """
+        if self.kind == "tree":
+            t = hinge.tree_repair_thresholds(host(self.thresholds), host(self.features))
+            self.thresholds.copy_(torch.from_numpy(t))
+
+    # ------------------------------------------------------------------------------------------- maps
+
+    def _route(self, x: Tensor) -> hinge.Route:
+        traverse = hinge.tree_traverse if self.kind == "tree" else hinge.fern_traverse
+        return traverse(host(self._rows(x)), host(self.thresholds), host(self.features))
+
+    def _map(self, a: np.ndarray, x: Tensor) -> Tensor:
+        return self._spatial(torch.from_numpy(a).to(x.device), x)
+
+    def leaf_map(self, x: Tensor) -> Tensor:
+        """Returns the leaf of each sample in each tree.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+
+        Returns
+        -------
+        leaf : (n, n_trees, *spatial) tensor of int32
+            0 to 2**depth - 1, from left to right.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `hforest.hinge.tree_traverse`, which runs on the host, as in the other maps.
+        """
+        return self._map(self._route(x).leaf, x)
+
+    def margin_map(self, x: Tensor) -> Tensor:
+        """Returns the signed margin of least magnitude of each sample in each tree.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+
+        Returns
+        -------
+        margin : (n, n_trees, *spatial) tensor, dtype of x
+        """
+        return self._map(self._route(x).margin, x)
+
+    def path_map(self, x: Tensor) -> Tensor:
+        """Returns the features that are compared on the way of each sample, root first.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+
+        Returns
+        -------
+        feature : (n, n_trees, *spatial, depth) tensor of int32
+            In a fern they are the same for all samples.
+        """
+        leaf, features = self._route(x).leaf, host(self.features)
+        if self.kind == "tree":
+            path = hinge.tree_path(leaf, features).feature
+        else:
+            path = np.repeat(features[None], len(leaf), axis=0)
+        n_spatial = x.dim() - 2
+        return self._map(path, x).movedim(2, 2 + n_spatial)
+
+    def leaf_counts(self, x: Tensor) -> Tensor:
+        """Returns the number of samples that reach each leaf.
+
+        Parameters
+        ----------
+        x : (n, in_features) or (n, in_features, *spatial) tensor
+
+        Returns
+        -------
+        counts : (n_trees, 2**depth) tensor of int64
+            A leaf is reached by some sample where it is above 0.
+        """
+        counts = hinge.leaf_counts(self._route(x).leaf, 2**self.depth)
+        return torch.from_numpy(counts).to(x.device)
+
+    # ------------------------------------------------------------------------------------------ states
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        ordinals = state_dict.pop(prefix + "ordinals", None)
+        if ordinals is not None:
+            state_dict[prefix + "features"] = ordinals.to(torch.int32)
+            weights = state_dict.get(prefix + "weights")
+            if weights is not None and weights.dim() >= 2 and weights.shape[1] == 2**self.depth:
+                state_dict[prefix + "weights"] = weights[:, reversed_bits(self.depth).to(weights.device)]
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def reversed_bits(depth: int) -> Tensor:
+    """Returns for each leaf HingeTreeForTorch's leaf of the same decisions: the bits in reverse order."""
+    leaf = torch.arange(2**depth)
+    other = torch.zeros_like(leaf)
+    for level in range(depth):
+        other |= ((leaf >> (depth - 1 - level)) & 1) << level
+    return other

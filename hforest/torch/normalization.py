@@ -1,0 +1,157 @@
+"""Normalisation by running statistics as a module (p1 §4)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import layers
+from .library import LIBRARY, array, define, eager, no_second_derivative
+from .modules import numpy_dtype
+
+# PyTorch's square root is not rounded correctly on every processor, so what it divides by comes from NumPy.
+_operator = define(
+    "normalize",
+    "(Tensor x, Tensor mean, Tensor var) -> Tensor",
+    lambda x, mean, var: layers.normalize(x, mean, var),
+    lambda x, mean, var: x.new_empty(x.shape),
+)
+_backward_operator = define(
+    "normalize_backward",
+    "(Tensor grad_z, Tensor var) -> Tensor",
+    lambda grad_z, var: layers.normalize_backward(grad_z, var),
+    lambda grad_z, var: grad_z.new_empty(grad_z.shape),
+)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[2])
+
+
+def _backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
+    return _backward_operator(grad_z, *ctx.saved_tensors), None, None
+
+
+torch.library.register_autograd("hforest::normalize", _backward, setup_context=_setup, lib=LIBRARY)
+torch.library.register_autograd("hforest::normalize_backward", no_second_derivative, lib=LIBRARY)
+
+
+class _Normalize(torch.autograd.Function):
+    """The same without the dispatcher, for plain CPU tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        ctx.save_for_backward(var)
+        return torch.from_numpy(layers.normalize(array("x", x), array("mean", mean), array("var", var)))
+
+    @staticmethod
+    def backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return _backward(ctx, grad_z)
+        (var,) = ctx.saved_tensors
+        grad_x = layers.normalize_backward(array("grad_z", grad_z), array("var", var))
+        return torch.from_numpy(grad_x), None, None
+
+
+def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
+    layers.normalize_update(array("x", x), mean.numpy(), var.numpy(), int(step))
+
+
+def _update_cuda(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
+    from .cuda import call
+
+    call(layers.normalize_update, (x, mean, var, int(step)))
+
+
+LIBRARY.define("normalize_update(Tensor x, Tensor(a!) mean, Tensor(b!) var, Tensor step) -> ()")
+LIBRARY.impl("normalize_update", _update, "CPU")
+LIBRARY.impl("normalize_update", _update_cuda, "CUDA")
+torch.library.register_fake("hforest::normalize_update", lambda x, mean, var, step: None, lib=LIBRARY)
+_update_operator = torch.ops.hforest.normalize_update.default
+
+
+class RunningNorm(nn.Module):
+    """Features in running standard deviations from their running mean (p1 §4); no learned scale or shift.
+
+    Parameters
+    ----------
+    n_features : int
+        Size of axis 1 of the input.
+    device : torch.device, optional
+    dtype : torch.float32 or torch.float64, optional
+        Of the statistics; PyTorch's default dtype by default.
+
+    Attributes
+    ----------
+    mean, var : (n_features,) buffers
+        Running mean and variance; zeros and ones at the start.
+    step : buffer of int64 without axes
+        Updates so far.
+
+    Notes
+    -----
+    z = (x - mean) / sqrt(var + 1e-7), in training and in use. In training the statistics move towards those
+    of the batch after it was normalised, by `hforest.layers.normalize_update`: mean <- a mean + (1 - a) batch
+    mean with a = min(step / (step + 1), 0.99). They are constants in the gradient. So the first batch is
+    normalised with mean 0 and variance 1. Results have the bits of `hforest.layers.normalize` and
+    `normalize_backward`.
+
+    Examples
+    --------
+    >>> import torch, hforest.torch
+    >>> norm = hforest.torch.RunningNorm(1)
+    >>> norm(torch.tensor([[1.0], [3.0]])).tolist(), norm.mean.tolist(), norm.var.tolist()
+    ([[1.0], [3.0]], [2.0], [2.0])
+    """
+
+    mean: Tensor
+    var: Tensor
+    step: Tensor
+
+    def __init__(self, n_features: int, *, device: Any = None, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        numpy_dtype(dtype)
+        self.n_features = n_features
+        self.register_buffer("mean", torch.zeros(n_features, device=device, dtype=dtype))
+        self.register_buffer("var", torch.ones(n_features, device=device, dtype=dtype))
+        self.register_buffer("step", torch.zeros((), device=device, dtype=torch.int64))
+
+    def extra_repr(self) -> str:
+        """Returns what `repr` shows between the parentheses."""
+        return str(self.n_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the normalised input; in training it updates the statistics afterwards.
+
+        Parameters
+        ----------
+        x : (n, n_features) or (n, n_features, *spatial) tensor
+
+        Returns
+        -------
+        z : tensor of the shape of x
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `hforest.layers.normalize` and `normalize_update`; an x with another axis 1.
+        """
+        if x.dim() < 2 or x.shape[1] != self.n_features:
+            raise ValueError(
+                f"x: expected shape (n_samples, n_features, ...) = (n_samples, {self.n_features}, ...), "
+                f"got {tuple(x.shape)}; pass samples with {self.n_features} features in axis 1"
+            )
+        rows = x if x.dim() == 2 else x.movedim(1, -1)
+        shape = rows.shape
+        if x.dim() > 2:
+            rows = rows.reshape(math.prod(shape[:-1]), self.n_features)
+        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
+        # The backward pass needs the variance that the forward pass had.
+        var = self.var.clone() if self.training else self.var
+        plain = eager(rows, self.mean, self.var, self.step)
+        z = (_Normalize.apply if plain else _operator)(rows, self.mean, var)
+        if self.training:
+            (_update if plain else _update_operator)(rows.detach(), self.mean, self.var, self.step)
+            self.step.add_(1)
+        return z if x.dim() == 2 else z.reshape(shape).movedim(-1, 1)

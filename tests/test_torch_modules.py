@@ -1,0 +1,623 @@
+"""Modules in PyTorch: equal to the NumPy functions, compiled, exported, saved, in several processes."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hforest import hinge, layers, neural
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+ht = pytest.importorskip("hforest.torch")
+nn = torch.nn
+
+# Of compilers, exporters and process groups of PyTorch itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+TRAVERSE = {"tree": hinge.tree_traverse, "fern": hinge.fern_traverse}
+
+
+@pytest.fixture(params=["tree", "fern"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def forest_of(kind, outputs=(2,), **settings):
+    return ht.HingeForest(5, 4, 3, outputs, kind=kind, scale=1.0, **settings)
+
+
+def arrays(forest):
+    return tuple(a.detach().numpy() for a in (forest.thresholds, forest.features, forest.weights))
+
+
+def network():
+    """p1's Fig. 2c for a vector: inner products, normalisation, forest."""
+    return nn.Sequential(
+        nn.Linear(6, 8, bias=False), ht.RunningNorm(8), ht.HingeForest(8, 10, 4, 3, scale=1.0)
+    )
+
+
+def batch(n=40):
+    return torch.randn(n, 6), torch.randint(3, (n,))
+
+
+# --------------------------------------------------------------------------------------- HingeForest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("features", ["random", "sequential"])
+def test_the_start_is_numpys(kind, dtype, features):
+    generator = torch.Generator().manual_seed(7)
+    seed = int(torch.randint(2**63 - 1, (), generator=torch.Generator().manual_seed(7)))
+    init = hinge.tree_init if kind == "tree" else hinge.fern_init
+    np_dtype = np.float32 if dtype == torch.float32 else np.float64
+    expected = init(4, 3, 5, (2,), features=features, scale=1.0, dtype=np_dtype, rng=seed)
+    forest = forest_of(kind, features=features, generator=generator, dtype=dtype)
+    for found, wanted in zip(arrays(forest), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted, strict=True)
+    torch.manual_seed(3)
+    first = forest_of(kind).weights
+    torch.manual_seed(3)
+    assert torch.equal(first, forest_of(kind).weights)
+    assert not torch.equal(first, forest_of(kind).weights)
+    assert [name for name, _ in forest.named_parameters()] == ["thresholds", "weights"]
+    assert [name for name, _ in forest.named_buffers()] == ["features"]
+
+
+@pytest.mark.parametrize("outputs", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("aggregate", ["sum", "mean", None])
+@pytest.mark.parametrize("spatial", [(), (4,), (3, 2)], ids=str)
+def test_hinge_forest_is_numpys(kind, outputs, aggregate, spatial):
+    forest = forest_of(kind, outputs, aggregate=aggregate)
+    x = torch.randn(6, 5, *spatial)
+    y = forest(x)
+    rows = np.moveaxis(x.numpy().reshape(6, 5, -1), 1, 2).reshape(-1, 5).copy()
+    expected = FORWARD[kind](rows, *arrays(forest), aggregate=aggregate)
+    per_tree = () if aggregate else (4,)
+    assert y.shape == (6, *per_tree, *outputs, *spatial)
+    found = y.detach().numpy().reshape(6, *per_tree, *outputs, -1)
+    expected = np.moveaxis(expected.reshape(6, -1, *per_tree, *outputs), 1, -1)
+    assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
+    y.sum().backward()
+    assert forest.weights.grad.any()
+    assert forest(x[:0]).shape == (0, *y.shape[1:])
+    if spatial:
+        assert forest(x[:, :, :0]).numel() == 0
+
+
+def test_hinge_forest_learns_sparsely():
+    forest = ht.HingeForest(5, 4, 6, 2, sparse=True)
+    forest(torch.randn(3, 5, 4)).sum().backward()
+    assert forest.weights.grad.is_sparse
+    assert forest.weights.grad.shape == forest.weights.shape
+    dense = copy.deepcopy(forest)
+    dense.weights.grad = forest.weights.grad.to_dense()
+    torch.optim.SparseAdam([forest.weights], lr=0.1).step()
+    torch.optim.Adam([dense.weights], lr=0.1).step()
+    torch.testing.assert_close(forest.weights, dense.weights)  # a first step: the same
+
+
+def test_maps(kind):
+    forest = forest_of(kind)
+    x = torch.randn(6, 5, 3, 2)
+    rows = x.flatten(2).transpose(1, 2).reshape(-1, 5).numpy()
+    t, f, _ = arrays(forest)
+    leaf, margin, _ = TRAVERSE[kind](rows, t, f)
+    by_point = (6, 3, 2, 4)
+    leaf_map, margin_map, path_map = forest.leaf_map(x), forest.margin_map(x), forest.path_map(x)
+    assert torch.equal(leaf_map, torch.tensor(leaf.reshape(by_point)).permute(0, 3, 1, 2))
+    assert torch.equal(margin_map, torch.tensor(margin.reshape(by_point)).permute(0, 3, 1, 2))
+    assert leaf_map.dtype == path_map.dtype == torch.int32
+    assert path_map.shape == (6, 4, 3, 2, 3)
+    if kind == "tree":
+        path = hinge.tree_path(leaf, f).feature.reshape(*by_point, 3)
+        assert torch.equal(path_map, torch.tensor(path).permute(0, 3, 1, 2, 4))
+        assert torch.equal(path_map[..., 0], forest.features[:, 0].view(1, 4, 1, 1).expand(6, 4, 3, 2))
+    else:
+        assert torch.equal(path_map[2, :, 1, 1], forest.features)
+    counts = forest.leaf_counts(x)
+    np.testing.assert_array_equal(counts.numpy(), hinge.leaf_counts(leaf, 8), strict=True)
+    assert counts.sum() == 6 * 6 * 4
+    assert forest.leaf_map(x[:, :, 0, 0]).shape == (6, 4)
+
+
+def test_medians(kind):
+    forest = forest_of(kind)
+    before = forest.thresholds
+    x = torch.randn(50, 5, 2) * 100
+    forest.median_thresholds(x)
+    medians = hinge.tree_median_thresholds if kind == "tree" else hinge.fern_median_thresholds
+    rows = x.transpose(1, 2).reshape(-1, 5).numpy()
+    np.testing.assert_array_equal(
+        forest.thresholds.detach(), medians(rows, forest.features.numpy()), strict=True
+    )
+    assert forest.thresholds is before
+    if kind == "tree":
+        assert (forest.leaf_counts(x) > 0).all()
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean", None])
+def test_greedy_start(aggregate):
+    x = torch.randn(200, 5)
+    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    forest = ht.HingeForest(5, 4, 3, 3, aggregate=aggregate)
+    intercept = forest.greedy_init(x, y, generator=torch.Generator().manual_seed(1))
+    assert intercept.shape == (3,)
+    torch.testing.assert_close(intercept, torch.bincount(y).float() / 200)
+    scores = forest(x) if aggregate else forest(x).mean(dim=1)
+    assert ((scores + intercept).argmax(dim=1) == y).float().mean() > 0.9
+    regression = ht.HingeForest(5, 4, 3, (2, 1), aggregate=aggregate)
+    targets = x[:, :2, None]
+    intercept = regression.greedy_init(x, targets, task="regression")
+    p = regression(x) if aggregate else regression(x).mean(dim=1)
+    assert ((p + intercept - targets) ** 2).mean() < 0.5 * targets.var()
+    with pytest.raises(ValueError, match="^y: expected shape"):
+        regression.greedy_init(x, x, task="regression")
+    with pytest.raises(ValueError, match="^outputs: expected"):
+        regression.greedy_init(x, y)
+    with pytest.raises(ValueError, match="^kind: expected 'tree'"):
+        forest_of("fern").greedy_init(x, y)
+
+
+def test_thresholds_are_repaired(kind):
+    forest = ht.HingeForest(2, 5, 5, kind=kind)
+    consistent = forest.thresholds_consistent()
+    assert consistent.shape == forest.thresholds.shape
+    assert consistent.dtype == torch.bool
+    before = forest.thresholds.detach().clone()
+    forest.repair_thresholds()
+    assert forest.thresholds_consistent().all()
+    if kind == "tree":
+        assert not consistent.all()
+        expected = hinge.tree_repair_thresholds(before.numpy(), forest.features.numpy())
+        np.testing.assert_array_equal(forest.thresholds.detach(), expected, strict=True)
+    else:
+        assert torch.equal(forest.thresholds, before)
+
+
+def test_bad_settings_and_input(kind):
+    forest = forest_of(kind)
+    for x in (torch.randn(5), torch.randn(3, 6), torch.randn(3, 6, 2)):
+        with pytest.raises(ValueError, match=r"^x: expected shape \(n_samples, in_features, \.\.\.\)"):
+            forest(x)
+    with pytest.raises(TypeError, match="^x: expected a torch.Tensor, got ndarray"):
+        forest(np.zeros((3, 5), np.float32))
+    with pytest.raises(ValueError, match="^x: expected finite numbers, got nan at index"):
+        forest(torch.full((3, 5), float("nan")))
+    with pytest.raises(ValueError, match="^kind: expected one of"):
+        ht.HingeForest(5, 4, 3, kind="bush")
+    with pytest.raises(ValueError, match="^aggregate: expected one of"):
+        ht.HingeForest(5, 4, 3, aggregate="max")
+    with pytest.raises(TypeError, match="^dtype: expected float32 or float64, got torch.float16"):
+        ht.HingeForest(5, 4, 3, dtype=torch.float16)
+    with pytest.raises(ValueError, match="^depth: expected 1 to 30"):
+        ht.HingeForest(5, 4, 31)
+    assert repr(forest) == f"HingeForest(5, n_trees=4, depth=3, outputs=(2,), kind='{kind}', aggregate='sum')"
+
+
+# ----------------------------------------------------------------------------- states of HingeTreeForTorch
+
+
+def lsb_first_outputs(kind, state, x, depth):
+    """Outputs of the forest of a state, its leaves numbered least significant bit first: bit i is decision i."""
+    t, f, w = (state[name].numpy() for name in ("thresholds", "ordinals", "weights"))
+    y = np.zeros((len(x), len(t), *w.shape[2:]), w.dtype)
+    for n, row in enumerate(x):
+        for m in range(len(t)):
+            leaf, v, least = 0, 0, None
+            for level in range(depth):
+                i = level if kind == "fern" else v
+                margin = row[f[m, i]] - t[m, i]
+                right = int(margin > 0)
+                if least is None or abs(margin) < abs(least):
+                    least = margin
+                leaf |= right << level
+                v = 2 * v + 1 + right
+            y[n, m] = w[m, leaf] * abs(least)
+    return y
+
+
+@pytest.mark.parametrize("extra", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("depth", [1, 4])
+def test_states_with_the_least_significant_bit_first(kind, extra, depth):
+    n_vertices = 2**depth - 1 if kind == "tree" else depth
+    state = {
+        "weights": torch.randn(6, 2**depth, *extra),
+        "thresholds": torch.randn(6, n_vertices),
+        "ordinals": torch.randint(5, (6, n_vertices)),
+    }
+    kept = {name: t.clone() for name, t in state.items()}
+    net = nn.Sequential(nn.Identity(), ht.HingeForest(5, 6, depth, extra, kind=kind, aggregate=None))
+    result = net.load_state_dict({f"1.{name}": t for name, t in state.items()})
+    assert not result.missing_keys
+    assert not result.unexpected_keys
+    net[1].load_state_dict(state)
+    x = torch.randn(40, 5)
+    expected = lsb_first_outputs(kind, state, x.numpy(), depth)
+    assert net(x).detach().numpy().tobytes() == expected.tobytes()
+    assert all(torch.equal(state[name], kept[name]) for name in kept)
+    # Older versions kept the numbers of features in the dtype of the weights.
+    net[1].load_state_dict({**state, "ordinals": state["ordinals"].float()})
+    assert torch.equal(net[1].features, state["ordinals"].int())
+    # Its results for points of an image have the outputs last.
+    image = torch.randn(2, 5, 3, 4)
+    by_point = lsb_first_outputs(kind, state, image.permute(0, 2, 3, 1).reshape(-1, 5).numpy(), depth)
+    theirs = torch.tensor(by_point).reshape(2, 3, 4, 6, *extra).movedim(3, 1)
+    ours = (
+        net(image).movedim(tuple(range(2, 2 + len(extra))), tuple(range(-len(extra), 0)))
+        if extra
+        else net(image)
+    )
+    assert torch.equal(ours, theirs)
+    # Our own states are loaded as they are.
+    again = ht.HingeForest(5, 6, depth, extra, kind=kind, aggregate=None)
+    again.load_state_dict(net[1].state_dict())
+    assert torch.equal(again(x), net(x))
+    with pytest.raises(RuntimeError, match="size mismatch for weights"):
+        ht.HingeForest(5, 6, depth + 1, extra, kind=kind).load_state_dict(state)
+
+
+# ---------------------------------------------------------------------------------------- RunningNorm
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_running_norm_has_the_bits_of_numpy(dtype):
+    norm = ht.RunningNorm(5, dtype=dtype)
+    mean, var = norm.mean.numpy().copy(), norm.var.numpy().copy()
+    for step in range(120):
+        x = (3 * torch.randn(1 + step % 7, 5, dtype=dtype) + 1).requires_grad_()
+        z = norm(x)
+        grad = torch.randn_like(z)
+        assert z.detach().numpy().tobytes() == layers.normalize(x.detach().numpy(), mean, var).tobytes()
+        z.backward(grad)
+        assert x.grad.numpy().tobytes() == layers.normalize_backward(grad.numpy(), var).tobytes()
+        layers.normalize_update(x.detach().numpy(), mean, var, step)
+        assert norm.mean.numpy().tobytes() == mean.tobytes()
+        assert norm.var.numpy().tobytes() == var.tobytes()
+    assert norm.step == 120
+    norm.eval()
+    z = norm(x)
+    assert z.detach().numpy().tobytes() == layers.normalize(x.detach().numpy(), mean, var).tobytes()
+    assert norm.step == 120
+    assert norm.mean.numpy().tobytes() == mean.tobytes()
+
+
+def test_running_norm_of_images_half_types_and_bad_input():
+    norm, rows = ht.RunningNorm(5), ht.RunningNorm(5)
+    x = torch.randn(4, 5, 3, 2)
+    z = norm(x)
+    by_row = rows(x.permute(0, 2, 3, 1).reshape(-1, 5))
+    assert torch.equal(z.permute(0, 2, 3, 1).reshape(-1, 5), by_row)
+    assert torch.equal(norm.mean, rows.mean)
+    assert norm(x.bfloat16()).dtype == torch.float32
+    assert repr(norm) == "RunningNorm(5)"
+    with pytest.raises(ValueError, match=r"^x: expected shape \(n_samples, n_features, \.\.\.\)"):
+        norm(torch.randn(3, 4))
+    mean = norm.mean.clone()
+    with pytest.raises(ValueError, match="^x: expected finite numbers"):
+        norm(torch.full((3, 5), float("inf")))
+    assert torch.equal(norm.mean, mean)
+    with pytest.raises(TypeError, match="^dtype: expected float32 or float64"):
+        ht.RunningNorm(5, dtype=torch.float16)
+
+
+def test_operators_of_the_normalisation():
+    x, mean, var, step = torch.randn(7, 5, requires_grad=True), torch.zeros(5), torch.ones(5), torch.tensor(0)
+    ops = torch.ops.hforest
+    torch.library.opcheck(ops.normalize.default, (x, mean, var))
+    torch.library.opcheck(ops.normalize_backward.default, (x.detach(), var))
+    torch.library.opcheck(ops.normalize_update.default, (x.detach(), mean, var, step))
+    x, norm = (
+        torch.randn(7, 5, dtype=torch.float64, requires_grad=True),
+        ht.RunningNorm(5, dtype=torch.float64),
+    )
+    norm(3 * x.detach())
+    norm.eval()
+    assert torch.autograd.gradcheck(norm, (x,))
+    z = norm(x)
+    with pytest.raises(RuntimeError, match="expected first derivatives"):
+        torch.autograd.grad((z**2).sum(), x, create_graph=True)[0].sum().backward()
+
+
+# --------------------------------------------------------------------------------------- NeuralForest
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_functions": 11}, {"loss": "tree"}], ids=str)
+def test_neural_forest_is_numpys(settings):
+    head = ht.NeuralForest(6, 4, 3, 5, **settings)
+    x, y = torch.randn(30, 6), torch.randint(5, (30,))
+    f = nn.functional.linear(x, head.linear.weight, head.linear.bias).detach().numpy()
+    f = f if head.index is not None else f.reshape(30, 4, 7)
+    index = None if head.index is None else head.index.numpy()
+    uniform = neural.uniform_leaves(4, 3, 5)
+    np.testing.assert_array_equal(head.leaves, uniform, strict=True)
+    head.update_leaves(x, y, n_iter=3)
+    leaves = neural.update_leaves(f, y.numpy(), uniform, 3, index=index)
+    np.testing.assert_array_equal(head.leaves, leaves, strict=True)
+    np.testing.assert_array_equal(head(x).detach(), neural.forward(f, leaves, index=index), strict=True)
+    loss = head.loss(x, y)
+    expected, grad_f = neural.loss_backward(
+        f, leaves, y.numpy(), index=index, loss=settings.get("loss", "forest")
+    )
+    assert loss.item() == np.float32(expected)
+    loss.backward()
+    np.testing.assert_allclose(
+        head.linear.weight.grad, grad_f.reshape(30, -1).T @ x.numpy(), rtol=1e-4, atol=1e-7
+    )
+    assert head.leaves.requires_grad is False
+    assert set(head.state_dict()) >= {"leaves", "linear.weight", "linear.bias"}
+    assert ("index" in head.state_dict()) == (head.index is not None)
+    head.update_leaves(x, y, n_iter=3, restart=True)
+    np.testing.assert_array_equal(head.leaves, leaves, strict=True)
+
+
+@pytest.mark.parametrize("settings", [{}, {"linear": False}, {"n_functions": 11}], ids=str)
+def test_leaves_are_fitted_some_trees_at_a_time(monkeypatch, settings):
+    from hforest.torch import heads
+
+    width = 28 if "linear" in settings else 6
+    x, y = torch.randn(30, width), torch.randint(5, (30,))
+    results = []
+    for size in (2**28, 30 * 7 * 4 * 3):
+        monkeypatch.setattr(heads, "_BLOCK_BYTES", size)
+        torch.manual_seed(1)
+        head = ht.NeuralForest(width, 4, 3, 5, **settings)
+        head.update_leaves(x, y, n_iter=4)
+        results.append(head.leaves)
+    torch.testing.assert_close(results[0], results[1])  # the products are of other widths
+    assert not torch.equal(results[0], torch.full_like(results[0], 0.2))
+
+
+def test_neural_forest_on_given_functions():
+    f = torch.randn(9, 28, requires_grad=True)
+    head = ht.NeuralForest(28, 4, 3, 5, linear=False)
+    assert head.linear is None
+    assert torch.equal(head(f), ht.neural_forest(f.view(9, 4, 7), head.leaves))
+    shared = ht.NeuralForest(28, 40, 3, 5, linear=False, n_functions=28)
+    assert torch.equal(shared(f), ht.neural_forest(f, shared.leaves, index=shared.index))
+    assert shared.index.unique().numel() == 28
+    assert repr(shared) == "NeuralForest(28, n_trees=40, depth=3, n_classes=5, loss='forest')"
+    with pytest.raises(ValueError, match="^in_features: expected 28, the number of decision functions"):
+        ht.NeuralForest(27, 4, 3, 5, linear=False)
+    with pytest.raises(ValueError, match="^n_functions: expected at least 1"):
+        ht.NeuralForest(27, 4, 3, 5, n_functions=0)
+    with pytest.raises(ValueError, match="^loss: expected one of"):
+        ht.NeuralForest(27, 4, 3, 5, loss="mean")
+    one, two = (ht.NeuralForest(8, 2, 2, 3, generator=torch.Generator().manual_seed(5)) for _ in range(2))
+    assert torch.equal(one.linear.weight, two.linear.weight)
+    assert one.linear.weight.abs().max() <= 8**-0.5
+
+
+def test_a_head_learns_with_its_body():
+    from hforest import demo
+
+    digits = demo.load_digits()
+    x, y = (torch.tensor(a[:1000]) for a in (digits.x_train, digits.y_train))
+    x = x.float() / 16
+    body, head = nn.Sequential(nn.Linear(64, 32), nn.ReLU()), ht.NeuralForest(32, 10, 5, 10)
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=0.01)
+    for _ in range(4):
+        head.update_leaves(body(x), y)
+        for part in torch.randperm(1000).split(100):
+            optimizer.zero_grad()
+            head.loss(body(x[part]), y[part].int()).backward()
+            optimizer.step()
+    assert (head(body(x)).argmax(dim=1) == y).float().mean() > 0.9
+
+
+# --------------------------------------------------------------------------- compilers, files, processes
+
+
+def training_step(net, parameters, x, y, lr=0.01):
+    """Forward, backward and a step of gradient descent."""
+    loss = nn.functional.cross_entropy(net(x), y)
+    grads = torch.autograd.grad(loss, parameters)
+    with torch.no_grad():
+        for p, g in zip(parameters, grads, strict=True):
+            p.sub_(lr * g)
+    return loss.detach()
+
+
+@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_whole_training_step_is_one_graph(compiler):
+    config = torch._dynamo.config
+    if not hasattr(config, "trace_autograd_ops"):
+        pytest.skip("this PyTorch compiles no torch.autograd.grad: the loss alone is one graph")
+    torch.compiler.reset()
+    net = network()
+    other = copy.deepcopy(net)
+    x, y = batch()
+    with config.patch(trace_autograd_ops=True):
+        step = torch.compile(training_step, fullgraph=True, backend=compiler)
+        for _ in range(4):
+            found = step(net, tuple(net.parameters()), x, y)
+            torch.testing.assert_close(found, training_step(other, tuple(other.parameters()), x, y))
+    for a, b in zip(net.state_dict().values(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_the_loss_of_networks_is_one_graph():
+    torch.compiler.reset()
+    net = network()
+    head = ht.NeuralForest(3, 5, 3, 3)
+    other, other_head = copy.deepcopy(net), copy.deepcopy(head)
+
+    def loss(net, head, x, y):
+        scores = net(x)
+        return nn.functional.cross_entropy(scores, y) + head.loss(scores, y)
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for n in (40, 40, 25):
+        x, y = batch(n)
+        for module in (net, head, other, other_head):
+            module.zero_grad()
+        compiled(net, head, x, y).backward()
+        loss(other, other_head, x, y).backward()
+        for a, b in zip(
+            [*net.parameters(), *head.parameters()],
+            [*other.parameters(), *other_head.parameters()],
+            strict=True,
+        ):
+            torch.testing.assert_close(a.grad, b.grad)
+    assert torch.equal(net[1].mean, other[1].mean)
+    assert net[1].step == 3
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(strict):
+    net = nn.Sequential(network(), ht.NeuralForest(3, 5, 3, 4)).eval()
+    x, _ = batch()
+    program = torch.export.export(
+        net, (x,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},), strict=strict
+    )
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    for n in (40, 7):
+        torch.testing.assert_close(loaded(x[:n]), net(x[:n]), rtol=0, atol=0)
+    names = {str(node.target) for node in program.graph.nodes}
+    assert {"hforest.hinge_tree.default", "hforest.neural_forest.default"} <= names
+
+
+def test_files_copies_and_pickles(tmp_path):
+    net = nn.Sequential(network(), ht.NeuralForest(3, 5, 3, 4, n_functions=6))
+    x, y = batch()
+    net[1].loss(net[0](x), y).backward()
+    net.eval()
+    expected = net(x)
+    torch.save(net.state_dict(), tmp_path / "state.pt")
+    fresh = nn.Sequential(network(), ht.NeuralForest(3, 5, 3, 4, n_functions=6)).eval()
+    assert not torch.equal(fresh(x), expected)
+    fresh.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    torch.save(net, tmp_path / "net.pt")
+    loaded = torch.load(tmp_path / "net.pt", weights_only=False)
+    for other in (fresh, loaded, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(other(x), expected)
+        assert not other.training
+    assert type(net[1]).__module__ == "hforest.torch"
+    assert torch.equal(net.double()(x.double()).float() > 0, expected > 0)
+
+
+class Leaves(torch.utils.data.Dataset):
+    """Samples whose leaves a worker process computes."""
+
+    def __init__(self, forest, x):
+        self.forest, self.x = forest, x
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.forest(self.x[i : i + 1])[0].detach(), self.forest.leaf_map(self.x[i : i + 1])[0]
+
+
+def test_workers_that_are_forked_after_threads_ran(kind, threads):
+    threads(2)
+    forest = ht.HingeForest(5, 20, 6, 3, kind=kind)
+    x = torch.randn(2000, 5)
+    y, leaf = forest(x), forest.leaf_map(x)
+    y.sum().backward()
+    loader = torch.utils.data.DataLoader(
+        Leaves(forest, x[:40]), batch_size=10, num_workers=2, multiprocessing_context="fork", timeout=60
+    )
+    found = [torch.cat(parts) for parts in zip(*loader, strict=True)]
+    assert torch.equal(found[0], y[:40])
+    assert torch.equal(found[1], leaf[:40])
+    assert torch.equal(forest(x), y)
+
+
+PROCESSES = """
+import sys, torch, torch.distributed as dist
+import hforest.torch as ht
+from torch import nn
+
+def main(rank, file, result):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8, bias=False), ht.HingeForest(8, 10, 4, 3, scale=1.0))
+    net = nn.parallel.DistributedDataParallel(net)
+    x, y = torch.randn(40, 6), torch.randint(3, (40,))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        half = slice(20 * rank, 20 * rank + 20)
+        nn.functional.cross_entropy(net(x[half]), y[half]).backward()
+        optimizer.step()
+    torch.save(net.module.state_dict(), f"{result}.{rank}")
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+"""
+
+
+def test_two_processes_train_as_one(tmp_path):
+    script = tmp_path / "processes.py"
+    script.write_text(PROCESSES)
+    result = tmp_path / "state"
+    command = [sys.executable, str(script)]
+    running = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "store"), str(result)], stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    first, second = (torch.load(f"{result}.{rank}") for rank in range(2))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8, bias=False), ht.HingeForest(8, 10, 4, 3, scale=1.0))
+    x, y = torch.randn(40, 6), torch.randint(3, (40,))
+    for _ in range(3):
+        training_step(net, tuple(net.parameters()), x, y, lr=0.1)
+    for name, wanted in net.state_dict().items():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], wanted)
+
+
+def test_p1_network_is_the_numpy_network_step_by_step():
+    """Fig. 2c as modules and as arrays: the same products by BLAS, all else to the bit."""
+    from hforest import optim
+
+    net = network()
+    kernel = net[0].weight.detach().numpy().T.copy()
+    t, f, w = (a.copy() for a in arrays(net[2]))
+    mean, var = np.zeros(8, np.float32), np.ones(8, np.float32)
+    moments = [(np.zeros_like(p), np.zeros_like(p)) for p in (kernel, t, w)]
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for step in range(20):
+        x, y = batch(16)
+        optimizer.zero_grad()
+        found = nn.functional.cross_entropy(net(x), y)
+        found.backward()
+        optimizer.step()
+
+        inner = x.numpy() @ kernel
+        z = layers.normalize(inner, mean, var)
+        scores, route = hinge.tree_forward(z, t, f, w, aggregate="sum", return_route=True)
+        loss, grad_scores = layers.softmax_loss(scores, y.numpy())
+        grad_z, grad_t, grad_w = hinge.tree_backward(grad_scores, *route, f, w, 8, aggregate="sum")
+        grad_kernel = x.numpy().T @ layers.normalize_backward(grad_z, var)
+        layers.normalize_update(inner, mean, var, step)
+        for p, g, (m, v) in zip((kernel, t, w), (grad_kernel, grad_t, grad_w), moments, strict=True):
+            optim.adam(p, g, m, v, step + 1, 0.01)
+        np.testing.assert_allclose(found.item(), loss, rtol=1e-4)
+    np.testing.assert_allclose(net[2].weights.detach(), w, atol=1e-4)
+    np.testing.assert_allclose(net[1].var, var, rtol=1e-4)
