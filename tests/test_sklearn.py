@@ -193,6 +193,21 @@ def test_every_parameter_reaches_its_function(name):
             assert parameter in OWN, parameter
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_defaults_are_those_of_the_function(name):
+    estimator = getattr(hs, name)()
+    given = inspect.signature(estimator._function).parameters
+    for parameter, value in estimator.get_params().items():
+        theirs = estimator._names.get(parameter, parameter)
+        if theirs not in given or (name, theirs) == (
+            "NeuralForestClassifier",
+            "lr",
+        ):  # docs/sklearn.md names it
+            continue
+        # What None and "auto" stand for is tested with the predictions above.
+        assert given[theirs].default in (value, None, "auto"), parameter
+
+
 @pytest.mark.parametrize("name", GROWN)
 def test_settings_reach_the_growth(name):
     x, y = data(name)
@@ -444,6 +459,8 @@ def test_manifold_forests_take_samples_as_signals_by_default():
 # --------------------------------------------------------------------------- tables
 
 
+# scikit-learn 1.6 asks polars 1 in a way that warns, and finds no names in frames of polars 2.
+@pytest.mark.filterwarnings("ignore:Support for the dataframe interchange protocol:DeprecationWarning")
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("name", KINDS)
 def test_data_frames(name, library):
@@ -453,10 +470,13 @@ def test_data_frames(name, library):
     frame = frames.DataFrame(dict(zip(names, x.T, strict=True)))
     target = frames.Series(TEXT.tolist() if name in CLASSIFIERS else y)
     model = small(name).fit(frame, target)
-    assert model.feature_names_in_.tolist() == names
     assert model.n_features_in_ == x.shape[1]
     plain = small(name).fit(x, TEXT if name in CLASSIFIERS else y)
     assert same_bits(outputs(model, frame), outputs(plain, x))
+    if library == "polars" and not hasattr(StandardScaler().fit(frame), "feature_names_in_"):
+        assert sklearn.__version__.startswith("1.6.")
+        return
+    assert model.feature_names_in_.tolist() == names
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[names[::-1]])
 

@@ -177,7 +177,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     >>> from sklearn.datasets import load_digits
     >>> x, y = load_digits(return_X_y=True)
     >>> model = ManifoldForestClassifier(shape=(8, 8), random_state=0).fit(x[:1000], y[:1000])
-    >>> model.score(x[1000:], y[1000:]) > 0.93
+    >>> model.score(x[1000:], y[1000:]) > 0.9
     True
     """
 
@@ -300,7 +300,7 @@ class CO2ForestClassifier(Classifier, GrownForest):
     >>> from hforest.sklearn import CO2ForestClassifier
     >>> from sklearn.datasets import load_iris
     >>> x, y = load_iris(return_X_y=True)
-    >>> CO2ForestClassifier(10, bootstrap=True, oob_score=True, random_state=0).fit(x, y).oob_score_ > 0.9
+    >>> CO2ForestClassifier(10, random_state=0).fit(x[::2], y[::2]).score(x[1::2], y[1::2]) > 0.9
     True
     """
 
