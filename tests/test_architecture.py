@@ -23,7 +23,7 @@ LAYERS = [
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "tabular"},
     {"demo"},
-    {"torch", "jax"},
+    {"torch", "jax", "sklearn"},
 ]
 INTEGRATIONS = LAYERS[-1]
 """Optional: each is imported by its own name alone, and uses public functions only."""

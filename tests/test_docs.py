@@ -18,14 +18,15 @@ MODULES = sorted(
 
 
 # Optional libraries, and what needs them: the pages and modules of these names.
-INTEGRATIONS = ("torch", "jax")
+INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6"}
+"""With the oldest version of the library."""
 
 
 def need(name):
     """Skips a test of a page or module of an integration whose library is not installed."""
-    for library in INTEGRATIONS:
+    for library, oldest in INTEGRATIONS.items():
         if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
-            pytest.importorskip(library, reason=f"needs {library}")
+            pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
 
 
 def blocks(page, language):
@@ -78,6 +79,7 @@ def test_links_lead_somewhere(page):
         "neural",
         "optim",
         "project",
+        "sklearn",
         "split",
         "tabular",
         "torch",

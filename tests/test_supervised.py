@@ -470,7 +470,11 @@ def test_no_weights_are_ones():
         ([1, -1, 2], ValueError, "sample_weight: expected numbers from 0 to 1e+100, got -1 to 2"),
         ([1, 1e101, 2], ValueError, "got 1 to 1e+101"),
         ([1, np.inf, 2], ValueError, "sample_weight: expected finite numbers, got inf at index (1,)"),
-        ([0, 0, 0], ValueError, "sample_weight: expected some above 0, got none; give some samples weight"),
+        (
+            [0, 0, 0],
+            ValueError,
+            "sample_weight: expected some above 0, got zeros alone; give some samples weight",
+        ),
         (["a", "b", "c"], TypeError, "sample_weight: expected an array of real numbers"),
     ],
 )

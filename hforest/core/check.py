@@ -35,7 +35,7 @@ Axes = tuple[str | int | EllipsisType, ...]
 Sizes = dict[str, int]
 
 # Other subclasses are refused: masks and matrices would lose their meaning.
-_NUMPY_TYPES = (np.ndarray, np.memmap)
+NUMPY_TYPES = (np.ndarray, np.memmap)
 
 _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default=True)
 
@@ -85,7 +85,7 @@ def same_device(**arrays: Array) -> None:
         return
     first_name, first_gpu = "", False
     for name, a in arrays.items():
-        if type(a) in _NUMPY_TYPES:
+        if type(a) in NUMPY_TYPES:
             gpu = False
         elif is_cupy(a):
             gpu = True

@@ -301,7 +301,7 @@ def sample_weight(
     converted = _converted(given, _FLOAT64)
     bounded("sample_weight", converted, 0.0, most)
     if some_above_0 and not bool((converted > 0).any()):
-        raise ValueError("sample_weight: expected some above 0, got none; give some samples weight")
+        raise ValueError("sample_weight: expected some above 0, got zeros alone; give some samples weight")
     return converted
 
 

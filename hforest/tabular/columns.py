@@ -108,7 +108,7 @@ def check_columns(name: str, columns: Any) -> int:
     real, sizes = np.dtype(np.float64), check.Sizes()
     arrays = {f"{name}.{field}": a for field, a in columns._asdict().items()}
     for place, a in arrays.items():
-        if type(a) is not np.ndarray:
+        if type(a) not in check.NUMPY_TYPES:
             raise TypeError(
                 f"{place}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
             )

@@ -130,7 +130,7 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
         raise TypeError(f"{name}: expected a Member, got {type(member).__name__}; pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field != "forest"}
     for field, a in plain.items():
-        if type(a) is not np.ndarray:
+        if type(a) not in check.NUMPY_TYPES:
             raise TypeError(
                 f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
             )
@@ -169,7 +169,7 @@ def check_model(name: str, model: Any) -> int:
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
-        if type(a) is not np.ndarray:
+        if type(a) not in check.NUMPY_TYPES:
             raise TypeError(
                 f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
             )

@@ -1,0 +1,68 @@
+"""Forests as scikit-learn estimators.
+
+Each estimator calls one public function of hforest and predicts what that function's model predicts. They
+take arrays, pandas and polars DataFrames and labels of any kind, and pass scikit-learn's checks of
+estimators; docs/sklearn.md has the table of them, and says which parameter has which name in hforest.
+
+Needs scikit-learn 1.6 or newer: ``pip install "hforest[sklearn]"``. Import it by its name,
+`import hforest.sklearn`; `import hforest` does not import scikit-learn.
+"""
+
+try:
+    import sklearn as _sklearn
+    from sklearn.utils import validation as _validation
+except ImportError as _error:
+    raise ImportError(
+        "hforest.sklearn: expected scikit-learn 1.6 or newer, got none; install it with "
+        'pip install "hforest[sklearn]"'
+    ) from _error
+
+if not hasattr(_validation, "validate_data"):
+    raise ImportError(
+        f"hforest.sklearn: expected scikit-learn 1.6 or newer, got {_sklearn.__version__}; "
+        'upgrade it with pip install --upgrade "hforest[sklearn]"'
+    )
+
+from .cascade import CascadeForestClassifier
+from .classic import (
+    CompletelyRandomForestClassifier,
+    CompletelyRandomForestRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from .hinge import HingeForestClassifier, HingeForestRegressor
+from .neural import NeuralForestClassifier
+from .oblique import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    ObliqueForestClassifier,
+    ObliqueForestRegressor,
+)
+
+__all__ = [
+    "CO2ForestClassifier",
+    "CO2ForestRegressor",
+    "CascadeForestClassifier",
+    "CompletelyRandomForestClassifier",
+    "CompletelyRandomForestRegressor",
+    "ExtraTreesClassifier",
+    "ExtraTreesRegressor",
+    "HingeForestClassifier",
+    "HingeForestRegressor",
+    "ManifoldForestClassifier",
+    "ManifoldForestRegressor",
+    "NeuralForestClassifier",
+    "ObliqueForestClassifier",
+    "ObliqueForestRegressor",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
+]
+
+# Estimators are known by their public names, in `help` and in pickles, whatever file holds them.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,93 @@
+"""What all estimators share: parameters by hforest's names, threads, seeds, names in messages."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import cpu_count
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import get_num_threads, set_num_threads
+
+MAX_THREADS = 1024
+
+
+def keep(arguments: Mapping[str, Any]) -> None:
+    """Stores the arguments of a constructor, its `locals()`, as attributes of its `self`."""
+    vars(arguments["self"]).update((name, value) for name, value in arguments.items() if name != "self")
+
+
+def number_of_threads(n_jobs: object) -> int:
+    """The number of threads that a parameter `n_jobs` means: below 0 all processors but -1 - n_jobs."""
+    remedy = "pass None for the number of threads of hforest, or -1 for all processors"
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
+        raise TypeError(f"n_jobs: expected None or an int, got {type(n_jobs).__name__}; {remedy}")
+    n = int(n_jobs)
+    if n == 0 or n > MAX_THREADS:
+        raise ValueError(f"n_jobs: expected 1 to {MAX_THREADS}, or below 0, got {n}; {remedy}")
+    return n if n > 0 else min(MAX_THREADS, max(1, cpu_count() + 1 + n))
+
+
+@contextmanager
+def threads(n_jobs: object) -> Iterator[None]:
+    """Sets the number of threads of hforest in the calling Python thread, and restores it at the end."""
+    if n_jobs is None:
+        yield
+        return
+    n, before = number_of_threads(n_jobs), get_num_threads()
+    set_num_threads(n)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+def seed_of(random_state: object) -> int:
+    """The seed that `random_state` is or draws: an int is itself hforest's `rng`."""
+    generator = check_random_state(random_state)
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(generator.randint(np.iinfo(np.int32).max))
+
+
+class Estimator(BaseEstimator):
+    """Base of all estimators."""
+
+    _function: ClassVar[Callable[..., Any]]
+    """The public function of hforest that learns."""
+    _names: ClassVar[Mapping[str, str]] = {"n_estimators": "n_trees", "random_state": "rng"}
+    """Parameters that hforest has under another name."""
+
+    def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
+        """Returns those parameters that a function of hforest takes, under its names."""
+        taken = inspect.signature(function or type(self)._function).parameters
+        given = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
+        return {name: value for name, value in given.items() if name in taken and name != "rng"}
+
+    def _seed(self) -> int:
+        return seed_of(self.random_state)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """The number of threads is `n_jobs`, and messages name arguments as estimators do."""
+        try:
+            with threads(self.n_jobs):
+                yield
+        except (TypeError, ValueError, IndexError) as error:
+            name, colon, rest = str(error).partition(":")
+            ours = {theirs: name for name, theirs in self._names.items()} | {"x": "X"}
+            if not colon or name not in ours or type(error) not in (TypeError, ValueError, IndexError):
+                raise
+            raise type(error)(f"{ours[name]}:{rest}") from None
+
+    def _samples(self, X: ArrayLike) -> np.ndarray:
+        """Samples to predict, with the features of the fit."""
+        check_is_fitted(self)
+        x: np.ndarray = validate_data(self, X, reset=False, dtype="numeric")
+        return x

@@ -1,0 +1,121 @@
+"""Cascades of forests."""
+
+from collections.abc import Mapping
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
+
+from .. import cascade, classic
+from .base import Estimator, keep
+from .targets import Classifier
+
+
+class CascadeForestClassifier(Classifier, Estimator):
+    """Cascade of random and completely random forests (gcForest), for classes: `hforest.cascade.grow`.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Trees of a forest, for each fold; hforest's `n_trees`.
+    n_forests : int
+        Random forests of a level; it has as many completely random ones.
+    max_depth, min_samples_leaf, class_weight
+        Of the forests, as for `RandomForestClassifier`.
+    class_vectors : "out_of_fold" or "out_of_bag"
+        Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
+        sample, which takes a third of the time of three folds.
+    n_folds : int
+        2 or more, at most the samples of the smallest class. Unused with "out_of_bag".
+    n_iter_no_change : int
+        Levels without a better validation accuracy after which growth ends; hforest's `patience`.
+    max_levels : int
+        Levels, at most.
+    n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    cascade_ : hforest.cascade.Cascade
+        For the functions of `hforest.cascade`; ``cascade_.scores`` are the validation accuracies of its
+        levels.
+    classes_, n_classes_, n_features_in_, feature_names_in_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CascadeForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = CascadeForestClassifier(20, n_forests=1, random_state=0).fit(x[::2], y[::2])
+    >>> model.score(x[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    _function = staticmethod(cascade.grow)
+    _names: ClassVar[Mapping[str, str]] = {**Estimator._names, "n_iter_no_change": "patience"}
+    cascade_: cascade.Cascade
+
+    def __init__(
+        self,
+        n_estimators: int = 500,
+        *,
+        n_forests: int = 4,
+        max_depth: int | None = None,
+        min_samples_leaf: int = 1,
+        class_vectors: str = "out_of_fold",
+        n_folds: int = 3,
+        n_iter_no_change: int = 1,
+        max_levels: int = 20,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+    def _forests(self, class_weight: Any) -> tuple[cascade.Grower, ...]:
+        """The growers of a level: random forests, then completely random ones."""
+        n = self.n_forests
+        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
+        settings = self._settings(classic.grow) | {"class_weight": class_weight}
+        return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
+
+    def _check_folds(self, y: np.ndarray) -> None:
+        """Every class has samples for all folds; `y` are numbers of classes."""
+        n_folds, counts = self.n_folds, np.bincount(y)
+        if self.class_vectors == "out_of_fold" and isinstance(n_folds, Integral) and counts.min() < n_folds:
+            few = int(counts.argmin())
+            raise ValueError(
+                f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
+                f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
+            )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Grows the cascade.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+        y : (n_samples,) array-like of labels
+            What the forests learn.
+
+        Returns
+        -------
+        self
+        """
+        with self._computing():
+            x, labels, told = self._learned(X, y)
+            self._check_folds(labels)
+            self.cascade_ = cascade.grow(
+                x, labels, self._forests(told["class_weight"]), n_classes=told["n_classes"], rng=self._seed(),
+                **self._settings(),
+            )  # fmt: skip
+        return self
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        return cascade.predict(self.cascade_, x)

@@ -1,0 +1,339 @@
+"""Random forests, extra trees and completely random forests."""
+
+from collections.abc import Callable, Mapping
+
+from numpy.random import RandomState
+
+from .. import classic
+from .base import keep
+from .grown import GrownForest
+from .targets import Classifier, Regressor
+
+Metric = Callable[..., float]
+
+
+class RandomForestClassifier(Classifier, GrownForest):
+    """Random forest for classes: `hforest.classic.grow` (p5; Breiman 2001).
+
+    Parameters
+    ----------
+    n_estimators : int
+        Trees; hforest's `n_trees`.
+    criterion : "gini" or "entropy"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf. By default trees grow until leaves are pure.
+    min_samples_split, min_samples_leaf : int
+        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    max_features : "sqrt", "log2", int, float or None
+        Features sampled at a node: a root or logarithm of their number, a number, a share, or all.
+    min_impurity_decrease : float
+        Gain that a split must have at least, as a share of the tree's weight.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factors of the weights of samples; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number
+        of `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_, n_features_in_ : int
+        Their numbers.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_decision_function_ : (n_samples, n_classes) array
+        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import RandomForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = RandomForestClassifier(oob_score=True, random_state=0).fit(x, y)
+    >>> model.predict_proba(x[:1]).argmax(), model.oob_score_ > 0.93
+    (np.int64(0), True)
+    """
+
+    _function = staticmethod(classic.grow)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        criterion: str = "gini",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        max_features: int | float | str | None = "sqrt",
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class RandomForestRegressor(Regressor, GrownForest):
+    """Random forest for one or several targets: `hforest.classic.grow` (p5; Breiman 2001).
+
+    Parameters
+    ----------
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, max_bins
+        As for `RandomForestClassifier`.
+    criterion : "squared_error"
+        Impurity.
+    max_features : "sqrt", "log2", int, float or None
+        As for `RandomForestClassifier`; by default all.
+    bootstrap, n_jobs, random_state
+        As for `RandomForestClassifier`.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+
+    Attributes
+    ----------
+    forest_, n_features_in_, feature_names_in_, feature_importances_, oob_score_
+        As for `RandomForestClassifier`.
+    n_outputs_ : int
+        Targets.
+    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
+        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import RandomForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> RandomForestRegressor(oob_score=True, random_state=0).fit(x, y).oob_score_ > 0.4
+    True
+    """
+
+    _function = staticmethod(classic.grow)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        criterion: str = "squared_error",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        max_features: int | float | str | None = 1.0,
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class ExtraTreesClassifier(Classifier, GrownForest):
+    """Extra trees for classes: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
+        As for `RandomForestClassifier`.
+    min_impurity_decrease, max_bins, oob_score, class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+    bootstrap : bool
+        As for `RandomForestClassifier`; by default every tree has every sample.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ExtraTreesClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> float(ExtraTreesClassifier(random_state=0).fit(x, y).score(x, y))
+    1.0
+    """
+
+    _function = staticmethod(classic.grow_extra)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        criterion: str = "gini",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        max_features: int | float | str | None = "sqrt",
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class ExtraTreesRegressor(Regressor, GrownForest):
+    """Extra trees for one or several targets: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
+        As for `RandomForestRegressor`.
+    min_impurity_decrease, max_bins, oob_score, n_jobs, random_state
+        As for `RandomForestRegressor`.
+    bootstrap : bool
+        As for `RandomForestRegressor`; by default every tree has every sample.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ExtraTreesRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = ExtraTreesRegressor(random_state=0).fit(x[:300], y[:300])
+    >>> model.score(x[300:], y[300:]) > 0.4
+    True
+    """
+
+    _function = staticmethod(classic.grow_extra)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        criterion: str = "squared_error",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        max_features: int | float | str | None = 1.0,
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class CompletelyRandomForestClassifier(Classifier, GrownForest):
+    """Completely random forest for classes: `hforest.classic.grow_random` (Zhou and Feng 2017).
+
+    Parameters
+    ----------
+    n_estimators, max_depth, min_samples_split, min_samples_leaf
+        As for `RandomForestClassifier`.
+    bootstrap : bool
+        As for `RandomForestClassifier`; by default every tree has every sample.
+    oob_score, class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CompletelyRandomForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> float(CompletelyRandomForestClassifier(random_state=0).fit(x, y).score(x, y))
+    1.0
+    """
+
+    _function = staticmethod(classic.grow_random)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class CompletelyRandomForestRegressor(Regressor, GrownForest):
+    """Completely random forest for one or several targets: `hforest.classic.grow_random`.
+
+    Parameters
+    ----------
+    n_estimators, max_depth, min_samples_split, min_samples_leaf
+        As for `RandomForestClassifier`.
+    bootstrap : bool
+        As for `RandomForestClassifier`; by default every tree has every sample.
+    oob_score, n_jobs, random_state
+        As for `RandomForestRegressor`.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CompletelyRandomForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = CompletelyRandomForestRegressor(min_samples_leaf=3, random_state=0).fit(x[:300], y[:300])
+    >>> model.score(x[300:], y[300:]) > 0.3
+    True
+    """
+
+    _function = staticmethod(classic.grow_random)
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())

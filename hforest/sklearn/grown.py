@@ -1,0 +1,153 @@
+"""What estimators of grown forests share: fit, out-of-bag scores, leaves, paths, importances."""
+
+import warnings
+from numbers import Number
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix
+from sklearn.utils.validation import check_is_fitted
+
+from .. import classic, tree
+from .base import Estimator
+
+
+def weight_of(sample_weight: Any) -> Any:
+    """`sample_weight` as hforest takes it; one number for all samples is no weight."""
+    return None if isinstance(sample_weight, Number) else sample_weight
+
+
+def parents(forest: tree.Forest) -> np.ndarray:
+    """Returns the parent of each node, (n_nodes,) int64, numbered over all trees; of a root -1."""
+    start = np.repeat(forest.tree_start[:-1], np.diff(forest.tree_start))
+    split = np.flatnonzero(forest.feature != -1)
+    left = start[split] + forest.left[split]
+    parent = np.full(len(forest.feature), -1, np.int64)
+    parent[left], parent[left + 1] = split, split
+    return parent
+
+
+def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
+    """Returns the nodes on the way to leaves, (n_samples, n_nodes) of 1 and 0; leaf (n_samples, n_trees)."""
+    parent = parents(forest)
+    sample = np.repeat(np.arange(len(leaf)), leaf.shape[1])
+    node = (leaf + forest.tree_start[:-1]).ravel()
+    samples, nodes = [], []
+    while len(node):
+        samples.append(sample)
+        nodes.append(node)
+        above = parent[node]
+        inside = above >= 0
+        sample, node = sample[inside], above[inside]
+    rows, columns = np.concatenate(samples), np.concatenate(nodes)
+    path = csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape=(len(leaf), len(parent)))
+    path.sort_indices()
+    return path
+
+
+class GrownForest(Estimator):
+    """Estimators whose model is a `hforest.tree.Forest`."""
+
+    forest_: tree.Forest
+
+    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
+        if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
+            settings["max_features"] = max(1, int(np.log2(x.shape[1])))
+        found: tree.Forest = type(self)._function(x, y, **settings)
+        return found
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Grows the forest.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+            What the forest learns.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        with self._computing():
+            x, target, told = self._learned(X, y)
+            score = getattr(self, "oob_score", False)
+            if score and not self.bootstrap:
+                raise ValueError(
+                    "oob_score: expected False with bootstrap=False, got an out-of-bag score; pass "
+                    "bootstrap=True"
+                )
+            seed = self._seed()
+            told |= {"sample_weight": weight_of(sample_weight), "rng": seed}
+            self.forest_ = self._grow(x, target, self._settings() | told)
+            if score:
+                self._score_out_of_bag(x, target, seed)
+        return self
+
+    def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
+        counts = classic.bootstrap_counts(len(x), self.forest_.tree_start.size - 1, rng=seed)
+        outputs = classic.out_of_bag(self.forest_, x, counts)
+        self._keep_out_of_bag(outputs)
+        seen = ~np.isnan(outputs[:, 0])
+        if not seen.all():
+            warnings.warn(
+                f"{np.count_nonzero(~seen)} of {len(seen)} samples were drawn by every tree, and have no "
+                "out-of-bag prediction; raise n_estimators",
+                UserWarning,
+                stacklevel=3,
+            )
+        metric = self.oob_score if callable(self.oob_score) else self._metric
+        answers = self._answers(outputs[seen])
+        true = self.classes_[y[seen]] if hasattr(self, "classes_") else y[seen]
+        self.oob_score_ = float(metric(true, answers)) if seen.any() else np.nan
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        return tree.predict(self.forest_, x)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """(n_features,) float64: share of each feature in the gains of the splits.
+
+        As `hforest.tree.importance` by gain: those of a split by a projection count for each of its features.
+        """
+        check_is_fitted(self)
+        return tree.importance(self.forest_, by="gain")
+
+    def apply(self, X: ArrayLike) -> np.ndarray:
+        """Returns the leaf that each sample reaches in each tree.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        (n_samples, n_trees) array of int32
+            Numbers of nodes within their trees.
+        """
+        x = self._samples(X)
+        with self._computing():
+            return tree.apply(self.forest_, x)
+
+    def decision_path(self, X: ArrayLike) -> tuple[csr_matrix, np.ndarray]:
+        """Returns the nodes that samples visit.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        indicator : (n_samples, n_nodes) scipy.sparse.csr_matrix of int64
+            1 where a sample visits a node, from the root to the leaf in every tree.
+        n_nodes_ptr : (n_trees + 1,) array of int64
+            Where the nodes of each tree begin among the columns of `indicator`.
+        """
+        leaf = self.apply(X)
+        return visited(self.forest_, leaf), self.forest_.tree_start.copy()

@@ -1,0 +1,183 @@
+"""Hinge forests: the recipe for tables."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
+
+from .. import tabular
+from .base import Estimator, keep
+from .grown import weight_of
+from .targets import Classifier, Regressor
+
+
+class _Hinge(Estimator):
+    """Estimators whose model is a `hforest.tabular.Model`."""
+
+    _function = staticmethod(tabular.fit)
+    _names: ClassVar[Mapping[str, str]] = {
+        **Estimator._names,
+        "max_depth": "depth",
+        "max_iter": "steps",
+        "learning_rate": "lr",
+        "validation_fraction": "validation",
+    }
+    model_: tabular.Model
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fits the recipe of `hforest.tabular.fit`.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, in any units: an array, a pandas or polars DataFrame. Sparse matrices are
+            refused.
+        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+            What the forest learns.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        steps: dict[int, int] = {}
+
+        def count(done: int, total: int) -> None:
+            member, step = divmod(done - 1, max(1, total // self.n_members))
+            steps[member] = step + 1
+
+        with self._computing():
+            x, target, told = self._learned(X, y)
+            told |= {"sample_weight": weight_of(sample_weight), "rng": self._seed(), "progress": count}
+            self.model_ = tabular.fit(x, target, **(self._settings() | told))
+        self.n_iter_ = max(steps.values(), default=0)
+        return self
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        return tabular.predict(self.model_, x)
+
+
+class HingeForestClassifier(Classifier, _Hinge):
+    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit` (p1).
+
+    Parameters
+    ----------
+    n_estimators : int
+        Trees of a member; hforest's `n_trees`.
+    max_depth : int, optional
+        Decisions of a hinge tree, by default 6; hforest's `depth`. The grown forest has no limit.
+    n_members : int
+        Models of which predictions are averaged. Each holds out other samples.
+    n_projections : int
+        Inner products of a member, each of two columns at random before training; 0 for none.
+    max_iter : int, optional
+        Steps of Adam of a member, at most; by default 15 passes over the samples, 800 to 3000 steps.
+        hforest's `steps`.
+    batch_size : int, optional
+        Samples of a step; by default 64.
+    learning_rate : float, optional
+        Of Adam; by default 0.006. hforest's `lr`.
+    validation_fraction : float
+        Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
+        them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
+        `validation`.
+    columns : "auto", "deviations" or "normal"
+        Units that columns are put to.
+    average : bool
+        Whether states that are judged are averages over the steps before them.
+    share : float, optional
+        Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
+        samples choose it.
+    class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    model_ : hforest.tabular.Model
+        For `hforest.tabular.predict` and `hforest.tabular.save`.
+    n_iter_ : int
+        Steps of the member that was trained longest.
+    classes_, n_classes_, n_features_in_, feature_names_in_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HingeForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = HingeForestClassifier(max_iter=200, random_state=0).fit(x[::2], y[::2])
+    >>> model.score(x[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 50,
+        *,
+        max_depth: int | None = None,
+        n_members: int = 3,
+        n_projections: int = 300,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.15,
+        columns: str = "auto",
+        average: bool = True,
+        share: float | None = None,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class HingeForestRegressor(Regressor, _Hinge):
+    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit` (p1).
+
+    Parameters
+    ----------
+    n_estimators, n_members, n_projections, max_iter, batch_size, learning_rate, validation_fraction
+        As for `HingeForestClassifier`.
+    max_depth : int, optional
+        Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
+    columns, average, share, n_jobs, random_state
+        As for `HingeForestClassifier`.
+
+    Attributes
+    ----------
+    model_, n_iter_
+        As for `HingeForestClassifier`.
+    n_outputs_, n_features_in_, feature_names_in_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HingeForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = HingeForestRegressor(max_iter=200, random_state=0).fit(x[:300], y[:300])
+    >>> model.score(x[300:], y[300:]) > 0.4
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 50,
+        *,
+        max_depth: int | None = None,
+        n_members: int = 3,
+        n_projections: int = 300,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.15,
+        columns: str = "auto",
+        average: bool = True,
+        share: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())

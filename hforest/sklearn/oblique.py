@@ -1,0 +1,390 @@
+"""Forests whose splits compare sparse projections, sums over patches, or optimised hyperplanes."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from .. import co2, manifold, tree
+from .base import keep
+from .classic import Metric
+from .grown import GrownForest
+from .targets import Classifier, Regressor
+
+
+class _Oblique(GrownForest):
+    """Forests on sparse projections."""
+
+    _function = staticmethod(manifold.grow)
+
+    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
+        return super()._grow(x, y, settings | {"projection": "sparse"})
+
+
+class _Manifold(GrownForest):
+    """Forests on sums over patches."""
+
+    _function = staticmethod(manifold.grow)
+
+    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
+        if settings["shape"] is None:
+            settings["shape"] = (x.shape[1],)
+            for name in ("patch_min", "patch_max"):
+                if isinstance(settings[name], Integral):
+                    settings[name] = min(settings[name], x.shape[1])
+        return super()._grow(x, y, settings | {"projection": "patch"})
+
+
+class ObliqueForestClassifier(Classifier, _Oblique):
+    """Sparse projection oblique forest (SPORF) for classes: `hforest.manifold.grow` (p3 section 2.3).
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestClassifier`.
+    density : float
+        Mean number of features in a projection.
+    n_projections : int, optional
+        Projections sampled at a node; by default the root of the number of features, rounded up.
+    splitter : "best" or "random"
+        Whether a projection has its best threshold, or a random one (extra trees).
+    bootstrap, oob_score, class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ObliqueForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> ObliqueForestClassifier(oob_score=True, random_state=0).fit(x, y).oob_score_ > 0.93
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        density: float = 1.5,
+        n_projections: int | None = None,
+        criterion: str = "gini",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class ObliqueForestRegressor(Regressor, _Oblique):
+    """Sparse projection oblique forest (SPORF) for one or several targets: `hforest.manifold.grow`.
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestRegressor`.
+    density, splitter
+        As for `ObliqueForestClassifier`.
+    n_projections : int, optional
+        Projections sampled at a node; by default as many as features, but at most 100 or the root of their
+        number, whichever is greater.
+    bootstrap, oob_score, n_jobs, random_state
+        As for `RandomForestRegressor`.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ObliqueForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> ObliqueForestRegressor(oob_score=True, random_state=0).fit(x, y).oob_score_ > 0.4
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        density: float = 1.5,
+        n_projections: int | None = None,
+        criterion: str = "squared_error",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class ManifoldForestClassifier(Classifier, _Manifold):
+    """Manifold forest (MORF) for classes of images and signals: `hforest.manifold.grow` (p3 section 3).
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestClassifier`.
+    shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
+        Of one sample, such as (height, width), whose product is the number of features. By default a sample
+        is a signal, (n_features,), and patches are at most as long.
+    patch_min, patch_max : int or tuple of ints
+        Least and greatest size of a patch along each axis.
+    channels : bool
+        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+    cyclic : bool
+        Whether patches wrap around the borders.
+    n_projections : int, optional
+        Patches sampled at a node; by default the root of the number of features, rounded up.
+    splitter : "best" or "random"
+        Whether a patch has its best threshold, or a random one (extra trees).
+    bootstrap, oob_score, class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ManifoldForestClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> x, y = load_digits(return_X_y=True)
+    >>> model = ManifoldForestClassifier(shape=(8, 8), random_state=0).fit(x[:1000], y[:1000])
+    >>> model.score(x[1000:], y[1000:]) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        shape: Sequence[int] | None = None,
+        patch_min: int | Sequence[int] = 1,
+        patch_max: int | Sequence[int] = 3,
+        channels: bool = False,
+        cyclic: bool = False,
+        n_projections: int | None = None,
+        criterion: str = "gini",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class ManifoldForestRegressor(Regressor, _Manifold):
+    """Manifold forest (MORF) for targets of images and signals: `hforest.manifold.grow` (p3 section 3).
+
+    Parameters
+    ----------
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestRegressor`.
+    shape, patch_min, patch_max, channels, cyclic, n_projections, splitter
+        As for `ManifoldForestClassifier`.
+    bootstrap, oob_score, n_jobs, random_state
+        As for `RandomForestRegressor`.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import ManifoldForestRegressor
+    >>> from sklearn.datasets import load_digits
+    >>> x, y = load_digits(return_X_y=True)
+    >>> model = ManifoldForestRegressor(20, shape=(8, 8), random_state=0).fit(x[:1000], x[:1000, ::8])
+    >>> model.predict(x[1000:]).shape
+    (797, 8)
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        shape: Sequence[int] | None = None,
+        patch_min: int | Sequence[int] = 1,
+        patch_max: int | Sequence[int] = 3,
+        channels: bool = False,
+        cyclic: bool = False,
+        n_projections: int | None = None,
+        criterion: str = "squared_error",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = True,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+_CO2_NAMES = {**GrownForest._names, "learning_rate": "lr"}
+
+
+class CO2ForestClassifier(Classifier, GrownForest):
+    """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow` (p2 section 5).
+
+    Parameters
+    ----------
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestClassifier`.
+    nu : float
+        Bound on the squared norm of a split's weights.
+    learning_rate : float
+        Of the stochastic gradient steps of a split; hforest's `lr`.
+    max_rounds : int
+        Rounds of a split's optimisation, at most.
+    max_features : "n**0.6", "sqrt", "log2", int, float or None
+        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+    min_samples_oblique : int
+        A node of fewer samples keeps its univariate split.
+    standardize : bool
+        Whether splits are optimised on columns, and targets, in standard deviations from their means.
+    criterion : "entropy" or "gini"
+        Impurity by which the univariate split is chosen.
+    bootstrap : bool
+        As for `RandomForestClassifier`; by default every tree has every sample.
+    oob_score, class_weight, n_jobs, random_state
+        As for `RandomForestClassifier`.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CO2ForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> CO2ForestClassifier(10, random_state=0).fit(x[::2], y[::2]).score(x[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    _function = staticmethod(co2.grow)
+    _names = _CO2_NAMES
+
+    def __init__(
+        self,
+        n_estimators: int = 30,
+        *,
+        nu: float = 4.0,
+        learning_rate: float = 0.1,
+        max_rounds: int = 20,
+        max_features: int | float | str | None = "n**0.6",
+        min_samples_oblique: int = 10,
+        standardize: bool = True,
+        criterion: str = "entropy",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class CO2ForestRegressor(Regressor, GrownForest):
+    """Forest of continuously optimised oblique splits (CO2) for one or several targets: `hforest.co2.grow`.
+
+    Parameters
+    ----------
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+        As for `RandomForestRegressor`.
+    nu, learning_rate, max_rounds, max_features, min_samples_oblique, standardize
+        As for `CO2ForestClassifier`.
+    criterion : "squared_error"
+        Impurity by which the univariate split is chosen.
+    bootstrap : bool
+        As for `RandomForestRegressor`; by default every tree has every sample.
+    oob_score, n_jobs, random_state
+        As for `RandomForestRegressor`.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CO2ForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0).fit(x, y)
+    >>> model.oob_score_ > 0.35
+    True
+    """
+
+    _function = staticmethod(co2.grow)
+    _names = _CO2_NAMES
+
+    def __init__(
+        self,
+        n_estimators: int = 30,
+        *,
+        nu: float = 4.0,
+        learning_rate: float = 0.1,
+        max_rounds: int = 20,
+        max_features: int | float | str | None = "n**0.6",
+        min_samples_oblique: int = 10,
+        standardize: bool = True,
+        criterion: str = "squared_error",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = False,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())

@@ -1,0 +1,142 @@
+"""Classifiers and regressors: labels and targets of any kind, and what they predict."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+
+def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
+    """`class_weight` as hforest takes it: a mapping from labels becomes an array of a number a class."""
+    if isinstance(class_weight, Mapping):
+        return compute_class_weight(dict(class_weight), classes=classes, y=y)
+    return class_weight
+
+
+class Classifier(ClassifierMixin):
+    """Predicts labels of any kind that numpy.unique sorts: text, integers, bools."""
+
+    _metric = staticmethod(accuracy_score)
+
+    def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Returns samples, numbers of their classes, and what hforest is told of the classes."""
+        x, y = validate_data(self, X, y, dtype="numeric")
+        check_classification_targets(y)
+        self.classes_, places = np.unique(y, return_inverse=True)
+        self.n_classes_ = len(self.classes_)
+        told: dict[str, Any] = {"n_classes": self.n_classes_, "task": "classification"}
+        if hasattr(self, "class_weight"):
+            told["class_weight"] = of_classes(self.class_weight, self.classes_, y)
+        return x, places, told
+
+    def _answers(self, outputs: np.ndarray) -> np.ndarray:
+        answers: np.ndarray = self.classes_[outputs.argmax(axis=1)]
+        return answers
+
+    def _keep_out_of_bag(self, outputs: np.ndarray) -> None:
+        self.oob_decision_function_ = outputs
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Returns the most probable class of each sample; of equal ones the first in `classes_`.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        (n_samples,) array of labels
+        """
+        return self._answers(self.predict_proba(X))
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Returns the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        (n_samples, n_classes) array of float32 or float64
+            In the order of `classes_`, as the function of hforest returns them.
+        """
+        x = self._samples(X)
+        with self._computing():
+            outputs: np.ndarray = self._outputs(x)
+        return outputs
+
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+        """Returns the natural logarithms of `predict_proba`, -inf where a probability is 0.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        (n_samples, n_classes) array of float32 or float64
+        """
+        with np.errstate(divide="ignore"):
+            logarithms: np.ndarray = np.log(self.predict_proba(X))
+        return logarithms
+
+
+class Regressor(RegressorMixin):
+    """Predicts one target, or several."""
+
+    _metric = staticmethod(r2_score)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Returns samples, targets, and what hforest is told of them."""
+        x, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True)
+        targets = np.asarray(y)
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            warnings.warn(
+                "y: expected shape (n_samples,) for one target, got a column; pass numpy.ravel(y)",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+            targets = targets[:, 0]
+        self.n_outputs_ = 1 if targets.ndim == 1 else targets.shape[1]
+        return x, targets, {"task": "regression"}
+
+    def _answers(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs.ravel() if self.n_outputs_ == 1 else outputs
+
+    def _keep_out_of_bag(self, outputs: np.ndarray) -> None:
+        self.oob_prediction_ = self._answers(outputs)
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Returns the predicted targets.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+
+        Returns
+        -------
+        (n_samples,) or (n_samples, n_outputs) array of float32 or float64
+            As the function of hforest returns them.
+        """
+        x = self._samples(X)
+        with self._computing():
+            outputs = self._outputs(x)
+        return self._answers(outputs)

@@ -1,0 +1,618 @@
+"""Estimators: scikit-learn's checks and tools, the same numbers as the functions, bad input."""
+# ruff: noqa: E402 (modules that need scikit-learn are imported where it is known to be there)
+
+import importlib.util
+import inspect
+import pickle
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+import hforest
+from hforest import cascade, classic, co2, manifold, neural, tabular, tree
+
+sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
+
+import joblib
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import hforest.sklearn as hs
+
+X, Y = load_iris(return_X_y=True)
+X_TARGETS, TARGETS = (a[:150] for a in load_diabetes(return_X_y=True))
+TEXT = np.array(["setosa", "versicolor", "virginica"], object)[Y]
+
+# Small sizes by the name of the kind, and what the function of hforest is given for the same forest.
+HINGE = {"n_members": 2, "n_projections": 10, "max_iter": 60, "max_depth": 4}
+SIZES = {
+    "HingeForest": HINGE,
+    "NeuralForest": {"max_depth": 4, "max_iter": 4},
+    "CascadeForest": {"n_forests": 1, "max_levels": 2},
+}
+KINDS = sorted(hs.__all__)
+CLASSIFIERS = [name for name in KINDS if name.endswith("Classifier")]
+REGRESSORS = [name for name in KINDS if name.endswith("Regressor")]
+GROWN = [name for name in KINDS if not name.startswith(("Hinge", "Neural", "Cascade"))]
+WEIGHTED = [name for name in KINDS if not name.startswith(("Neural", "Cascade"))]
+
+
+def small(name, **settings):
+    """An estimator of eight trees."""
+    kind = name.removesuffix("Classifier").removesuffix("Regressor")
+    return getattr(hs, name)(**{"n_estimators": 8, "random_state": 0, **SIZES.get(kind, {}), **settings})
+
+
+def data(name):
+    return (X, Y) if name in CLASSIFIERS else (X_TARGETS, TARGETS)
+
+
+def parts(name):
+    """Samples to learn from, what they stand for, and other samples."""
+    x, y = data(name)
+    return x[::2], y[::2], x[1::2]
+
+
+def mixed(name, **settings):
+    """An estimator whose leaves hold several classes or targets, so that weights change what they predict."""
+    return small(name, **settings, **({} if name.startswith("Hinge") else {"min_samples_leaf": 8}))
+
+
+def outputs(model, x):
+    return model.predict_proba(x) if hasattr(model, "predict_proba") else model.predict(x)
+
+
+def same_bits(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+# --------------------------------------------------------------------------- scikit-learn's own checks
+
+
+def checked(name):
+    """An instance to check: classes whose weights are to count need leaves of several samples."""
+    if name.startswith(("ExtraTreesC", "CompletelyRandomForestC")):
+        return small(name, max_depth=3)
+    if name in CLASSIFIERS and not name.startswith(("Hinge", "Neural")):
+        return small(name, min_samples_leaf=8)
+    return small(name)
+
+
+DRAWN = "bootstrap samples of n samples with weights are not those of n repeated samples"
+TIED = "splits of equal gain, whose sums round otherwise with weights, are told apart by rounding"
+BATCHES = (
+    "steps, batches and held-out parts count samples, and those of n samples are others of n repeated ones"
+)
+WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+EXEMPT = {
+    "RandomForestClassifier": {WEIGHTS: DRAWN},
+    "RandomForestRegressor": {WEIGHTS: DRAWN},
+    "ExtraTreesRegressor": {WEIGHTS: TIED},
+    "ObliqueForestClassifier": {WEIGHTS: DRAWN},
+    "ObliqueForestRegressor": {WEIGHTS: DRAWN},
+    "ManifoldForestClassifier": {WEIGHTS: DRAWN},
+    "ManifoldForestRegressor": {WEIGHTS: DRAWN},
+    "CO2ForestClassifier": {WEIGHTS: BATCHES},
+    "CO2ForestRegressor": {WEIGHTS: BATCHES},
+    "HingeForestClassifier": {WEIGHTS: BATCHES},
+    "HingeForestRegressor": {WEIGHTS: BATCHES},
+}
+
+
+CHECKS = parametrize_with_checks(
+    [checked(name) for name in KINDS], expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {})
+)
+
+
+# Warnings of the checks themselves: logarithms of 0, skipped checks.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning")
+# In scikit-learn 1.6 the checks are a generator, which pytest 9 warns of.
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# --------------------------------------------------------------------------- the functions below
+
+LEVEL = [partial(grow, n_trees=8) for grow in (classic.grow, classic.grow_random)]
+TABULAR = {"n_trees": 8, "n_members": 2, "n_projections": 10, "steps": 60, "depth": 4}
+
+
+def of_forest(grow, **settings):
+    def function(x, y, task):
+        return tree.predict(grow(x, y, 8, task=task, rng=0, **settings), x)
+
+    return function
+
+
+def of_neural(x, y, task):
+    start = neural.linear_init(8, 4, x.shape[1], 3, x=x, rng=0)
+    return neural.predict(neural.fit(start, x, y, epochs=4, lr=0.05, rng=0), x)
+
+
+FUNCTIONS = {
+    "RandomForest": of_forest(classic.grow),
+    "ExtraTrees": of_forest(classic.grow_extra),
+    "CompletelyRandomForest": of_forest(classic.grow_random),
+    "ObliqueForest": of_forest(manifold.grow, projection="sparse"),
+    "ManifoldForest": of_forest(manifold.grow, shape=(2, 2), patch_max=2),
+    "CO2Forest": of_forest(co2.grow),
+    "HingeForest": lambda x, y, task: tabular.predict(tabular.fit(x, y, task=task, rng=0, **TABULAR), x),
+    "NeuralForest": of_neural,
+    "CascadeForest": lambda x, y, task: cascade.predict(cascade.grow(x, y, LEVEL, max_levels=2, rng=0), x),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", KINDS)
+def test_estimators_predict_what_the_functions_predict(name, dtype):
+    x, y = data(name)
+    x = x[:, :4].astype(dtype)
+    settings = {"shape": (2, 2), "patch_max": 2} if name.startswith("Manifold") else {}
+    model = small(name, **settings).fit(x, y)
+    task = "classification" if name in CLASSIFIERS else "regression"
+    expected = FUNCTIONS[name.removesuffix("Classifier").removesuffix("Regressor")](x, y, task)
+    expected = expected[:, 0] if expected.ndim == 2 and name in REGRESSORS else expected
+    assert same_bits(outputs(model, x), expected)
+
+
+# Parameters of an estimator that its function lacks.
+OWN = {
+    "n_jobs",
+    "oob_score",
+    "random_state",
+    "early_stopping",
+    "validation_fraction",
+    "n_iter_no_change",
+    "n_forests",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_parameter_reaches_its_function(name):
+    estimator = small(name)
+    functions = [estimator._function]
+    functions += {"Neural": [neural.linear_init], "Cascade": [classic.grow]}.get(
+        name.partition("Forest")[0], []
+    )
+    known = {parameter for function in functions for parameter in inspect.signature(function).parameters}
+    for parameter in estimator.get_params():
+        if estimator._names.get(parameter, parameter) not in known:
+            assert parameter in OWN, parameter
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_defaults_are_those_of_the_function(name):
+    estimator = getattr(hs, name)()
+    given = inspect.signature(estimator._function).parameters
+    for parameter, value in estimator.get_params().items():
+        theirs = estimator._names.get(parameter, parameter)
+        if theirs not in given or (name, theirs) == (
+            "NeuralForestClassifier",
+            "lr",
+        ):  # docs/sklearn.md names it
+            continue
+        # What None and "auto" stand for is tested with the predictions above.
+        assert given[theirs].default in (value, None, "auto"), parameter
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_settings_reach_the_growth(name):
+    x, y = data(name)
+    for settings in ({"max_depth": 2}, {"min_samples_leaf": 20}, {"min_samples_split": 60}):
+        forest = small(name, **settings).fit(x, y).forest_
+        assert forest.feature.size < small(name).fit(x, y).forest_.feature.size
+
+
+def test_features_sampled_by_a_logarithm():
+    x = np.random.default_rng(0).normal(size=(60, 20))
+    y = x[:, 0] > 0
+    a, b = (small("RandomForestClassifier", max_features=m).fit(x, y) for m in ("log2", 4))
+    assert same_bits(a.predict_proba(x), b.predict_proba(x))
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_several_targets(name):
+    y = np.stack([TARGETS, -TARGETS, X_TARGETS[:, 2]], axis=1)
+    model = small(name).fit(X_TARGETS, y)
+    assert model.predict(X_TARGETS).shape == y.shape
+    assert model.n_outputs_ == 3
+    assert model.score(X_TARGETS, y) > 0.4
+
+
+def test_a_column_of_targets_is_one_target():
+    with pytest.warns(DataConversionWarning, match="numpy.ravel"):
+        model = small("RandomForestRegressor").fit(X_TARGETS, TARGETS[:, None])
+    flat = small("RandomForestRegressor").fit(X_TARGETS, TARGETS)
+    assert same_bits(model.predict(X_TARGETS), flat.predict(X_TARGETS))
+
+
+# --------------------------------------------------------------------------- leaves, paths, importances
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_leaves_paths_and_importances(name):
+    x, y = data(name)
+    model = small(name).fit(x, y)
+    forest = model.forest_
+    leaf = model.apply(x)
+    assert same_bits(leaf, tree.apply(forest, x))
+    path, start = model.decision_path(x)
+    assert path.shape == (len(x), forest.feature.size)
+    assert same_bits(start, forest.tree_start)
+    for i in (0, 70, 149):
+        expected = [start[m] + tree.path(forest, x[i], m) for m in range(8)]
+        assert path[i].indices.tolist() == np.concatenate(expected).tolist()
+        assert (path[i].data == 1).all()
+    assert same_bits(model.feature_importances_, tree.importance(forest, by="gain"))
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_out_of_bag_scores(name):
+    x, y = data(name)
+    model = small(name, n_estimators=40, bootstrap=True, oob_score=True).fit(x, y)
+    expected = classic.out_of_bag(model.forest_, x, classic.bootstrap_counts(150, 40, rng=0))
+    if name in CLASSIFIERS:
+        assert same_bits(model.oob_decision_function_, expected)
+        assert model.oob_score_ == (expected.argmax(axis=1) == y).mean()
+    else:
+        assert same_bits(model.oob_prediction_, expected[:, 0])
+        error = ((expected[:, 0] - y) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+        assert model.oob_score_ == pytest.approx(1 - error)
+    # The same estimates by hand: forests drawn by the function itself have these counts.
+    assert model.oob_score_ < model.score(x, y)
+
+
+def test_out_of_bag_scores_of_few_trees_and_other_metrics():
+    model = small("RandomForestClassifier", n_estimators=2, oob_score=True)
+    with pytest.warns(UserWarning, match="drawn by every tree"):
+        model.fit(X, TEXT)
+    seen = ~np.isnan(model.oob_decision_function_[:, 0])
+    assert 0 < seen.sum() < 150
+    right = model.classes_[model.oob_decision_function_[seen].argmax(axis=1)] == TEXT[seen]
+    assert model.oob_score_ == right.mean()
+    model = small("RandomForestClassifier", n_estimators=50, oob_score=balanced_accuracy_score).fit(X, TEXT)
+    predicted = model.classes_[model.oob_decision_function_.argmax(axis=1)]
+    assert model.oob_score_ == balanced_accuracy_score(TEXT, predicted)
+    with pytest.raises(ValueError, match="oob_score: expected False with bootstrap=False"):
+        small("ExtraTreesClassifier", oob_score=True).fit(X, Y)
+
+
+# --------------------------------------------------------------------------- labels, weights, seeds, threads
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "labels", [TEXT, TEXT.astype(str), Y - 7, Y == 1], ids=["objects", "text", "negative", "bools"]
+)
+def test_labels_of_any_kind(name, labels):
+    model = small(name).fit(X, labels)
+    plain = small(name).fit(X, np.unique(labels, return_inverse=True)[1])
+    assert model.classes_.tolist() == np.unique(labels).tolist()
+    assert model.predict(X).dtype == model.classes_.dtype
+    assert (model.predict(X) == model.classes_[plain.predict(X)]).all()
+    assert model.score(X, labels) > 0.85
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_one_class(name):
+    model = small(name).fit(X, ["only"] * 150)
+    assert (model.predict(X) == "only").all()
+    assert model.predict_proba(X) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if not name.startswith("Neural")])
+def test_class_weight(name):
+    def fitted(weight):
+        return mixed(name, class_weight=weight).fit(X[::2], TEXT[::2]).predict_proba(X[1::2])
+
+    plain, equal = fitted(None), fitted({"setosa": 1, "versicolor": 1, "virginica": 1})
+    assert same_bits(plain, equal)
+    skewed = fitted({"virginica": 50})  # others have 1
+    assert skewed[:, 2].sum() > plain[:, 2].sum()
+    with pytest.raises(ValueError, match="are not in class_weight"):
+        fitted({"virginicaa": 50})
+
+
+@pytest.mark.parametrize("name", [name for name in WEIGHTED if name in CLASSIFIERS])
+def test_class_weight_is_sample_weight(name):
+    x, y, x_test = parts(name)
+    by_class = small(name, class_weight={0: 1, 1: 2, 2: 4}).fit(x, y)
+    by_sample = small(name).fit(x, y, sample_weight=2.0**y)
+    assert same_bits(by_class.predict_proba(x_test), by_sample.predict_proba(x_test))
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_sample_weight(name):
+    x, y, x_test = parts(name)
+    plain = outputs(mixed(name).fit(x, y), x_test)
+    assert same_bits(outputs(mixed(name).fit(x, y, sample_weight=3.0), x_test), plain)
+    weight = np.where(np.arange(len(x)) % 2, 1, 1e-6)
+    assert not same_bits(outputs(mixed(name).fit(x, y, sample_weight=weight), x_test), plain)
+    with pytest.raises(ValueError, match="sample_weight: expected shape"):
+        mixed(name).fit(x, y, sample_weight=weight[:-1])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_seeds(name):
+    x, y, x_test = parts(name)
+
+    def fitted(random_state):
+        return outputs(small(name, random_state=random_state).fit(x, y), x_test)
+
+    assert same_bits(fitted(3), fitted(np.int64(3)))
+    assert not same_bits(fitted(3), fitted(4))
+    assert same_bits(fitted(np.random.RandomState(3)), fitted(np.random.RandomState(3)))
+    state = np.random.RandomState(3)
+    assert not same_bits(fitted(state), fitted(state))
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        fitted("three")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_number_of_threads(name, threads):
+    x, y = data(name)
+    threads(3)
+    model = small(name, n_jobs=2)
+    seen = []
+
+    class Watching(type(model)):
+        def _learned(self, *arrays):
+            seen.append(hforest.get_num_threads())
+            return super()._learned(*arrays)
+
+        def _outputs(self, x):
+            seen.append(hforest.get_num_threads())
+            return super()._outputs(x)
+
+    watching = Watching(**model.get_params()).fit(x, y)
+    found = outputs(watching, x)
+    assert seen == [2, 2]
+    assert hforest.get_num_threads() == 3
+    with pytest.raises(ValueError, match="n_estimators"):
+        watching.set_params(n_estimators=0).fit(x, y)
+    assert hforest.get_num_threads() == 3
+    assert same_bits(found, outputs(small(name).fit(x, y), x))
+
+
+def test_numbers_of_threads():
+    assert hs.base.number_of_threads(5) == 5
+    assert hs.base.number_of_threads(-1) == joblib.cpu_count()
+    assert hs.base.number_of_threads(-(10**6)) == 1
+    for n_jobs, error in ((0, ValueError), (1025, ValueError), (1.5, TypeError), (True, TypeError)):
+        with pytest.raises(error, match="n_jobs: expected .*; pass None"):
+            small("RandomForestClassifier", n_jobs=n_jobs).fit(X, Y)
+
+
+# --------------------------------------------------------------------------- training by steps
+
+
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
+def test_steps_of_hinge_forests(name):
+    x, y = data(name)
+    assert small(name).fit(x, y).n_iter_ == 60
+    assert small(name, max_iter=0).fit(x, y).n_iter_ == 0
+    settings = {"n_members": 1, "max_iter": 1500, "learning_rate": 0.5}
+    stopped = small(name, validation_fraction=0.3, **settings).fit(x, y)
+    assert 300 <= stopped.n_iter_ < 1500
+    assert stopped.n_iter_ % 100 == 0
+    assert small(name, validation_fraction=0.0, **settings).fit(x, y).n_iter_ == 1500
+
+
+def test_early_stopping_of_neural_forests():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 5)), rng.integers(0, 2, 200)  # noise: the loss on held-out samples rises
+    settings = {"max_iter": 60, "learning_rate": 0.1, "validation_fraction": 0.25, "n_iter_no_change": 3}
+    model = small("NeuralForestClassifier", early_stopping=True, **settings).fit(x, y)
+    losses = model.validation_losses_
+    best = int(np.argmin(losses))
+    assert len(losses) == len(model.loss_curve_) == model.n_iter_ == best + 1 + 3 < 60
+    # The kept model is that of the least loss: the held-out samples, drawn again, give it.
+    from sklearn.model_selection import train_test_split
+
+    _, held, _, labels = train_test_split(x, y, test_size=0.25, stratify=y, random_state=0)
+    p = neural.predict(model.model_, held)[np.arange(len(held)), labels]
+    assert -np.log(p.astype(float)).mean() == pytest.approx(losses[best])
+    for settings, message in (
+        ({"n_iter_no_change": 0}, "n_iter_no_change: expected an int of at least 1, got 0"),
+        ({"validation_fraction": 1.5}, "validation_fraction: expected a share above 0 and below 1, got 1.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small("NeuralForestClassifier", early_stopping=True, **settings).fit(x, y)
+    assert not hasattr(small("NeuralForestClassifier").fit(x, y), "validation_losses_")
+
+
+def test_cascades_name_the_class_of_few_samples():
+    labels = TEXT.copy()
+    labels[:2] = "rare"
+    with pytest.raises(
+        ValueError, match=r"y: expected at least n_folds = 3 .* 2 sample.s. of class rare; lower"
+    ):
+        small("CascadeForestClassifier").fit(X, labels)
+    model = small("CascadeForestClassifier", class_vectors="out_of_bag").fit(X, labels)
+    assert model.predict_proba(X).shape == (150, 4)
+    with pytest.raises(ValueError, match="n_forests: expected an int of at least 1, got 0"):
+        small("CascadeForestClassifier", n_forests=0).fit(X, TEXT)
+
+
+def test_manifold_forests_take_samples_as_signals_by_default():
+    a = small("ManifoldForestClassifier").fit(X, Y)
+    b = small("ManifoldForestClassifier", shape=(4,)).fit(X, Y)
+    assert same_bits(a.predict_proba(X), b.predict_proba(X))
+    assert small("ManifoldForestClassifier").fit(X[:, :1], Y).score(X[:, :1], Y) > 0.6
+    with pytest.raises(ValueError, match="shape: expected sizes that multiply to n_features = 4"):
+        small("ManifoldForestClassifier", shape=(3, 2), patch_max=2).fit(X, Y)
+
+
+# --------------------------------------------------------------------------- tables
+
+
+# scikit-learn 1.6 asks polars 1 in a way that warns, and finds no names in frames of polars 2.
+@pytest.mark.filterwarnings("ignore:Support for the dataframe interchange protocol:DeprecationWarning")
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("name", KINDS)
+def test_data_frames(name, library):
+    frames = pytest.importorskip(library, reason=f"needs {library}")
+    x, y = data(name)
+    names = [f"column {i}" for i in range(x.shape[1])]
+    frame = frames.DataFrame(dict(zip(names, x.T, strict=True)))
+    target = frames.Series(TEXT.tolist() if name in CLASSIFIERS else y)
+    model = small(name).fit(frame, target)
+    assert model.n_features_in_ == x.shape[1]
+    plain = small(name).fit(x, TEXT if name in CLASSIFIERS else y)
+    assert same_bits(outputs(model, frame), outputs(plain, x))
+    if library == "polars" and not hasattr(StandardScaler().fit(frame), "feature_names_in_"):
+        assert sklearn.__version__.startswith("1.6.")
+        return
+    assert model.feature_names_in_.tolist() == names
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[names[::-1]])
+
+
+def test_pipeline_of_pandas():
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"]).assign(
+        kind=np.where(X[:, 3] > 1.3, "wide", "narrow")
+    )
+    columns = ColumnTransformer(
+        [("numbers", StandardScaler(), ["a", "b"]), ("words", OneHotEncoder(sparse_output=False), ["kind"])]
+    )
+    with sklearn.config_context(transform_output="pandas"):
+        model = make_pipeline(columns, small("ObliqueForestClassifier")).fit(frame, TEXT)
+        score = cross_val_score(model, frame, TEXT, cv=3).mean()
+    expected = ["numbers__a", "numbers__b", "words__kind_narrow", "words__kind_wide"]
+    assert model[-1].feature_names_in_.tolist() == expected
+    assert score > 0.8
+
+
+# --------------------------------------------------------------------------- tools of scikit-learn
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_grids_and_cross_validation(name):
+    x, y = data(name)
+    grid = GridSearchCV(small(name), {"n_estimators": [2, 6]}, cv=2).fit(x, y)
+    assert grid.best_estimator_.n_estimators in (2, 6)
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+    pipeline = make_pipeline(StandardScaler(), small(name))
+    with joblib.parallel_backend("threading"):
+        scores = cross_val_score(pipeline, x, y, cv=2, n_jobs=2)
+    assert same_bits(scores, cross_val_score(pipeline, x, y, cv=2))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_permutation_importance(name):
+    x = np.random.default_rng(0).normal(size=(150, 3))
+    y = x[:, 1] > 0 if name in CLASSIFIERS else x[:, 1]
+    found = permutation_importance(small(name).fit(x, y), x, y, n_repeats=2, random_state=0)
+    assert found.importances_mean.argmax() == 1
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_calibration(name):
+    model = CalibratedClassifierCV(small(name), cv=2).fit(X, TEXT)
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    assert model.score(X, TEXT) > 0.85
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_pickle_joblib_and_clone(name, tmp_path):
+    x, y = data(name)
+    model = small(name).fit(x, y)
+    expected = outputs(model, x)
+    assert same_bits(outputs(pickle.loads(pickle.dumps(model)), x), expected)
+    joblib.dump(model, tmp_path / "model.joblib")
+    for mode in (None, "r"):
+        assert same_bits(outputs(joblib.load(tmp_path / "model.joblib", mmap_mode=mode), x), expected)
+    cloned = clone(model)
+    with pytest.raises(NotFittedError):
+        cloned.predict(x)
+    assert same_bits(outputs(cloned.fit(x, y), x), expected)
+    assert type(model).__module__ == "hforest.sklearn"
+
+
+@pytest.mark.slow
+def test_worker_processes():
+    model = GridSearchCV(small("RandomForestClassifier"), {"max_depth": [1, None]}, cv=2, n_jobs=2).fit(
+        X, TEXT
+    )
+    assert model.best_params_ == {"max_depth": None}
+    assert model.score(X, TEXT) > 0.95
+
+
+# --------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_bad_samples(name):
+    x, y = data(name)
+    missing = x.copy()
+    missing[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"(?s)contains NaN.*imputer"):
+        small(name).fit(missing, y)
+    model = small(name).fit(x, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(missing)
+    with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
+        small(name).fit(csr_matrix(x), y)
+    with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
+        model.predict(csr_matrix(x))
+    with pytest.raises(ValueError, match="features"):
+        model.predict(x[:, 1:])
+    with pytest.raises(ValueError, match="Complex"):
+        small(name).fit(x + 1j, y)
+    with pytest.raises(ValueError, match="to float|bytes/strings"):
+        small(name).fit(np.where(x > 0, "a", "b"), y)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_bad_labels(name):
+    with pytest.raises(ValueError, match="Unknown label type"):
+        small(name).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="should be a 1d array"):
+        small(name).fit(X, np.stack([Y, Y], axis=1))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_messages_name_the_parameters_of_estimators(name):
+    x, y = data(name)
+    for parameter, value in (
+        ("n_estimators", 0), ("max_depth", -1), ("min_samples_leaf", 0), ("max_features", 1.5), ("criterion", "chance"),
+        ("learning_rate", -1.0), ("last_learning_rate", 2.0), ("batch_size", 0), ("leaf_iterations", 0), ("max_iter", -3),
+        ("validation_fraction", 0.9), ("class_weight", "balanced_subsample"), ("n_folds", 1), ("density", 0.0), ("nu", -1.0),
+    ):  # fmt: skip
+        if parameter not in small(name).get_params() or (name.startswith("Neural") and parameter[0] == "v"):
+            continue
+        with pytest.raises((TypeError, ValueError), match=f"^{parameter}: expected .*, got .*; "):
+            small(name, **{parameter: value}).fit(x, y)
+
+
+def test_without_scikit_learn(monkeypatch):
+    def imported():
+        spec = importlib.util.spec_from_file_location("hforest.another", hs.__file__)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "sklearn", None)
+        message = (
+            r'expected scikit-learn 1.6 or newer, got none; install it with pip install "hforest.sklearn."'
+        )
+        with pytest.raises(ImportError, match=message):
+            imported()
+    with monkeypatch.context() as patch:
+        patch.delattr(sklearn.utils.validation, "validate_data")
+        patch.setattr(sklearn, "__version__", "1.5.2")
+        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; upgrade it"):
+            imported()
