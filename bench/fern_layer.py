@@ -40,9 +40,9 @@ FERNS = {6: 64, 8: 16}
 RATES = (0.003, 0.01)
 LAYERS = ("dense", "ferns", "none")
 CHOSEN: dict[str, dict[str, Any]] = {
-    "dense": {"lr": 0.003},
-    "ferns": {"lr": 0.003, "depth": 6},
-    "none": {"lr": 0.003},
+    "dense": {"lr": 0.01},
+    "ferns": {"lr": 0.01, "depth": 6},
+    "none": {"lr": 0.01},
 }
 TRAIN, HELD_OUT = 16_000, 3000
 
