@@ -187,7 +187,11 @@ def quantiles(
     checks.on_cpu(x=x, levels=levels, counts=counts)
     leaf = _leaves(forest, x)
     _check_targets(targets, len(forest.feature))
-    if method == "linear" and checks.values_checked() and bool((targets.weight % 1 != 0).any()):
+    if (
+        method == "linear"
+        and checks.values_checked()
+        and bool((np.floor(targets.weight) != targets.weight).any())
+    ):
         raise ValueError(
             'method: expected "inverted_cdf" with real weights, got "linear", which repeats targets as '
             "often as their weights say; pass whole weights"

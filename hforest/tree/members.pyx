@@ -9,9 +9,12 @@ from hforest.core.machine cimport hf_share, hf_stop, hf_take, hf_threads, hf_wat
 
 cdef extern from *:
     int __builtin_ctzll(unsigned long long word) noexcept nogil
+    void __builtin_prefetch(const void* at) noexcept nogil
 
 cdef enum:
     ROWS = 16             # rows of a unit of work
+    AHEAD = 6             # trees between asking for their members and adding them
+    MOST = 64             # of which no more are asked for: the processor sees the stream
     SMALL = 1 << 8        # pairs of a row and a tree below which a second thread does not pay
 
 cdef struct Sums:
@@ -44,34 +47,67 @@ cdef void _free(Sums* s) noexcept nogil:
     free(s.n_of)
 
 
-cdef inline void _add(Sums* s, int64_t member, double weight) noexcept nogil:
-    s.sum[member] += weight
-    s.used[member >> 6] |= (<uint64_t> 1) << (member & 63)
+cdef inline void _mark(uint64_t* used, int64_t member) noexcept nogil:
+    used[member >> 6] |= (<uint64_t> 1) << (member & 63)
+
+
+cdef inline int64_t _node(const Members* f, const int32_t* leaf, int64_t tree) noexcept nogil:
+    # The leaf of a row in a tree, numbered over all trees; -1 if it reaches none.
+    return f.tree_start[tree] + leaf[tree] if leaf[tree] >= 0 else -1
+
+
+cdef inline void _prefetch(const Members* f, const int32_t* leaf, int64_t tree) noexcept nogil:
+    # Where the members of later trees begin, then those of nearer ones: they are random accesses.
+    cdef int64_t node, last, j
+    if tree + 2 * AHEAD < f.n_trees:
+        node = _node(f, leaf, tree + 2 * AHEAD)
+        if node >= 0:
+            __builtin_prefetch(f.indptr + node)
+    if tree + AHEAD < f.n_trees:
+        node = _node(f, leaf, tree + AHEAD)
+        if node >= 0:
+            last = min(f.indptr[node + 1], f.indptr[node] + MOST)
+            j = f.indptr[node]
+            while j < last:
+                __builtin_prefetch(f.member + j)
+                if f.weight != NULL:
+                    __builtin_prefetch(f.weight + j)
+                    __builtin_prefetch(f.weight + j + 8)
+                j += 16
 
 
 cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
     # Adds the weights of the members of the leaves that a row reaches.
     cdef const int32_t* leaf = f.leaf + row * f.n_trees
-    cdef int64_t tree, at, first, last, j
+    cdef const int32_t* member = f.member
+    cdef const double* weight = f.weight
+    cdef double* sums = s.sum
+    cdef uint64_t* used = s.used
+    cdef int64_t tree, node, first, last, j
     cdef double scale
     for tree in range(f.n_trees):
-        if leaf[tree] < 0:
+        _prefetch(f, leaf, tree)
+        node = _node(f, leaf, tree)
+        if node < 0:
             continue
-        at = f.tree_start[tree] + leaf[tree]
-        first = f.indptr[at]
-        last = f.indptr[at + 1]
-        if f.weight == NULL:
+        first = f.indptr[node]
+        last = f.indptr[node + 1]
+        if weight == NULL:
             scale = 1.0 / <double> (last - first) if f.equal_trees else 1.0
             for j in range(first, last):
-                _add(s, f.member[j], scale)
-        else:
-            scale = 1.0
-            if f.equal_trees:
-                scale = 0.0
-                for j in range(first, last):
-                    scale += f.weight[j]
+                sums[member[j]] += scale
+                _mark(used, member[j])
+        elif f.equal_trees:
+            scale = 0.0
             for j in range(first, last):
-                _add(s, f.member[j], f.weight[j] / scale)
+                scale += weight[j]
+            for j in range(first, last):
+                sums[member[j]] += weight[j] / scale
+                _mark(used, member[j])
+        else:
+            for j in range(first, last):
+                sums[member[j]] += weight[j]
+                _mark(used, member[j])
 
 
 cdef int64_t _gather(Sums* s) noexcept nogil:
