@@ -90,6 +90,11 @@ def of_hinge(task: Task) -> Results:
             y, route = calls["adam_forward"](x[:50], t, f, w, state, step, 0.01)
             calls["adam_backward"](y - 1, *route, t, f, w, state, 12, step, 0.01)
         yield f"hinge {kind} adam", digest(t, w, *state)
+        q = np.random.default_rng(2).normal(size=(*t.shape, 12)).astype(x.dtype)
+        forward, backward = (getattr(hinge, f"{kind}_linear_{name}") for name in ("forward", "backward"))
+        y, route = forward(x, t, q, w, aggregate="sum", return_route=True)
+        grads = backward(y, *route, x, q, w, aggregate="sum")
+        yield f"hinge {kind} linear", digest(y, *route, *grads)
     features = hinge.tree_init(5, 4, 12, rng=0)[1]
     yield "hinge medians", digest(hinge.tree_median_thresholds(x, features))
     yield "hinge greedy", digest(*hinge.tree_greedy_init(x, task.labels, 3, 4, rng=0))

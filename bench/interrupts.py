@@ -150,6 +150,25 @@ def _tree_backward(small: bool) -> Call:
     return lambda: hinge.tree_backward(grad, *route, f, w, 50, aggregate="sum")
 
 
+def _linear(n_samples: int, n_trees: int, depth: int) -> tuple[np.ndarray, ...]:
+    x, _ = _samples(n_samples, 300)
+    rng = np.random.default_rng(0)
+    p = rng.random((n_trees, 2**depth - 1, 300), np.float32)
+    return x, np.zeros(p.shape[:2], np.float32), p, np.zeros((n_trees, 2**depth), np.float32)
+
+
+def _tree_linear_forward(small: bool) -> Call:
+    x, t, p, w = _linear(50_000 if small else 200_000, 100, 8)
+    return lambda: hinge.tree_linear_forward(x, t, p, w, aggregate="sum")
+
+
+def _tree_linear_backward(small: bool) -> Call:
+    x, _, p, w = _linear(50_000 if small else 200_000, 400, 5)
+    vertex = np.random.default_rng(0).integers(0, 31, (len(x), 400), np.int32)
+    margin, grad = np.ones(vertex.shape, np.float32), np.ones(len(x), np.float32)
+    return lambda: hinge.tree_linear_backward(grad, vertex, margin, vertex, x, p, w, aggregate="sum")
+
+
 def _greedy(small: bool) -> Call:
     x, y = _samples(100_000 if small else 500_000, 30)
     return lambda: hinge.tree_greedy_init(x, y, 50, 6, max_features=None, rng=0)
@@ -216,6 +235,8 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "hinge.fern_forward": _fern_forward,
     "hinge.tree_traverse": _tree_traverse,
     "hinge.tree_backward": _tree_backward,
+    "hinge.tree_linear_forward": _tree_linear_forward,
+    "hinge.tree_linear_backward": _tree_linear_backward,
     "hinge.tree_greedy_init": _greedy,
     "neural.forward": _neural_forward,
     "neural.backward": _neural_backward,

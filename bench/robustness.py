@@ -48,6 +48,7 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
     y = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
     p = hinge.tree_init(20, 8, 40, 4, rng=1)
     route = hinge.tree_traverse(x, p.thresholds, p.features)
+    vectors = rng.normal(size=(20, 255, 40)).astype(np.float32)
     grad_y = np.ones((n, 20, 4), np.float32)
     f = rng.normal(size=(n, 4, 31)).astype(np.float32)
     leaves = neural.uniform_leaves(4, 5, 2)
@@ -60,6 +61,14 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
         "hinge.tree_backward": (
             (grad_y, *route, *p),
             partial(hinge.tree_backward, grad_y, *route, *p[1:], 40),
+        ),
+        "hinge.tree_linear_forward": (
+            (x, *p, vectors),
+            partial(hinge.tree_linear_forward, x, p.thresholds, vectors, p.weights),
+        ),
+        "hinge.tree_linear_backward": (
+            (grad_y, *route, x, vectors, p.weights),
+            partial(hinge.tree_linear_backward, grad_y, *route, x, vectors, p.weights),
         ),
         "neural.forward": ((f, leaves), partial(neural.forward, f, leaves)),
         "neural.loss_backward": ((f, leaves, y), partial(neural.loss_backward, f, leaves, y)),

@@ -25,7 +25,7 @@ INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6"}
 def need(name):
     """Skips a test of a page or module of an integration whose library is not installed."""
     for library, oldest in INTEGRATIONS.items():
-        if name == f"{library}.md" or name.split(".")[:2] == ["hforest", library]:
+        if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
             pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
 
 
@@ -73,6 +73,7 @@ def test_links_lead_somewhere(page):
         "co2",
         "growth",
         "hinge",
+        "jax",
         "layers",
         "manifold",
         "neural",

@@ -42,7 +42,8 @@ NAMES = [
     "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
     "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "hinge.tree_forward", "hinge.tree_forward, trees apart", "hinge.fern_forward", "hinge.tree_traverse",
-    "hinge.tree_backward", "hinge.tree_greedy_init", "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
+    "hinge.tree_backward", "hinge.tree_linear_forward", "hinge.tree_linear_backward", "hinge.tree_greedy_init",
+    "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
     "split.best_split", "cascade.grow",
 ]  # fmt: skip
 

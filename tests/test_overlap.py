@@ -30,6 +30,9 @@ def _hinge(kind):
     grads = (np.empty_like(X), np.empty_like(t), np.empty_like(w))
     state = hinge.adam_state(t, w)
     step = {"state": state, "step": 9, "lr": 0.1}
+    p = RNG.normal(size=(*t.shape, 4))
+    linear_route = getattr(hinge, f"{kind}_linear_traverse")(X, t, p)
+    linear = {"x": X, "projections": p, "weights": w}
     for a, low in zip(state, (0.1, 0.1, 1, 0.1, 0.1, 1), strict=True):
         a[...] = low
     return {
@@ -48,6 +51,14 @@ def _hinge(kind):
             "grad_y": np.ones((6, 1, 2, 2)), "route": hinge.Route(*(a[:, None] for a in route)), "features": f,
             "weights": w, "x_shape": (6, 4, 1), "kernel_size": 1,
             "out": (np.empty((6, 4, 1)), *grads[1:]),
+        },
+        "linear_traverse": {
+            "x": X, "thresholds": t, "projections": p, "out": hinge.Route(*map(np.empty_like, linear_route)),
+        },
+        "linear_forward": {**linear, "thresholds": t, "out": np.empty((6, 2, 2))},
+        "linear_backward": {
+            "grad_y": np.ones((6, 2, 2)), **linear_route._asdict(), **linear,
+            "out": (np.empty_like(X), np.empty_like(t), np.empty_like(p), np.empty_like(w)),
         },
         "adam_forward": {"x": X, **forest, **step},
         "adam_backward": {"grad_y": np.ones((6, 2)), **route._asdict(), **forest, **step, "n_features": 4},
@@ -86,6 +97,11 @@ def _calls():
 
 
 CALLS = _calls()
+GRADIENTS = {
+    3: ("grad_x", "grad_thresholds", "grad_weights"),
+    4: ("grad_x", "grad_thresholds", "grad_projections", "grad_weights"),
+}
+"""Names of gradients that a call returns, by their number."""
 
 
 def _function(name):
@@ -101,7 +117,7 @@ def _arrays(value, name):
         for key, a in value.items():
             yield from _arrays(a, key)
     elif isinstance(value, tuple) and any(isinstance(a, np.ndarray) for a in value):
-        fields = getattr(value, "_fields", ("grad_x", "grad_thresholds", "grad_weights"))
+        fields = getattr(value, "_fields", None) or GRADIENTS[len(value)]
         for field, a in zip(fields, value, strict=True):
             yield from _arrays(a, f"out {field}" if name == "out" else f"{name}.{field}")
 

@@ -67,6 +67,31 @@ def hinge_rows():
             )  # fmt: skip
 
 
+def linear(dtype, backward):
+    x, t, p, w = normal(40, 9), normal(5, 7), normal(5, 7, 9), normal(5, 8)
+    x, t, p, w = (a.astype(dtype) for a in (x, t, p, w))
+    if not backward:
+        hinge.tree_linear_traverse(x, t, p)
+        return
+    leaf, vertex = np.zeros((40, 5), np.int32), np.zeros((40, 5), np.int32)
+    hinge.tree_linear_backward(normal(40, 5, dtype=dtype), leaf, normal(40, 5, dtype=dtype), vertex, x, p, w)
+
+
+def linear_rows():
+    # Inner products have bodies of 32 bytes alone; gradients transpose routes.
+    for bits, dtype in BITS.items():
+        for name, backward, bodies in (
+            ("traverse", False, ("multiply",)),
+            ("backward", True, ("add_wide", "add_rows")),
+        ):
+            taken = " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies)
+            yield Row(
+                f"hinge.tree_linear_{name}-{bits}",
+                lambda dtype=dtype, backward=backward: linear(dtype, backward),
+                vectors="hinge.transpose" if backward else "", paths={"avx2": taken, "avx512": taken},
+            )  # fmt: skip
+
+
 # ----------------------------------------------------------------------------------------------- tree
 
 
@@ -246,7 +271,15 @@ def co2_rows():
         yield Row(f"co2.fit_stump-{bits}", lambda dtype=dtype: fit_stump(dtype), paths=bodies)
 
 
-ROWS = [*co2_rows(), *hinge_rows(), *tree_rows(), *neural_rows(), *optim_rows(), *growth_rows()]
+ROWS = [
+    *co2_rows(),
+    *hinge_rows(),
+    *linear_rows(),
+    *tree_rows(),
+    *neural_rows(),
+    *optim_rows(),
+    *growth_rows(),
+]
 
 
 @pytest.mark.parametrize("path", PATHS)

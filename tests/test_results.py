@@ -125,6 +125,10 @@ TABLES = {
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
     "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
     "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
+    "deep_neural": ("torch-training", "deep_neural", "deep_neural", "rows", (), "error"),
+    "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
+    "torch_layers, calls": ("torch-training", "torch_layers", "torch_layers", "rows", ("calls",), "least"),
+    "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "least"),
 }  # fmt: skip
 
 

@@ -513,6 +513,15 @@ def test_files_copies_and_pickles(tmp_path):
     assert torch.equal(net.double()(x.double()).float() > 0, expected > 0)
 
 
+def test_other_devices():
+    with torch.device("meta"):
+        modules = ht.HingeForest(5, 10, 4, 3), ht.RunningNorm(5), ht.NeuralForest(5, 2, 2, 3, n_functions=4)
+    modules += ht.HingeForest(5, 10, 4, 3, device="meta"), ht.NeuralForest(5, 2, 2, 3, device="meta")
+    for module in modules:
+        assert all(t.is_meta for t in module.state_dict().values())
+        assert module(torch.randn(7, 5, device="meta", requires_grad=True)).shape[0] == 7
+
+
 class Leaves(torch.utils.data.Dataset):
     """Samples whose leaves a worker process computes."""
 
@@ -542,7 +551,7 @@ def test_workers_that_are_forked_after_threads_ran(kind, threads):
 
 
 PROCESSES = """
-import sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 import hforest.torch as ht
 from torch import nn
 
@@ -560,7 +569,8 @@ def main(rank, file, result):
         nn.functional.cross_entropy(net(x[half]), y[half]).backward()
         optimizer.step()
     torch.save(net.module.state_dict(), f"{result}.{rank}")
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # PyTorch's own end of a gloo group may wait for ever
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
@@ -578,9 +588,13 @@ def test_two_processes_train_as_one(tmp_path):
         )
         for rank in range(2)
     ]
-    for process in running:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    try:
+        for process in running:
+            _, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, errors
+    finally:
+        for process in running:
+            process.kill()
     first, second = (torch.load(f"{result}.{rank}") for rank in range(2))
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8, bias=False), ht.HingeForest(8, 10, 4, 3, scale=1.0))

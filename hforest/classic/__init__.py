@@ -8,7 +8,15 @@ skipped inside `hforest.unchecked()`.
 """
 
 from ..growth import bootstrap_counts
-from .estimates import out_of_bag
+from .estimates import Interval, out_of_bag, prediction_intervals
 from .growing import grow, grow_extra, grow_random
 
-__all__ = ["bootstrap_counts", "grow", "grow_extra", "grow_random", "out_of_bag"]
+__all__ = [
+    "Interval",
+    "bootstrap_counts",
+    "grow",
+    "grow_extra",
+    "grow_random",
+    "out_of_bag",
+    "prediction_intervals",
+]

@@ -1,11 +1,24 @@
-"""What a bootstrapped forest predicts for the samples that it was grown on."""
+"""Out-of-bag estimates of a bootstrapped forest: predictions, and prediction intervals from their errors."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
 
 from .. import tree
-from ..core import check
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray
-from ..growth.checks import in_bag_counts
 from ..tree import Forest
 from ..tree.walks import out_of_bag_values
+
+
+class Interval(NamedTuple):
+    """Where the targets of samples lie with a given probability."""
+
+    low: FloatArray
+    """(n_samples, n_outputs) float64."""
+    high: FloatArray
+    """(n_samples, n_outputs) float64."""
 
 
 def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
@@ -50,4 +63,76 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     check.on_cpu(x=x, counts=counts)
     leaf = tree.apply(forest, x)
     n, n_trees = leaf.shape
-    return out_of_bag_values(forest, leaf, in_bag_counts("counts", counts, n_trees, n))
+    return out_of_bag_values(forest, leaf, supervised.in_bag_counts("counts", counts, n_trees, n))
+
+
+def prediction_intervals(
+    forest: Forest, x: ArrayLike, errors: FloatArray, *, coverage: float = 0.9
+) -> Interval:
+    """Returns intervals that hold the targets of new samples with a given probability.
+
+    Parameters
+    ----------
+    forest : Forest
+        A regression forest, grown on bootstrap samples.
+    x : (n_samples, n_features) array-like of real numbers
+        New samples; converted to the dtype of the forest.
+    errors : (n_train, n_outputs) array, float32 or float64
+        Out-of-bag errors of the training samples: targets minus what `out_of_bag` predicts. Rows with NaN, of
+        samples that every tree drew, are left out; at least one is left.
+    coverage : float
+        Share of new targets that the intervals are to hold, above 0 and at most 1.
+
+    Returns
+    -------
+    Interval
+        (low, high), of an array of float64 each.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind or dtype, or CuPy arrays; wrong shape, NaN or infinity in x, infinity in errors, no errors;
+        a forest that `hforest.tree.check` refuses.
+
+    Notes
+    -----
+    Zhang, Zimmerman, Nettleton and Nordman 2020: ``[f(x) + D(alpha / 2), f(x) + D(1 - alpha / 2)]`` with
+    ``alpha = 1 - coverage``, where f is `hforest.tree.predict` and D(a) the least out-of-bag error for which
+    a share a of them is at most as large. Coverage is right on average over samples of the distribution that
+    the forest was grown on, not for each x: all intervals have one width. `hforest.tree.quantiles` has widths
+    that depend on x. Each output has intervals of its own. Cost: a prediction and a sort of the errors.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(600, 3)); y = x[:, 0] + rng.normal(size=600)
+    >>> forest = hforest.classic.grow(x[:400], y[:400], 50, task="regression", min_samples_leaf=5, rng=7)
+    >>> counts = hforest.classic.bootstrap_counts(400, 50, rng=7)
+    >>> errors = y[:400, None] - hforest.classic.out_of_bag(forest, x[:400], counts)
+    >>> low, high = hforest.classic.prediction_intervals(forest, x[400:], errors, coverage=0.8)
+    >>> bool(0.7 < ((low[:, 0] <= y[400:]) & (y[400:] <= high[:, 0])).mean() < 0.9)
+    True
+    """
+    coverage = check.number("coverage", coverage, 0.0, 1.0, open_low=True)
+    check.same_device(errors=errors)
+    check.on_cpu(x=x, errors=errors)
+    mean = tree.predict(forest, x)
+    check.floating("errors", errors)
+    if errors.ndim != 2 or errors.shape[1] != mean.shape[1]:
+        raise ValueError(
+            f"errors: expected shape (n_train, n_outputs) = (n_train, {mean.shape[1]}), got "
+            f"{tuple(errors.shape)}; pass y.reshape(n_train, n_outputs) - out_of_bag(...)"
+        )
+    known = errors[~np.isnan(errors).any(axis=1)].astype(np.float64)
+    if not len(known):
+        raise ValueError(
+            "errors: expected at least one row without NaN, got none; grow more trees, so that each sample "
+            "is left out by some"
+        )
+    check.finite("errors", known)
+    known = np.sort(known, axis=0)
+    # A tenth of 10 errors is one, whatever their product is rounded to.
+    outside = round(len(known) * (1 - coverage) / 2, 9)
+    low, high = known[max(math.ceil(outside), 1) - 1], known[len(known) - math.floor(outside) - 1]
+    return Interval(mean + low, mean + high)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     FloatArray: TypeAlias = Any
     IntArray: TypeAlias = Any
     ArrayLike: TypeAlias = Any
+    SparseArray: TypeAlias = Any
     DType: TypeAlias = Any
     Rng: TypeAlias = int | np.random.Generator | None
     Progress: TypeAlias = bool | Callable[[int, int], Any] | None
@@ -45,6 +46,7 @@ else:
     FloatArray = _Named("FloatArray")
     IntArray = _Named("IntArray")
     ArrayLike = _Named("ArrayLike")
+    SparseArray = _Named("SparseArray")
     DType = _Named("DType")
     Rng = _Named("int | numpy.random.Generator | None")
     Progress = _Named("bool | Callable[[int, int], bool | None] | None")
@@ -53,6 +55,7 @@ else:
 # FloatArray: an Array of float32 or float64; one dtype in a call
 # IntArray:   an Array of int32, or of int64 where the docstring says so
 # ArrayLike:  what numpy.asarray makes an array of real numbers of, or a cupy.ndarray
+# SparseArray: a scipy.sparse.csr_array
 # DType:      float32 or float64, as numpy.dtype takes it
 # Rng:        where random numbers come from: None draws a fresh seed, an int is a seed
 # Progress:   see hforest.core.progress

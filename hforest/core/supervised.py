@@ -66,7 +66,7 @@ def as_given(name: str, a: ArrayLike) -> Array:
     return given
 
 
-def _as_array(name: str, a: ArrayLike) -> Array:
+def real(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of numbers, of any layout and real dtype."""
     given = as_given(name, a)
     if given.dtype.kind == "O":
@@ -119,7 +119,7 @@ def matrix(
 
     `axes` are the names of its axes in messages.
     """
-    given = _as_array(name, a)
+    given = real(name, a)
     if given.ndim != 2:
         row = axes[0].removeprefix("n_").removesuffix("s")
         remedy = f"pass a row for each {row}"
@@ -135,7 +135,7 @@ def matrix(
 
 def one_sample(name: str, a: ArrayLike, dtype: np.dtype) -> FloatArray:
     """One sample as (n_features,) of `dtype`: C-contiguous, finite."""
-    given = _as_array(name, a)
+    given = real(name, a)
     if given.ndim != 1:
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
@@ -234,7 +234,7 @@ def _from_integers(a: np.ndarray) -> np.ndarray:
 
 def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatArray:
     """Targets of a regression as (n_samples, n_outputs) float64."""
-    given = _as_array(name, y)
+    given = real(name, y)
     if given.ndim not in (1, 2) or len(given) != n or given.shape[1:] == (0,):
         raise ValueError(
             f"{name}: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = {n}, "
@@ -295,7 +295,7 @@ def sample_weight(
     """Weights of the samples of `y` as (n_samples,) float64, by default not all 0; ones for None."""
     if weight is None:
         return array_module(y).ones(len(y))
-    given = _as_array("sample_weight", weight)
+    given = real("sample_weight", weight)
     _check_vector("sample_weight", given, len(y))
     check.same_device(y=y, sample_weight=given)
     converted = _converted(given, _FLOAT64)
@@ -370,7 +370,7 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
                 "class_weight", w, 0.0, MAX_WEIGHT
             )
     else:
-        given = _as_array("class_weight", weight)
+        given = real("class_weight", weight)
         if given.shape != (n_classes,):
             raise ValueError(
                 f"class_weight: expected shape (n_classes,) = ({n_classes},), got {tuple(given.shape)}; pass "
@@ -387,6 +387,31 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
             "class_weight: expected some samples of weight above 0, got none; raise some of them"
         )
     return total
+
+
+def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) -> IntArray:
+    """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
+    given = as_given(name, counts)
+    if given.dtype.kind == "O":
+        given = np.array(given.tolist())
+    if given.dtype.kind not in "biu":
+        raise TypeError(
+            f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "
+            "bootstrap_counts"
+        )
+    if given.shape != (n_trees, n_samples):
+        raise ValueError(
+            f"{name}: expected shape (n_trees, n_samples) = {(n_trees, n_samples)}, got "
+            f"{tuple(given.shape)}; pass a row for each tree"
+        )
+    if check.values_checked() and given.size and given.dtype.kind != "b":
+        low, high = int(given.min()), int(given.max())
+        if low < 0 or high > check.MAX_COUNT:
+            raise ValueError(
+                f"{name}: expected counts from 0 to 2**31 - 1, got {low} to {high}; pass how often a tree "
+                "draws each sample"
+            )
+    return array_module(given).ascontiguousarray(given, check.INT32)
 
 
 # ------------------------------------------------------------------------------------------- settings

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .bins import Bins, Windows
 from .trees import Learned
@@ -117,36 +117,11 @@ def check_windows_task(base: IntArray | None, task: str) -> None:
         )
 
 
-def in_bag_counts(name: str, counts: Any, n_trees: int, n_samples: int) -> IntArray:
-    """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
-    given = supervised.as_given(name, counts)
-    if given.dtype.kind == "O":
-        given = np.array(given.tolist())
-    if given.dtype.kind not in "biu":
-        raise TypeError(
-            f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "
-            "bootstrap_counts"
-        )
-    if given.shape != (n_trees, n_samples):
-        raise ValueError(
-            f"{name}: expected shape (n_trees, n_samples) = {(n_trees, n_samples)}, got "
-            f"{tuple(given.shape)}; pass a row for each tree"
-        )
-    if check.values_checked() and given.size and given.dtype.kind != "b":
-        low, high = int(given.min()), int(given.max())
-        if low < 0 or high > check.MAX_COUNT:
-            raise ValueError(
-                f"{name}: expected counts from 0 to 2**31 - 1, got {low} to {high}; pass how often a tree "
-                "draws each sample"
-            )
-    return dispatch.array_module(given).ascontiguousarray(given, check.INT32)
-
-
 def check_bootstrap(bootstrap: bool | Array, n_trees: int, n_samples: int, beside: Array) -> bool | IntArray:
     """A bool, or in-bag counts on the device of the array `beside`."""
     if isinstance(bootstrap, bool | np.bool_):
         return bool(bootstrap)
-    counts = in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
+    counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
     check.same_device(x=beside, bootstrap=counts)
     return counts
 

@@ -13,6 +13,9 @@ decisions, the first of which gives the leaf's most significant bit.
 `weights`      (n_trees, L, *outputs)   as thresholds    w_leaf, in the unit of the output per margin
 =============  =======================  ===============  ==========================================
 
+In the functions named `linear` each vertex has an inner product of its own in place of a column:
+`projections` (n_trees, V, n_features) stands for `features`.
+
 `Parameters` is the NamedTuple of the three. Everything here takes C-contiguous NumPy arrays or CuPy arrays
 and returns arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values
 ValueError, indices out of range IndexError; the checks that read whole arrays can be skipped inside
@@ -24,6 +27,13 @@ from .convolution_gradients import fern_conv_backward, tree_conv_backward
 from .gradients import fern_backward, tree_backward
 from .grown import ForestStart, ObliqueStart, tree_from_forest, tree_from_oblique_forest
 from .init import Parameters, fern_init, tree_greedy_init, tree_init
+from .linear import (
+    fern_linear_forward,
+    fern_linear_traverse,
+    tree_linear_forward,
+    tree_linear_traverse,
+)
+from .linear_gradients import fern_linear_backward, tree_linear_backward
 from .outputs import fern_forward, leaf_outputs, tree_forward
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
@@ -64,6 +74,9 @@ __all__ = [
     "fern_conv_traverse",
     "fern_forward",
     "fern_init",
+    "fern_linear_backward",
+    "fern_linear_forward",
+    "fern_linear_traverse",
     "fern_median_thresholds",
     "fern_traverse",
     "fit_weights",
@@ -81,6 +94,9 @@ __all__ = [
     "tree_from_oblique_forest",
     "tree_greedy_init",
     "tree_init",
+    "tree_linear_backward",
+    "tree_linear_forward",
+    "tree_linear_traverse",
     "tree_median_thresholds",
     "tree_path",
     "tree_repair_thresholds",

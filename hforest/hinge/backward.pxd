@@ -51,4 +51,6 @@ cdef void visit_samples(const Visits* a, real* slope) noexcept nogil
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil
 cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil
+# `tag` says float or double, and is not read.
+cdef int run_slopes(Gradients a, const real* tag) except -1
 cdef int run_backward(Gradients a, const real* tag) except -1

@@ -298,29 +298,38 @@ cdef void _run_groups(
     _run_group(a, plan, unit * plan.group, &w, slopes)
 
 
-cdef int run_backward(Gradients a, const real* tag) except -1:
-    """Writes the gradients of a call of at least one sample; `tag` says float or double, and is not read."""
+cdef int run_slopes(Gradients a, const real* tag) except -1:
+    """Writes the slopes and the gradients by thresholds and weights of a call of at least one sample."""
     cdef Plan plan = _plan(&a)
-    cdef Slopes slopes
     cdef hf_watch watch
     cdef Py_ssize_t unit = 0
     cdef unsigned char[:, ::1] scratch = np.zeros((plan.workers, plan.bytes), np.uint8)
-    slope = np.empty((a.forest.n_trees, a.n_samples), np.float32 if real is float else np.float64)
-    a.slope = start_of(slope)
     plan.watch = &watch
     start_watch(&watch)
-    with nogil:
-        hf_share(&watch, (a.forest.n_trees + plan.group - 1) // plan.group)
-        with parallel(num_threads=plan.workers):
+    hf_share(&watch, (a.forest.n_trees + plan.group - 1) // plan.group)
+    with nogil, parallel(num_threads=plan.workers):
+        unit = hf_take(&watch)
+        while unit >= 0:
+            _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
             unit = hf_take(&watch)
-            while unit >= 0:
-                _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
-                unit = hf_take(&watch)
-        if not a.windowed:
-            input_gradients(&a, <real*> a.grad_x, plan.threads, &watch)
+    return raise_interrupt(&watch)
+
+
+cdef int run_backward(Gradients a, const real* tag) except -1:
+    """Writes the gradients of a call of at least one sample; `tag` says float or double, and is not read."""
+    cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
+    cdef Slopes slopes
+    cdef hf_watch watch
+    slope = np.empty((a.forest.n_trees, a.n_samples), np.float32 if real is float else np.float64)
+    a.slope = start_of(slope)
+    run_slopes(a, tag)
+    start_watch(&watch)
     if a.windowed:
         slopes.n_trees, slopes.n_vertices = a.forest.n_trees, a.forest.n_vertices
         slopes.n_samples, slopes.slope = a.n_samples, a.slope
         slopes.features, slopes.vertex = a.forest.features, a.route.vertex
-        image_gradients(&a.windows, &slopes, <real*> a.grad_x, plan.path, plan.threads, &watch)
+        image_gradients(&a.windows, &slopes, <real*> a.grad_x, simd_path(), threads, &watch)
+    else:
+        with nogil:
+            input_gradients(&a, <real*> a.grad_x, threads, &watch)
     return raise_interrupt(&watch)

@@ -100,3 +100,45 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None: ...
+def tree_linear_traverse(
+    x: FloatArray,
+    thresholds: FloatArray,
+    projections: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+) -> None: ...
+def fern_linear_traverse(
+    x: FloatArray,
+    thresholds: FloatArray,
+    projections: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+) -> None: ...
+def linear_backward(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    projections: FloatArray,
+    weights: FloatArray,
+    divisor: float,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_projections: FloatArray,
+    grad_weights: FloatArray,
+) -> None: ...
+def linear_backward_sparse(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    projections: FloatArray,
+    weights: FloatArray,
+    divisor: float,
+    vertices: tuple[IntArray, IntArray],
+    leaves: tuple[IntArray, IntArray],
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_projections: FloatArray,
+    grad_weights: FloatArray,
+) -> None: ...

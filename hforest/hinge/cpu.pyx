@@ -8,6 +8,7 @@ leaf_sums.pyx  outputs of routed samples, eq 10
 backward.pyx   gradients, eq 11-12
 touched.pyx    rows that a batch touches
 steps.pyx      steps of training
+inner_products.pyx, projection_gradients.pyx  an inner product at each vertex
 
 Calls that write results alone stop for a signal (core/watch.h). Steps of Adam are in place and do not.
 """
@@ -16,7 +17,9 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.hinge.backward cimport Gradients, run_backward
 from hforest.hinge.forest cimport forest_of, route_of, start_of
+from hforest.hinge.inner_products cimport LinearCall, linear_call_of, route_linear
 from hforest.hinge.leaf_sums cimport Known, sum_leaves
+from hforest.hinge.projection_gradients cimport LinearGradients, run_linear_backward
 from hforest.hinge.route cimport Call, call_of, run
 from hforest.hinge.steps cimport catch_up, step_back
 from hforest.hinge.touched cimport count_leaves, touched_rows
@@ -80,25 +83,25 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
         sum_leaves[double](a, NULL)
 
 
-cdef int _backward(
-    grad_y, route, features, weights, double divisor, touched, grad_x, grad_thresholds, grad_weights, windows
-) except -1:
-    """p1 eq 11-12; dense, or at the touched vertices and leaves."""
+cdef Gradients _gradients(
+    grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights
+) noexcept:
     cdef Gradients a
-    places = None
     a.forest = forest_of(False, None, features, weights)
     a.route, a.divisor, a.shared = route_of(route), divisor, grad_y.ndim == 2
-    a.n_samples, a.n_features, a.windowed = route[0].shape[0], grad_x.shape[1], windows is not None
-    if windows is not None:
-        places = taps(windows)
-        a.windows = windows_of(windows, grad_x.shape[0], places)
+    a.n_samples, a.n_features, a.windowed = route[0].shape[0], grad_x.shape[1], False
     a.grad_y, a.grad_x = start_of(grad_y), start_of(grad_x)
     a.grad_thresholds, a.grad_weights = start_of(grad_thresholds), start_of(grad_weights)
     a.vertex_start = a.vertex_rows = a.leaf_start = a.leaf_rows = NULL
-    if touched is not None:
-        (vertex_start, vertex_rows), (leaf_start, leaf_rows) = touched
-        a.vertex_start, a.vertex_rows = <int64_t*> start_of(vertex_start), <int64_t*> start_of(vertex_rows)
-        a.leaf_start, a.leaf_rows = <int64_t*> start_of(leaf_start), <int64_t*> start_of(leaf_rows)
+    return a
+
+
+cdef int _backward(Gradients a, grad_x, windows) except -1:
+    """p1 eq 11-12 of rows, or of windows of images."""
+    places = None
+    if windows is not None:
+        places = taps(windows)
+        a.windowed, a.windows = True, windows_of(windows, grad_x.shape[0], places)
     if grad_x.itemsize == 4:
         return run_backward[float](a, NULL)
     return run_backward[double](a, NULL)
@@ -112,7 +115,10 @@ def backward(
         grad_thresholds[...] = 0
         grad_weights[...] = 0
         return
-    _backward(grad_y, route, features, weights, divisor, None, grad_x, grad_thresholds, grad_weights, windows)
+    cdef Gradients a = _gradients(
+        grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights
+    )
+    _backward(a, grad_x, windows)
 
 
 def backward_sparse(
@@ -122,10 +128,12 @@ def backward_sparse(
     """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
     if route[0].shape[0] == 0:
         return
-    _backward(
-        grad_y, route, features, weights, divisor, (vertices, leaves), grad_x, grad_thresholds, grad_weights,
-        windows,
+    cdef Gradients a = _gradients(
+        grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights
     )
+    a.vertex_start, a.vertex_rows = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(vertices[1])
+    a.leaf_start, a.leaf_rows = <int64_t*> start_of(leaves[0]), <int64_t*> start_of(leaves[1])
+    _backward(a, grad_x, windows)
 
 
 def touched(index, n_slots, start, rows):
@@ -153,3 +161,67 @@ def fern_adam_forward(x, parameters, state, step, settings, divisor, route, y):
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
     """p1 eq 11-12 and a step of Adam, tree by tree."""
     step_back(grad_y, route, parameters, state, step, settings, divisor, grad_x)
+
+
+def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    cdef LinearCall call = linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex))
+    if x.itemsize == 4:
+        route_linear(call, <const float*> start_of(x))
+    else:
+        route_linear(call, <const double*> start_of(x))
+
+
+def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """The same with one decision per level."""
+    cdef LinearCall call = linear_call_of(True, x, thresholds, projections, (leaf, margin, vertex))
+    if x.itemsize == 4:
+        route_linear(call, <const float*> start_of(x))
+    else:
+        route_linear(call, <const double*> start_of(x))
+
+
+cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divisor, grads) noexcept:
+    # Of the arrays; grads: grad_x, grad_thresholds, grad_projections, grad_weights.
+    cdef LinearGradients a
+    a.base = _gradients(
+        grad_y, route, projections[:, :, 0], weights, divisor, grads[0], grads[1], grads[3]
+    )
+    a.base.forest.features = NULL
+    a.projections, a.grad_projections = start_of(projections), start_of(grads[2])
+    return a
+
+
+def linear_backward(
+    grad_y, route, x, projections, weights, divisor, grad_x, grad_thresholds, grad_projections, grad_weights
+):
+    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    cdef LinearGradients a
+    grads = grad_x, grad_thresholds, grad_projections, grad_weights
+    if grad_x.shape[0] == 0:
+        for grad in grads:
+            grad[...] = 0
+        return
+    a = _linear_gradients(grad_y, route, projections, weights, divisor, grads)
+    if grad_x.itemsize == 4:
+        run_linear_backward(a, <const float*> start_of(x))
+    else:
+        run_linear_backward(a, <const double*> start_of(x))
+
+
+def linear_backward_sparse(
+    grad_y, route, x, projections, weights, divisor, vertices, leaves,
+    grad_x, grad_thresholds, grad_projections, grad_weights
+):
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
+    cdef LinearGradients a
+    if grad_x.shape[0] == 0:
+        return
+    grads = grad_x, grad_thresholds, grad_projections, grad_weights
+    a = _linear_gradients(grad_y, route, projections, weights, divisor, grads)
+    a.base.vertex_start, a.base.leaf_start = <int64_t*> start_of(vertices[0]), <int64_t*> start_of(leaves[0])
+    a.base.vertex_rows, a.base.leaf_rows = <int64_t*> start_of(vertices[1]), <int64_t*> start_of(leaves[1])
+    if grad_x.itemsize == 4:
+        run_linear_backward(a, <const float*> start_of(x))
+    else:
+        run_linear_backward(a, <const double*> start_of(x))

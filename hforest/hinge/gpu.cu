@@ -292,3 +292,97 @@ extern "C" __global__ void leaf_counts(
     if (pair >= n_samples * n_trees) return;
     atomicAdd((unsigned long long *)&counts[pair % n_trees * n_leaves + leaf[pair]], 1ull);
 }
+
+// --------------------------------------------------------------------- an inner product for each vertex
+
+// p1 Alg. 3 with r_v = p_v . x - t_v, of the vertices on the path. DOT neighbouring threads are a pair: thread j makes
+// partial sum j of an inner product, so neighbours read neighbouring elements, and each adds up all of them. The block
+// must be a multiple of DOT, and all its threads take every step.
+__device__ static inline void linear_route(
+    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
+    size n_samples, size n_features, size n_trees, size n_vertices, size depth, bool fern,
+    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
+) {
+    __shared__ double parts[MAX_THREADS];
+    const int lane = threadIdx.x % DOT;
+    const size pair = thread_number() / DOT;
+    const bool owned = pair < n_samples * n_trees;
+    const size tree = owned ? pair % n_trees : 0;
+    const real *row = x + (owned ? pair / n_trees : 0) * n_features;
+    const real *t = thresholds + tree * n_vertices, *p = projections + tree * n_vertices * n_features;
+    const double *part = parts + threadIdx.x - lane;
+    real lowest = 0;
+    int lowest_vertex = 0, v = 0, bits = 0;
+    for (int level = 0; level < depth; ++level) {
+        double sum = 0;
+        if (fern) v = level;
+        for (size k = lane; owned && k < n_features; k += DOT) sum += (double)p[v * n_features + k] * (double)row[k];
+        parts[threadIdx.x] = sum;
+        __syncthreads();
+        const double dot =
+            ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+        __syncthreads();
+        const real r = (real)dot - t[v];
+        // Strictly closer: on equal margins the vertex nearest the root stays.
+        if (level == 0 || magnitude(r) < magnitude(lowest)) {
+            lowest = r;
+            lowest_vertex = v;
+        }
+        const int right = r > 0;
+        bits = 2 * bits + right;
+        v = 2 * v + right + 1;
+    }
+    if (!owned || lane != 0) return;
+    leaf[pair] = bits;
+    margin[pair] = lowest;
+    vertex[pair] = lowest_vertex;
+}
+
+extern "C" __global__ void tree_linear_traverse(
+    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
+    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
+    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
+) {
+    linear_route(
+        x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, false, leaf, margin, vertex
+    );
+}
+
+extern "C" __global__ void fern_linear_traverse(
+    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
+    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
+    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
+) {
+    linear_route(
+        x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, true, leaf, margin, vertex
+    );
+}
+
+// p1 eq 11 by the input: slopes times the projections of their vertices, added in the order of the trees. A thread is
+// an element of grad_x.
+extern "C" __global__ void linear_backward_x(
+    const int *__restrict__ vertex, const real *__restrict__ projections, const real *__restrict__ slope,
+    size n_samples, size n_trees, size n_vertices, size n_features, real *__restrict__ grad_x
+) {
+    const size i = thread_number();
+    if (i >= n_samples * n_features) return;
+    const size first = i / n_features * n_trees, k = i % n_features;
+    real sum = 0;
+    for (size m = 0; m < n_trees; ++m)
+        sum += slope[first + m] * projections[(m * n_vertices + vertex[first + m]) * n_features + k];
+    grad_x[i] = sum;
+}
+
+// p1 eq 11 by the projections: slopes times samples. Row i has the pairs order[start[i]:start[i + 1]], in the order of
+// the samples. A thread is an element of grad_projections.
+extern "C" __global__ void backward_projections(
+    const real *__restrict__ x, const real *__restrict__ slope, const size *__restrict__ order,
+    const size *__restrict__ start, size n_trees, size n_features, size n_rows, real *__restrict__ grad_projections
+) {
+    const size element = thread_number(), row = element / n_features, k = element % n_features;
+    if (row >= n_rows) return;
+    double total = 0;
+    for (size i = start[row]; i < start[row + 1]; ++i)
+        total += (double)slope[order[i]] * (double)x[order[i] / n_trees * n_features + k];
+    grad_projections[element] = (real)total;
+}

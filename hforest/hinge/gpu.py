@@ -27,6 +27,9 @@ PAIRS = 1 << 22
 COLUMNS = 32
 """Elements of y that a block of `leaf_outputs_sum` owns; gpu.cu knows this number."""
 
+DOT = 8
+"""Threads that share an inner product; gpu.cu knows this number."""
+
 LANES = 32
 """Threads that share a sum over many samples; the order of such a sum depends on shapes alone."""
 
@@ -199,6 +202,43 @@ def _backward_images(
     launch_each(PACKAGE, "backward_images", slope.dtype, n_places, (slope, order, start, n_places, grad_x))
 
 
+def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> FloatArray:
+    # The slopes of eq 11, (n_samples, n_trees).
+    n_samples, (n_trees, n_leaves, n_outputs) = len(route.leaf), weights.shape
+    grad_trees, dtype = n_trees if grad_y.ndim == 3 else 1, route.margin.dtype
+    slope = array_module(route.margin).empty(route.margin.shape, dtype)
+    args = (grad_y, route.leaf, route.margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs)
+    launch_each(PACKAGE, "backward_slopes", dtype, n_samples * n_trees, (*args, divisor, slope))
+    return slope
+
+
+def _lanes(n_samples: int) -> int:
+    return 1 if n_samples <= FEW else LANES
+
+
+def _by_thresholds(slope: FloatArray, order: Array, start: Array, grad_thresholds: FloatArray) -> None:
+    n_rows, lanes = grad_thresholds.size, _lanes(len(slope))
+    args = (slope, order, start, n_rows, lanes, grad_thresholds)
+    launch_each(PACKAGE, "backward_thresholds", slope.dtype, n_rows * lanes, args)
+
+
+def _by_weights(
+    grad_y: FloatArray,
+    route: Route,
+    weights: FloatArray,
+    divisor: float,
+    leaf_rows: Array | None,
+    grad_weights: FloatArray,
+) -> None:
+    n_trees, n_leaves, n_outputs = weights.shape
+    grad_trees, lanes = n_trees if grad_y.ndim == 3 else 1, _lanes(len(route.leaf))
+    order, start = _segments(route.leaf, n_leaves, leaf_rows)
+    n_rows = grad_weights.size // n_outputs
+    args = (grad_y, route.margin, order, start, n_trees, grad_trees, n_outputs, divisor)
+    n = n_rows * n_outputs * lanes
+    launch_each(PACKAGE, "backward_weights", route.margin.dtype, n, (*args, n_rows, lanes, grad_weights))
+
+
 def _backward(
     grad_y: FloatArray,
     route: Route,
@@ -213,35 +253,16 @@ def _backward(
     windows: Windows | None = None,
 ) -> None:
     # Row lists of None stand for all rows.
-    leaf, margin, vertex = route
-    dtype, n_samples, n_vertices = margin.dtype, leaf.shape[0], features.shape[1]
-    n_trees, n_leaves, n_outputs = weights.shape
-    grad_trees = n_trees if grad_y.ndim == 3 else 1
-    lanes = 1 if n_samples <= FEW else LANES
-    slope = array_module(margin).empty(margin.shape, dtype)
-    launch_each(
-        PACKAGE, "backward_slopes", dtype, n_samples * n_trees,
-        (grad_y, leaf, margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs, divisor, slope),
-    )  # fmt: skip
+    route = Route(*route)
+    slope, (n_trees, n_vertices) = _slopes(grad_y, route, weights, divisor), features.shape
     if windows is None:
-        launch(
-            PACKAGE, "backward_x", dtype, n_samples,
-            (vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x),
-        )  # fmt: skip
+        args = (route.vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x)
+        launch(PACKAGE, "backward_x", slope.dtype, len(slope), args)
     else:
-        _backward_images(vertex, features, slope, windows, grad_x)
-    order, start = _segments(vertex, n_vertices, vertex_rows)
-    n_rows = grad_thresholds.size
-    launch_each(
-        PACKAGE, "backward_thresholds", dtype, n_rows * lanes,
-        (slope, order, start, n_rows, lanes, grad_thresholds),
-    )  # fmt: skip
-    order, start = _segments(leaf, n_leaves, leaf_rows)
-    n_rows = grad_weights.size // n_outputs
-    launch_each(
-        PACKAGE, "backward_weights", dtype, n_rows * n_outputs * lanes,
-        (grad_y, margin, order, start, n_trees, grad_trees, n_outputs, divisor, n_rows, lanes, grad_weights),
-    )  # fmt: skip
+        _backward_images(route.vertex, features, slope, windows, grad_x)
+    order, start = _segments(route.vertex, n_vertices, vertex_rows)
+    _by_thresholds(slope, order, start, grad_thresholds)
+    _by_weights(grad_y, route, weights, divisor, leaf_rows, grad_weights)
 
 
 def backward(
@@ -361,3 +382,107 @@ def adam_backward(
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
     )
+
+
+def _linear_traverse(
+    kernel: str, depth: int, x: FloatArray, thresholds: FloatArray, projections: FloatArray, route: Route
+) -> None:
+    (n_samples, n_features), (n_trees, n_vertices) = x.shape, thresholds.shape
+    args = (x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, *route)
+    launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees * DOT, args)
+
+
+def tree_linear_traverse(
+    x: FloatArray,
+    thresholds: FloatArray,
+    projections: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+) -> None:
+    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    depth, route = (thresholds.shape[1] + 1).bit_length() - 1, Route(leaf, margin, vertex)
+    _linear_traverse("tree_linear_traverse", depth, x, thresholds, projections, route)
+
+
+def fern_linear_traverse(
+    x: FloatArray,
+    thresholds: FloatArray,
+    projections: FloatArray,
+    leaf: IntArray,
+    margin: FloatArray,
+    vertex: IntArray,
+) -> None:
+    """The same with one decision per level."""
+    depth, route = thresholds.shape[1], Route(leaf, margin, vertex)
+    _linear_traverse("fern_linear_traverse", depth, x, thresholds, projections, route)
+
+
+def _linear_backward(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    projections: FloatArray,
+    weights: FloatArray,
+    divisor: float,
+    rows: tuple[Array | None, Array | None],
+    grads: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+) -> None:
+    # rows: of vertices and of leaves; None stands for all rows.
+    grad_x, grad_thresholds, grad_projections, grad_weights = grads
+    route = Route(*route)
+    n_trees, n_vertices, n_features = projections.shape
+    slope = _slopes(grad_y, route, weights, divisor)
+    launch_each(
+        PACKAGE, "linear_backward_x", x.dtype, grad_x.size,
+        (route.vertex, projections, slope, len(x), n_trees, n_vertices, n_features, grad_x),
+    )  # fmt: skip
+    order, start = _segments(route.vertex, n_vertices, rows[0])
+    _by_thresholds(slope, order, start, grad_thresholds)
+    launch_each(
+        PACKAGE, "backward_projections", x.dtype, grad_projections.size,
+        (x, slope, order, start, n_trees, n_features, grad_thresholds.size, grad_projections),
+    )  # fmt: skip
+    _by_weights(grad_y, route, weights, divisor, rows[1], grad_weights)
+
+
+def linear_backward(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    projections: FloatArray,
+    weights: FloatArray,
+    divisor: float,
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_projections: FloatArray,
+    grad_weights: FloatArray,
+) -> None:
+    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    grads = grad_x, grad_thresholds, grad_projections, grad_weights
+    if len(x) == 0:
+        for grad in grads:
+            grad.fill(0)
+        return
+    _linear_backward(grad_y, route, x, projections, weights, divisor, (None, None), grads)
+
+
+def linear_backward_sparse(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    projections: FloatArray,
+    weights: FloatArray,
+    divisor: float,
+    vertices: tuple[Array, Array],
+    leaves: tuple[Array, Array],
+    grad_x: FloatArray,
+    grad_thresholds: FloatArray,
+    grad_projections: FloatArray,
+    grad_weights: FloatArray,
+) -> None:
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
+    if len(x) == 0:
+        return
+    rows, grads = (vertices[1], leaves[1]), (grad_x, grad_thresholds, grad_projections, grad_weights)
+    _linear_backward(grad_y, route, x, projections, weights, divisor, rows, grads)

@@ -202,3 +202,89 @@ def adam_backward(grad_y, route, parameters, state, step, settings, divisor, gra
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
     )
+
+
+# --------------------------------------------------------------------- an inner product for each vertex
+
+
+def _inner_product(a, b):
+    """a . b in eight partial sums in float64, element k in sum k % 8, rounded once to the dtype."""
+    part = np.zeros(8)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(0, len(a), 8):
+            n = len(a[k : k + 8])
+            part[:n] += a[k : k + 8].astype(np.float64) * b[k : k + 8].astype(np.float64)
+        p = part.tolist()
+        total = ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]))
+        return np.float64(total).astype(a.dtype)
+
+
+def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    n_trees, n_vertices = thresholds.shape
+    depth = (n_vertices + 1).bit_length() - 1
+    for n in range(x.shape[0]):
+        for m in range(n_trees):
+            lowest, lowest_vertex, v, bits = None, 0, 0, 0
+            for _ in range(depth):
+                r = _inner_product(projections[m, v], x[n]) - thresholds[m, v]  # r = p_v . x - t_v
+                if lowest is None or abs(r) < abs(lowest):  # a tie keeps the vertex nearest the root
+                    lowest, lowest_vertex = r, v
+                right = int(r > 0)
+                bits = 2 * bits + right
+                v = 2 * v + right + 1
+            leaf[n, m], margin[n, m], vertex[n, m] = bits, lowest, lowest_vertex
+
+
+def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
+    """The same with one decision per level (p1 §3, last paragraph)."""
+    n_ferns, depth = thresholds.shape
+    for n in range(x.shape[0]):
+        for m in range(n_ferns):
+            lowest, lowest_vertex, bits = None, 0, 0
+            for i in range(depth):
+                r = _inner_product(projections[m, i], x[n]) - thresholds[m, i]
+                if lowest is None or abs(r) < abs(lowest):
+                    lowest, lowest_vertex = r, i
+                bits = 2 * bits + int(r > 0)
+            leaf[n, m], margin[n, m], vertex[n, m] = bits, lowest, lowest_vertex
+
+
+def _linear_gradients(grad_y, route, x, projections, weights, divisor, grad_x):
+    # p1 Fig. 2: a linear layer z = x P' of n_trees * n_vertices outputs below a forest that reads output
+    # (m, v) at vertex v of tree m. Returns float64 sums by thresholds, projections and weights.
+    n_trees, n_vertices, _ = projections.shape
+    features = np.arange(n_trees * n_vertices).reshape(n_trees, n_vertices)
+    grad_z = np.empty((len(x), features.size), x.dtype)
+    by_threshold, by_projection = np.zeros(features.shape), np.zeros(projections.shape)
+    by_weight = np.zeros(weights.shape)
+    _gradients(grad_y, route, features, weights, divisor, grad_z, by_threshold, by_weight, None)
+    grad_x[...] = 0
+    for n in range(len(x)):
+        for m in range(n_trees):
+            v = route[2][n, m]  # grad_z[n] is 0 at the other vertices of the tree
+            s = grad_z[n, features[m, v]]
+            grad_x[n] += s * projections[m, v]  # dL/dx = sum over (m, v) of dL/dz p
+            by_projection[m, v] += np.float64(s) * x[n].astype(np.float64)  # dL/dp = sum over n of dL/dz x
+    return by_threshold, by_projection, by_weight
+
+
+def linear_backward(
+    grad_y, route, x, projections, weights, divisor,
+    grad_x, grad_thresholds, grad_projections, grad_weights,
+):  # fmt: skip
+    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    sums = _linear_gradients(grad_y, route, x, projections, weights, divisor, grad_x)
+    grad_thresholds[...], grad_projections[...], grad_weights[...] = sums
+
+
+def linear_backward_sparse(
+    grad_y, route, x, projections, weights, divisor, vertices, leaves,
+    grad_x, grad_thresholds, grad_projections, grad_weights,
+):  # fmt: skip
+    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
+    sums = _linear_gradients(grad_y, route, x, projections, weights, divisor, grad_x)
+    by_threshold, by_projection, by_weight = sums
+    grad_thresholds[...] = by_threshold.reshape(-1)[vertices[1]]
+    grad_projections[...] = by_projection.reshape(-1, x.shape[1])[vertices[1]]
+    grad_weights[...] = by_weight.reshape(-1, weights.shape[2])[leaves[1]]

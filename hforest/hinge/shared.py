@@ -151,3 +151,33 @@ def touched(backend: Any, index: IntArray, n_slots: int) -> tuple[IntArray, IntA
     rows = empty(n_trees * min(n_samples, n_slots), np.int64)
     backend.touched(index, n_slots, start, rows)
     return start, rows[: int(start[-1])]
+
+
+def check_linear_depth(kind: Kind, projections: FloatArray) -> check.Sizes:
+    """Sizes that follow from the second axis of projections."""
+    n_vertices = projections.shape[1] if projections.ndim == 3 else 0
+    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
+    if not 1 <= depth <= check.MAX_DEPTH or n_vertices != (depth if kind == "fern" else 2**depth - 1):
+        raise ValueError(
+            f"projections: expected shape (n_trees, {VERTICES[kind]}, n_features) with 1 <= depth <= "
+            f"{check.MAX_DEPTH}, got {tuple(projections.shape)}; pass a row of n_features for each vertex"
+        )
+    return {"2**depth": 2**depth, VERTICES[kind]: n_vertices}
+
+
+def check_linear_routing(
+    kind: Kind, x: FloatArray, thresholds: FloatArray, projections: FloatArray
+) -> check.Sizes:
+    """Checks what a traversal with inner products reads; returns the sizes of the call."""
+    dtype = check.floating("x", x)
+    sizes = check_depth(kind, "thresholds", thresholds)
+    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
+    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
+    check.array("projections", projections, dtype, ("n_trees", VERTICES[kind], "n_features"), sizes)
+    check.at_least_one(sizes, "n_trees", "n_features")
+    if check.values_checked():
+        check.finite("x", x)
+        check.not_nan("thresholds", thresholds)
+        remedy = "training has diverged: lower the learning rate, or go back to a checkpoint"
+        _no_nan("projections", projections, remedy, finite=True)
+    return sizes

@@ -80,6 +80,7 @@ class _HingeConv(torch.nn.Module):
         middle = int(np.ravel_multi_index([size // 2 for size in self.kernel_size], self.kernel_size))
         of_vector = n_columns + (start.features - n_columns) * places + middle
         features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
+        device = torch.get_default_device() if device is None else device
         self.thresholds = torch.nn.Parameter(torch.from_numpy(start.thresholds).to(device))
         self.weights = torch.nn.Parameter(torch.from_numpy(start.weights).to(device))
         self.register_buffer("features", torch.from_numpy(features).to(device))

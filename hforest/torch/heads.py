@@ -97,17 +97,15 @@ class NeuralForest(nn.Module):
             )
         self.in_features, self.n_trees, self.depth, self.n_classes = in_features, n_trees, depth, n_classes
         self.loss_kind = loss
+        device = torch.get_default_device() if device is None else device
         index = None
         if n_functions is not None:
-            drawn = torch.Generator().manual_seed(seed(generator))
-            index = torch.randint(width, (n_trees, 2**depth - 1), generator=drawn, dtype=torch.int32).to(
-                device
-            )
+            drawn = torch.Generator("cpu").manual_seed(seed(generator))
+            index = torch.empty((n_trees, 2**depth - 1), dtype=torch.int32, device="cpu")
+            index = index.random_(0, width, generator=drawn).to(device)
         self.linear = None
         if linear:
-            self.linear = nn.utils.skip_init(
-                nn.Linear, in_features, width, device=device or "cpu", dtype=dtype
-            )
+            self.linear = nn.utils.skip_init(nn.Linear, in_features, width, device=device, dtype=dtype)
             self._draw_linear(generator)
         self.register_buffer("index", index)
         self.register_buffer("leaves", torch.from_numpy(leaves).to(device))
@@ -115,11 +113,12 @@ class NeuralForest(nn.Module):
     @torch.no_grad()
     def _draw_linear(self, generator: torch.Generator | None) -> None:
         # As torch.nn.Linear begins, from the given generator.
-        drawn = torch.Generator().manual_seed(seed(generator))
+        drawn = torch.Generator("cpu").manual_seed(seed(generator))
         bound = self.in_features**-0.5
         for parameter in self.linear.parameters():
             if not parameter.is_meta:
-                parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=drawn))
+                values = torch.empty(parameter.shape, dtype=parameter.dtype, device="cpu")
+                parameter.copy_(values.uniform_(-bound, bound, generator=drawn))
 
     def extra_repr(self) -> str:
         """Returns what `repr` shows between the parentheses."""

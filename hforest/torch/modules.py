@@ -123,6 +123,7 @@ class HingeForest(nn.Module):
         self.in_features, self.n_trees, self.depth = int(in_features), len(w), int(depth)
         self.outputs = tuple(w.shape[2:])
         self.kind, self.aggregate, self.sparse = kind, aggregate, sparse
+        device = torch.get_default_device() if device is None else device
         self.thresholds = nn.Parameter(torch.from_numpy(t).to(device))
         self.weights = nn.Parameter(torch.from_numpy(w).to(device))
         self.register_buffer("features", torch.from_numpy(f).to(device))

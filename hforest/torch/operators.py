@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 from .. import hinge
+from . import rows
 from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
 
-_FORWARD: dict[str, Any] = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+_FORWARD: dict[str, Any] = {kind: rows.forward(kind) for kind in ("tree", "fern")}
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
-def _no_route(x: Any) -> list[np.ndarray]:
+def no_route(x: Any) -> list[np.ndarray]:
     # Three arrays, as no two results of an operator may share memory.
     return [np.empty((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32)]
 
@@ -28,7 +29,7 @@ def _forward_kernel(kind: Kind) -> Any:
         x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Aggregate = None, route: bool = True
     ) -> tuple[Any, ...]:
         if not route:
-            return forward(x, thresholds, features, weights, aggregate=aggregate), *_no_route(x)
+            return forward(x, thresholds, features, weights, aggregate=aggregate), *no_route(x)
         y, found = forward(x, thresholds, features, weights, aggregate=aggregate, return_route=True)
         return y, *found
 
@@ -182,6 +183,9 @@ def _apply(
             )
         return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
     if learn:
+        forest = rows.fused(weights)
+        if forest is not None and forest.thresholds is thresholds:
+            return forest(x, features, kind, aggregate)
         return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)
     y = _FORWARD[kind](
         array("x", x),

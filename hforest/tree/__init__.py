@@ -2,8 +2,7 @@
 
 A `Forest` is a tuple of arrays; it has no methods and no state. The nodes of all trees stand one tree after
 another, breadth-first within a tree, so that children come after their parent and a right child next to its
-left one. `numpy.savez(file, **forest._asdict())` writes it, `check(Forest(**numpy.load(file)))` reads it back
-safely.
+left one. `save` writes it to a file, `load` reads it back and checks it.
 
 Samples are what `numpy.asarray` takes: arrays of any strides, order and real dtype, lists, data frames of
 numbers. They are converted to the dtype of the forest, so a forest grown on float32 predicts float64 rows
@@ -15,20 +14,31 @@ nodes and features out of range IndexError.
 """
 
 from .convert import from_sklearn
+from .export import to_dict
+from .files import load, save
 from .forest import Forest, check
 from .importances import importance, permutation_importance
+from .leaves import LeafTargets, leaf_targets, quantiles
+from .proximities import proximity
 from .text import to_text
 from .walks import apply, path, predict, vote_shares
 
 __all__ = [
     "Forest",
+    "LeafTargets",
     "apply",
     "check",
     "from_sklearn",
     "importance",
+    "leaf_targets",
+    "load",
     "path",
     "permutation_importance",
     "predict",
+    "proximity",
+    "quantiles",
+    "save",
+    "to_dict",
     "to_text",
     "vote_shares",
 ]

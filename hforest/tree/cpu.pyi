@@ -34,3 +34,37 @@ def faults(
     n_features: int,
     found: NDArray,
 ) -> None: ...
+def group(leaf: NDArray, tree_start: NDArray, indptr: NDArray, member: NDArray) -> None: ...
+def quantiles(
+    leaf: NDArray,
+    tree_start: NDArray,
+    indptr: NDArray,
+    rank: NDArray,
+    weight: NDArray,
+    y: NDArray,
+    levels: NDArray,
+    equal_trees: bool,
+    found: NDArray,
+) -> None: ...
+def count_neighbors(
+    leaf: NDArray,
+    tree_start: NDArray,
+    indptr: NDArray,
+    member: NDArray,
+    n_members: int,
+    least: int,
+    most: int,
+    size: NDArray,
+) -> None: ...
+def neighbors(
+    leaf: NDArray,
+    tree_start: NDArray,
+    indptr: NDArray,
+    member: NDArray,
+    n_members: int,
+    least: int,
+    most: int,
+    row_start: NDArray,
+    indices: NDArray,
+    data: NDArray,
+) -> None: ...

@@ -12,6 +12,9 @@ from hforest.core.machine cimport (
     hf_has_stopped, hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch,
     raise_interrupt, simd_gathers, simd_path, start_watch,
 )
+from hforest.tree.members cimport (
+    Members, Neighbors, Quantiles, group_tree, write_neighbors, write_quantiles,
+)
 from hforest.tree.walk cimport (
     BY_COLUMNS, HF_DOWN, HF_WALKS, Walk, add_leaves, find_leaves, hf_top, make_columns, node_size,
     pack_tree, real, way_of, write_classes,
@@ -333,3 +336,130 @@ def faults(tree_start, feature, threshold, left, indptr, indices, n_features, fo
     else:
         _faults[double](tree_start, feature, threshold, left, indptr, indices, n_features, found, &watch)
     raise_interrupt(&watch)
+
+
+# ------------------------------------------------------------------------------------- members of leaves
+
+
+cdef int _group(
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t* indptr, int32_t* member,
+    hf_watch* watch,
+) except -1 nogil:
+    cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], n_nodes = tree_start[n_trees]
+    cdef int64_t i, m, v, tree = 0, n_steps = 0, total = 0, own
+    for i in range(n_rows):
+        for m in range(n_trees):
+            if leaf[i, m] >= 0:
+                indptr[tree_start[m] + leaf[i, m]] += 1
+        if hf_stopped_after(watch, &n_steps, n_trees):
+            return 0
+    for v in range(n_nodes + 1):
+        own = indptr[v]
+        indptr[v] = total
+        total += own
+    if n_rows == 0:
+        return 0
+    hf_share(watch, n_trees)
+    with parallel(num_threads=1 if n_rows * n_trees < SMALL else hf_threads()):
+        tree = hf_take(watch)
+        while tree >= 0:
+            group_tree(tree, &leaf[0, 0], n_rows, n_trees, &tree_start[0], indptr, member)
+            tree = hf_take(watch)
+    return 0
+
+
+def group(leaf, tree_start, cnp.ndarray indptr, cnp.ndarray member):
+    """Writes the samples of each node in ascending order, and where those of each node begin."""
+    cdef int64_t* nodes = <int64_t*> cnp.PyArray_DATA(indptr)
+    cdef int32_t* members = <int32_t*> cnp.PyArray_DATA(member)
+    cdef const int32_t[:, ::1] leaves = leaf
+    cdef const int64_t[::1] start = tree_start
+    cdef hf_watch watch
+    indptr.fill(0)
+    start_watch(&watch)
+    with nogil:
+        _group(leaves, start, nodes, members, &watch)
+    raise_interrupt(&watch)
+
+
+cdef Members _members_of(
+    cnp.ndarray leaf, cnp.ndarray tree_start, cnp.ndarray indptr, cnp.ndarray member, int64_t n_members
+):
+    cdef Members f
+    memset(&f, 0, sizeof(Members))
+    f.leaf = <const int32_t*> cnp.PyArray_DATA(leaf)
+    f.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
+    f.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
+    f.member = <const int32_t*> cnp.PyArray_DATA(member)
+    f.n_rows = cnp.PyArray_DIM(leaf, 0)
+    f.n_trees = cnp.PyArray_DIM(leaf, 1)
+    f.n_members = n_members
+    return f
+
+
+def quantiles(
+    leaf, tree_start, indptr, rank, cnp.ndarray weight, cnp.ndarray y, cnp.ndarray levels, bint equal_trees,
+    cnp.ndarray found,
+):
+    """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
+    cdef Members f
+    cdef Quantiles q
+    cdef hf_watch watch
+    cdef int64_t k, n_outputs = cnp.PyArray_DIM(y, 0)
+    cdef int done = 1
+    start_watch(&watch)
+    for k in range(n_outputs):
+        f = _members_of(leaf, tree_start, indptr, rank[k], cnp.PyArray_DIM(y, 1))
+        f.weight = <const double*> cnp.PyArray_DATA(weight) if weight.size else NULL
+        f.equal_trees = equal_trees
+        q.y = <const double*> cnp.PyArray_DATA(y) + k * f.n_members
+        q.level = <const double*> cnp.PyArray_DATA(levels)
+        q.n_levels = cnp.PyArray_DIM(levels, 0)
+        q.stride = n_outputs * q.n_levels
+        q.found = <double*> cnp.PyArray_DATA(found) + k * q.n_levels
+        if done:
+            with nogil:
+                done = write_quantiles(&f, &q, &watch)
+    raise_interrupt(&watch)
+    if not done:
+        raise MemoryError("targets: no memory to add up weights of samples; use fewer threads")
+
+
+cdef int _write_neighbors(const Members* f, Neighbors* p, int64_t least, int64_t most) except -1:
+    cdef hf_watch watch
+    cdef int done
+    p.least = least
+    p.most = most
+    start_watch(&watch)
+    with nogil:
+        done = write_neighbors(f, p, &watch)
+    raise_interrupt(&watch)
+    if not done:
+        raise MemoryError("x: no memory to count shared leaves; use fewer threads")
+    return 0
+
+
+def count_neighbors(
+    leaf, tree_start, indptr, member, int64_t n_members, int64_t least, int64_t most, cnp.ndarray size
+):
+    """Writes how many members share at least `least` leaves with each row, but at most `most`."""
+    cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
+    cdef Neighbors p
+    memset(&p, 0, sizeof(Neighbors))
+    p.size = <int64_t*> cnp.PyArray_DATA(size)
+    _write_neighbors(&f, &p, least, most)
+
+
+def neighbors(
+    leaf, tree_start, indptr, member, int64_t n_members, int64_t least, int64_t most, cnp.ndarray row_start,
+    cnp.ndarray indices, cnp.ndarray data,
+):
+    """Writes the members that `count_neighbors` counts, and the share of the trees in which they do."""
+    cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
+    cdef Neighbors p
+    memset(&p, 0, sizeof(Neighbors))
+    p.row_start = <const int64_t*> cnp.PyArray_DATA(row_start)
+    p.indices = <int32_t*> cnp.PyArray_DATA(indices)
+    p.data = cnp.PyArray_DATA(data)
+    p.single = cnp.PyArray_ITEMSIZE(data) == 4
+    _write_neighbors(&f, &p, least, most)

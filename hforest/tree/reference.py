@@ -86,3 +86,84 @@ def _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features
             return 5
         return 0 if all(0 <= i < n_features for i in indices[first:last]) else 6
     return 0 if 0 <= f < n_features else 4
+
+
+# ------------------------------------------------------------------------------------- members of leaves
+
+
+def group(leaf, tree_start, indptr, member):
+    """Writes the samples of each node in ascending order, and where those of each node begin."""
+    of_node: list[list[int]] = [[] for _ in range(len(indptr) - 1)]
+    for i, row in enumerate(leaf):
+        for m, v in enumerate(row):
+            if v >= 0:
+                of_node[tree_start[m] + v].append(i)
+    indptr[0] = 0
+    for v, samples in enumerate(of_node):
+        indptr[v + 1] = indptr[v] + len(samples)
+        member[indptr[v] : indptr[v + 1]] = samples
+
+
+def _weights(row, tree_start, indptr, member, weight, equal_trees):
+    # Meinshausen 2006 eq 4 and 5, without 1 / n_trees: the weight of each member, by its number.
+    total: dict[int, float] = {}
+    for m, v in enumerate(row):
+        if v < 0:
+            continue
+        entries = range(int(indptr[tree_start[m] + v]), int(indptr[tree_start[m] + v + 1]))
+        of_leaf = 0.0
+        for j in entries:
+            of_leaf += float(weight[j]) if len(weight) else 1.0
+        for j in entries:
+            w = float(weight[j]) if len(weight) else 1.0
+            total[int(member[j])] = total.get(int(member[j]), 0.0) + (w / of_leaf if equal_trees else w)
+    return total
+
+
+def _quantile(numbers, weights, level, equal_trees):
+    # numbers in ascending order.
+    totals = list(itertools.accumulate(weights))
+    if equal_trees:
+        # Meinshausen 2006 eq 1 and 6: the least y with F(y | x) >= level.
+        return next(y for y, total in zip(numbers, totals, strict=True) if total / totals[-1] >= level)
+    # Each number as often as its whole weight says, in ascending order; between neighbours linearly.
+    place = (totals[-1] - 1.0) * level
+    whole = math.floor(place)
+    share = place - whole
+    low, high = (
+        next((y for y, total in zip(numbers, totals, strict=True) if total > at), numbers[-1])
+        for at in (whole, whole + 1)
+    )
+    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
+
+
+def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, found):
+    """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
+    for k in range(len(y)):
+        for i, row in enumerate(leaf):
+            total = _weights(row, tree_start, indptr, rank[k], weight, equal_trees)
+            places = sorted(total)
+            numbers, weights = [float(y[k, place]) for place in places], [total[place] for place in places]
+            if places:
+                found[i, k] = [_quantile(numbers, weights, float(level), equal_trees) for level in levels]
+
+
+def _nearest(row, tree_start, indptr, member, least, most):
+    # (member, trees shared) of the `most` nearest members, of equal ones the first, in ascending order.
+    shared = _weights(row, tree_start, indptr, member, (), False)
+    nearest = sorted((-int(count), j) for j, count in shared.items() if count >= least)[:most]
+    return sorted((j, -count) for count, j in nearest)
+
+
+def count_neighbors(leaf, tree_start, indptr, member, n_members, least, most, size):
+    """Writes how many members share at least `least` leaves with each row, but at most `most`."""
+    for i, row in enumerate(leaf):
+        size[i] = len(_nearest(row, tree_start, indptr, member, least, most))
+
+
+def neighbors(leaf, tree_start, indptr, member, n_members, least, most, row_start, indices, data):
+    """Writes the members that `count_neighbors` counts, and the share of the trees in which they do."""
+    for i, row in enumerate(leaf):
+        at = int(row_start[i])
+        for k, (j, count) in enumerate(_nearest(row, tree_start, indptr, member, least, most)):
+            indices[at + k], data[at + k] = j, count / leaf.shape[1]

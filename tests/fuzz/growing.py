@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hforest import cascade, classic, co2, demo, growth, manifold, tabular
+from hforest import cascade, classic, co2, demo, growth, manifold, tabular, tree
 
 from . import layers  # noqa: F401 (registers values)
 from .values import Setting, _Called, options, result_of, value
@@ -199,6 +199,8 @@ def _forest(s: Setting) -> Any:
     kind = s.choice(("classic", "projections", "regression"))
     if s.target.last == "vote_shares" and kind == "regression":
         kind = "classic"
+    if s.target.last == "to_dict" and kind == "projections":
+        kind = "regression"
     if s.target.last in ("permutation_importance", "out_of_bag"):
         kind = "regression" if _regression(s) else "classic"
     if s.target.package == "hinge":
@@ -219,6 +221,39 @@ options("by", "count", "gain")
 options("n_repeats", 1, 2)
 value("feature_names")(lambda s: [f"column {i}" for i in range(s.n_features)])
 value("classic.out_of_bag.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
+options("coverage", 0.9, 0.5, 1.0)
+options("method", "inverted_cdf", "linear")
+options("min_share", 0.0, 0.3, 1.0)
+options("max_neighbors", None, 1, 3)
+value("other")(lambda s: s.numbers(s.choice((1, 0, 4)), s.n_features))
+value("levels")(lambda s: s.choice((np.array([0.5, 0.1]), np.array([0.0, 1.0, 0.25]), np.zeros(0))))
+for _name in ("leaf_targets", "to_dict"):
+    value(f"tree.{_name}.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+    value(f"tree.{_name}.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
+    value(f"tree.{_name}.counts")(lambda s: growth.bootstrap_counts(len(s.argument("x")), s.n_trees, rng=0))
+value("tree.quantiles.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
+
+
+@value("tree.leaf_targets.y")
+def _leaf_targets_of(s: Setting) -> np.ndarray:
+    return s.numbers(len(s.argument("x")), *s.choice(((), (2,))))
+
+
+@value("tree.quantiles.targets")
+def _targets(s: Setting) -> tree.LeafTargets:
+    x = s.numbers(7, s.n_features)
+    forest = s.argument("forest")
+    counts = growth.bootstrap_counts(7, s.n_trees, rng=0) if s.flag() else None
+    return tree.leaf_targets(forest, x, s.numbers(7, 2), counts=counts)
+
+
+@value("classic.prediction_intervals.errors")
+def _errors(s: Setting) -> np.ndarray:
+    errors = s.numbers(6, s.argument("forest").value.shape[1])
+    errors[0] = s.choice((0.0, np.nan))
+    return errors
+
+
 value("tree.path.x")(lambda s: s.numbers(s.n_features))
 value("tree.permutation_importance.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
 
@@ -370,6 +405,13 @@ def _new_file(s: Setting) -> Path:
 def _cascade_file(s: Setting) -> Path:
     path = folder() / "cascade"
     cascade.save(path, s.choice((_grown, _scanner))(s.n_classes, s.n_features, s.dtype))
+    return path
+
+
+@value("tree.load.file")
+def _forest_file(s: Setting) -> Path:
+    path = folder() / "forest"
+    tree.save(path, _forest(s))
     return path
 
 

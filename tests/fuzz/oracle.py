@@ -152,6 +152,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         if (a.shape, a.dtype.newbyteorder("=")) != (b.shape, b.dtype.newbyteorder("=")):
             return f"{a.dtype} {a.shape} and {b.dtype} {b.shape}"
         return "" if _same_numbers(a, b, near) else f"{a.tolist()} and {b.tolist()}"[:2000]
+    if hasattr(a, "tocsr") and hasattr(b, "tocsr"):  # sparse arrays of SciPy
+        a, b = ((c.shape, c.indptr, c.indices, c.data) for c in (a, b))
     if isinstance(a, float | np.floating) and isinstance(b, float | np.floating):
         return _differs(np.array(a), np.array(b), near)
     if isinstance(a, dict) and isinstance(b, dict):

@@ -226,6 +226,7 @@ def _n_vertices(s: Setting) -> int:
 
 
 value("thresholds")(lambda s: s.numbers(s.n_trees, _n_vertices(s)))
+value("hinge.projections")(lambda s: s.numbers(s.n_trees, _n_vertices(s), s.n_features))
 value("features")(lambda s: s.indices(s.n_features, s.n_trees, _n_vertices(s)))
 
 
@@ -243,6 +244,10 @@ def _route(s: Setting) -> Any:
             settings = {name: s.argument(name) for name in ("aggregate", "beta1", "beta2", "eps")}
             forward = getattr(hinge, f"{kind}_adam_forward")
             _, route = forward(_x(s), *arrays, s.argument("step"), s.argument("lr"), **settings)
+        elif "linear_backward" in s.target.name:
+            thresholds = s.numbers(s.n_trees, _n_vertices(s))
+            traverse = getattr(hinge, f"{kind}_linear_traverse")
+            route = traverse(s.argument("x"), thresholds, s.argument("projections"))
         else:
             thresholds = s.numbers(s.n_trees, _n_vertices(s))
             features = s.given("features")

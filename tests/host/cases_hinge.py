@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 
 from hforest import hinge
-from hforest.hinge import gpu
+from hforest.hinge import gpu, linear
 
 from .case import Case
 
@@ -44,6 +44,7 @@ def _arrays(shape: tuple, dtype: type, exact: bool) -> dict[str, Any]:
         "x": x,
         "thresholds": numbers(n_trees, n_vertices, step=0.5),
         "features": rng.integers(0, n_features, (n_trees, n_vertices), dtype=np.int32),
+        "projections": numbers(n_trees, n_vertices, n_features, step=0.5),
         "weights": numbers(n_trees, 2**depth, *outputs, step=0.25),
         "grad_y": numbers(n, n_trees, *outputs, step=0.25),
         "grad_sum": numbers(n, *outputs, step=0.25),
@@ -75,9 +76,37 @@ def _public(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarra
     return results
 
 
+def _linear(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarray]:
+    """The same with an inner product at each vertex."""
+    traverse, forward, backward = (
+        getattr(hinge, f"{kind}_linear_{verb}") for verb in ("traverse", "forward", "backward")
+    )
+    x, t, p, w = a["x"], a["thresholds"], a["projections"], a["weights"]
+    route = traverse(x, t, p)
+    results = {f"linear_{name}": part for name, part in route._asdict().items()}
+    with mock.patch.object(linear, "PAIRS", 64):
+        results["linear_y"] = forward(x, t, p, w)
+        results["linear_y_aggregate"] = forward(x, t, p, w, aggregate=aggregate)
+    for name, grad, how in (("each", a["grad_y"], None), ("aggregate", a["grad_sum"], aggregate)):
+        dense = backward(grad, *route, x, p, w, aggregate=how)
+        sparse = backward(grad, *route, x, p, w, aggregate=how, sparse=True)
+        results |= {f"linear_{name}_grad_{letter}": part for letter, part in zip("xtpw", dense, strict=True)}
+        results[f"linear_{name}_sparse_grad_x"] = sparse[0]
+        for letter, part in zip("tpw", sparse[1:], strict=True):
+            results[f"linear_{name}_rows_{letter}"] = part.rows
+            results[f"linear_{name}_sparse_grad_{letter}"] = part.values
+    return results
+
+
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape with numbers whose sums are exact, and with others."""
-    gradients = [f"{g}_{s}grad_{p}" for g in ("each", "aggregate") for s in ("", "sparse_") for p in "xtw"]
+    gradients = [
+        f"{linear}{g}_{s}grad_{p}"
+        for linear in ("", "linear_")
+        for g in ("each", "aggregate")
+        for s in ("", "sparse_")
+        for p in ("xtpw" if linear else "xtw")
+    ]
     for shape in SHAPES:
         kind, n, n_trees, depth, n_features, outputs = shape
         for exact, aggregate in ((True, "sum"), (False, "mean")):
@@ -87,12 +116,13 @@ def cases(dtype: type) -> Iterator[Case]:
             near = {} if exact else dict.fromkeys(gradients, 4.0 if dtype is np.float32 else 64.0)
             same = ["w"] if n <= gpu.FEW else []
             if np.prod(outputs) == 1:  # slopes are products, then, and grad_x adds them in the trees' order
-                same += ["x", "t"] if n <= gpu.FEW else ["x"]
+                same += ["x", "p", "t"] if n <= gpu.FEW else ["x", "p"]
             for p in same:
-                near.pop(f"each_grad_{p}", None)
-                near.pop(f"each_sparse_grad_{p}", None)
+                for name in (f"each_grad_{p}", f"each_sparse_grad_{p}"):
+                    near.pop(name, None)
+                    near.pop(f"linear_{name}", None)
             name = (
                 f"{kind} n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs} "
                 f"{'exact' if exact else 'rounded'} {aggregate}"
             )
-            yield Case(name, lambda k=kind, a=arrays, g=aggregate: _public(k, a, g), near)
+            yield Case(name, lambda k=kind, a=arrays, g=aggregate: _public(k, a, g) | _linear(k, a, g), near)

@@ -1,0 +1,247 @@
+"""A fern layer as conditional compute: in place of a wide feed-forward layer, with as many parameters.
+
+    python bench/fern_layer.py --data DIR [--search] [--json FILE]
+    python bench/fern_layer.py
+
+Letter (16 features, 26 classes): a linear map to 64 units, batch normalisation, a layer whose output is added
+to its input, batch normalisation, a linear map to the classes. The layer is one of
+
+* dense: 64 -> 2048 -> 64 with ReLU between, 264 256 parameters;
+* ferns: `HingeForest` of kind "fern", 64 outputs in a leaf: 64 ferns of depth 6 (262 528 parameters) or 16 of
+  depth 8 (262 272). A sample reads one row of 64 weights a fern;
+* none: no layer, to see what a layer brings.
+
+Samples 1 to 13 000 train and the next 3000 choose: the learning rate and depth of the least error there, in
+the trials of --search, are in CHOSEN. Then the first 16 000 samples train, and the last 4000 test once for
+each of three seeds. Adam (ferns: `RowAdam` with sparse gradients), batch 128, 15 epochs, the rate falls by a
+half cosine to a hundredth.
+
+Multiply-adds are those of one sample in the layer alone; the comparisons of ferns stand beside them.
+Milliseconds are of 256 samples in evaluation, the least of many calls that take turns: the layer alone, and
+the whole network; and of a training step with 128 samples.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import RESULTS, machine_text, record
+
+import hforest
+
+UNITS, HIDDEN, BATCH, EPOCHS = 64, 2048, 128, 15
+FERNS = {6: 64, 8: 16}
+RATES = (0.003, 0.01)
+LAYERS = ("dense", "ferns", "none")
+CHOSEN: dict[str, dict[str, Any]] = {
+    "dense": {"lr": 0.003},
+    "ferns": {"lr": 0.003, "depth": 6},
+    "none": {"lr": 0.003},
+}
+TRAIN, HELD_OUT = 16_000, 3000
+
+
+def load(folder: Path, test: bool) -> list[Any]:
+    """Training and test samples, of unit deviation; without `test` held-out ones, and no test sample."""
+    import torch
+
+    with np.load(folder / "letter.npz") as file:
+        x, y = file["x"].astype(np.float32), file["y"].astype(np.int64)
+    first, last = (TRAIN, len(x)) if test else (TRAIN - HELD_OUT, TRAIN)
+    x = (x - x[:first].mean(axis=0)) / x[:first].std(axis=0)
+    return [torch.from_numpy(a) for a in (x[:first], y[:first], x[first:last], y[first:last])]
+
+
+def layer(name: str, depth: int) -> Any:
+    """The layer."""
+    from torch import nn
+
+    import hforest.torch as ht
+
+    if name == "none":
+        return nn.Identity()
+    if name == "ferns":
+        return ht.HingeForest(UNITS, FERNS[depth], depth, UNITS, kind="fern", sparse=True)
+    return nn.Sequential(nn.Linear(UNITS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, UNITS))
+
+
+def build(name: str, depth: int) -> Any:
+    """The network."""
+    from torch import Tensor, nn
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential(nn.Linear(16, UNITS), nn.BatchNorm1d(UNITS))
+            self.layer = layer(name, depth)
+            self.head = nn.Sequential(nn.BatchNorm1d(UNITS), nn.Linear(UNITS, 26))
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.stem(x)
+            return self.head(h if name == "none" else h + self.layer(h))
+
+    return Network()
+
+
+def train(name: str, seed: int, data: list[Any], lr: float, depth: int = 6, epochs: int = EPOCHS) -> Any:
+    """The trained network, in evaluation."""
+    import torch
+    from torch.nn import functional
+
+    import hforest.torch as ht
+
+    torch.manual_seed(seed)
+    x, y = data[:2]
+    net = build(name, depth)
+    if name == "ferns":
+        with torch.no_grad():
+            net.layer.median_thresholds(net.stem(x[:2000]))
+    adam = ht.RowAdam if name == "ferns" else torch.optim.Adam
+    optimizer = adam(net.parameters(), lr=lr)
+    for epoch in range(epochs):
+        for group in optimizer.param_groups:  # once an epoch: a change takes the missed steps of all rows
+            group["lr"] = lr * max(0.01, 0.5 * (1 + math.cos(math.pi * epoch / epochs)))
+        order = torch.randperm(len(x))
+        for i in range(0, len(x) - BATCH + 1, BATCH):
+            picked = order[i : i + BATCH]
+            loss = functional.cross_entropy(net(x[picked]), y[picked])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    if name == "ferns":
+        optimizer.flush()
+    return net.eval()
+
+
+def error(net: Any, x: Any, y: Any) -> float:
+    """Percent."""
+    import torch
+
+    with torch.no_grad():
+        return 100 * float((net(x).argmax(dim=1) != y).double().mean())
+
+
+def search(folder: Path) -> list[dict[str, Any]]:
+    """Every trial on the held-out samples."""
+    data = load(folder, False)
+    trials = []
+    for name in LAYERS:
+        for lr in RATES:
+            for depth in FERNS if name == "ferns" else (6,):
+                settings = {"lr": lr, "depth": depth} if name == "ferns" else {"lr": lr}
+                found = error(train(name, 0, data, lr, depth), *data[2:])
+                trials.append({"layer": name, "settings": settings, "held_out_error": found})
+                print(trials[-1], flush=True)
+    return trials
+
+
+def costs() -> dict[str, dict[str, Any]]:
+    """Of each layer: parameters, multiply-adds, comparisons, least milliseconds of calls that take turns."""
+    import torch
+    from torch.nn import functional
+
+    import hforest.torch as ht
+
+    rows: dict[str, dict[str, Any]] = {}
+    calls: dict[tuple[str, str], Any] = {}
+    batch = torch.randn(256, 16)
+    for name in LAYERS:
+        depth = CHOSEN[name].get("depth", 6)
+        net = build(name, depth).eval()
+        n = sum(p.numel() for p in net.layer.parameters())
+        compared = FERNS[depth] * depth if name == "ferns" else 0
+        madds = {"dense": 2 * UNITS * HIDDEN, "ferns": FERNS[depth] * UNITS, "none": 0}[name]
+        rows[name] = {"parameters": n, "multiply_adds": madds, "comparisons": compared}
+        h = net.stem(batch).detach()
+        trained = build(name, depth)
+        adam = ht.RowAdam if name == "ferns" else torch.optim.Adam
+        optimizer = adam(trained.parameters(), lr=1e-3)
+        x, y = torch.randn(BATCH, 16), torch.randint(0, 26, (BATCH,))
+
+        def evaluate(net: Any = net.layer, x: Any = h) -> None:
+            with torch.no_grad():
+                net(x)
+
+        def whole(net: Any = net) -> None:
+            with torch.no_grad():
+                net(batch)
+
+        def step(net: Any = trained, optimizer: Any = optimizer, x: Any = x, y: Any = y) -> None:
+            functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        calls |= {(name, "layer_ms"): evaluate, (name, "network_ms"): whole, (name, "step_ms"): step}
+    least = dict.fromkeys(calls, math.inf)
+    for _ in range(300):
+        for key, call in calls.items():
+            for _ in range(3):
+                begin = time.perf_counter()
+                call()
+                least[key] = min(least[key], 1e3 * (time.perf_counter() - begin))
+    for (name, job), ms in least.items():
+        rows[name][job] = ms
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line a layer."""
+    lines = [
+        "| layer | chosen | error % | parameters | multiply-adds | comparisons "
+        "| layer ms | network ms | step ms |",
+        "|---" * 9 + "|",
+    ]
+    for row in rows:
+        chosen = ", ".join(f"{key} {value}" for key, value in row["settings"].items())
+        mean, deviation = statistics.mean(row["errors"]), statistics.stdev(row["errors"])
+        times = " | ".join(f"{row[key]:.2f}" for key in ("layer_ms", "network_ms", "step_ms"))
+        lines.append(
+            f"| {row['layer']} | {chosen} | {mean:.2f} ± {deviation:.2f} | {row['parameters']} "
+            f"| {row['multiply_adds']} | {row['comparisons']} | {times} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
+    parser.add_argument("--search", action="store_true", help="only the trials on the held-out samples")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, default=RESULTS / "fern_layer.json")
+    args = parser.parse_args()
+    file: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {"rows": []}
+    rows: list[dict[str, Any]] = file["rows"]
+    if args.data:
+        import torch
+
+        hforest.set_num_threads(args.threads)
+        torch.set_num_threads(args.threads)
+        trials = file.get("trials", [])
+        if args.search:
+            trials = search(args.data)
+        else:
+            data, found = load(args.data, True), costs()
+            rows = [
+                {
+                    "layer": name, "settings": CHOSEN[name], **found[name],
+                    "errors": [error(train(name, s, data, **CHOSEN[name]), *data[2:]) for s in args.seeds],
+                }
+                for name in LAYERS
+            ]  # fmt: skip
+        record(args.json, rows, trials=trials, torch=torch.__version__, command=" ".join(sys.argv))
+    if rows:
+        print(machine_text())
+        print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Times of hinge trees with an inner product at each vertex, beside a matrix product below the same trees.
+
+    python bench/hinge_linear.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--dtype float32] [--json FILE]
+
+The layer is ``z = x @ projections.reshape(-1, F).T``, then `tree_forward` with a column of z for each
+vertex; back, `tree_backward` and two products with its gradient by z. The fused functions compute the
+inner products on the paths of the samples alone, and touch one row of projections for each sample and
+tree. All on one thread, NumPy's products too. Both are checked against each other, and the fused ones
+against the reference, before they are timed. Figures are milliseconds a call, the least of repeats taken
+in turn.
+"""
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"  # before NumPy is loaded
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import machine_text, record, side_by_side, spread
+
+import hforest
+from hforest import hinge
+from hforest.core import machine
+
+# samples, features, trees, depth, outputs
+SHAPES = ((128, 64, 100, 7, 10), (1000, 784, 100, 5, 10), (1000, 784, 100, 10, 10))
+
+Calls = dict[str, Callable[[], Any]]
+
+
+def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """x, thresholds, projections, weights and a gradient by the summed outputs."""
+    n, n_features, n_trees, depth, n_outputs = shape
+    rng = np.random.default_rng(0)
+    t, _, w = getattr(hinge, f"{kind}_init")(n_trees, depth, 1, n_outputs, dtype=dtype, rng=rng)
+    p = rng.standard_normal((*t.shape, n_features), dtype) / dtype.type(n_features) ** dtype.type(0.5)
+    x, grad_y = (rng.standard_normal((n, size), dtype) for size in (n_features, n_outputs))
+    return x, t, p, w, grad_y
+
+
+def fused(kind: str, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls]:
+    """The route, and the calls of the fused functions."""
+    x, t, p, w, grad_y = arrays
+    forward, backward = getattr(hinge, f"{kind}_linear_forward"), getattr(hinge, f"{kind}_linear_backward")
+    _, route = forward(x, t, p, w, aggregate="sum", return_route=True)
+    args = grad_y, *route, x, p, w
+    return route, {
+        "forward": lambda: forward(x, t, p, w, aggregate="sum", return_route=True),
+        "backward": lambda: backward(*args, aggregate="sum"),
+        "backward sparse": lambda: backward(*args, aggregate="sum", sparse=True),
+    }
+
+
+def layered(kind: str, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Calls:
+    """The same by a matrix product and trees on its columns; gradients along the same route."""
+    x, t, p, w, grad_y = arrays
+    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+    flat, features = p.reshape(-1, x.shape[1]), np.arange(t.size, dtype=np.int32).reshape(t.shape)
+
+    def down() -> Any:
+        return forward(x @ flat.T, t, features, w, aggregate="sum", return_route=True)
+
+    def up() -> Any:
+        grad_z, grad_t, grad_w = backward(grad_y, *route, features, w, t.size, aggregate="sum")
+        return grad_z @ flat, grad_t, (grad_z.T @ x).reshape(p.shape), grad_w
+
+    return {"forward": down, "backward": up}
+
+
+def check(kind: str, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls, route: hinge.Route) -> None:
+    """Raises where the two differ by more than rounding, or routes of a few samples from the reference."""
+    x, t, p, *_ = arrays
+    y, _ = calls["forward"]()
+    other, plain = layer["forward"]()
+    # A product that rounds otherwise may send a sample to the other side.
+    same = (route.leaf == plain.leaf).all(axis=1)
+    assert same.mean() > 0.9, "routes"
+    assert (route.leaf == plain.leaf).mean() > 0.999, "routes"
+    np.testing.assert_allclose(y[same], other[same], rtol=1e-3, atol=1e-3 * abs(y).max())
+    dense = calls["backward"]()
+    for a, b in zip(dense, layer["backward"](), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * abs(b).max())
+    for a, (rows, values) in zip(dense[1:], calls["backward sparse"]()[1:], strict=True):
+        np.testing.assert_array_equal(a.reshape(-1, *a.shape[2:])[rows], values)
+    traverse, trees = getattr(hinge, f"{kind}_linear_traverse"), min(8, len(t))
+    few = x[:5], t[:trees].copy(), p[:trees].copy()
+    with hforest.using("reference"):
+        want = traverse(*few)
+    for a, b in zip(want, route, strict=True):
+        np.testing.assert_array_equal(a, b[:5, :trees])
+
+
+def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The same call on the path without vector instructions."""
+
+    def timed() -> None:
+        best = machine.simd()
+        machine.set_simd("plain")
+        try:
+            call()
+        finally:
+            machine.set_simd(best)
+
+    return timed
+
+
+def run(kind: str, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every job and rung of one shape and kind."""
+    arrays = problem(kind, shape, np.dtype(options.dtype))
+    rows: list[dict[str, Any]] = []
+    with hforest.unchecked():
+        route, calls = fused(kind, arrays)
+        layer = layered(kind, arrays, route)
+        check(kind, arrays, calls, layer, route)
+        for job, call in calls.items():
+            rungs = {"fused": call, "fused plain": plainly(call), "layer": layer[job.split()[0]]}
+            for rung, times in side_by_side(rungs, options.repeats).items():
+                least = 1e3 * min(times)
+                rows.append(
+                    {
+                        "shape": shape, "kind": kind, "dtype": options.dtype, "job": job, "rung": rung,
+                        "milliseconds": least, "spread": spread(times),
+                    }
+                )  # fmt: skip
+                text = ",".join(map(str, shape))
+                print(
+                    f"{text:>20} {kind:5} {job:16} {rung:12} {least:10.2f} {100 * spread(times):6.0f}%",
+                    flush=True,
+                )
+    return rows
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """n,F,M,D,K"""
+    sizes = tuple(int(part) for part in text.split(","))
+    if len(sizes) != 5 or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"expected five sizes such as 128,64,100,7,10, got {text}")
+    return sizes
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    hforest.set_num_threads(1)
+    print(machine_text())
+    print(f"{'n,F,M,D,K':>20} {'kind':5} {'job':16} {'rung':12} {'ms':>10} {'spread':>7}")
+    rows = [row for shape in options.shapes for kind in options.kinds for row in run(kind, shape, options)]
+    if options.json:
+        record(options.json, rows, command=" ".join(sys.argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

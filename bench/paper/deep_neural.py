@@ -1,0 +1,220 @@
+"""The deep neural decision forest on MNIST: a convolutional network of LeNet-5's size under a neural forest.
+
+    python bench/paper/deep_neural.py --data DIR --held-out 10000 [--set epochs=2 shift=0 head=softmax]
+    python bench/paper/deep_neural.py --data DIR [--set head=softmax]
+    python bench/paper/deep_neural.py
+
+Paper 4 (p4, §2) and P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*,
+2015: the decision functions of the trees are the outputs of a network that is trained end to end, and at the
+start of every epoch the leaves are fitted to all training samples by the closed-form update. In the first
+epoch they are also fitted after 50, 100, 200 and 400 batches, to 10 000 samples: the leaves of a network
+that has learned nothing are nearly uniform, and give it small gradients.
+
+Two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout, and a linear
+map to the decision functions; with `head=softmax` to the class scores instead. Training images are moved by
+up to `shift` pixels at random. Adam; the rate falls by a half cosine to a hundredth.
+
+--held-out N trains on all but the last N training samples and tests on these: to choose settings. Without it
+the test samples are read, after the last epoch. Errors are of the last state, percent. --json takes the rows
+of all runs; without --data the script prints its table.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from common import RESULTS, Bar, machine_text
+
+import hforest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run does."""
+
+    head: str = "forest"
+    """ "forest" or "softmax"."""
+    n_trees: int = 10
+    depth: int = 5
+    hidden: int = 500
+    dropout: float = 0.5
+    shift: int = 1
+    batch_size: int = 64
+    epochs: int = 12
+    lr: float = 0.002
+    seed: int = 0
+
+
+EARLY = (50, 100, 200, 400)
+"""Batches of the first epoch after which the leaves are fitted too, to EARLY_SAMPLES samples."""
+EARLY_SAMPLES = 10_000
+
+
+def load(folder: Path, held_out: int) -> tuple[Any, Any, Any, Any]:
+    """Training and test images (n, 1, 28, 28) and labels; held-out ones in place of the test samples."""
+    with np.load(folder / "mnist.npz") as file:
+        parts = [file["x_train"], file["y_train"]]
+        if held_out:
+            parts = [part[some] for some in (slice(-held_out), slice(-held_out, None)) for part in parts]
+        else:
+            parts += [file["x_test"], file["y_test"]]
+    mean, deviation = parts[0].mean(dtype=np.float64), parts[0].std(dtype=np.float64)
+    images = [((x.reshape(-1, 1, 28, 28) - mean) / deviation).astype(np.float32) for x in parts[::2]]
+    return images[0], parts[1].astype(np.int64), images[1], parts[3].astype(np.int64)
+
+
+def build(settings: Settings) -> tuple[Any, Any]:
+    """The convolutional network, and its head."""
+    from torch import channels_last, nn
+
+    import hforest.torch as ht
+
+    body = nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(800, settings.hidden), nn.ReLU(), nn.Dropout(settings.dropout),
+    )  # fmt: skip
+    body = body.to(memory_format=channels_last)  # faster on a CPU
+    if settings.head == "forest":
+        return body, ht.NeuralForest(settings.hidden, settings.n_trees, settings.depth, 10)
+    return body, nn.Linear(settings.hidden, 10)
+
+
+def moved(x: Any, by: int, low: float) -> Any:
+    """Images, each moved by -by to by pixels along both axes; `low` enters at the border."""
+    import torch
+
+    if not by:
+        return x
+    n, side = len(x), torch.arange(x.shape[-1])
+    padded = torch.nn.functional.pad(x[:, 0], (by,) * 4, value=low)
+    down, right = (torch.randint(0, 2 * by + 1, (n, 1)) + side for _ in range(2))
+    return padded[torch.arange(n)[:, None, None], down[:, :, None], right[:, None, :]][:, None]
+
+
+def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
+    """One training; the row of the record."""
+    import torch
+
+    torch.manual_seed(settings.seed)
+    x, y, x_test, y_test = (torch.from_numpy(a) for a in load(folder, held_out))
+    low = float(x.min())
+    body, head = build(settings)
+    forest = settings.head == "forest"
+    parameters = [*body.parameters(), *head.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
+    n_batches = len(x) // settings.batch_size
+    n_steps = settings.epochs * n_batches
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: max(0.01, 0.5 * (1 + math.cos(math.pi * step / n_steps)))
+    )
+
+    def features(images: Any) -> Any:
+        body.eval()
+        with torch.no_grad():
+            found = torch.cat([body(images[i : i + 1000]) for i in range(0, len(images), 1000)])
+        body.train()
+        return found
+
+    wall, processor = time.perf_counter(), time.process_time()
+    losses: list[float] = []
+    with Bar(f"MNIST, {settings.head}") as bar:
+        for epoch in range(settings.epochs):
+            if forest:
+                head.update_leaves(features(x), y)
+            order = torch.randperm(len(x))
+            for i in range(n_batches):
+                if forest and not epoch and i in EARLY:
+                    head.update_leaves(features(x[:EARLY_SAMPLES]), y[:EARLY_SAMPLES])
+                picked = order[i * settings.batch_size : (i + 1) * settings.batch_size]
+                z = body(moved(x[picked], settings.shift, low))
+                loss = (
+                    head.loss(z, y[picked])
+                    if forest
+                    else torch.nn.functional.cross_entropy(head(z), y[picked])
+                )
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                scheduler.step()
+                losses.append(loss.item())
+                bar(epoch * n_batches + i + 1, n_steps)
+            bar.note(f"epoch {epoch + 1}: loss {np.mean(losses[-n_batches:]):.4f}")
+    if forest:
+        head.update_leaves(features(x), y)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    body.eval()
+    with torch.no_grad():
+        wrong = int((head(features(x_test)).argmax(dim=1) != y_test).sum())
+    return {
+        "settings": asdict(settings), "held_out": held_out, "samples": len(y_test),
+        "error": 100 * wrong / len(y_test),
+        "loss": float(np.mean(losses[-n_batches:])), "parameters": sum(p.numel() for p in parameters),
+        "seconds": wall, "processor_seconds": processor, "threads": torch.get_num_threads(),
+        "torch": torch.__version__, "machine": machine_text(),
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line a run."""
+    lines = ["| head | moved by | epochs | tested on | error % | threads | seconds | processor seconds |"]
+    lines.append("|---" * 8 + "|")
+    for row in sorted(rows, key=lambda row: (row["held_out"] == 0, row["settings"]["head"])):
+        settings = row["settings"]
+        on = f"{row['held_out']} held-out training samples" if row["held_out"] else "the test samples"
+        lines.append(
+            f"| {settings['head']} | {settings['shift']} | {settings['epochs']} | {on} "
+            f"| {row['error']:.2f} | {row['threads']} | {row['seconds']:.0f} |"
+            f" {row['processor_seconds']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def changed(changes: list[str]) -> Settings:
+    """The settings with name=value put in."""
+    settings = Settings()
+    kinds: dict[str, Any] = {name: type(value) for name, value in asdict(settings).items()}
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in kinds:
+            raise SystemExit(f"--set {change}: expected name=value with a name of {', '.join(kinds)}")
+        settings = replace(settings, **{name: kinds[name](value)})
+    if settings.head not in ("forest", "softmax"):
+        raise SystemExit(f"--set head={settings.head}: expected forest or softmax")
+    return settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of mnist.npz; without it the record is printed")
+    parser.add_argument("--held-out", type=int, default=0, metavar="N")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, default=RESULTS / "deep_neural.json")
+    args = parser.parse_args()
+    rows: list[dict[str, Any]] = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
+    if args.data:
+        import torch
+
+        hforest.set_num_threads(args.threads)
+        torch.set_num_threads(args.threads)
+        settings = changed(args.set)
+        key = {"settings": asdict(settings), "held_out": args.held_out}
+        if not any(key.items() <= row.items() for row in rows):
+            rows.append(run(settings, args.data, args.held_out))
+            args.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

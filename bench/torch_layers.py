@@ -1,0 +1,376 @@
+"""Times of hforest.torch: overhead of its calls over the NumPy functions, and a training step beside PyTorch.
+
+    python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
+
+calls: `hinge_tree` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs), forward without gradients, and
+forward and backward, beside the NumPy functions that they call; microseconds. The overhead is the difference.
+
+step: a step of p1's network for MNIST (80 convolutions of 5x5 with stride 3, normalisation, 1000 trees of
+depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam; milliseconds. Beside it
+the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with PyTorch's Adam: its loop
+over parameters, its fused kernel, and the step compiled.
+
+convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
+2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
+memory above images and parameters (Linux). Beside it `HingeForest` on windows unfolded by PyTorch.
+
+Every part checks its results first: the calls' bits; outputs, gradients and the losses of the first steps of
+the networks. Then calls take turns; of a network's turn the first steps are not counted, as the caches hold
+the arrays of another one. Given are the least and the median. With --json rows of the same part and number of
+threads are replaced. Run it once for each number of threads: compiled code has a fixed one.
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import machine_text, record, seconds
+
+import hforest
+from hforest import hinge
+
+SAMPLES, TREES, DEPTH, CLASSES, LR = 53, 1000, 10, 10, 0.005
+KERNELS, FEATURES, BATCHES = 80, 5120, 40
+Rows = list[dict[str, Any]]
+
+
+# ------------------------------------------------------------------------------- calls
+
+
+def calls(threads: int, repeats: int) -> Rows:
+    """Microseconds of small calls."""
+    import torch
+
+    import hforest.torch as ht
+
+    t, f, w = hinge.tree_init(5, 3, 6, 2, rng=0)
+    x = np.random.default_rng(0).standard_normal((8, 6), np.float32)
+    grad = np.ones((8, 2), np.float32)
+    tensors = [torch.from_numpy(a) for a in (x, t, f, w)]
+    leaves = [a.clone().requires_grad_() if a.is_floating_point() else a for a in tensors]
+    ones = torch.from_numpy(grad)
+
+    def plain() -> Any:
+        return hinge.tree_forward(x, t, f, w, aggregate="sum")
+
+    def plain_both(sparse: bool) -> Any:
+        y, route = hinge.tree_forward(x, t, f, w, aggregate="sum", return_route=True)
+        return y, hinge.tree_backward(grad, *route, f, w, 6, aggregate="sum", sparse=sparse)
+
+    def layer() -> Any:
+        with torch.no_grad():
+            return ht.hinge_tree(*tensors)
+
+    def layer_both(sparse: bool) -> Any:
+        y = ht.hinge_tree(*leaves, sparse=sparse)
+        return y, torch.autograd.grad(y, [leaves[0], leaves[1], leaves[3]], ones)
+
+    assert np.array_equal(layer().numpy(), plain())
+    for sparse in (False, True):
+        (y, grads), (want, want_grads) = layer_both(sparse), plain_both(sparse)
+        assert np.array_equal(y.detach().numpy(), want)
+        assert np.array_equal(grads[0].numpy(), want_grads[0])
+        for got, of in zip(grads[1:], want_grads[1:], strict=True):
+            dense = np.zeros_like(got.to_dense().numpy())
+            if sparse:
+                dense.reshape(-1, *of.values.shape[1:])[of.rows] = of.values
+            assert np.array_equal(got.to_dense().numpy(), dense if sparse else of)
+    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "forward": (layer, plain),
+        "forward and backward": (lambda: layer_both(False), lambda: plain_both(False)),
+        "forward and backward, sparse": (lambda: layer_both(True), lambda: plain_both(True)),
+    }
+    rows = []
+    for job, pair in pairs.items():
+        taken: list[list[float]] = [[], []]
+        for _ in range(repeats):
+            for call, into in zip(pair, taken, strict=True):
+                into.append(1e6 * min(seconds(call, repeats=3, least=0.005)))
+        ours, numpy = (min(a) for a in taken)
+        overhead = statistics.median(a - b for a, b in zip(*taken, strict=True))
+        rows.append(
+            {
+                "part": "calls", "threads": threads, "job": job, "least": [ours, numpy],
+                "median_overhead": overhead,
+            }
+        )  # fmt: skip
+        print(f"  {job:30} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {overhead:6.1f}")
+    return rows
+
+
+# -------------------------------------------------------------------------------- step
+
+
+def networks() -> dict[str, Callable[[int], float]]:
+    """Rung -> what takes the i-th step and returns its loss; all from one state, on the same batches."""
+    import torch
+    from torch import nn
+    from torch_peers import PlainForest, PlainNorm, stepper
+
+    import hforest.torch as ht
+
+    torch.manual_seed(0)
+    x, y = torch.rand(BATCHES, SAMPLES, 1, 28, 28), torch.randint(0, CLASSES, (BATCHES, SAMPLES))
+    t, f, w = (torch.from_numpy(a) for a in hinge.tree_init(TREES, DEPTH, FEATURES, CLASSES, rng=0))
+    kernel = nn.Conv2d(1, KERNELS, 5, 3, bias=False).state_dict()
+
+    def network(norm: Any, forest: Any) -> Any:
+        net = nn.Sequential(nn.Conv2d(1, KERNELS, 5, 3, bias=False), nn.Flatten(), norm, forest)
+        net[0].load_state_dict(kernel)
+        return net
+
+    def ours(sparse: bool = True) -> Any:
+        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=sparse)
+        forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
+        return network(ht.RunningNorm(FEATURES), forest)
+
+    def plain(look_up: str) -> Any:
+        return network(PlainNorm(FEATURES), PlainForest(t, f, w, look_up))
+
+    agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
+    rungs: dict[str, Callable[[int], float]] = {}
+    for mode in ("rows", "backward"):
+        for checked in (True, False):
+            net = ours()
+            optimizer = ht.RowAdam(net.parameters(), lr=LR)
+            if mode == "backward":
+                optimizer.step_in_backward(net[3].thresholds, net[3].weights)
+            step = stepper(net, optimizer, x, y)
+            rungs[f"RowAdam, {mode}{'' if checked else ', unchecked'}"] = (
+                step if checked else without_checks(step)
+            )
+    for name, look_up, compiled, settings in (
+        ("torch, Adam", "index", (False, False), {"foreach": False}),
+        ("torch, fused Adam", "index", (False, False), {"fused": True}),
+        ("torch.compile, fused Adam", "bag", (True, False), {"fused": True}),
+        ("torch.compile, compiled Adam", "bag", (True, True), {"foreach": True}),
+    ):
+        net = plain(look_up)
+        rungs[name] = stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiled)
+    return rungs
+
+
+def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
+    """The step inside `hforest.unchecked()`."""
+
+    def call(i: int) -> float:
+        with hforest.unchecked():
+            return step(i)
+
+    return call
+
+
+def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
+    """Outputs, gradients and running statistics of one batch."""
+    from torch.nn import functional
+    from torch.testing import assert_close
+
+    found = []
+    for net in (ours, *others):
+        scores = net(x)
+        functional.cross_entropy(scores, y).backward()
+        grads = [p.grad.to_dense() for p in net.parameters()]
+        found.append([scores.detach(), *grads, net[2].mean.clone(), net[2].var.clone()])
+        net.zero_grad()
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert_close(a, b, rtol=1e-3, atol=1e-4 * float(b.abs().max()))
+
+
+def step(threads: int, repeats: int) -> Rows:
+    """Milliseconds of a training step."""
+    rungs = networks()
+    losses = {name: [call(i) for i in range(6)] for name, call in rungs.items()}
+    for found in losses.values():  # later ones depend on the last bits of early margins
+        np.testing.assert_allclose(found[:2], next(iter(losses.values()))[:2], rtol=2e-3)
+    taken: dict[str, list[float]] = {name: [] for name in rungs}
+    processor: dict[str, list[float]] = {name: [] for name in rungs}
+    turn, warm, i = 8, 2, 6
+    for _ in range(repeats):
+        for name, call in rungs.items():
+            for j in range(turn):
+                begin, used = time.perf_counter(), time.process_time()
+                call(i + j)
+                if j >= warm:
+                    taken[name].append(1e3 * (time.perf_counter() - begin))
+                    processor[name].append(1e3 * (time.process_time() - used))
+        i += turn
+    rows = []
+    for name, times in taken.items():
+        row = {
+            "part": "step", "threads": threads, "rung": name, "least": min(times),
+            "median": statistics.median(times), "processor": statistics.median(processor[name]),
+            "losses": losses[name],
+        }  # fmt: skip
+        rows.append(row)
+        print(
+            f"  {name:42} least {row['least']:7.1f}  median {row['median']:7.1f}  "
+            f"processor {row['processor']:7.1f}"
+        )
+    return rows
+
+
+# ------------------------------------------------------------------------------- convolution
+
+
+FORESTS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "trees apart": ((), None),
+    "32 outputs, summed": ((32,), "sum"),
+}
+WAYS = ("HingeConv2d", "unfolded")
+
+
+def _layer(name: str, way: str, n: int) -> tuple[Callable[[], Any], Any, tuple[Any, ...]]:
+    """The forward pass of a convolution of n images, a gradient of its result, and what has gradients."""
+    import torch
+
+    import hforest.torch as ht
+
+    outputs, aggregate = FORESTS[name]
+    torch.manual_seed(0)
+    x = torch.randn(n, 32, 32, 32, requires_grad=True)
+    layer = ht.HingeConv2d(32, 64, 7, 5, outputs, padding=2, aggregate=aggregate)
+
+    def unfolded() -> Any:
+        windows = torch.nn.functional.unfold(x, 5, padding=2).transpose(1, 2)
+        t, f, w = layer.thresholds, layer.features, layer.weights
+        y = ht.hinge_tree(windows.reshape(-1, 800), t, f, w, aggregate=layer.aggregate)
+        return y.unflatten(0, (n, 32, 32)).permute(0, 3, 1, 2)
+
+    forward = unfolded if way == "unfolded" else lambda: layer(x)
+    return forward, torch.randn(n, 64 if aggregate is None else 32, 32, 32), (x, *layer.parameters())
+
+
+def _kilobytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def _peak(name: str, way: str, threads: int) -> float:
+    """MB of memory at the peak of a call above what is there before; for a process of its own, on Linux."""
+    import torch
+
+    hforest.set_num_threads(threads)
+    torch.set_num_threads(threads)
+    forward, grad_y, given = _layer(name, way, 1)
+    torch.autograd.grad(forward(), given, grad_y)  # what is loaded once
+    forward, grad_y, given = _layer(name, way, 16)
+    before = _kilobytes("VmRSS")
+    torch.autograd.grad(forward(), given, grad_y)
+    return (_kilobytes("VmHWM") - before) / 1e3
+
+
+def convolution(threads: int, repeats: int) -> Rows:
+    """Milliseconds and memory of a convolution."""
+    import torch
+
+    rows = []
+    for name in FORESTS:
+        ways = {way: _layer(name, way, 16) for way in WAYS}
+        (y, grads), (want, wants) = (
+            (found := forward(), torch.autograd.grad(found, given, grad_y))
+            for forward, grad_y, given in ways.values()
+        )
+        assert torch.equal(y, want)
+        for got, of in zip(grads, wants, strict=True):
+            torch.testing.assert_close(got, of, rtol=1e-4, atol=1e-4)
+        del y, want, grads, wants
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(repeats):
+            for way, (forward, grad_y, given) in ways.items():
+                begin = time.perf_counter()
+                torch.autograd.grad(forward(), given, grad_y)
+                taken[way].append(1e3 * (time.perf_counter() - begin))
+        for way, times in taken.items():
+            peak = float("nan")
+            if Path("/proc/self/status").exists():
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    peak = pool.apply(_peak, (name, way, threads))
+            row = {
+                "part": "convolution", "threads": threads, "job": f"{name}, {way}", "least": min(times),
+                "median": statistics.median(times), "peak_mb": peak,
+            }  # fmt: skip
+            rows.append(row)
+            print(
+                f"  {row['job']:34} least {row['least']:7.1f}  median {row['median']:7.1f} ms  "
+                f"peak {peak:7.1f} MB"
+            )
+    return rows
+
+
+PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step, "convolution": convolution}
+
+
+def table(rows: Rows, part: str) -> str:
+    """Markdown: a line a job or rung, columns of each number of threads."""
+    rows = [row for row in rows if row["part"] == part]
+    counts = sorted({row["threads"] for row in rows})
+    key = "rung" if part == "step" else "job"
+    names = list(dict.fromkeys(row[key] for row in rows))
+    found = {(row[key], row["threads"]): row for row in rows}
+    heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
+    titles = ["hforest.torch, NumPy", "overhead"]
+    if part == "step":
+        titles = ["least, median", "processor", "fastest PyTorch / this"]
+    elif part == "convolution":
+        titles = ["least, median", "peak MB"]
+    lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
+    lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
+    for name in names:
+        cells = []
+        for n in counts:
+            row = found.get((name, n))
+            if row is None:
+                cells += ["–"] * len(titles)
+            elif part == "calls":
+                ours, numpy = row["least"]
+                cells += [f"{ours:.0f}, {numpy:.0f}", f"{row['median_overhead']:.0f}"]
+            elif part == "convolution":
+                cells += [f"{row['least']:.0f}, {row['median']:.0f}", f"{row['peak_mb']:.0f}"]
+            else:
+                peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
+                cells += [f"{row['least']:.1f}, {row['median']:.1f}", f"{row['processor']:.1f}"]
+                cells.append(f"{min(peers) / row['median']:.1f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the tables of a record")
+    args = parser.parse_args()
+    if args.table:
+        for part in args.parts:
+            print(table(json.loads(args.table.read_text())["rows"], part) + "\n")
+        return
+    import torch
+
+    hforest.set_num_threads(args.threads)
+    torch.set_num_threads(args.threads)
+    print(f"{machine_text()}, PyTorch {torch.__version__}, {args.threads} thread(s)")
+    rows: Rows = []
+    for part in args.parts:
+        print(part)
+        rows += PARTS[part](args.threads, args.repeats)
+    if args.json:
+        kept = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
+        new = {(row["part"], row["threads"]) for row in rows}
+        rows = [row for row in kept if (row["part"], row["threads"]) not in new] + rows
+        record(args.json, rows, command=" ".join(sys.argv), torch=torch.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+from hforest.hinge.forest cimport Route, real
+
+
+cdef extern from "hinge/simd/products.h" nogil:
+    ctypedef struct hf_products:
+        void (*multiply)(
+            int count, const void** a, const void** b, Py_ssize_t n, double* product) noexcept nogil
+        void (*add_wide)(
+            int count, const void** rows, const double* scale, Py_ssize_t n, double* total) noexcept nogil
+        void (*add_rows)(
+            int count, const void** rows, const double* scale, Py_ssize_t n, void* total) noexcept nogil
+    const hf_products* hf_products_of(int path, int itemsize)
+
+# Trees, or ferns, with an inner product at each vertex, and the samples that they route.
+cdef struct LinearCall:
+    bint fern
+    int depth
+    Py_ssize_t n_samples, n_features, n_trees, n_vertices
+    const void* thresholds   # IN (n_trees, n_vertices) real
+    const void* projections  # IN (n_trees, n_vertices, n_features) real
+    Route route              # OUT
+    const hf_products* bodies  # or NULL
+
+cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept
+cdef int route_linear(LinearCall call, const real* x) except -1

@@ -1,0 +1,40 @@
+"""Hinge trees, hinge ferns and neural decision forests in JAX: functions with gradients, on the CPU.
+
+Needs JAX 0.5 or newer: ``pip install "hforest[jax]"``. Import it by its name, `import hforest.jax`;
+`import hforest` does not import JAX.
+
+The functions take and return JAX arrays and work under `jax.jit`, `jax.grad`, `jax.vmap` and
+`jax.checkpoint`, in float32 and float64. XLA calls the functions of `hforest.hinge` and `hforest.neural`
+on its own buffers, through its interface of foreign functions, which the module `foreign` implements.
+"""
+
+try:
+    import jax as _jax
+except ImportError as _error:
+    raise ImportError(
+        'hforest.jax: expected JAX 0.5 or newer, got none; install it with pip install "hforest[jax]"'
+    ) from _error
+
+try:
+    import jax.ffi as _ffi
+except ImportError as _error:
+    raise ImportError(
+        f"hforest.jax: expected JAX 0.5 or newer, got {_jax.__version__}; "
+        'upgrade it with pip install --upgrade "hforest[jax]"'
+    ) from _error
+
+from . import calls as _calls
+from . import foreign as _foreign
+from .functions import hinge_fern, hinge_tree, neural_forest
+
+_foreign.functions.update(_calls.FUNCTIONS)
+_version = ".".join(map(str, _foreign.VERSION))
+try:
+    _ffi.register_ffi_target(_foreign.NAME, _foreign.capsule(), platform="cpu")
+except Exception as _error:
+    raise ImportError(
+        f"hforest.jax: expected a JAX that takes foreign functions of version {_version}, "
+        f"got {_jax.__version__} ({_error}); install another version of jax and jaxlib"
+    ) from _error
+
+__all__ = ["hinge_fern", "hinge_tree", "neural_forest"]

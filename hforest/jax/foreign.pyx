@@ -1,0 +1,255 @@
+"""The handler that XLA calls: it calls a Python function with arrays over XLA's buffers.
+
+A program of XLA calls the target "hforest" with two attributes, texts:
+
+    function   which of `functions` is called
+    setting    its first argument; the arguments' arrays and the results' arrays follow
+
+The arrays share the memory of XLA's buffers: those of arguments are read-only, those of results are to be
+written. They end with the call. An exception becomes an error of XLA with the exception's text.
+
+XLA calls the handler on the thread that runs the program or on one of its own, without the GIL: the handler
+takes it. Each call runs in a context of its own: `hforest.using` and `hforest.unchecked` do not reach it.
+"""
+
+from contextvars import Context
+
+cimport numpy as cnp
+from cpython.exc cimport PyErr_SetInterrupt
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t
+
+cdef extern from "jax/foreign.h" nogil:
+    int HF_XLA_MAJOR, HF_XLA_MINOR, HF_XLA_METADATA, HF_XLA_BUFFER, HF_XLA_STRING
+    int HF_XLA_S32, HF_XLA_F32, HF_XLA_F64
+    int HF_XLA_CANCELLED, HF_XLA_INVALID_ARGUMENT, HF_XLA_RESOURCE_EXHAUSTED, HF_XLA_FAILED_PRECONDITION
+    int HF_XLA_OUT_OF_RANGE, HF_XLA_INTERNAL
+
+    ctypedef struct hf_xla_error:
+        pass
+
+    ctypedef struct hf_xla_extension:
+        size_t struct_size
+        int type
+
+    ctypedef struct hf_xla_version:
+        size_t struct_size
+        hf_xla_extension* extensions
+        int major, minor
+
+    ctypedef struct hf_xla_metadata:
+        size_t struct_size
+        hf_xla_version version
+        unsigned int traits
+
+    ctypedef struct hf_xla_metadata_extension:
+        hf_xla_extension base
+        hf_xla_metadata* metadata
+
+    ctypedef struct hf_xla_error_arguments:
+        size_t struct_size
+        hf_xla_extension* extensions
+        const char* message
+        int code
+
+    ctypedef struct hf_xla_api:
+        size_t struct_size
+        hf_xla_version version
+        hf_xla_error* (*create_error)(hf_xla_error_arguments*)
+
+    ctypedef struct hf_xla_buffer:
+        int dtype
+        void* data
+        int64_t rank
+        int64_t* dims
+
+    ctypedef struct hf_xla_buffers:
+        int64_t size
+        int* types
+        hf_xla_buffer** buffers
+
+    ctypedef struct hf_xla_text:
+        const char* start
+        size_t length
+
+    ctypedef struct hf_xla_attributes:
+        int64_t size
+        int* types
+        hf_xla_text** names
+        void** values
+
+    ctypedef struct hf_xla_call:
+        size_t struct_size
+        hf_xla_extension* extensions
+        const hf_xla_api* api
+        hf_xla_buffers arguments, results
+        hf_xla_attributes attributes
+
+    void hf_huge_pages(void* data, size_t n_bytes)
+
+cnp.import_array()
+
+NAME = "hforest"
+"""Name of the target."""
+
+VERSION = (HF_XLA_MAJOR, HF_XLA_MINOR)
+"""Version of the interface that the handler is written for."""
+
+functions = {}
+"""Name of a function -> function(setting, *arguments, *results)."""
+
+
+cdef enum:
+    MAX_RANK = 32
+
+# The version is 0: HF_XLA_MAJOR.
+cdef bytes OTHER_VERSION = (
+    b"hforest.jax: expected version 0 of XLA's foreign functions, got another one; "
+    b"install a jaxlib of that version"
+)
+cdef bytes SHORT_CALL = (
+    b"hforest.jax: expected a whole call of XLA's foreign functions, got a shorter one; "
+    b"install jaxlib 0.5 or newer"
+)
+
+
+cdef object _array(const hf_xla_buffer* buffer, bint writable):
+    """Returns an array over the memory of a buffer."""
+    cdef cnp.npy_intp shape[MAX_RANK]
+    cdef int kind
+    cdef cnp.ndarray array
+    if buffer.dtype == HF_XLA_F32:
+        kind = cnp.NPY_FLOAT32
+    elif buffer.dtype == HF_XLA_F64:
+        kind = cnp.NPY_FLOAT64
+    elif buffer.dtype == HF_XLA_S32:
+        kind = cnp.NPY_INT32
+    else:
+        raise TypeError(
+            f"hforest.jax: expected buffers of float32, float64 or int32, got XLA's type {buffer.dtype}; "
+            "call the functions of hforest.jax"
+        )
+    if buffer.rank > MAX_RANK:
+        raise ValueError(
+            f"hforest.jax: expected at most {MAX_RANK} axes, got {buffer.rank}; merge output axes"
+        )
+    for axis in range(buffer.rank):
+        shape[axis] = <cnp.npy_intp> buffer.dims[axis]
+    # Without elements there may be no memory: NumPy then takes some of its own.
+    array = cnp.PyArray_SimpleNewFromData(<int> buffer.rank, shape, kind, buffer.data)
+    if writable:
+        hf_huge_pages(cnp.PyArray_DATA(array), cnp.PyArray_NBYTES(array))
+    else:
+        cnp.PyArray_CLEARFLAGS(array, cnp.NPY_ARRAY_WRITEABLE)
+    return array
+
+
+cdef int _append_arrays(list arrays, const hf_xla_buffers* buffers, bint writable) except -1:
+    for i in range(buffers.size):
+        if buffers.types[i] != HF_XLA_BUFFER:
+            raise TypeError(
+                f"hforest.jax: expected buffers, got XLA's kind {buffers.types[i]}; "
+                "call the functions of hforest.jax"
+            )
+        arrays.append(_array(buffers.buffers[i], writable))
+    return 0
+
+
+cdef str _attribute(const hf_xla_attributes* attributes, str name):
+    """Returns the text of an attribute."""
+    cdef const hf_xla_text* text
+    for i in range(attributes.size):
+        text = attributes.names[i]
+        if text.start[:text.length] == name.encode() and attributes.types[i] == HF_XLA_STRING:
+            text = <const hf_xla_text*> attributes.values[i]
+            return text.start[:text.length].decode()
+    raise TypeError(
+        f"hforest.jax: expected the attribute {name}, got none; call the functions of hforest.jax"
+    )
+
+
+cdef int _run(const hf_xla_call* call) except -1:
+    cdef str name = _attribute(&call.attributes, "function")
+    cdef list arrays = [_attribute(&call.attributes, "setting")]
+    _append_arrays(arrays, &call.arguments, False)
+    _append_arrays(arrays, &call.results, True)
+    function = functions.get(name)
+    if function is None:
+        raise ValueError(
+            f"hforest.jax: expected one of {', '.join(functions)}, got {name!r}; "
+            "run the program with the hforest that it was made with"
+        )
+    Context().run(function, *arrays)
+    return 0
+
+
+cdef int _code(error) noexcept:
+    if isinstance(error, IndexError):
+        return HF_XLA_OUT_OF_RANGE
+    if isinstance(error, (TypeError, ValueError)):
+        return HF_XLA_INVALID_ARGUMENT
+    if isinstance(error, MemoryError):
+        return HF_XLA_RESOURCE_EXHAUSTED
+    return HF_XLA_INTERNAL if isinstance(error, Exception) else HF_XLA_CANCELLED
+
+
+cdef str _text(error):
+    if isinstance(error, (IndexError, TypeError, ValueError)):
+        return str(error)
+    return (
+        f"hforest.jax: expected a call that ends, got {type(error).__name__}: {error}; "
+        "the results of this program are not to be used"
+    )
+
+
+cdef hf_xla_error* _error(const hf_xla_api* api, int code, bytes message) noexcept:
+    """Returns a new error of the runtime."""
+    cdef hf_xla_error_arguments arguments
+    arguments.struct_size = sizeof(arguments)
+    arguments.extensions = NULL
+    arguments.message = message
+    arguments.code = code
+    return api.create_error(&arguments)
+
+
+cdef hf_xla_error* _error_of(const hf_xla_api* api, error) noexcept:
+    """Returns the error of the runtime for an exception."""
+    cdef bytes message = b"hforest.jax: expected a call that ends, got an exception; run the program again"
+    cdef bint interrupted = isinstance(error, KeyboardInterrupt)
+    cdef hf_xla_error* made
+    try:
+        message = _text(error).encode("utf-8", "replace").replace(b"\0", b"?")
+    except BaseException as another:  # out of memory; or a handler of a signal raised
+        interrupted = interrupted or isinstance(another, KeyboardInterrupt)
+    made = _error(api, _code(error), message)
+    if interrupted:
+        # The main thread raises it again, after XLA's error. Nothing of Python may run here after this.
+        PyErr_SetInterrupt()
+    return made
+
+
+cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
+    cdef hf_xla_metadata* metadata
+    if call.extensions != NULL and call.extensions.type == HF_XLA_METADATA:
+        # Asked at registration and by compilers: the runtime refuses a version that it does not support.
+        metadata = (<hf_xla_metadata_extension*> call.extensions).metadata
+        metadata.version.struct_size = sizeof(hf_xla_version)
+        metadata.version.extensions = NULL
+        metadata.version.major = HF_XLA_MAJOR
+        metadata.version.minor = HF_XLA_MINOR
+        metadata.traits = 0
+        return NULL
+    if call.api.version.major != HF_XLA_MAJOR:
+        return _error(call.api, HF_XLA_FAILED_PRECONDITION, OTHER_VERSION)
+    if call.struct_size < sizeof(hf_xla_call):
+        return _error(call.api, HF_XLA_FAILED_PRECONDITION, SHORT_CALL)
+    try:
+        _run(call)
+    except BaseException as error:
+        return _error_of(call.api, error)
+    return NULL
+
+
+def capsule():
+    """Returns the handler as a capsule, which `jax.ffi.register_ffi_target` takes."""
+    return PyCapsule_New(<void*> _handle, NULL, NULL)

@@ -1,0 +1,233 @@
+"""Hinge and neural forests as functions of JAX arrays."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import hinge, neural, unchecked
+from .primitive import Forest, bind
+
+Aggregate = Literal["sum", "mean"] | None
+Task = Literal["classification", "regression"]
+
+
+def _arrays(**given: Any) -> list[jax.Array]:
+    """The arguments as JAX arrays; NumPy arrays whose dtype JAX would change are refused."""
+    for name, a in given.items():
+        if not isinstance(a, jax.Array | np.ndarray):
+            raise TypeError(
+                f"{name}: expected a jax.Array or numpy.ndarray, got {type(a).__name__}; "
+                f"convert it with jax.numpy.asarray({name})"
+            )
+        if isinstance(a, np.ndarray) and jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype:
+            kept = jax.dtypes.canonicalize_dtype(a.dtype)
+            raise TypeError(
+                f"{name}: expected dtype {kept} while JAX's 64-bit types are off, got {a.dtype}; convert it "
+                f'with {name}.astype(numpy.{kept}), or call jax.config.update("jax_enable_x64", True)'
+            )
+    return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in given.values()]
+
+
+def _outputs(
+    function: Callable[..., Any], arrays: list[jax.Array], name: str, setting: Any
+) -> tuple[int, ...]:
+    """Axes of y after that of the samples, after a check of dtypes, shapes and the setting called `name`."""
+    shapes = tuple((a.shape, a.dtype) for a in arrays)
+    find = _find_outputs if setting is None or isinstance(setting, str) else _find_outputs.__wrapped__
+    return find(function, shapes, name, setting)
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_outputs(
+    function: Callable[..., Any], shapes: tuple[Any, ...], name: str, setting: Any
+) -> tuple[int, ...]:
+    """The same for arrays of these shapes and dtypes, by a call without samples, whose checks these are."""
+    (shape, dtype), *others = shapes
+    parameters = [np.zeros(*other) for other in others]
+    settings = {name: setting}
+    if function is neural.forward and len(parameters) > 1:
+        settings["index"] = parameters.pop()
+    with unchecked():  # of values: there are none
+        try:
+            y = function(np.zeros((0, *shape[1:]), dtype), *parameters, **settings)
+        except (TypeError, ValueError):
+            # The same error, with the number of samples in its text.
+            function(np.empty(shape, dtype), *parameters, **settings)
+            raise
+    return y.shape[1:]
+
+
+def _hinge(
+    kind: Literal["tree", "fern"], x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Any
+) -> jax.Array:
+    arrays = _arrays(x=x, thresholds=thresholds, features=features, weights=weights)
+    function = hinge.tree_forward if kind == "tree" else hinge.fern_forward
+    outputs = _outputs(function, arrays, "aggregate", aggregate)
+    return bind(Forest(f"hinge_{kind}", aggregate or "", outputs), *arrays)
+
+
+def hinge_tree(
+    x: jax.Array,
+    thresholds: jax.Array,
+    features: jax.Array,
+    weights: jax.Array,
+    *,
+    aggregate: Aggregate = "sum",
+) -> jax.Array:
+    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (p1 eq 9-12).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal.
+    thresholds : (n_trees, 2**depth - 1) array, dtype of x
+        In the unit of x; vertices in heap order.
+    features : (n_trees, 2**depth - 1) array of int32
+        Column of x that each vertex compares. Not differentiated.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    aggregate : "sum", "mean" or None
+        Outputs of the trees are added, averaged, or kept apart.
+
+    Returns
+    -------
+    y : (n_samples, *outputs) array, or (n_samples, n_trees, *outputs) without `aggregate`
+        Dtype of x, in the unit of weights times x.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype, shape or setting, while JAX traces the call, with the messages of
+        `hforest.hinge.tree_forward`. A second derivative.
+    ValueError, IndexError
+        NaN, or a feature outside x, where the program runs: the same messages in the class of error that JAX
+        raises for a failed program, where it raises it (at `jax.block_until_ready` at the latest).
+
+    Notes
+    -----
+    y and gradients have the bits of `hforest.hinge.tree_forward` and `tree_backward`. The backward pass uses
+    the route of the forward pass, 12 bytes for each sample and tree in float32, and routes nothing again;
+    without a gradient nothing is stored. `jax.vmap` over x alone is one call with all samples, and so is the
+    gradient of it; a batch of parameters is a loop, and so is `jax.vmap` of a gradient. It runs on the CPU
+    alone. Forward-mode and second derivatives are refused.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, hforest.jax
+    >>> x = jnp.array([[0.5, 2.0]])
+    >>> t = jnp.array([[0.0, 9.0, 1.75]]); f = jnp.array([[0, 0, 1]])
+    >>> w = jnp.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> hforest.jax.hinge_tree(x, t, f, w).tolist()
+    [1.0]
+    >>> jax.grad(lambda x: hforest.jax.hinge_tree(x, t, f, w).sum())(x).tolist()
+    [[0.0, 4.0]]
+    """
+    return _hinge("tree", x, thresholds, features, weights, aggregate)
+
+
+def hinge_fern(
+    x: jax.Array,
+    thresholds: jax.Array,
+    features: jax.Array,
+    weights: jax.Array,
+    *,
+    aggregate: Aggregate = "sum",
+) -> jax.Array:
+    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (p1 eq 9-12).
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal.
+    thresholds : (n_ferns, depth) array, dtype of x
+        In the unit of x; the first decision gives the leaf's most significant bit.
+    features : (n_ferns, depth) array of int32
+        Column of x that each decision compares. Not differentiated.
+    weights : (n_ferns, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    aggregate : "sum", "mean" or None
+        Outputs of the ferns are added, averaged, or kept apart.
+
+    Returns
+    -------
+    y : (n_samples, *outputs) array, or (n_samples, n_ferns, *outputs) without `aggregate`
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `hinge_tree`, with the messages of `hforest.hinge.fern_forward`.
+
+    Notes
+    -----
+    As for `hinge_tree`, with `hforest.hinge.fern_forward` and `fern_backward`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, hforest.jax
+    >>> x = jnp.array([[0.5, 2.0]])
+    >>> t = jnp.array([[0.0, 9.0]]); f = jnp.array([[0, 1]])
+    >>> w = jnp.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> hforest.jax.hinge_fern(x, t, f, w).tolist()
+    [1.5]
+    """
+    return _hinge("fern", x, thresholds, features, weights, aggregate)
+
+
+def neural_forest(
+    f: jax.Array,
+    leaves: jax.Array,
+    *,
+    index: jax.Array | None = None,
+    task: Task = "classification",
+) -> jax.Array:
+    """Returns class probabilities of a neural forest, with gradients by functions and leaves (p4 §2).
+
+    p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
+
+    Parameters
+    ----------
+    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
+        Decision functions, in log odds of going left: outputs of a network. Finite. Zero samples are
+        legal. With `index`, (n_samples, n_functions).
+    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
+        pi: at least 0, and 1 in sum over a leaf's classes, such as a softmax.
+    index : (n_trees, 2**depth - 1) array of int32, optional
+        Decision function of each vertex. Not differentiated.
+    task : "classification" or "regression"
+        With "regression" leaves hold any finite numbers, in the unit of the targets.
+
+    Returns
+    -------
+    p : (n_samples, n_classes) array, dtype of f
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong dtype, shape or setting, while JAX traces the call: the messages of `hforest.neural.forward`.
+        A second derivative.
+    ValueError, IndexError
+        NaN or infinity, leaves that are no probabilities, an index outside f, where the program runs: as
+        `hinge_tree`.
+
+    Notes
+    -----
+    p and the gradient by f have the bits of `hforest.neural.forward` and `backward`. The gradient by leaves,
+    computed only where it is asked for, is a product of matrices in float64 over parts of the samples:
+    dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in `hinge_tree`.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, hforest.jax
+    >>> f = jnp.zeros((1, 1, 1)); leaves = jnp.array([[[1.0, 0.0], [0.5, 0.5]]])
+    >>> hforest.jax.neural_forest(f, leaves).tolist()
+    [[0.75, 0.25]]
+    >>> jax.grad(lambda f: hforest.jax.neural_forest(f, leaves)[0, 0])(f).tolist()
+    [[[0.125]]]
+    """
+    arrays = _arrays(f=f, leaves=leaves, **({} if index is None else {"index": index}))
+    outputs = _outputs(neural.forward, arrays, "task", task)
+    return bind(Forest("neural_forest", task, outputs), *arrays)

@@ -1,0 +1,166 @@
+"""JAX's primitive of a forest: its shape, its program for XLA, its gradient and its batches.
+
+A forest takes samples first, then its parameters: y = forest(samples, *parameters). `Forest` says which.
+
+    jit     the foreign call of the function's name
+    grad    a `jax.custom_vjp`, whose backward pass is a foreign call on what the forward pass stored
+    vmap    over samples alone: one call on all of them, and so is its gradient;
+            over parameters: a call for each, in a loop
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from .foreign import NAME
+
+
+class Forest(NamedTuple):
+    """What a call does."""
+
+    name: str
+    """"hinge_tree", "hinge_fern" or "neural_forest"."""
+    setting: str
+    """The aggregate of a hinge forest ("" for None), the task of a neural forest."""
+    outputs: tuple[int, ...]
+    """Axes of y after that of the samples."""
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _call(
+    name: str, setting: str, results: tuple[jax.ShapeDtypeStruct, ...], *arguments: jax.Array
+) -> tuple[jax.Array, ...]:
+    """Returns the results of a foreign call, arrays of the shapes and dtypes in `results`."""
+    call = jax.ffi.ffi_call(NAME, results, vmap_method="sequential")
+    return tuple(call(*arguments, function=name, setting=setting))
+
+
+@_call.defjvp
+def _no_second_derivative(*_: Any) -> Any:
+    raise TypeError("hforest.jax: expected first derivatives, got a second one; differentiate once")
+
+
+def _y(forest: Forest, samples: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((samples.shape[0], *forest.outputs), samples.dtype)
+
+
+def _forward(*arguments: jax.Array, forest: Forest) -> jax.Array:
+    return _call(forest.name, forest.setting, (_y(forest, arguments[0]),), *arguments)[0]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _differentiable(forest: Forest, *arguments: jax.Array) -> jax.Array:
+    return _forward(*arguments, forest=forest)
+
+
+def _fwd(forest: Forest, *given: Any) -> tuple[jax.Array, Any]:
+    arguments = tuple(a.value for a in given)
+    if forest.name == "neural_forest":
+        # Which gradients are wanted, as the structure of a tree: values would be traced.
+        wanted = tuple(() if a.perturbed else None for a in given)
+        return _forward(*arguments, forest=forest), (wanted, arguments)
+    x, _, features, weights = arguments
+    route = (x.shape[0], features.shape[0])
+    results = (
+        _y(forest, x),
+        jax.ShapeDtypeStruct(route, jnp.int32),
+        jax.ShapeDtypeStruct(route, x.dtype),
+        jax.ShapeDtypeStruct(route, jnp.int32),
+    )
+    y, *found = _call(f"{forest.name}_routed", forest.setting, results, *arguments)
+    # Only the shape of x is needed: an array without elements says how many features there are.
+    return y, (*found, features, weights, jnp.zeros((0, x.shape[1]), x.dtype))
+
+
+def _bwd(forest: Forest, stored: Any, grad_y: Any) -> tuple[jax.Array | None, ...]:
+    if isinstance(grad_y, SymbolicZero):
+        grad_y = jnp.zeros(grad_y.shape, grad_y.dtype)
+    name = f"{forest.name}_backward"
+    if forest.name == "neural_forest":
+        wanted, (f, leaves, *index) = stored
+        arguments = (grad_y, f, leaves, *index)
+        grad_f = grad_leaves = None
+        if wanted[0] is not None:
+            (grad_f,) = _call(name, "", (jax.ShapeDtypeStruct(f.shape, f.dtype),), *arguments)
+        if wanted[1] is not None:
+            shape = jax.ShapeDtypeStruct(leaves.shape, leaves.dtype)
+            (grad_leaves,) = _call("neural_forest_leaves_backward", "", (shape,), *arguments)
+        return (grad_f, grad_leaves, *(None for _ in index))
+    leaf, margin, vertex, features, weights, no_samples = stored
+    results = tuple(
+        jax.ShapeDtypeStruct(shape, margin.dtype)
+        for shape in ((margin.shape[0], no_samples.shape[1]), features.shape, weights.shape)
+    )
+    grad_x, grad_thresholds, grad_weights = _call(
+        name, forest.setting, results, grad_y, leaf, margin, vertex, features, weights
+    )
+    return grad_x, grad_thresholds, None, grad_weights
+
+
+_differentiable.defvjp(_fwd, _bwd, symbolic_zeros=True)
+
+
+_forest = Primitive("hforest")
+
+
+@_forest.def_abstract_eval
+def _shape(*arguments: Any, forest: Forest) -> Any:
+    y = _y(forest, arguments[0])
+    return jax.core.ShapedArray(y.shape, y.dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(forest: Forest) -> Any:
+    return jax.jit(functools.partial(_forward, forest=forest))
+
+
+@_forest.def_impl
+def _run(*arguments: jax.Array, forest: Forest) -> jax.Array:
+    return _compiled(forest)(*arguments)
+
+
+def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], *, forest: Forest) -> Any:
+    """The derivative by the arguments that have a tangent, through `jax.custom_vjp`."""
+    chosen = [i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0]
+
+    def of_chosen(*values: jax.Array) -> jax.Array:
+        arguments = list(primals)
+        for i, value in zip(chosen, values, strict=True):
+            arguments[i] = value
+        return _differentiable(forest, *arguments)
+
+    return jax.jvp(of_chosen, [primals[i] for i in chosen], [tangents[i] for i in chosen])
+
+
+def _batch(arguments: Sequence[jax.Array], axes: Sequence[Any], *, forest: Forest) -> Any:
+    first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arguments, axes, strict=True)]
+    if all(axis is None for axis in axes[1:]):
+        samples, *parameters = first
+        n_batches, n = samples.shape[:2]
+        merged = samples.reshape(n_batches * n, *samples.shape[2:])
+        y = _forest.bind(merged, *parameters, forest=forest)
+        return y.reshape(n_batches, n, *forest.outputs), 0
+    mapped = [a for a, axis in zip(first, axes, strict=True) if axis is not None]
+
+    def one(values: Sequence[jax.Array]) -> jax.Array:
+        left = iter(values)
+        chosen = (a if axis is None else next(left) for a, axis in zip(first, axes, strict=True))
+        return _forest.bind(*chosen, forest=forest)
+
+    return jax.lax.map(one, mapped), 0
+
+
+ad.primitive_jvps[_forest] = _jvp
+batching.primitive_batchers[_forest] = _batch
+mlir.register_lowering(_forest, mlir.lower_fun(_forward, multiple_results=False), platform="cpu")
+
+
+def bind(forest: Forest, *arguments: jax.Array) -> jax.Array:
+    """Returns y of a forest: samples first, then its parameters. Nothing is checked here."""
+    return _forest.bind(*arguments, forest=forest)

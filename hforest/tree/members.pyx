@@ -1,0 +1,264 @@
+"""Samples by the leaves that they reach. A thread owns rows and adds up the trees of a row in order."""
+
+from cython.parallel cimport parallel
+from libc.math cimport floor
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+
+from hforest.core.machine cimport hf_share, hf_stop, hf_take, hf_threads, hf_watch
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long word) noexcept nogil
+
+cdef enum:
+    ROWS = 16             # rows of a unit of work
+    SMALL = 1 << 8        # pairs of a row and a tree below which a second thread does not pay
+
+cdef struct Sums:
+    # A sum for each member; bit j of `used` says whether member j has one. Then, for the members in use in
+    # ascending order: which they are, and the running totals of their sums.
+    double* sum           # (n_members,)
+    uint64_t* used        # (n_words,)
+    int64_t n_words
+    int32_t* found        # (n_members,)
+    double* total         # (n_members,)
+    int64_t* n_of         # (n_trees + 1,): members by the number of trees that they share
+
+
+cdef int _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
+    # Returns 0 if memory is out.
+    s.n_words = (n_members + 63) // 64
+    s.sum = <double*> calloc(n_members + 1, sizeof(double))
+    s.used = <uint64_t*> calloc(s.n_words + 1, sizeof(uint64_t))
+    s.found = <int32_t*> malloc((n_members + 1) * sizeof(int32_t))
+    s.total = <double*> malloc((n_members + 1) * sizeof(double))
+    s.n_of = <int64_t*> calloc(n_trees + 1, sizeof(int64_t))
+    return s.sum != NULL and s.used != NULL and s.found != NULL and s.total != NULL and s.n_of != NULL
+
+
+cdef void _free(Sums* s) noexcept nogil:
+    free(s.sum)
+    free(s.used)
+    free(s.found)
+    free(s.total)
+    free(s.n_of)
+
+
+cdef inline void _add(Sums* s, int64_t member, double weight) noexcept nogil:
+    s.sum[member] += weight
+    s.used[member >> 6] |= (<uint64_t> 1) << (member & 63)
+
+
+cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
+    # Adds the weights of the members of the leaves that a row reaches.
+    cdef const int32_t* leaf = f.leaf + row * f.n_trees
+    cdef int64_t tree, at, first, last, j
+    cdef double scale
+    for tree in range(f.n_trees):
+        if leaf[tree] < 0:
+            continue
+        at = f.tree_start[tree] + leaf[tree]
+        first = f.indptr[at]
+        last = f.indptr[at + 1]
+        if f.weight == NULL:
+            scale = 1.0 / <double> (last - first) if f.equal_trees else 1.0
+            for j in range(first, last):
+                _add(s, f.member[j], scale)
+        else:
+            scale = 1.0
+            if f.equal_trees:
+                scale = 0.0
+                for j in range(first, last):
+                    scale += f.weight[j]
+            for j in range(first, last):
+                _add(s, f.member[j], f.weight[j] / scale)
+
+
+cdef int64_t _gather(Sums* s) noexcept nogil:
+    # Writes `found` and `total`, clears the sums, and returns the number of members in use.
+    cdef int64_t word, member, n = 0
+    cdef uint64_t bits
+    cdef double total = 0.0
+    for word in range(s.n_words):
+        bits = s.used[word]
+        if bits == 0:
+            continue
+        s.used[word] = 0
+        while bits:
+            member = word * 64 + __builtin_ctzll(bits)
+            bits &= bits - 1
+            total += s.sum[member]
+            s.sum[member] = 0.0
+            s.found[n] = <int32_t> member
+            s.total[n] = total
+            n += 1
+    return n
+
+
+# -------------------------------------------------------------------------------------------- grouping
+
+
+cdef void group_tree(
+    int64_t tree, const int32_t* leaf, int64_t n_rows, int64_t n_trees, const int64_t* tree_start,
+    int64_t* indptr, int32_t* member,
+) noexcept nogil:
+    # indptr[v]: where the members of the nodes of a tree begin, changed meanwhile; member: OUT the rows of
+    # each leaf in ascending order.
+    cdef int64_t* at = indptr + tree_start[tree]
+    cdef int64_t n_nodes = tree_start[tree + 1] - tree_start[tree], begin = at[0], i, v
+    for i in range(n_rows):
+        v = leaf[i * n_trees + tree]
+        if v >= 0:
+            member[at[v]] = <int32_t> i
+            at[v] += 1
+    # Each number is now where the members of the node end: the next ones begin there.
+    for v in range(n_nodes - 1, 0, -1):
+        at[v] = at[v - 1]
+    at[0] = begin
+
+
+# -------------------------------------------------------------------------------------------- quantiles
+
+
+cdef inline int64_t _first_above(const double* total, int64_t n, double number) noexcept nogil:
+    # The first place whose total is above a number.
+    cdef int64_t low = 0, high = n - 1, middle
+    while low < high:
+        middle = (low + high) // 2
+        if total[middle] > number:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+cdef inline int64_t _first_share(const double* total, int64_t n, double level) noexcept nogil:
+    # The first place whose share of the last total is at least `level`.
+    cdef int64_t low = 0, high = n - 1, middle
+    while low < high:
+        middle = (low + high) // 2
+        if total[middle] / total[n - 1] >= level:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+cdef double _linear(const Sums* s, int64_t n, const double* y, double level) noexcept nogil:
+    # Between neighbours of total[n - 1] numbers in ascending order, each as often as its whole weight says.
+    cdef double place = (s.total[n - 1] - 1.0) * level, whole = floor(place), share = place - whole
+    cdef double low = y[s.found[_first_above(s.total, n, whole)]]
+    cdef double high = y[s.found[_first_above(s.total, n, whole + 1.0)]]
+    if share < 0.5:
+        return low + (high - low) * share
+    return high - (high - low) * (1.0 - share)
+
+
+cdef void _quantiles_of_row(const Members* f, const Quantiles* q, int64_t row, Sums* s) noexcept nogil:
+    cdef double* found = q.found + row * q.stride
+    cdef int64_t n, k
+    _add_leaves(f, row, s)
+    n = _gather(s)
+    for k in range(q.n_levels):
+        if n == 0:
+            continue
+        elif f.equal_trees:
+            found[k] = q.y[s.found[_first_share(s.total, n, q.level[k])]]
+        else:
+            found[k] = _linear(s, n, q.y, q.level[k])
+
+
+cdef void _share_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
+    # The work of a thread.
+    cdef int64_t unit, row
+    cdef Sums s
+    if not _start(&s, f.n_members, f.n_trees):
+        hf_stop(watch)
+    unit = hf_take(watch)
+    while unit >= 0:
+        for row in range(unit * ROWS, min((unit + 1) * ROWS, f.n_rows)):
+            _quantiles_of_row(f, q, row, &s)
+        unit = hf_take(watch)
+    _free(&s)
+
+
+cdef int write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
+    # Writes the quantiles of each row; leaves those of a row without members as they are. Returns 0 if
+    # memory is out.
+    hf_share(watch, (f.n_rows + ROWS - 1) // ROWS)
+    with parallel(num_threads=1 if f.n_rows * f.n_trees < SMALL else hf_threads()):
+        _share_quantiles(f, q, watch)
+    return not watch.stopped
+
+
+# -------------------------------------------------------------------------------------------- proximity
+
+
+cdef int64_t _last_count(
+    const Neighbors* p, int64_t n_trees, Sums* s, int64_t n, int64_t* n_equal
+) noexcept nogil:
+    # The number of trees that the `most` nearest of n members share at least; n_equal: OUT how many of
+    # those that share exactly so many are among them. Clears n_of.
+    cdef int64_t left = p.most, count, j
+    for j in range(n):
+        s.n_of[<int64_t> (s.total[j] - (s.total[j - 1] if j else 0.0))] += 1
+    count = n_trees
+    while count > p.least and s.n_of[count] < left:
+        left -= s.n_of[count]
+        count -= 1
+    n_equal[0] = min(left, s.n_of[count])
+    for j in range(n_trees + 1):
+        s.n_of[j] = 0
+    return count
+
+
+cdef void _neighbors_of_row(const Members* f, const Neighbors* p, int64_t row, Sums* s) noexcept nogil:
+    cdef int64_t n, n_equal, least, count, j, size = 0, to = 0
+    _add_leaves(f, row, s)
+    n = _gather(s)
+    n_equal = n
+    least = p.least
+    if n > p.most:
+        least = _last_count(p, f.n_trees, s, n, &n_equal)
+    if p.size == NULL:
+        to = p.row_start[row]
+    for j in range(n):
+        # Whole numbers: their differences are exact.
+        count = <int64_t> (s.total[j] - (s.total[j - 1] if j else 0.0))
+        if count < least:
+            continue
+        if count == least:
+            if n_equal == 0:
+                continue
+            n_equal -= 1
+        if p.size == NULL:
+            p.indices[to + size] = s.found[j]
+            if p.single:
+                (<float*> p.data)[to + size] = <float> (<double> count / <double> f.n_trees)
+            else:
+                (<double*> p.data)[to + size] = <double> count / <double> f.n_trees
+        size += 1
+    if p.size != NULL:
+        p.size[row] = size
+
+
+cdef void _share_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
+    # The work of a thread.
+    cdef int64_t unit, row
+    cdef Sums s
+    if not _start(&s, f.n_members, f.n_trees):
+        hf_stop(watch)
+    unit = hf_take(watch)
+    while unit >= 0:
+        for row in range(unit * ROWS, min((unit + 1) * ROWS, f.n_rows)):
+            _neighbors_of_row(f, p, row, &s)
+        unit = hf_take(watch)
+    _free(&s)
+
+
+cdef int write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
+    # Writes sizes, or members and shares, of each row. Returns 0 if memory is out.
+    hf_share(watch, (f.n_rows + ROWS - 1) // ROWS)
+    with parallel(num_threads=1 if f.n_rows * f.n_trees < SMALL else hf_threads()):
+        _share_neighbors(f, p, watch)
+    return not watch.stopped

@@ -1,0 +1,852 @@
+"""hforest.jax: bits of the NumPy functions, gradients, transformations, errors, and XLA's interface."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import threading
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from hforest import hinge, neural
+
+jax = pytest.importorskip("jax", minversion="0.5", reason="needs jax 0.5 or newer")
+
+import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import hforest.jax as hj  # noqa: E402
+from hforest.jax import foreign  # noqa: E402
+
+LAYER = {"tree": hj.hinge_tree, "fern": hj.hinge_fern}
+FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
+BACKWARD = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
+INIT = {"tree": hinge.tree_init, "fern": hinge.fern_init}
+KINDS = pytest.mark.parametrize("kind", ["tree", "fern"])
+AGGREGATES = pytest.mark.parametrize("aggregate", ["sum", "mean", None])
+
+
+@pytest.fixture
+def dtype(request):
+    """float32, or float64 with JAX's 64-bit types."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", request.param == np.float64)
+    yield request.param
+    jax.config.update("jax_enable_x64", before)
+
+
+def pytest_generate_tests(metafunc):
+    if "dtype" in metafunc.fixturenames:
+        types = (
+            [np.float64]
+            if metafunc.function.__name__.startswith("test_derivatives")
+            else [np.float32, np.float64]
+        )
+        metafunc.parametrize("dtype", types, ids=lambda t: t.__name__, indirect=True)
+
+
+def problem(kind, dtype=np.float32, n=9, n_trees=5, depth=3, outputs=(2,), n_features=6, seed=0):
+    """Samples, and the parameters of a forest whose leaf weights are not 0."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, n_features)).astype(dtype)
+    thresholds, features, weights = INIT[kind](n_trees, depth, n_features, outputs, rng=seed, dtype=dtype)
+    return x, thresholds, features, rng.normal(size=weights.shape).astype(dtype)
+
+
+def soft(dtype=np.float32, n=9, n_trees=3, depth=3, n_classes=4, indexed=False, seed=0):
+    """Decision functions, leaves, and an index or None."""
+    rng = np.random.default_rng(seed)
+    shape = (n, 6) if indexed else (n, n_trees, 2**depth - 1)
+    leaves = rng.random((n_trees, 2**depth, n_classes)) + 0.1
+    leaves = (leaves / leaves.sum(axis=2, keepdims=True)).astype(dtype)
+    index = rng.integers(0, 6, (n_trees, 2**depth - 1)).astype(np.int32) if indexed else None
+    return rng.normal(size=shape).astype(dtype), leaves, index
+
+
+def same(a, b):
+    """Whether arrays have one dtype, one shape and the same bits."""
+    a, b = np.asarray(a), np.asarray(b)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def numpy_gradients(kind, x, thresholds, features, weights, aggregate, grad_y=None):
+    """Gradients of sum(y * grad_y), of sum(y) without one."""
+    forward = FORWARD[kind](x, thresholds, features, weights, aggregate=aggregate, return_route=True)
+    g = np.ones_like(forward[0]) if grad_y is None else grad_y(forward[0])
+    return BACKWARD[kind](g, *forward[1], features, weights, x.shape[1], aggregate=aggregate)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The functions that XLA called, in this order."""
+    found = []
+    for name, function in foreign.functions.items():
+
+        def noted(*arguments, name=name, function=function):
+            found.append(name)
+            function(*arguments)
+
+        monkeypatch.setitem(foreign.functions, name, noted)
+    return found
+
+
+# ------------------------------------------------------------------------------------- values
+
+
+@KINDS
+@AGGREGATES
+@pytest.mark.parametrize("outputs", [(), (2,), (2, 3)], ids=str)
+@pytest.mark.parametrize("compiled", [True, False], ids=["jit", "eager"])
+def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
+    x, thresholds, features, weights = problem(kind, dtype, outputs=outputs)
+
+    def layer(x, thresholds, weights):
+        return LAYER[kind](x, thresholds, features, weights, aggregate=aggregate)
+
+    def loss(*a):
+        return layer(*a).sum()
+
+    wrap = jax.jit if compiled else lambda f: f
+    y = wrap(layer)(x, thresholds, weights)
+    assert same(y, FORWARD[kind](x, thresholds, features, weights, aggregate=aggregate))
+    grads = wrap(jax.grad(loss, (0, 1, 2)))(x, thresholds, weights)
+    for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, aggregate), strict=True):
+        assert same(a, b)
+
+
+@KINDS
+def test_large_results_are_written_in_place(kind):
+    """Results above calls.SMALL are written by `out`, below it they are copied: the same bits."""
+    x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=12, outputs=(8,))
+    assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
+    y = jax.jit(lambda *a: LAYER[kind](*a, aggregate=None))(x, thresholds, features, weights)
+    assert y.nbytes > hj.calls.SMALL
+    assert same(y, FORWARD[kind](x, thresholds, features, weights))
+    grads = jax.grad(lambda x, t, w: LAYER[kind](x, t, features, w).sum(), (0, 1, 2))(x, thresholds, weights)
+    for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
+        assert same(a, b)
+
+
+@hypothesis.settings(max_examples=15)
+@hypothesis.given(
+    st.sampled_from(["tree", "fern"]),
+    st.integers(0, 40),
+    st.integers(1, 20),
+    st.integers(1, 5),
+    st.integers(1, 9),
+)
+def test_hinge_has_the_bits_of_numpy_at_any_shape(kind, n, n_trees, depth, n_features):
+    x, thresholds, features, weights = problem(
+        kind, n=n, n_trees=n_trees, depth=depth, outputs=(n % 3,) if n % 3 else (), n_features=n_features
+    )
+    value = jax.value_and_grad(lambda x, t, w: LAYER[kind](x, t, features, w).sum(), (0, 1, 2))
+    _, grads = jax.jit(value)(x, thresholds, weights)
+    for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
+        assert same(a, b)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_neural_has_the_bits_of_numpy(dtype, indexed, task):
+    f, leaves, index = soft(dtype, indexed=indexed)
+    grad_p = np.random.default_rng(1).normal(size=(len(f), leaves.shape[2])).astype(dtype)
+
+    def loss(f, leaves):
+        return (hj.neural_forest(f, leaves, index=index, task=task) * grad_p).sum()
+
+    p = jax.jit(lambda f, leaves: hj.neural_forest(f, leaves, index=index, task=task))(f, leaves)
+    assert same(p, neural.forward(f, leaves, index=index, task=task))
+    for wrap in (jax.jit, lambda function: function):
+        grad_f, grad_leaves = wrap(jax.grad(loss, (0, 1)))(f, leaves)
+        assert same(grad_f, neural.backward(grad_p, f, leaves, index=index))
+        mu = neural.route(f, index=index).astype(np.float64)
+        expected = np.einsum("nml,nk->mlk", mu, grad_p.astype(np.float64)) / len(leaves)
+        assert grad_leaves.dtype == dtype
+        np.testing.assert_allclose(
+            grad_leaves, expected, rtol=4 * np.finfo(dtype).eps, atol=4 * np.finfo(dtype).eps
+        )
+
+
+def test_leaf_gradients_are_added_in_parts(monkeypatch):
+    f, leaves, _ = soft(n=50)
+    grad = jax.grad(lambda leaves: (hj.neural_forest(f, leaves) ** 2).sum())
+    whole = grad(leaves)
+    monkeypatch.setattr(hj.calls, "CHUNK", 100)
+    np.testing.assert_allclose(grad(leaves), whole, rtol=1e-6)
+
+
+@KINDS
+def test_derivatives_of_hinge_are_those_of_differences(kind, dtype):
+    x, thresholds, features, weights = problem(kind, dtype, n=4, n_trees=3)
+    margin = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
+    assert np.abs(margin(x, thresholds, features).margin).min() > 1e-3, "no tie within reach"
+    for aggregate in ("sum", None):
+
+        def layer(x, t, w, aggregate=aggregate):
+            return LAYER[kind](x, t, features, w, aggregate=aggregate)
+
+        check_grads(layer, (x, thresholds, weights), order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_derivatives_of_neural_are_those_of_differences(indexed, dtype):
+    f, leaves, index = soft(dtype, n=4, indexed=indexed)
+
+    def forest(f, leaves):
+        return hj.neural_forest(f, leaves, index=index, task="regression")
+
+    check_grads(forest, (f, leaves), order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
+
+    def softmax_leaves(f, logits):
+        return hj.neural_forest(f, jax.nn.softmax(logits), index=index)
+
+    check_grads(softmax_leaves, (f, np.log(leaves)), order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
+
+
+@KINDS
+def test_no_samples(kind, dtype):
+    x, thresholds, features, weights = problem(kind, dtype, n=0)
+    y, grads = jax.value_and_grad(lambda *a: LAYER[kind](a[0], a[1], features, a[2]).sum(), (0, 1, 2))(
+        x, thresholds, weights
+    )
+    assert y == 0
+    assert grads[0].shape == x.shape
+    assert not np.any(grads[1])
+    assert not np.any(grads[2])
+    f, leaves, _ = soft(dtype, n=0)
+    p, grads = jax.value_and_grad(lambda *a: hj.neural_forest(*a).sum(), (0, 1))(f, leaves)
+    assert p == 0
+    assert grads[0].shape == f.shape
+    assert not np.any(grads[1])
+
+
+# ---------------------------------------------------------------------------------- what runs
+
+
+@KINDS
+def test_the_backward_pass_does_not_route_again(kind, calls):
+    x, thresholds, features, weights = problem(kind)
+    layer = jax.jit(lambda w: LAYER[kind](x, thresholds, features, w).sum())
+    layer(weights).block_until_ready()
+    assert calls == [f"hinge_{kind}"]
+    calls.clear()
+    jax.block_until_ready(jax.jit(jax.value_and_grad(layer))(weights))
+    assert calls == [f"hinge_{kind}_routed", f"hinge_{kind}_backward"]
+
+
+def test_neural_computes_the_gradients_that_are_wanted(calls):
+    f, leaves, _ = soft()
+    for argument, name in enumerate(["neural_forest_backward", "neural_forest_leaves_backward"]):
+        jax.grad(lambda *a: hj.neural_forest(*a)[:, 0].sum(), argument)(f, leaves).block_until_ready()
+        assert calls == ["neural_forest", name]
+        calls.clear()
+
+
+def test_a_training_step_has_the_bits_of_numpy(dtype):
+    """Loss, gradient and update in one program; factors are powers of two, so that no rounding differs."""
+    x, thresholds, features, weights = problem("tree", dtype, n=50, n_trees=10, outputs=(3,))
+    target = np.random.default_rng(1).normal(size=(50, 3)).astype(dtype)
+
+    @jax.jit
+    def step(thresholds, weights):
+        def loss(thresholds, weights):
+            return 0.5 * ((hj.hinge_tree(x, thresholds, features, weights) - target) ** 2).sum()
+
+        value, (grad_t, grad_w) = jax.value_and_grad(loss, (0, 1))(thresholds, weights)
+        return value, thresholds - 2.0**-9 * grad_t, weights - 2.0**-9 * grad_w
+
+    t, w, losses = thresholds, weights, []
+    for _ in range(5):
+        value, t, w = step(t, w)
+        losses.append(float(value))
+        _, grad_t, grad_w = numpy_gradients(
+            "tree", x, thresholds, features, weights, "sum", lambda y: y - target
+        )
+        thresholds, weights = thresholds - 2.0**-9 * grad_t, weights - 2.0**-9 * grad_w
+        assert same(t, thresholds)
+        assert same(w, weights)
+    assert losses[-1] < losses[0]
+
+
+def test_two_layers_and_a_network_around_them(dtype):
+    """Gradients go through x: a hinge forest after an inner product, a neural forest after it."""
+    rng = np.random.default_rng(0)
+    x, thresholds, features, weights = problem("fern", dtype, n_trees=14, outputs=())
+    kernel = rng.normal(size=(6, 6)).astype(dtype)
+    _, leaves, _ = soft(dtype, n_trees=2)
+
+    def loss(kernel):
+        z = hj.hinge_fern(x @ kernel, thresholds, features, weights, aggregate=None)
+        return -jnp.log(hj.neural_forest(z.reshape(len(x), 2, 7), leaves)[:, 1]).mean()
+
+    if dtype == np.float64:
+        check_grads(loss, (kernel,), order=1, modes=["rev"], eps=1e-7, rtol=1e-4, atol=1e-4)
+    grad = jax.jit(jax.grad(loss))(kernel)
+    assert np.abs(grad).max() > 0
+    np.testing.assert_allclose(grad, jax.grad(loss)(kernel), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", [None, "nothing_saveable", "everything_saveable"])
+def test_checkpoint(policy):
+    x, thresholds, features, weights = problem("tree")
+
+    def loss(x, t, w):
+        return (hj.hinge_tree(jnp.tanh(x), t, features, w) ** 2).sum()
+
+    again = jax.checkpoint(loss, policy=policy and getattr(jax.checkpoint_policies, policy))
+    expected = jax.jit(jax.grad(loss, (0, 1, 2)))(x, thresholds, weights)
+    for wrap in (jax.jit, lambda function: function):
+        found = wrap(jax.grad(again, (0, 1, 2)))(x, thresholds, weights)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_loops_of_xla():
+    x, thresholds, features, weights = problem("tree", n=12)
+
+    def loss(w):
+        def add(total, part):
+            return total + hj.hinge_tree(part, thresholds, features, w).sum(), None
+
+        return jax.lax.scan(add, 0.0, x.reshape(3, 4, 6))[0]
+
+    expected = numpy_gradients("tree", x, thresholds, features, weights, "sum")[2]
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(weights), expected, rtol=1e-5, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------- vmap
+
+
+@KINDS
+def test_vmap_over_samples_is_one_call(kind, dtype, calls):
+    x, thresholds, features, weights = problem(kind, dtype, n=12)
+    parts = x.reshape(3, 4, 6)
+    y = jax.vmap(lambda x: LAYER[kind](x, thresholds, features, weights))(parts)
+    assert same(np.reshape(y, (12, 2)), FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
+    assert calls == [f"hinge_{kind}"]
+    calls.clear()
+    # A sample at a time, as models of single samples are written; axis 1 is mapped.
+    y = jax.vmap(lambda x: LAYER[kind](x[None], thresholds, features, weights)[0], 1, 1)(x.T)
+    assert same(y.T, FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
+    assert calls == [f"hinge_{kind}"]
+    calls.clear()
+    nested = jax.vmap(jax.vmap(lambda x: LAYER[kind](x, thresholds, features, weights)))(
+        x.reshape(2, 3, 2, 6)
+    )
+    assert same(np.reshape(nested, (12, 2)), FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
+    assert calls == [f"hinge_{kind}"]
+
+
+@KINDS
+@pytest.mark.parametrize("compiled", [True, False], ids=["jit", "eager"])
+def test_the_gradient_of_vmap_is_one_call(kind, compiled, calls):
+    x, thresholds, features, weights = problem(kind, n=12)
+
+    def loss(x, t, w):
+        return jax.vmap(lambda x: LAYER[kind](x[None], t, features, w)[0])(x).sum()
+
+    grad = jax.grad(loss, (0, 1, 2))
+    found = (jax.jit(grad) if compiled else grad)(x, thresholds, weights)
+    for a, b in zip(found, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
+        assert same(a, b)
+    assert calls == [f"hinge_{kind}_routed", f"hinge_{kind}_backward"]
+
+
+@KINDS
+def test_gradients_of_single_samples(kind):
+    x, thresholds, features, weights = problem(kind, n=4)
+
+    def loss(x, t, w):
+        return (LAYER[kind](x[None], t, features, w) ** 2).sum()
+
+    found = jax.jit(jax.vmap(jax.grad(loss, (0, 1, 2)), (0, None, None)))(x, thresholds, weights)
+    for n in range(4):
+        single = numpy_gradients(kind, x[n : n + 1], thresholds, features, weights, "sum", lambda y: 2 * y)
+        for a, b in zip(found, single, strict=True):
+            assert same(np.reshape(a[n], b.shape), b)
+
+
+@KINDS
+def test_vmap_over_parameters(kind):
+    forests = [problem(kind, seed=seed) for seed in range(3)]
+    x = forests[0][0]
+    thresholds, features, weights = (np.stack(arrays) for arrays in list(zip(*forests, strict=True))[1:])
+    y = jax.vmap(LAYER[kind], (None, 0, 0, 0))(x, thresholds, features, weights)
+    for m, (_, t, f, w) in enumerate(forests):
+        assert same(y[m], FORWARD[kind](x, t, f, w, aggregate="sum"))
+    # Samples and parameters together, and the gradient of it.
+    xs = np.stack([forest[0] for forest in forests])
+
+    def loss(xs, weights):
+        return jax.vmap(LAYER[kind], (0, 0, None, 0))(xs, thresholds, features[0], weights).sum()
+
+    grad_x, grad_w = jax.jit(jax.grad(loss, (0, 1)))(xs, weights)
+    for m in range(3):
+        expected = numpy_gradients(kind, xs[m], thresholds[m], features[0], weights[m], "sum")
+        assert same(grad_x[m], expected[0])
+        assert same(grad_w[m], expected[2])
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_vmap_of_neural(indexed, calls):
+    f, leaves, index = soft(n=12, indexed=indexed)
+    grad = jax.grad(
+        lambda f, leaves: jax.vmap(lambda f: hj.neural_forest(f[None], leaves, index=index)[0])(f)[
+            :, 0
+        ].sum(),
+        (0, 1),
+    )
+    grad_f, grad_leaves = grad(f, leaves)
+    assert calls == ["neural_forest", "neural_forest_backward", "neural_forest_leaves_backward"]
+    grad_p = np.zeros((12, 4), np.float32)
+    grad_p[:, 0] = 1
+    assert same(grad_f, neural.backward(grad_p, f, leaves, index=index))
+    several = np.stack([leaves, leaves[:, ::-1]])
+    p = jax.vmap(lambda leaves: hj.neural_forest(f, leaves, index=index))(several)
+    for m in range(2):
+        assert same(p[m], neural.forward(f, np.ascontiguousarray(several[m]), index=index))
+    assert np.isfinite(grad_leaves).all()
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+def message(call):
+    """The class and the text of the error that a call raises."""
+    with pytest.raises((TypeError, ValueError, IndexError)) as caught:
+        call()
+    return type(caught.value), str(caught.value)
+
+
+WRONG = {
+    "x of one axis": lambda x, t, f, w: (x[0], t, f, w),
+    "x of no axis": lambda x, t, f, w: (np.array(x[0, 0]), t, f, w),
+    "x of integers": lambda x, t, f, w: (x.astype(np.int32), t, f, w),
+    "x of half floats": lambda x, t, f, w: (x.astype(np.float16), t, f, w),
+    "no features": lambda x, t, f, w: (x[:, :0], t, f, w),
+    "fewer vertices": lambda x, t, f, w: (x, t[:, :-1], f, w),
+    "fewer trees": lambda x, t, f, w: (x, t, f[:3], w),
+    "features of floats": lambda x, t, f, w: (x, t, f.astype(np.float32), w),
+    "features of int16": lambda x, t, f, w: (x, t, f.astype(np.int16), w),
+    "leaves of another depth": lambda x, t, f, w: (x, t, f, w[:, :3]),
+    "weights of two axes less": lambda x, t, f, w: (x, t, f, w[0, 0]),
+    "no outputs": lambda x, t, f, w: (x, t, f, w[:, :, :0]),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_arrays_have_the_errors_of_numpy(kind, wrong):
+    arrays = [np.ascontiguousarray(a) if a.ndim else a for a in WRONG[wrong](*problem(kind))]
+    expected = message(lambda: FORWARD[kind](*arrays, aggregate="sum"))
+    assert message(lambda: LAYER[kind](*arrays)) == expected
+    assert message(lambda: jax.jit(LAYER[kind])(*arrays)) == expected
+
+
+def test_mixed_dtypes_are_refused():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        x, t, f, w = problem("tree")
+        for arrays in (
+            (x.astype(np.float64), t, f, w),
+            (x, t, f, w.astype(np.float64)),
+            (x, t, f.astype(np.int64), w),
+        ):
+            assert message(lambda a=arrays: hj.hinge_tree(*a)) == message(
+                lambda a=arrays: hinge.tree_forward(*a)
+            )
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def test_arrays_that_jax_would_cast_are_refused():
+    x, t, f, w = problem("tree")
+    kind, text = message(lambda: hj.hinge_tree(x.astype(np.float64), t, f, w))
+    assert kind is TypeError
+    assert text == (
+        "x: expected dtype float32 while JAX's 64-bit types are off, got float64; convert it with "
+        'x.astype(numpy.float32), or call jax.config.update("jax_enable_x64", True)'
+    )
+    kind, text = message(lambda: hj.hinge_tree(x.tolist(), t, f, w))
+    assert kind is TypeError
+    assert text.startswith("x: expected a jax.Array or numpy.ndarray, got list; ")
+
+
+@pytest.mark.parametrize("aggregate", ["max", 1, True, ["sum"]])
+def test_wrong_aggregates(aggregate):
+    arrays = problem("tree")
+    expected = message(lambda: hinge.tree_forward(*arrays, aggregate=aggregate))
+    assert message(lambda: hj.hinge_tree(*arrays, aggregate=aggregate)) == expected
+
+
+def test_wrong_neural_arguments():
+    f, leaves, index = soft(indexed=True)
+    g, _, _ = soft()
+    for call in [
+        lambda forest: forest(g[:, :, :5].copy(), leaves),
+        lambda forest: forest(g[0], leaves),
+        lambda forest: forest(g, leaves[:2]),
+        lambda forest: forest(f, leaves, index=index[:, :5].copy()),
+        lambda forest: forest(g, leaves, index=index),
+        lambda forest: forest(f, leaves, index=index.astype(np.int16)),
+        lambda forest: forest(g, leaves, task="ranking"),
+    ]:
+        expected = message(lambda call=call: call(neural.forward))
+        assert message(lambda call=call: call(hj.neural_forest)) == expected
+
+
+def runtime_error(call):
+    """The text of the error with which a program ends: a ValueError, or JAX's own class of RuntimeError."""
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        jax.block_until_ready(call())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("n", [9, 5000], ids=["on this thread", "on a thread of XLA"])
+def test_wrong_values_have_the_errors_of_numpy(n):
+    x, t, f, w = problem("tree", n=n)
+    nan = x.copy()
+    nan[3, 2] = np.nan
+    infinite = t.copy()
+    infinite[1, 2] = np.nan
+    outside = f.copy()
+    outside[2, 1] = 6
+    layer = jax.jit(hj.hinge_tree)
+    for arrays in ((nan, t, f, w), (x, infinite, f, w), (x, t, outside, w)):
+        _, expected = message(lambda a=arrays: hinge.tree_forward(*a))
+        assert expected in runtime_error(lambda a=arrays: layer(*a))
+    # The library works after them.
+    assert same(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum"))
+
+
+def test_a_diverged_gradient_has_the_error_of_numpy():
+    x, t, f, w = problem("tree")
+    text = runtime_error(lambda: jax.grad(lambda w: hj.hinge_tree(x, t, f, w).sum() * jnp.inf)(w))
+    assert "grad_y: expected finite numbers, got inf at index (0, 0); the loss has diverged" in text
+    g, leaves, _ = soft()
+    assert "leaves: expected probabilities" in runtime_error(lambda: hj.neural_forest(g, 2 * leaves))
+
+
+@pytest.mark.parametrize("error", [OSError, MemoryError, SystemExit])
+def test_any_exception_becomes_an_error_of_the_program(error, monkeypatch):
+    def fail(*_):
+        raise error("no\0 luck")
+
+    x, t, f, w = problem("tree")
+    layer = jax.jit(hj.hinge_tree)
+    with monkeypatch.context() as changed:
+        changed.setitem(foreign.functions, "hinge_tree", fail)
+        text = runtime_error(lambda: layer(x, t, f, w))
+    assert f"hforest.jax: expected a call that ends, got {error.__name__}: no? luck; the results" in text
+    assert same(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum"))
+
+
+def test_features_have_no_gradient():
+    x, t, f, w = problem("tree")
+
+    def loss(f):
+        return hj.hinge_tree(x, t, f, w).sum()
+
+    with pytest.raises(TypeError, match="int32"):
+        jax.grad(loss)(f)
+    assert jax.grad(loss, allow_int=True)(f).dtype == jax.dtypes.float0
+    g, leaves, index = soft(indexed=True)
+    grad = jax.grad(lambda index: hj.neural_forest(g, leaves, index=index).sum(), allow_int=True)(index)
+    assert grad.dtype == jax.dtypes.float0
+
+
+@KINDS
+def test_second_and_forward_derivatives_are_refused(kind):
+    x, t, f, w = problem(kind)
+
+    def loss(x):
+        return LAYER[kind](x, t, f, w).sum()
+
+    text = "hforest.jax: expected first derivatives, got a second one; differentiate once"
+    for function in (loss, jax.jit(loss)):
+        with pytest.raises(TypeError, match=text):
+            jax.grad(lambda x, function=function: jax.grad(function)(x).sum())(x)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(loss, (x,), (x,))
+
+
+# ------------------------------------------------------------------------ threads and signals
+
+
+def test_a_step_called_from_several_threads():
+    """XLA runs independent forests of one program on its own threads, while Python's threads wait or work."""
+    x, t, f, w = problem("tree", n=200, n_trees=20, depth=6)
+
+    @jax.jit
+    def step(t, w):
+        def loss(t, w):
+            return sum((hj.hinge_tree(x * s, t, f, w) ** 2).mean() for s in (1, 2, 3))
+
+        return jax.value_and_grad(loss, (0, 1))(t, w)
+
+    value, grads = jax.block_until_ready(step(t, w))
+    expected = [np.asarray(value), *map(np.asarray, grads)]
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            value, grads = step(t, w)
+            sum(i * i for i in range(1000))
+            if not all(same(a, b) for a, b in zip((value, *grads), expected, strict=True)):
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "deadlock"
+    assert not wrong
+
+
+def python(code):
+    """Runs a program of Python; returns what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_interrupted_call_raises_keyboard_interrupt():
+    """XLA knows errors alone: the program ends with one, then the main thread raises the interrupt again."""
+    code = """
+import time
+import jax, numpy as np, hforest.jax
+from hforest import hinge
+from hforest.jax import foreign
+t, f, w = hinge.tree_init(5, 3, 6, rng=0)
+x = np.random.default_rng(0).random((9, 6), dtype=np.float32)
+layer, function = jax.jit(hforest.jax.hinge_tree), foreign.functions["hinge_tree"]
+def interrupted(*_):
+    foreign.functions["hinge_tree"] = function
+    raise KeyboardInterrupt
+foreign.functions["hinge_tree"] = interrupted
+try:
+    try:
+        layer(x, t, f, w).block_until_ready()
+        print("no error")
+    except (ValueError, RuntimeError) as error:
+        print("got KeyboardInterrupt" in str(error))
+    time.sleep(10)
+except KeyboardInterrupt:
+    print("interrupted")
+print(np.array_equal(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum")))
+"""
+    *_, interrupted, works = python(code).split()
+    assert (interrupted, works) == ("interrupted", "True")
+
+
+# ----------------------------------------------------------------------------- XLA's interface
+
+
+def test_declarations_agree_with_the_header_of_jaxlib(tmp_path):
+    """Sizes, offsets and numbers of hforest/jax/foreign.h are those of the installed jaxlib."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    structs = {
+        "extension": ("Extension_Base", {}),
+        "version": ("Api_Version", {"extensions": "extension_start", "major": "major_version", "minor": "minor_version"}),
+        "metadata": ("Metadata", {"version": "api_version", "traits": "traits"}),
+        "metadata_extension": ("Metadata_Extension", {"metadata": "metadata"}),
+        "error_arguments": ("Error_Create_Args", {"message": "message", "code": "errc"}),
+        "api": ("Api", {"version": "api_version", "create_error": "XLA_FFI_Error_Create"}),
+        "buffer": ("Buffer", {"dtype": "dtype", "data": "data", "rank": "rank", "dims": "dims"}),
+        "text": ("ByteSpan", {"start": "ptr", "length": "len"}),
+        "attributes": ("Attrs", {"size": "size", "types": "types", "names": "names", "values": "attrs"}),
+        "call": ("CallFrame", {
+            "api": "api", "stage": "stage", "arguments": "args", "results": "rets", "attributes": "attrs",
+        }),
+    }  # fmt: skip
+    structs["extension"][1].update({"struct_size": "struct_size", "type": "type", "next": "next"})
+    buffers = {"size": "size", "types": "types"}
+    asserts = [
+        f"static_assert(offsetof(hf_xla_{ours}, {a}) == offsetof(XLA_FFI_{theirs}, {b}), \"{ours}.{a}\");"
+        for ours, theirs, fields in [
+            *((ours, *rest) for ours, rest in structs.items()),
+            ("buffers", "Args", buffers | {"buffers": "args"}),
+            ("buffers", "Rets", buffers | {"buffers": "rets"}),
+        ]
+        for a, b in fields.items()
+    ] + [
+        f"static_assert(sizeof(hf_xla_{ours}) == sizeof(XLA_FFI_{theirs}), \"size of {ours}\");"
+        for ours, theirs in [
+            ("extension", "Extension_Base"), ("version", "Api_Version"), ("error_arguments", "Error_Create_Args"),
+            ("buffer", "Buffer"), ("buffers", "Args"), ("buffers", "Rets"), ("attributes", "Attrs"), ("text", "ByteSpan"),
+        ]
+    ] + [
+        f"static_assert((int)HF_XLA_{ours} == (int)XLA_FFI_{theirs}, \"{ours}\");"
+        for ours, theirs in {
+            "MAJOR": "API_MAJOR", "METADATA": "Extension_Metadata", "BUFFER": "ArgType_BUFFER",
+            "STRING": "AttrType_STRING", "S32": "DataType_S32", "F32": "DataType_F32", "F64": "DataType_F64",
+            "CANCELLED": "Error_Code_CANCELLED", "INVALID_ARGUMENT": "Error_Code_INVALID_ARGUMENT",
+            "RESOURCE_EXHAUSTED": "Error_Code_RESOURCE_EXHAUSTED", "OUT_OF_RANGE": "Error_Code_OUT_OF_RANGE",
+            "FAILED_PRECONDITION": "Error_Code_FAILED_PRECONDITION", "INTERNAL": "Error_Code_INTERNAL",
+        }.items()
+    ] + [
+        "static_assert(HF_XLA_MINOR <= XLA_FFI_API_MINOR, \"minor\");",
+        "static_assert(HF_XLA_BUFFER == (int)XLA_FFI_RetType_BUFFER, \"result\");",
+    ]  # fmt: skip
+    source = tmp_path / "agree.cc"
+    source.write_text("\n".join(['#include "xla/ffi/api/c_api.h"', '#include "jax/foreign.h"', *asserts]))
+    header = foreign.__file__.rsplit("jax", 1)[0]
+    command = [compiler, "-std=c++17", "-fsyntax-only", f"-I{jax.ffi.include_dir()}", f"-I{header}"]
+    done = subprocess.run([*command, str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    source.write_text(
+        source.read_text().replace("offsetof(hf_xla_buffer, rank)", "offsetof(hf_xla_buffer, dims)")
+    )
+    assert subprocess.run([*command, str(source)], capture_output=True).returncode != 0, (
+        "the test sees a difference"
+    )
+
+
+Pointer, Size, Int = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+
+
+class Version(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("extensions", Pointer), ("major", Int), ("minor", Int)]
+
+
+class ErrorArguments(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("extensions", Pointer), ("message", ctypes.c_char_p), ("code", Int)]
+
+
+CreateError = ctypes.CFUNCTYPE(Pointer, ctypes.POINTER(ErrorArguments))
+
+
+class Api(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", Size), ("extensions", Pointer), ("version", Version), ("internal", Pointer),
+        ("create_error", CreateError),
+    ]  # fmt: skip
+
+
+class List(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("extensions", Pointer), ("size", ctypes.c_int64), ("types", Pointer), ("items", Pointer)]  # fmt: skip
+
+
+class Attributes(ctypes.Structure):
+    _fields_ = [*List._fields_, ("values", Pointer)]
+
+
+class Call(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", Size), ("extensions", Pointer), ("api", ctypes.POINTER(Api)), ("context", Pointer), ("stage", Int),
+        ("arguments", List), ("results", List), ("attributes", Attributes),
+    ]  # fmt: skip
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("version", Version), ("traits", ctypes.c_uint32)]
+
+
+class MetadataExtension(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", Size),
+        ("type", Int),
+        ("next", Pointer),
+        ("metadata", ctypes.POINTER(Metadata)),
+    ]
+
+
+def handler():
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = Pointer, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(Pointer, ctypes.POINTER(Call))(address(foreign.capsule(), None))
+
+
+def frame(major=0, **fields):
+    """A call frame of a runtime of this version, and the errors that the handler makes."""
+    errors = []
+
+    def create(arguments):
+        errors.append((arguments.contents.code, arguments.contents.message.decode()))
+        return 1
+
+    keep = CreateError(create)
+    api = Api(ctypes.sizeof(Api), None, Version(ctypes.sizeof(Version), None, major, 7), None, keep)
+    call = Call(struct_size=ctypes.sizeof(Call), api=ctypes.pointer(api), stage=3, **fields)
+    return call, errors
+
+
+def test_the_handler_tells_its_version():
+    metadata = Metadata(struct_size=ctypes.sizeof(Metadata), traits=99)
+    extension = MetadataExtension(ctypes.sizeof(MetadataExtension), 1, None, ctypes.pointer(metadata))
+    call, errors = frame(extensions=ctypes.addressof(extension))
+    call.api = None  # not given by each runtime
+    assert handler()(ctypes.byref(call)) is None
+    assert (metadata.version.major, metadata.version.minor) == foreign.VERSION == (0, 1)
+    assert metadata.traits == 0
+    assert not errors
+
+
+def test_another_major_version_is_refused():
+    call, errors = frame(major=1)
+    assert handler()(ctypes.byref(call)) == 1
+    ((code, text),) = errors
+    assert code == 9
+    assert text == (
+        "hforest.jax: expected version 0 of XLA's foreign functions, got another one; "
+        "install a jaxlib of that version"
+    )
+
+
+def test_a_shorter_call_frame_is_refused():
+    call, errors = frame()
+    call.struct_size -= 8
+    assert handler()(ctypes.byref(call)) == 1
+    assert errors[0][0] == 9
+
+
+def test_programs_of_others_are_refused():
+    def call(a, **attributes):
+        shape = jax.ShapeDtypeStruct((2,), jnp.float32)
+        return runtime_error(
+            lambda: jax.jit(lambda a: jax.ffi.ffi_call("hforest", shape)(a, **attributes))(a)
+        )
+
+    a = jnp.zeros(2)
+    assert "expected the attribute function, got none" in call(a)
+    assert "expected the attribute function, got none" in call(a, function=np.int32(3))
+    assert "expected one of hinge_tree, " in call(a, function="plant", setting="")
+    assert "expected buffers of float32, float64 or int32" in call(a > 0, function="hinge_tree", setting="")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("sys.modules['jax'] = None", 'hforest.jax: expected JAX 0.5 or newer, got none; install it with pip install "hforest[jax]"'),
+        ("import jax; del jax.ffi; sys.modules['jax.ffi'] = None", "hforest.jax: expected JAX 0.5 or newer, got "),
+        (
+            "import jax.ffi\ndef refuse(*a, **k): raise ValueError('version 0.1')\njax.ffi.register_ffi_target = refuse",
+            "hforest.jax: expected a JAX that takes foreign functions of version 0.1, got ",
+        ),
+    ],
+    ids=["no jax", "old jax", "other version"],
+)  # fmt: skip
+def test_import_errors_tell_the_remedy(change, text):
+    code = f"""
+import sys
+{change}
+try:
+    import hforest.jax
+except ImportError as error:
+    print(error)
+"""
+    assert python(code).startswith(text)
+
+
+def test_hforest_does_not_import_jax():
+    assert (
+        python("import sys, hforest; print('jax' in sys.modules, 'hforest.jax' in sys.modules)").split()
+        == ["False"] * 2
+    )
