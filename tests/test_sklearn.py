@@ -361,6 +361,7 @@ def test_seeds(name):
         fitted("three")
 
 
+@pytest.mark.skipif(not hforest.show_config("dicts")["openmp"], reason="this build has one thread")
 @pytest.mark.parametrize("name", KINDS)
 def test_number_of_threads(name, threads):
     x, y = data(name)
@@ -541,6 +542,16 @@ def test_pickle_joblib_and_clone(name, tmp_path):
         cloned.predict(x)
     assert same_bits(outputs(cloned.fit(x, y), x), expected)
     assert type(model).__module__ == "hforest.sklearn"
+
+
+def test_metadata_routing():
+    weight = np.where(Y == 2, 1, 1e-9)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = small("RandomForestClassifier", max_depth=0).set_fit_request(sample_weight=True)
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        found = make_pipeline(scaler, model).fit(X, Y, sample_weight=weight)
+    assert (found.predict_proba(X)[:, 2] > 0.99).all()
+    assert (model.fit(X, Y).predict_proba(X)[:, 2] < 0.5).all()
 
 
 @pytest.mark.slow
