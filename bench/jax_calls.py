@@ -12,12 +12,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from common import machine_text, record, seconds
 
-import hforest.jax
 from hforest import hinge, neural
 
 N_SAMPLES, N_FEATURES, N_TREES, DEPTH, N_OUTPUTS = 8, 6, 5, 3, 2
@@ -27,6 +24,11 @@ Case = tuple[str, int, Callable[[], Any], Callable[[], Any]]
 
 def cases() -> list[Case]:
     """Name, number of foreign calls, the NumPy call and the JAX call, with the same results."""
+    import jax
+    import jax.numpy as jnp
+
+    import hforest.jax
+
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N_SAMPLES, N_FEATURES)).astype(np.float32)
     t, f, w = hinge.tree_init(N_TREES, DEPTH, N_FEATURES, (N_OUTPUTS,), rng=0)
@@ -75,6 +77,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--json")
     args = parser.parse_args()
+    import jax
+
     rows, found = [], cases()
     for name, _, ours, theirs in found:
         for a, b in zip(jax.tree.leaves(ours()), jax.tree.leaves(theirs()), strict=True):
