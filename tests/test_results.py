@@ -128,6 +128,7 @@ TABLES = {
     "deep_neural": ("torch-training", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "torch_layers, calls": ("torch-training", "torch_layers", "torch_layers", "rows", ("calls",), "least"),
+    "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "least"),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "least"),
 }  # fmt: skip
 
