@@ -15,6 +15,7 @@ from .shared import (
     RowGradient,
     check_depth,
     check_grad_y,
+    check_no_out,
     check_route,
     check_weights,
     divisor_of,
@@ -92,11 +93,7 @@ def _backward(
             g, samples, features, w, divisor, as_rows(grad_x), grad_thresholds, by_weight, windows=windows
         )
         return grad_x, grad_thresholds, grad_weights
-    if out is not None:
-        raise ValueError(
-            "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
-            "not known before the call"
-        )
+    check_no_out(out)
     vertices = touched(backend, samples.vertex, features.shape[1])
     leaves = touched(backend, samples.leaf, weights.shape[1])
     empty = dispatch.empty(leaf)

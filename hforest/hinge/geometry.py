@@ -76,6 +76,16 @@ def used_taps(windows: Windows | None, features: np.ndarray) -> tuple[np.ndarray
     return taps(windows, columns), features_of.reshape(features.shape).astype(np.int32)
 
 
+def _axes_in_space(name: str, shape: tuple[int, ...]) -> int:
+    # The number of axes after images and channels.
+    if not 3 <= len(shape) <= 5:
+        raise ValueError(
+            f"{name}: expected (n_images, channels, *space) with one to three axes in space, "
+            f"got shape {shape}; add axes of size 1, or call the function without conv for rows"
+        )
+    return len(shape) - 2
+
+
 def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple[int, ...]:
     # One number for all axes, or one each; padded to three axes at the front.
     given = a if isinstance(a, tuple | list) else (a,) * n_axes
@@ -94,12 +104,7 @@ def windows_of(
 
     Errors about the shape name the argument `name`.
     """
-    n_axes = len(shape) - 2
-    if not 1 <= n_axes <= 3:
-        raise ValueError(
-            f"{name}: expected (n_images, channels, *space) with one to three axes in space, "
-            f"got shape {shape}; add axes of size 1, or call the function without conv for rows"
-        )
+    n_axes = _axes_in_space(name, shape)
     size = (1,) * (3 - n_axes) + tuple(shape[2:])
     kernel = _per_axis("kernel_size", kernel_size, n_axes, 1, 1)
     strides = _per_axis("stride", stride, n_axes, 1, 1)
@@ -130,13 +135,8 @@ def out_shape(windows: Windows, n_axes: int) -> tuple[int, ...]:
 def check_images(name: str, x: FloatArray) -> np.dtype:
     """Checks images, (n_images, channels, *space) of float32 or float64; returns their dtype."""
     dtype = check.floating(name, x)
-    axes = tuple(f"size{i}" for i in range(x.ndim - 2)) if 3 <= x.ndim <= 5 else ()
+    axes = tuple(f"size{i}" for i in range(_axes_in_space(name, tuple(x.shape))))
     sizes: check.Sizes = {}
-    if not axes:
-        raise ValueError(
-            f"{name}: expected (n_images, channels, *space) with one to three axes in space, got shape "
-            f"{tuple(x.shape)}; add axes of size 1, or call the function without conv for rows"
-        )
     check.array(name, x, dtype, ("n_images", "channels", *axes), sizes)
     check.at_least_one(sizes, "channels", *axes)
     if check.values_checked():

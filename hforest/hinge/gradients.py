@@ -13,6 +13,7 @@ from .shared import (
     RowGradient,
     check_depth,
     check_grad_y,
+    check_no_out,
     check_route,
     check_weights,
     divisor_of,
@@ -82,11 +83,7 @@ def _backward(
         by_weight = flat(grad_weights, 2, n_outputs)
         backend.backward(g, route, features, w, divisor, grad_x, grad_thresholds, by_weight)
         return grad_x, grad_thresholds, grad_weights
-    if out is not None:
-        raise ValueError(
-            "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
-            "not known before the call"
-        )
+    check_no_out(out)
     vertices = touched(backend, vertex, features.shape[1])
     leaves = touched(backend, leaf, weights.shape[1])
     empty = dispatch.empty(leaf)

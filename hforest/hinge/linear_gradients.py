@@ -13,6 +13,7 @@ from .shared import (
     RowGradient,
     check_grad_y,
     check_linear_depth,
+    check_no_out,
     check_route,
     check_weights,
     divisor_of,
@@ -75,11 +76,7 @@ def _backward(
         by_weight = flat(grads[3], 2, n_outputs)
         backend.linear_backward(g, route, x, projections, w, divisor, *grads[:3], by_weight)
         return grads[0], grads[1], grads[2], grads[3]
-    if out is not None:
-        raise ValueError(
-            "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
-            "not known before the call"
-        )
+    check_no_out(out)
     vertices = touched(backend, vertex, n_vertices)
     leaves = touched(backend, leaf, weights.shape[1])
     empty = dispatch.empty(leaf)

@@ -87,6 +87,15 @@ def check_grad_y(grad_y: FloatArray) -> None:
     _no_nan("grad_y", grad_y, remedy, finite=True)
 
 
+def check_no_out(out: Any) -> None:
+    """Refuses arrays for sparse gradients, whose sizes nobody knows before."""
+    if out is not None:
+        raise ValueError(
+            "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
+            "not known before the call"
+        )
+
+
 def _no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
     if not check.values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
         return

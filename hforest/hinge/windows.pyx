@@ -20,10 +20,9 @@ from hforest.core.machine cimport hf_share, hf_stopped_after, hf_take, hf_watch
 from hforest.hinge.forest cimport start_of, transpose
 
 cdef extern from "hinge/simd/route.h" nogil:
-    int HF_TILE
+    enum: HF_TILE  # a constant: sizes of arrays may be it
 
 cdef enum:
-    LANES = 32            # HF_TILE, as a constant
     TOGETHER = 16         # samples whose slopes are transposed together: a cache line of float32
 
 
@@ -35,7 +34,7 @@ cdef struct Run:
 
 
 cdef Windows windows_of(windows, Py_ssize_t n_images, taps):
-    """Returns the struct of the shape of windows, core's NamedTuple, and taps (n_taps, 4) int64."""
+    """Returns the struct of the shape of windows, geometry.py's NamedTuple, and taps (n_taps, 4) int64."""
     cdef Windows w
     cdef int axis
     for axis in range(3):
@@ -50,7 +49,6 @@ cdef inline void _corner(const Windows* w, Py_ssize_t sample, Run* run) noexcept
     # The corner of a sample's window, and how many windows follow in its row of output positions.
     cdef Py_ssize_t at = sample, place[3]
     cdef int axis = 2
-    run.base = 0
     while axis >= 0:
         place[axis] = at % w.out[axis]
         at //= w.out[axis]
@@ -75,8 +73,8 @@ cdef inline void _copy(
         low = min(run.count, (step - 1 - k) // step)
     if k + (run.count - 1) * step >= w.size[2]:
         high = max(low, (w.size[2] - k + step - 1) // step)
-    if step == 1 and low == 0 and high == LANES:
-        memcpy(lanes, source, LANES * sizeof(real))
+    if step == 1 and low == 0 and high == HF_TILE:
+        memcpy(lanes, source, HF_TILE * sizeof(real))
         return
     for lane in range(low):
         lanes[lane] = 0
@@ -98,10 +96,10 @@ cdef void fill_tile(
     x     IN (n_images, image)
     tile  OUT (n_taps, HF_TILE)
     """
-    cdef Run runs[LANES]
+    cdef Run runs[HF_TILE]
     cdef Py_ssize_t lane = 0, tap
     cdef int n_runs = 0, r
-    n = min(n, <Py_ssize_t> LANES)
+    n = min(n, <Py_ssize_t> HF_TILE)
     while lane < n:
         runs[n_runs].lane = lane
         _corner(w, sample + lane, &runs[n_runs])
@@ -110,9 +108,9 @@ cdef void fill_tile(
         n_runs += 1
     for tap in range(first, last):
         for r in range(n_runs):
-            _copy(w, x, &runs[r], w.taps + 4 * tap, tile + tap * LANES + runs[r].lane)
-        for lane in range(n, LANES):
-            tile[tap * LANES + lane] = 0
+            _copy(w, x, &runs[r], w.taps + 4 * tap, tile + tap * HF_TILE + runs[r].lane)
+        for lane in range(n, HF_TILE):
+            tile[tap * HF_TILE + lane] = 0
 
 
 cdef void fill_rows(

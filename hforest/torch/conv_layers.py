@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import hinge
 from .convolution import NAMES, Ints, hinge_fern_conv, hinge_tree_conv, per_axis
-from .modules import numpy_dtype, reversed_bits, seed
+from .modules import check_choices, numpy_dtype, reversed_bits, seed
 from .operators import Aggregate, Kind
 
 
@@ -41,12 +41,7 @@ class _HingeConv(torch.nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if kind not in ("tree", "fern"):
-            raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
-        if aggregate not in (None, "sum", "mean"):
-            raise ValueError(
-                f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
-            )
+        check_choices(kind, aggregate)
         sizes = (kernel_size, stride, padding, dilation)
         given = [tuple(per_axis(name, a, self.n_axes)) for name, a in zip(NAMES, sizes, strict=True)]
         self.kernel_size, self.stride, self.padding, self.dilation = given

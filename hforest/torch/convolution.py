@@ -1,14 +1,13 @@
-"""Hinge trees and ferns on windows of images: operators with gradients, and modules (p1 eq 9-12)."""
+"""Hinge trees and ferns on windows of images: operators with gradients (p1 eq 9-12)."""
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .. import hinge
-from .library import LIBRARY, check, define, full_precision, no_second_derivative
-from .operators import Aggregate, Kind
+from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative
+from .operators import Aggregate, Kind, no_route
 
 Ints = int | tuple[int, ...]
 
@@ -30,8 +29,7 @@ def _forward_kernel(kind: Kind) -> Any:
     ) -> tuple[Any, ...]:  # fmt: skip
         words = _words((kernel_size, stride, padding, dilation))
         if not route:
-            y = forward(x, thresholds, features, weights, **words, aggregate=aggregate)
-            return y, *(np.empty((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32))
+            return forward(x, thresholds, features, weights, **words, aggregate=aggregate), *no_route(x)
         y, found = forward(x, thresholds, features, weights, **words, aggregate=aggregate, return_route=True)
         return y, *found
 
@@ -93,11 +91,7 @@ def _register(kind: Kind) -> None:
         ctx.save_for_backward(*output[1:], features, weights)
 
     def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
-        if not ctx.route:
-            raise RuntimeError(
-                "route: expected True where gradients are asked for, got False; call hforest.torch."
-                f"hinge_{kind}_conv, which chooses it"
-            )
+        check_route(ctx.route, f"hinge_{kind}_conv")
         grads = _backward_operator(grad_y, *ctx.saved_tensors, ctx.x_shape, ctx.shape, kind, ctx.aggregate)
         grad_x, grad_t, grad_w = grads
         return grad_x, grad_t, None, grad_w, None, None, None, None, None, None

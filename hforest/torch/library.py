@@ -147,6 +147,15 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
     return kernel
 
 
+def check_route(route: bool, function: str) -> None:
+    """Refuses the backward pass of an operator that kept no route."""
+    if not route:
+        raise RuntimeError(
+            "route: expected True where gradients are asked for, got False; call hforest.torch."
+            f"{function}, which chooses it"
+        )
+
+
 def no_second_derivative(ctx: Any, *_: Any) -> Any:
     """The backward pass of operators that compute gradients."""
     raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import hinge
-from .library import LIBRARY, check, define, full_precision, no_second_derivative
-from .modules import numpy_dtype, seed
+from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative
+from .modules import check_choices, numpy_dtype, seed
 from .operators import Aggregate, Kind, no_route
 
 _FORWARD: dict[str, Any] = {"tree": hinge.tree_linear_forward, "fern": hinge.fern_linear_forward}
@@ -86,11 +86,7 @@ def _register(kind: Kind) -> None:
         ctx.save_for_backward(*output[1:], x, projections, weights)
 
     def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
-        if not ctx.route:
-            raise RuntimeError(
-                "route: expected True where gradients are asked for, got False; call hforest.torch."
-                f"hinge_{kind}_linear, which chooses it"
-            )
+        check_route(ctx.route, f"hinge_{kind}_linear")
         return *_backward_operator(grad_y, *ctx.saved_tensors, kind, ctx.aggregate), None, None
 
     torch.library.register_autograd(
@@ -264,12 +260,7 @@ class LinearHingeForest(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if kind not in ("tree", "fern"):
-            raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
-        if aggregate not in ("sum", "mean", None):
-            raise ValueError(
-                f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
-            )
+        check_choices(kind, aggregate)
         init = hinge.tree_init if kind == "tree" else hinge.fern_init
         real = numpy_dtype(dtype)
         t, _, w = init(n_trees, depth, in_features, outputs, scale=scale, dtype=real, rng=seed(generator))

@@ -28,6 +28,16 @@ def seed(generator: torch.Generator | None) -> int:
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device))
 
 
+def check_choices(kind: Any, aggregate: Any) -> None:
+    """Checks the words of a forest's settings."""
+    if kind not in ("tree", "fern"):
+        raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
+    if aggregate not in ("sum", "mean", None):
+        raise ValueError(
+            f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
+        )
+
+
 def host(t: Tensor) -> np.ndarray:
     """Returns a tensor as a C-contiguous NumPy array, copied from a GPU where it is on one."""
     return t.detach().cpu().contiguous().numpy()
@@ -109,12 +119,7 @@ class HingeForest(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if kind not in ("tree", "fern"):
-            raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
-        if aggregate not in ("sum", "mean", None):
-            raise ValueError(
-                f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
-            )
+        check_choices(kind, aggregate)
         init = hinge.tree_init if kind == "tree" else hinge.fern_init
         t, f, w = init(
             n_trees, depth, in_features, outputs,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import hinge
 from . import rows
-from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
+from .library import LIBRARY, array, check, check_route, define, eager, full_precision, no_second_derivative
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
@@ -18,7 +18,7 @@ _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_bac
 
 
 def no_route(x: Any) -> list[np.ndarray]:
-    # Three arrays, as no two results of an operator may share memory.
+    """Returns what operators return in place of a route: three arrays, as no two results may share memory."""
     return [np.empty((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32)]
 
 
@@ -89,11 +89,7 @@ def _register(kind: Kind) -> None:
         ctx.save_for_backward(*output[1:], features, weights)
 
     def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
-        if not ctx.route:
-            raise RuntimeError(
-                "route: expected True where gradients are asked for, got False; call hforest.torch."
-                f"hinge_{kind}, which chooses it"
-            )
+        check_route(ctx.route, f"hinge_{kind}")
         leaf, margin, vertex, features, weights = ctx.saved_tensors
         grad_x, grad_t, grad_w = _backward_operator(
             grad_y, leaf, margin, vertex, features, weights, ctx.n_features, kind, ctx.aggregate
