@@ -292,3 +292,9 @@ def test_bad_settings_are_refused(change, message):
         ht.HingeConv2d(**{"in_channels": 3, "n_trees": 4, "depth": 2, "kernel_size": 3, **change})
     with pytest.raises(ValueError, match="x: expected"):
         ht.HingeConv2d(3, 4, 2, 3)(torch.ones(2, 4, 5, 5))
+
+
+@pytest.mark.parametrize("name", ["in_channels", "n_trees", "groups", "vector_features"])
+def test_counts_are_integers(name):
+    with pytest.raises(TypeError, match=f"{name}: expected an int, got str"):
+        ht.HingeConv2d(**{"in_channels": 3, "n_trees": 4, "depth": 2, "kernel_size": 3, name: "3"})

@@ -47,6 +47,11 @@ class _HingeConv(torch.nn.Module):
         self.kernel_size, self.stride, self.padding, self.dilation = given
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
+        for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
+            if not isinstance(count, (int, np.integer)):
+                raise TypeError(
+                    f"{name}: expected an int, got {type(count).__name__}; pass an integer such as 1"
+                )
         if aggregate and groups > 1:
             counts["outputs"] = shape[0] if len(shape) == 1 else 0
         for name, count in counts.items():
