@@ -21,15 +21,23 @@ import numpy as np
 from hforest import cascade, classic, co2, demo, hinge, layers, manifold, neural, optim, project, split, tree
 from hforest.core import machine
 
+LATER = ("missing", "categorical", "default_left", "category_indptr", "category_bits")
+"""Fields of forests and bins that say where missing values and categories go."""
+
 
 def digest(*arrays: Any) -> str:
-    """The first 16 digits of the SHA-256 of arrays, nested tuples and None."""
+    """The first 16 digits of the SHA-256 of arrays, nested tuples and None.
+
+    Fields of LATER that are empty or None are left out: a tuple that gained them keeps its digits.
+    """
     h = hashlib.sha256()
 
     def feed(a: Any) -> None:
         if isinstance(a, (tuple, list)):
-            for b in a:
-                feed(b)
+            names = getattr(a, "_fields", ("",) * len(a))
+            for name, b in zip(names, a, strict=True):
+                if name not in LATER or (b is not None and np.size(b)):
+                    feed(b)
         elif a is None:
             h.update(b"None")
         else:
@@ -113,7 +121,7 @@ def of_neural(task: Task) -> Results:
     yield "neural chain rule", digest(neural.backward(p, f, leaves))
     start = neural.linear_init(5, 3, 12, 3, max_features=6, dtype=f.dtype, rng=0)
     model = neural.fit(start, task.x, y, epochs=2, standardize=False, rng=0)
-    yield "neural fit", digest(*model, *neural.to_hard(model, 12), neural.predict(model, task.x))
+    yield "neural fit", digest(*model, neural.to_hard(model, 12), neural.predict(model, task.x))
 
 
 PAPER: Any = {"nu": 10.0, "lr": 0.01, "standardize": False, "bootstrap": True, "min_samples_oblique": 1}
@@ -128,23 +136,23 @@ def of_grown_forests(task: Task) -> Results:
         for word, weight in task.weights.items():
             more: Any = {"task": kind, "sample_weight": weight, "rng": 0}
             key = f"{kind} {word} weights"
-            yield f"{key} exact", digest(*classic.grow(x, y, 5, max_features="sqrt", **more))
-            yield f"{key} binned", digest(*classic.grow(x, y, 5, max_bins=256, max_features="sqrt", **more))
-            yield f"{key} random", digest(*classic.grow_random(x, y, 5, **more))
+            yield f"{key} exact", digest(classic.grow(x, y, 5, max_features="sqrt", **more))
+            yield f"{key} binned", digest(classic.grow(x, y, 5, max_bins=256, max_features="sqrt", **more))
+            yield f"{key} random", digest(classic.grow_random(x, y, 5, **more))
             for projection in ("sparse", "probe", "patch"):
                 forest = manifold.grow(
                     x, y, 5, projection=projection, n_projections=4, single_share=0.0, **shape, **more
                 )
-                yield f"{key} {projection}", digest(*forest)
-            yield f"{key} co2", digest(*co2.grow(x, y, 2, **PAPER, **more))
-            yield f"{key} co2, standardized", digest(*co2.grow(x, y, 2, **more))
+                yield f"{key} {projection}", digest(forest)
+            yield f"{key} co2", digest(co2.grow(x, y, 2, **PAPER, **more))
+            yield f"{key} co2, standardized", digest(co2.grow(x, y, 2, **more))
     y = task.labels
-    yield "oc1", digest(*co2.grow(x, y, 2, splitter="oc1", max_depth=4, **PAPER, rng=0))
+    yield "oc1", digest(co2.grow(x, y, 2, splitter="oc1", max_depth=4, **PAPER, rng=0))
     for criterion in ("entropy", "gini"):
         forest = classic.grow(
             x, y, 5, criterion=criterion, class_weight="balanced", max_features=4, min_samples_leaf=3, rng=1
         )
-        yield criterion, digest(*forest)
+        yield criterion, digest(forest)
 
 
 def of_applied_forests(task: Task) -> Results:
@@ -155,11 +163,11 @@ def of_applied_forests(task: Task) -> Results:
     yield "in-bag counts", digest(counts)
     yield "out of bag", digest(classic.out_of_bag(forest, x, counts))
     found = (tree.apply(forest, x), tree.predict(forest, x), tree.vote_shares(forest, x))
-    yield "tree", digest(*found, tree.importance(forest), tree.importance(forest, by="gain"))
+    yield "tree", digest(found, tree.importance(forest), tree.importance(forest, by="gain"))
     yield "permutation", digest(tree.permutation_importance(forest, x, y, rng=0))
     oblique = manifold.grow(x, y, 20, projection="sparse", rng=7)
     found = (tree.apply(oblique, x), tree.predict(oblique, x), tree.importance(oblique, by="gain"))
-    yield "oblique", digest(*found)
+    yield "oblique", digest(found)
 
 
 def of_co2(task: Task) -> Results:
@@ -168,7 +176,7 @@ def of_co2(task: Task) -> Results:
     x = np.concatenate([task.x, -np.ones((500, 1), dtype)], axis=1)
     w, zeros, ones = np.zeros(13, dtype), np.zeros(3, dtype), np.ones(3, dtype)
     w[0] = 1
-    yield "stump", digest(*co2.fit_stump(x, y, w, n_classes=3, rng=0))
+    yield "stump", digest(co2.fit_stump(x, y, w, n_classes=3, rng=0))
     settings = co2.StumpSettings(
         tau=3, batch_size=32, momentum=0.5, convex_rounds=1, min_steps=5, patience=2, decay=0.3,
         tolerance=1e-2, smooth=0.1,
@@ -189,13 +197,12 @@ def of_cascade(task: Task) -> Results:
     x, y = task.x, task.labels
     growers = [partial(classic.grow, n_trees=5), partial(classic.grow_random, n_trees=5)]
     grown = cascade.grow(x, y, growers, rng=0)
-    forests = [list(forest) for level in grown.levels for forest in level]
+    forests = [forest for level in grown.levels for forest in level]
     yield "cascade", digest(cascade.predict(grown, x), np.array(grown.scores), *forests)
     grown = cascade.grow(x, y, [partial(classic.grow, n_trees=9)], class_vectors="out_of_bag", rng=0)
     yield "cascade out of bag", digest(cascade.predict(grown, x), np.array(grown.scores))
     scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, [partial(classic.grow, n_trees=3)], rng=0)
-    forests = [list(forest) for forest in scanner.forests]
-    yield "scanner", digest(vectors, cascade.scan_vectors(scanner, x), *forests)
+    yield "scanner", digest(vectors, cascade.scan_vectors(scanner, x), *scanner.forests)
 
 
 def of_parts(task: Task) -> Results:
@@ -236,11 +243,11 @@ def of_digits() -> Results:
     """Forests and networks on the digits that the package contains."""
     data = demo.load_digits()
     x, y = data.x_train, data.y_train
-    yield "digits exact", digest(*classic.grow(x, y, 10, rng=0))
-    yield "digits binned", digest(*classic.grow(x, y, 10, max_bins=256, rng=0))
-    yield "digits patches", digest(*manifold.grow(x, y, 10, shape=(8, 8), patch_max=4, rng=0))
-    yield "digits sparse", digest(*manifold.grow(x, y, 10, projection="sparse", rng=0))
-    yield "digits co2", digest(*co2.grow(x / 16, y, 3, **PAPER, rng=0))
+    yield "digits exact", digest(classic.grow(x, y, 10, rng=0))
+    yield "digits binned", digest(classic.grow(x, y, 10, max_bins=256, rng=0))
+    yield "digits patches", digest(manifold.grow(x, y, 10, shape=(8, 8), patch_max=4, rng=0))
+    yield "digits sparse", digest(manifold.grow(x, y, 10, projection="sparse", rng=0))
+    yield "digits co2", digest(co2.grow(x / 16, y, 3, **PAPER, rng=0))
     looks = ("step", "loss", "error")
     arrays = (data.x_train, data.y_train, data.x_test, data.y_test)
     sizes: Any = {"n_trees": 30, "n_features": 40, "steps": 100, "eval_every": 100}

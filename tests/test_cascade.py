@@ -491,7 +491,7 @@ def test_bad_input():
     with pytest.raises(TypeError, match="checkpoint: expected None or a function"):
         grow(x, y, FEW, checkpoint=True)
     with pytest.raises(ValueError, match="finite"):
-        grow(np.where(x > 2, np.nan, x).astype(np.float32), y, FEW)
+        grow(np.where(x > 2, np.inf, x).astype(np.float32), y, FEW)
     with pytest.raises(IndexError, match="n_classes = 2"):
         grow(x, y, FEW, n_classes=2)
     with pytest.raises(ValueError, match="at least one function"):

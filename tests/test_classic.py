@@ -214,6 +214,7 @@ def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
     seen = []
     spied = (
         (check, "finite"),
+        (check, "finite_or_missing"),
         (supervised, "bounded"),
         (supervised, "labels"),
         (growth.checks, "check_bins"),
@@ -222,7 +223,7 @@ def test_samples_and_labels_are_scanned_once(monkeypatch, grow):
         real = getattr(module, name)
 
         def spy(*args, _name=name, _real=real, **settings):
-            seen.append(args[0] if _name in ("finite", "bounded") else _name)
+            seen.append(args[0] if _name in ("finite", "finite_or_missing", "bounded") else _name)
             return _real(*args, **settings)
 
         monkeypatch.setattr(module, name, spy)
@@ -281,7 +282,7 @@ def test_edges():
         ),
         ({"task": "regression", "y": np.full(20, np.nan)}, ValueError, "y: expected finite"),
         ({"task": "regression", "y": np.zeros(20), "n_classes": 3}, ValueError, "n_classes: expected None"),
-        ({"x": np.full((20, 5), np.nan)}, ValueError, "x: expected finite"),
+        ({"x": np.full((20, 5), np.inf)}, ValueError, "x: expected finite"),
         ({"x": np.zeros((20, 5), complex)}, TypeError, "x: expected an array of real numbers"),
         ({"x": np.zeros(20)}, ValueError, r"pass x\[None\] for one sample"),
         ({"x": np.zeros((20, 0))}, ValueError, "features, got 0"),

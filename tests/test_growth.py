@@ -750,8 +750,8 @@ def test_forests_of_the_trees_are_sound():
     x, y = samples(200, 5, 3, np.float32, 0, False)
     trees = make(x, y, n_trees=5, bootstrap=False)
     forest = tree.Forest(
-        np.array(5),
-        *trees,
+        n_features=np.array(5),
+        **trees._asdict(),
         indptr=np.zeros(0, np.int64),
         indices=np.zeros(0, np.int32),
         data=np.zeros(0, np.float32),
@@ -892,7 +892,13 @@ def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
 
 def as_forest(grown, n_features):
     return tree.check(
-        tree.Forest(np.array(n_features), *grown.trees, grown.indptr, grown.indices, grown.data)
+        tree.Forest(
+            n_features=np.array(n_features),
+            **grown.trees._asdict(),
+            indptr=grown.indptr,
+            indices=grown.indices,
+            data=grown.data,
+        )
     )
 
 
@@ -1090,7 +1096,7 @@ def test_sums_over_corners_are_sums_of_patches(dtype, most):
     shape, channels = (2, 3, 4), 2
     distribution = project.patch_distribution((*shape, channels), patch_max=shape, channels=True)
     x = np.random.default_rng(0).integers(0, most, (5, 48)).astype(dtype)
-    corners = cpu.prepare_projections(x, distribution).corners
+    corners = cpu.prepare_projections(x, distribution, False).corners
     assert corners.dtype == (np.uint16 if most < 256 else np.uint32)
     table = corners.reshape(5, channels, 2, 4, 5)
     planes = x.reshape(5, *shape, channels)
@@ -1114,7 +1120,7 @@ def test_whole_numbers(dtype, x, kind):
     from hforest.growth import cpu
 
     x = np.array(x, dtype)
-    prepared = cpu.prepare_projections(x, project.axis_distribution(x.shape[1]))
+    prepared = cpu.prepare_projections(x, project.axis_distribution(x.shape[1]), False)
     assert prepared.whole == (kind > 0)
     assert (prepared.numbers is not None) == (kind == 2)
     if kind == 2:

@@ -53,18 +53,33 @@ def join(forests: Sequence[Forest]) -> Forest:
     """The trees of several forests as one forest."""
     oblique = any(forest.indptr.size for forest in forests)
     starts, entries, nodes = [np.zeros(1, np.int64)], 0, 0
-    roots = [np.zeros(1, np.int64)]
+    roots, words, n_words = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], 0
+    known = any(forest.default_left.size for forest in forests)
+    sets = any(forest.category_bits.size for forest in forests)
     for forest in forests:
         roots.append(forest.tree_start[1:] + nodes)
         nodes += forest.feature.size
+        if sets:
+            indptr = forest.category_indptr
+            words.append(
+                (indptr if indptr.size else np.zeros(forest.feature.size + 1, np.int64))[1:] + n_words
+            )
+            n_words += forest.category_bits.size
         if oblique:
             given = forest.indptr if forest.indptr.size else np.zeros(forest.feature.size + 1, np.int64)
             starts.append(given[1:] + entries)
             entries += forest.indices.size
     arrays = {
         name: np.concatenate([getattr(forest, name) for forest in forests])
-        for name in ("feature", "threshold", "left", "value", "gain", "indices", "data")
+        for name in ("feature", "threshold", "left", "value", "gain", "indices", "data", "category_bits")
     }
+    if known:
+        # Trees that know no missing values send them left, as they do alone.
+        arrays["default_left"] = np.concatenate(
+            [f.default_left if f.default_left.size else (f.feature != -1).astype(np.uint8) for f in forests]
+        )
+    if sets:
+        arrays["category_indptr"] = np.concatenate(words)
     return Forest(
         n_features=forests[0].n_features,
         tree_start=np.concatenate(roots),
@@ -79,6 +94,8 @@ def part(forest: Forest, first: int, last: int) -> Forest:
     rows = slice((a + first) // 2, (b + last) // 2)
     oblique = bool(forest.indptr.size)
     entries = slice(int(forest.indptr[a]), int(forest.indptr[b])) if oblique else slice(0, 0)
+    sets = forest.category_indptr
+    words = slice(int(sets[a]), int(sets[b])) if sets.size else slice(0, 0)
     return Forest(
         n_features=forest.n_features,
         tree_start=forest.tree_start[first : last + 1] - a,
@@ -90,6 +107,9 @@ def part(forest: Forest, first: int, last: int) -> Forest:
         indptr=forest.indptr[a : b + 1] - entries.start if oblique else forest.indptr,
         indices=forest.indices[entries],
         data=forest.data[entries],
+        default_left=forest.default_left[a:b],
+        category_indptr=sets[a : b + 1] - words.start if words.stop > words.start else sets[:0],
+        category_bits=forest.category_bits[words],
     )
 
 

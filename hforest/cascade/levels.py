@@ -83,6 +83,12 @@ def _grain_names(grains: Sequence[ArrayLike]) -> list[str]:
     return [f"x[{g}]" for g in range(len(grains))] if len(grains) > 1 else ["x"]
 
 
+def _knows_missing(cascade: Cascade, grain: int, n_grains: int) -> bool:
+    """Whether the forests that read a grain know missing values."""
+    readers = [forest for level in cascade.levels[grain::n_grains] for forest in level]
+    return bool(readers) and all(forest.default_left.size for forest in readers)
+
+
 def _check_lengths(grains: Sequence[FloatArray]) -> None:
     for g, a in enumerate(grains):
         if len(a) != len(grains[0]):
@@ -97,7 +103,7 @@ def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ..
     given = _grains(x)
     names = _grain_names(given)
     check.on_cpu(**dict(zip(names, given, strict=True)))
-    grains = [supervised.samples(name, a) for name, a in zip(names, given, strict=True)]
+    grains = [supervised.samples_or_missing(name, a)[0] for name, a in zip(names, given, strict=True)]
     _check_lengths(grains)
     dtype = np.result_type(*grains)
     return tuple(a.astype(dtype, copy=False) for a in grains)
@@ -404,7 +410,11 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     names = _grain_names(given)
     check.on_cpu(**dict(zip(names, given, strict=True)))
     dtype = cascade.levels[0][0].threshold.dtype
-    grains = [supervised.matrix(name, a, dtype) for name, a in zip(names, given, strict=True)]
+    known = [_knows_missing(cascade, g, len(given)) for g in range(len(given))]
+    grains = [
+        supervised.matrix(name, a, dtype, missing=missing)
+        for name, a, missing in zip(names, given, known, strict=True)
+    ]
     _check_lengths(grains)
     sizes = tuple(grain.shape[1] for grain in grains)
     if sizes != tuple(cascade.n_features):

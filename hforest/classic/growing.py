@@ -1,7 +1,7 @@
 """Random forests, extra trees and completely random forests."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,19 +10,36 @@ from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.progress import reporting
 from ..growth import Windows, unchecked
-from ..growth.checks import check_bootstrap, check_learned, check_windows, check_windows_task
+from ..growth.checks import (
+    check_bootstrap,
+    check_learned,
+    check_no_categories,
+    check_windows,
+    check_windows_task,
+)
 from ..growth.trees import Learned
 from ..tree import Forest
 
 
-def _samples(x: ArrayLike | Windows, task: str) -> tuple[Array, Array]:
-    """Checked samples, and the array that holds their numbers."""
+class _Kinds(NamedTuple):
+    """Which features are categories, and whether values are missing."""
+
+    categorical: np.ndarray | None
+    has_missing: bool
+
+
+def _samples(x: ArrayLike | Windows, task: str, categorical: ArrayLike | None) -> tuple[Array, Array, _Kinds]:
+    """Checked samples, the array that holds their numbers, and their kinds."""
     if not isinstance(x, Windows):
-        x = supervised.samples("x", x)
-        return x, x
+        x, has_missing = supervised.samples_or_missing("x", x)
+        is_categorical = supervised.categorical(categorical, x.shape[1])
+        if is_categorical is not None:
+            supervised.categories("x", x, is_categorical)
+        return x, x, _Kinds(is_categorical, has_missing)
     check_windows(x)
     check_windows_task(x.base, task)
-    return x, x.x
+    check_no_categories(categorical)
+    return x, x.x, _Kinds(None, False)
 
 
 def _sampled(value: Any, n_features: int, task: str) -> int:
@@ -40,6 +57,7 @@ def _grow(
     n_trees: int,
     *,
     max_bins: int | None,
+    kinds: _Kinds,
     max_features: int,
     splitter: str,
     bootstrap: bool | IntArray,
@@ -53,7 +71,7 @@ def _grow(
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         trees = unchecked.grow(
-            unchecked.encode(x, max_bins), learned, n_trees, splitter=splitter,
+            unchecked.encode(x, max_bins, *kinds), learned, n_trees, splitter=splitter,
             max_features=max_features, bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip
     xp = array_module(trees.threshold)
@@ -76,6 +94,7 @@ def grow(
     criterion: str | None = None,
     max_features: int | float | str | None = "auto",
     max_bins: int | None = None,
+    categorical: ArrayLike | None = None,
     bootstrap: bool | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -91,9 +110,9 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
-        Samples, finite, at least one; any strides and order. Bools, integers of up to 16 bits, float16 and
-        float32 are computed in float32, other dtypes in float64. Windows are taken as they are, and are for
-        classification alone.
+        Samples, at least one, finite or NaN for missing values; any strides and order. Bools, integers of up
+        to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
+        they are, without NaN or categories, and are for classification alone.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         at most 1e100 and in the range of the forest's dtype. Number other labels with
@@ -116,6 +135,8 @@ def grow(
         1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
         trees. By default every threshold between neighbours of different value is compared (exact). Features
         of at most max_bins distinct values are exact either way.
+    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
+        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
     bootstrap : bool or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts,
         such as from `bootstrap_counts`).
@@ -145,8 +166,8 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range, negative weights
-        or none above 0; labels out of range; no memory.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535, negative weights or none above 0; labels out of range; no memory.
 
     Notes
     -----
@@ -155,6 +176,13 @@ def grow(
     (`hforest.split.impurity`); of equal ones the feature sampled first wins, in it the lowest threshold. A
     split may have gain 0. ``<= threshold`` goes left; the threshold is the middle of two neighbours, or the
     lower where that does not round below the upper.
+
+    Missing values (NaN) are compared on either side of each threshold, and against all others; a node that
+    has none sends them to its side of more samples. Categories are scanned in the order of their share of the
+    second class, or of their mean, which holds the best of all sets (Fisher 1958; Breiman et al. 1984); of
+    more classes or outputs all sets are compared up to four categories, and beyond the categories are ordered
+    along the first principal direction of their means (Coppersmith, Hong and Hosking 1999). A category that a
+    node has not seen goes to its side of more samples.
 
     Features are encoded once for all trees by the ranks of their values, so a node orders whole numbers of at
     most 16 bits when n_samples < 65537. What a node samples depends on a key that comes from its parent's:
@@ -176,13 +204,13 @@ def grow(
     """
     max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers = _samples(x, task)
+    x, numbers, kinds = _samples(x, task, categorical)
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
         class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins,
+        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
         max_features=_sampled(max_features, x.shape[1], task), splitter="best", bootstrap=bootstrap,
         progress=progress, rng=rng,
     )  # fmt: skip
@@ -198,6 +226,7 @@ def grow_extra(
     criterion: str | None = None,
     max_features: int | float | str | None = "auto",
     max_bins: int | None = None,
+    categorical: ArrayLike | None = None,
     bootstrap: bool | IntArray = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -229,6 +258,8 @@ def grow_extra(
     max_bins : int, optional
         As `grow` takes it. A threshold lies between the bins of the least and the greatest value; by default
         each value has a bin of its own.
+    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
+        As `grow` takes it. A random split sends each category left or right by a fair draw.
     bootstrap : bool or (n_trees, n_samples) array of integers
         As `grow` takes it; by default every tree has every sample.
     max_depth : int, optional
@@ -260,7 +291,8 @@ def grow_extra(
     -----
     Geurts, Ernst and Wehenkel 2006: a node samples features as `grow` does, draws for each of them that is
     not constant in it one threshold, uniform between its least and greatest value there, and takes the split
-    of lowest ``sum_b W_b H(b)``; of equal ones the feature sampled first wins. With ``max_features=1`` these
+    of lowest ``sum_b W_b H(b)``; of equal ones the feature sampled first wins. Missing values go left or
+    right by a fair draw. With ``max_features=1`` these
     are the trees of `grow_random`. Cost: for each tree about ``n_samples max_features depth`` steps; nothing
     is sorted after the encoding.
 
@@ -275,13 +307,13 @@ def grow_extra(
     """
     max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers = _samples(x, task)
+    x, numbers, kinds = _samples(x, task, categorical)
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
         class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins,
+        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
         max_features=_sampled(max_features, x.shape[1], task), splitter="random",
         bootstrap=bootstrap, progress=progress, rng=rng,
     )  # fmt: skip
@@ -294,6 +326,7 @@ def grow_random(
     *,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    categorical: ArrayLike | None = None,
     bootstrap: bool | IntArray = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
@@ -317,6 +350,8 @@ def grow_random(
         As `grow` takes it.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         As `grow` takes it.
+    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
+        As `grow_extra` takes it.
     bootstrap : bool or (n_trees, n_samples) array of integers
         As `grow` takes it; by default every tree has every sample.
     max_depth : int, optional
@@ -358,7 +393,7 @@ def grow_random(
     True
     """
     return grow_extra(
-        x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, bootstrap=bootstrap,
-        max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
+        x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, categorical=categorical,
+        bootstrap=bootstrap, max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, progress=progress, rng=rng,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
 from ..growth import Bins
-from ..growth.gpu_builder import columns_of, grow_trees, task_of
+from ..growth.gpu_builder import ColumnSource, Kept, columns_of, grow_trees, nothing_kept, task_of
 from ..growth.trees import Batch, Learned
 
 PACKAGE = Path(__file__).parent
@@ -187,21 +187,21 @@ class _Stumps(NamedTuple):
     def projected(self) -> bool:
         return True
 
-    def slots(self) -> int:
-        return self.columns.slots()
+    def slots(self, task: Any) -> int:
+        return self.columns.slots(task)
 
-    def workspace_size(self) -> int:
-        return max(self.columns.workspace_size(), 2 * self.x.shape[1])
+    def workspace_size(self, task: Any) -> int:
+        return max(self.columns.workspace_size(task), 2 * self.x.shape[1])
 
-    def split(self, task: Any, level: Any, part: Any, n_left: Array, n_kept: Array) -> tuple[Array, Array]:
+    def split(self, task: Any, level: Any, part: Any, n_left: Array) -> Kept:
         """Splits nodes, and gives the entries of their projections, node by node."""
         xp, n_features = task.xp, self.x.shape[1]
         any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
         self.columns.split(task._replace(limits=any_gain), level, part, n_left)
-        n_kept[:] = 0
+        kept = nothing_kept(task, part.n_nodes)._replace(factor=xp.empty(0, task.real))
         open_ = xp.flatnonzero(n_left >= 0)
         if not len(open_):
-            return xp.empty(0, np.int32), xp.empty(0, task.real)
+            return kept
         node = part.node[open_]
         sizes = level.first[node + 1] - level.first[node]
         begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
@@ -241,8 +241,10 @@ class _Stumps(NamedTuple):
         level.gain[node] = xp.where(leaf, 0.0, gain)
         n_left[open_] = xp.where(leaf, -1, count)
         used = (w[:, :n_features] != 0) & oblique[:, None]
+        n_kept = xp.zeros(part.n_nodes, np.int64)
         n_kept[open_] = used.sum(axis=1)
-        return xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]
+        index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]
+        return kept._replace(n_entries=n_kept, index=index, factor=factor)
 
 
 def grow(
@@ -251,6 +253,6 @@ def grow(
     """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
     del search  # OC1 runs on the CPU alone: the public function refuses it here
     labels, targets, _ = learned.target
-    columns = columns_of(bins, max_features)
+    columns = ColumnSource(columns_of(bins, max_features))
     stumps = _Stumps(columns, x, labels, targets, schedule)
     grow_trees(task_of(learned, x.dtype), stumps, learned.sample_weight, batch)

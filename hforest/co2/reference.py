@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.philox import below, keys, philox, unit
 from ..core.scores import log2, node_score
-from ..growth.reference_builder import Tree, add, grow_batch, split_by_column
+from ..growth.reference_builder import Split, Tree, add, grow_batch, kinds_of, split_by_column
 
 LANES = 16
 CHUNK = 1024
@@ -378,16 +378,28 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
     (labels, targets, n_outputs), _, criterion, limits = learned
     min_leaf, real = limits.min_samples_leaf, x.dtype.type
+    kinds = kinds_of(bins)
     with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
 
     def split(tree, samples, mean, weight, key):
         start = split_by_column(
-            tree, samples, mean, weight, key, bins.low, bins.high, x.dtype, max_features, min_leaf, "best"
+            tree,
+            samples,
+            mean,
+            weight,
+            key,
+            bins.low,
+            bins.high,
+            x.dtype,
+            kinds,
+            max_features,
+            min_leaf,
+            "best",
         )
         if start is None:
             return None
         w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)
-        w[start[0]], w[-1] = 1, start[3]
+        w[start.column], w[-1] = 1, start.threshold
         here = (
             with_offset[samples],
             None if labels is None else labels[samples],
@@ -420,6 +432,6 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
             sums = add(sums, rows[s])
             left_weight += float(tree.weight[s])
         gain = tree.score(sums, left_weight, total, weight) - node_score(criterion, total, weight)
-        return (index, factor), lambda s: not right[s], gain, float(limit)
+        return Split((index, factor), lambda s: not right[s], gain, float(limit))
 
-    grow_batch(split, bins.bins, learned, batch, x.dtype, True)
+    grow_batch(split, bins.bins, learned, batch, x.dtype, True, False)

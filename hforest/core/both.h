@@ -4,6 +4,7 @@
 #define HFOREST_BOTH_H
 
 #ifdef __CUDACC_RTC__
+typedef unsigned char uint8_t;
 typedef int int32_t;
 typedef unsigned uint32_t;
 typedef long long int64_t;

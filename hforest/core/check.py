@@ -193,7 +193,7 @@ def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
     return index, a[index].item()
 
 
-def finite(name: str, a: Array) -> None:
+def finite(name: str, a: Array, *, remedy: str = "impute or drop such samples") -> None:
     """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
     if not values_checked():
         return
@@ -204,9 +204,31 @@ def finite(name: str, a: Array) -> None:
         flat = int(bad.argmax()) if bool(bad.any()) else -1
     if flat >= 0:
         index, value = _where(a, flat)
-        raise ValueError(
-            f"{name}: expected finite numbers, got {value} at index {index}; impute or drop such samples"
-        )
+        raise ValueError(f"{name}: expected finite numbers, got {value} at index {index}; {remedy}")
+
+
+def finite_or_missing(name: str, a: Array) -> bool:
+    """Whether some numbers are NaN; raises where one is infinite. Reads the array also in `unchecked()`."""
+    if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
+        return False
+    xp = array_module(a)
+    if values_checked():
+        infinite = xp.isinf(a).ravel()
+        if bool(infinite.any()):
+            index, value = _where(a, int(infinite.argmax()))
+            raise ValueError(
+                f"{name}: expected finite numbers, or NaN for missing values, got {value} at index {index}; "
+                "clip or drop such samples"
+            )
+    return bool(xp.isnan(a).any())
+
+
+def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:
+    """Arrays of size 0 that cannot be written to: defaults of fields."""
+    arrays = tuple(np.zeros(0, dtype) for dtype in dtypes)
+    for a in arrays:
+        a.flags.writeable = False
+    return arrays
 
 
 def not_nan(name: str, a: Array) -> None:

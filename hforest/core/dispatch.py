@@ -59,6 +59,11 @@ def backend(package: str, a: Array) -> ModuleType:
     return module
 
 
+def is_reference() -> bool:
+    """Returns whether calls run in the reference implementations."""
+    return _forced.get() == "reference"
+
+
 @contextmanager
 def forced(name: str) -> Iterator[None]:
     """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""

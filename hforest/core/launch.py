@@ -134,7 +134,7 @@ compiler: Compiler = CupyCompiler()
 _modules: dict[tuple[Compiler, int, str, np.dtype], Callable[[str], Kernel]] = {}
 
 
-_INCLUDE = re.compile(r'#include "([\w/]+\.h)"')
+_INCLUDE = re.compile(r'#include "([\w/]+\.(?:h|cuh))"')
 
 
 def _lines(path: Path, seen: set[str]) -> list[str]:

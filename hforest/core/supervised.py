@@ -109,16 +109,28 @@ def float_dtype(a: Array) -> np.dtype:
     return np.dtype(np.float32) if np.result_type(a.dtype, np.float32) == np.float32 else _FLOAT64
 
 
+_AXES = ("n_samples", "n_features")
+
+
 def matrix(
     name: str,
     a: ArrayLike,
     dtype: np.dtype | None = None,
-    axes: tuple[str, str] = ("n_samples", "n_features"),
+    axes: tuple[str, str] = _AXES,
+    *,
+    missing: bool = False,
 ) -> FloatArray:
     """A C-contiguous matrix of finite numbers, of `dtype` or of the dtype that the rule above gives.
 
-    `axes` are the names of its axes in messages.
+    `axes` are the names of its axes in messages; `missing` allows NaN.
     """
+    return _matrix(name, a, dtype, axes, missing)[0]
+
+
+def _matrix(
+    name: str, a: ArrayLike, dtype: np.dtype | None, axes: tuple[str, str], missing: bool
+) -> tuple[FloatArray, bool]:
+    """The matrix, and where `missing` allows NaN whether it has any."""
     given = real(name, a)
     if given.ndim != 2:
         row = axes[0].removeprefix("n_").removesuffix("s")
@@ -129,26 +141,31 @@ def matrix(
                 remedy += f", {name}[:, None] for one feature"
         raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
     converted = _converted(given, float_dtype(given) if dtype is None else dtype)
-    _check_finite(name, converted, given)
-    return converted
+    return converted, _check_finite(name, converted, given, missing)
 
 
-def one_sample(name: str, a: ArrayLike, dtype: np.dtype) -> FloatArray:
-    """One sample as (n_features,) of `dtype`: C-contiguous, finite."""
+def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False) -> FloatArray:
+    """One sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN where `missing` allows it."""
     given = real(name, a)
     if given.ndim != 1:
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
     converted = _converted(given, dtype)
-    _check_finite(name, converted, given)
+    _check_finite(name, converted, given, missing)
     return converted
 
 
-def _check_finite(name: str, converted: Array, given: Array) -> None:
+def _check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
+    """Whether there are missing values, where these are allowed."""
     try:
+        if missing:
+            return check.finite_or_missing(name, converted)
         check.finite(name, converted)
+        return False
     except ValueError:
-        if given.dtype != converted.dtype and bool(array_module(given).isfinite(given).all()):
+        xp = array_module(given)
+        fine = ~xp.isinf(given) if missing else xp.isfinite(given)
+        if given.dtype != converted.dtype and bool(fine.all()):
             raise ValueError(
                 f"{name}: expected numbers in the range of {converted.dtype}, got larger ones in "
                 f"{given.dtype}; "
@@ -159,13 +176,22 @@ def _check_finite(name: str, converted: Array, given: Array) -> None:
 
 def samples(name: str, x: ArrayLike) -> FloatArray:
     """Samples to learn from: as `matrix`, with at least one row and one column, fewer than 2**31 of each."""
-    x = matrix(name, x)
+    return _samples(name, x, False)[0]
+
+
+def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
+    """As `samples`, with NaN for missing values; and whether there are any."""
+    return _samples(name, x, True)
+
+
+def _samples(name: str, x: ArrayLike, missing: bool) -> tuple[FloatArray, bool]:
+    x, has_missing = _matrix(name, x, None, _AXES, missing)
     n, n_features = x.shape
     if not 1 <= n <= check.MAX_COUNT:
         raise ValueError(f"{name}: expected 1 to 2**31 - 1 samples, got {n}; pass samples to learn from")
     if not 1 <= n_features <= check.MAX_COUNT:
         raise ValueError(f"{name}: expected 1 to 2**31 - 1 features, got {n_features}; pass some columns")
-    return x
+    return x, has_missing
 
 
 def _check_vector(name: str, given: Array, n: int) -> None:
@@ -457,6 +483,54 @@ def max_features(value: Any, n_features: int) -> int:
     if isinstance(value, float | np.floating):
         return max(1, int(check.number("max_features", value, 0.0, 1.0, open_low=True) * n_features))
     return check.integer("max_features", value, 1, n_features)
+
+
+def categorical(value: Any, n_features: int) -> np.ndarray | None:
+    """Which features are categories, from a mask or from their numbers; None where none are."""
+    if value is None:
+        return None
+    given = np.asarray(to_numpy(as_given("categorical", value)))
+    if given.ndim != 1 or (given.dtype.kind not in "biu" and given.size):
+        raise TypeError(
+            "categorical: expected a mask of bools or numbers of features, got "
+            f"{given.dtype} of shape {given.shape}; pass a list such as [0, 3]"
+        )
+    if given.dtype.kind == "b":
+        if given.size != n_features:
+            raise ValueError(
+                f"categorical: expected a mask of n_features = {n_features} bools, got {given.size}; pass "
+                "one for each feature, or the numbers of those that are categories"
+            )
+        mask = given.copy()
+    else:
+        if given.size and not 0 <= int(given.min()) <= int(given.max()) < n_features:
+            raise IndexError(
+                f"categorical: expected numbers of features below n_features = {n_features}, got "
+                f"{int(given.min())} to {int(given.max())}; columns are numbered from 0"
+            )
+        mask = np.zeros(n_features, bool)
+        mask[given.astype(np.int64)] = True
+    return mask if mask.any() else None
+
+
+MAX_CATEGORY = 2**16 - 1
+
+
+def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
+    """Checks that the columns of categories hold whole numbers 0 to 65535, or NaN."""
+    if not check.values_checked():
+        return
+    xp = array_module(x)
+    for f in np.flatnonzero(is_categorical).tolist():
+        column = x[:, f]
+        bad = (column < 0) | (column > MAX_CATEGORY) | (column != xp.floor(column)) & (column == column)
+        if bool(bad.any()):
+            i = int(bad.argmax())
+            raise ValueError(
+                f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
+                f"{float(column[i])} at index ({i}, {f}); number the categories, for example with "
+                "numpy.unique(column, return_inverse=True)[1]"
+            )
 
 
 def max_bins(value: int | None) -> int | None:

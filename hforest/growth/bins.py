@@ -42,6 +42,11 @@ class Bins(NamedTuple):
     """Of windows, as in `Windows`."""
     offset: IntArray | None = None
     """Likewise."""
+    missing: IntArray | None = None
+    """(n_columns,) int64: the bin of a column's missing values, which is its last one and which low and high
+    do not describe; -1 where it has none. None: no column has any, nor categories."""
+    categorical: IntArray | None = None
+    """(n_columns,) bool: whether bins are categories, which low and high name. None: none are."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,3 +67,5 @@ class Prepared(NamedTuple):
     """x, or `numbers`, once more, features first: (n_features, n)."""
     corners: IntArray | None
     """(n, size) of uint16 or uint32: sums over the corners of each sample's planes, for patches."""
+    has_missing: bool
+    """Whether x has missing values."""

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.task cimport hf_task, hf_tree
 
@@ -14,9 +14,14 @@ ctypedef struct hf_arrays:
     int64_t first_entry
     int32_t* indices
     void* data
+    uint8_t* default_left  # or NULL: trees know neither missing values nor categories
+    int64_t* word_indptr  # the first word is number first_word
+    int64_t first_word
+    uint32_t* words
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil
 cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil
+cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) noexcept nogil
 cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil
 cdef bint order_tree(
     const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to

@@ -10,7 +10,7 @@ What a node draws depends on its key alone, and a key on the parent's (Philox), 
 changes a tree.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -36,6 +36,10 @@ cdef void free_tree(hf_tree* tree) noexcept nogil:
     free(tree.indptr)
     free(tree.indices)
     free(tree.data)
+    free(tree.default_left)
+    free(tree.word_at)
+    free(tree.n_words)
+    free(tree.words)
     memset(tree, 0, sizeof(hf_tree))
 
 
@@ -59,11 +63,18 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
             and _widen(<void**> &tree.indptr, capacity, 8)
         ):
             return False
+        if tree.has_defaults and not (
+            _widen(<void**> &tree.default_left, capacity, 1) and _widen(<void**> &tree.word_at, capacity, 8)
+            and _widen(<void**> &tree.n_words, capacity, 4)
+        ):
+            return False
         tree.node_capacity = capacity
     tree.n_nodes += 1
     tree.feature[v] = -1
     tree.left[v] = 0
     tree.threshold[v] = tree.gain[v] = 0
+    if tree.has_defaults:
+        tree.default_left[v], tree.n_words[v] = 0, 0
     return True
 
 
@@ -88,6 +99,21 @@ cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil:
     if not (_widen(<void**> &tree.indices, capacity, 4) and _widen(<void**> &tree.data, capacity, 8)):
         return False
     tree.entry_capacity = capacity
+    return True
+
+
+cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) noexcept nogil:
+    # Appends the set of categories of node v; returns whether there was memory.
+    cdef int64_t capacity = 2 * tree.word_capacity + n + 256
+    tree.word_at[v], tree.n_words[v] = tree.n_all_words, <int32_t> n
+    if n == 0:
+        return True
+    if tree.n_all_words + n > tree.word_capacity:
+        if not _widen(<void**> &tree.words, capacity, 4):
+            return False
+        tree.word_capacity = capacity
+    memcpy(tree.words + tree.n_all_words, words, n * sizeof(uint32_t))
+    tree.n_all_words += n
     return True
 
 
@@ -158,6 +184,8 @@ cdef bint _split_or_leave(
         return False
     middle = partition(r, &node)
     tree.threshold[v] = split.threshold
+    if tree.has_defaults:
+        tree.default_left[v] = <uint8_t> split.default_left
     tree.gain[v] = split.score - base if split.score > base else 0.0
     tree.left[v] = <int32_t> tree.n_nodes
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
@@ -179,6 +207,7 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
     memset(tree, 0, sizeof(hf_tree))
+    tree.has_defaults = t.has_defaults
     fine = start_samples(t, &r, counts)
     if fine and r.n == 0:  # only samples without weight were drawn: the tree takes all
         free_samples(&r)
@@ -213,7 +242,7 @@ cdef bint order_tree(
     const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to
 ) noexcept nogil:
     # Writes a tree, its leaves and its projections in breadth-first order; returns whether there was memory.
-    cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0
+    cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
     cdef int64_t size = n_outputs * (4 if single else 8)
     cdef int32_t old
     cdef char* value
@@ -228,6 +257,12 @@ cdef bint order_tree(
         _put(to.gain, v, tree.gain[old], single)
         if to.indptr != NULL:
             to.indptr[v] = to.first_entry + n_entries
+        if to.default_left != NULL:
+            to.default_left[v] = tree.default_left[old]
+            to.word_indptr[v] = to.first_word + n_words
+            if tree.n_words[old]:
+                memcpy(to.words + n_words, tree.words + tree.word_at[old], 4 * tree.n_words[old])
+            n_words += tree.n_words[old]
         if tree.feature[old] == -1:
             value = <char*> to.value + n_leaves * size
             if tree.left[old] >= 0:

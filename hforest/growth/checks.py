@@ -84,6 +84,8 @@ def _check_fields(bins: Bins) -> None:
             f"bins: expected numbers below n_bins = {sizes['n_bins']}, got {int(bins.bins.max())}; "
             "call encode(x)"
         )
+    if bins.missing is not None or bins.categorical is not None:
+        _check_kinds(bins, sizes)
     if bins.base is None or bins.offset is None:
         return
     if sizes["n_columns"] != 1:
@@ -91,6 +93,37 @@ def _check_fields(bins: Bins) -> None:
             f"bins: expected one row of bins for all windows, got {sizes['n_columns']}; call encode(x)"
         )
     _check_places(bins.base, bins.offset, sizes["n_samples"])
+
+
+def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
+    """Bins of missing values that exist, and categories that can be kept in sets of bits."""
+    if bins.missing is None:
+        raise TypeError("missing: expected an array beside categorical, got None; call encode(x)")
+    if bins.base is not None:
+        raise ValueError(
+            "missing: expected None for windows, got an array; windows know neither missing values nor "
+            "categories"
+        )
+    check.same_device(bins=bins.bins, missing=bins.missing)
+    check.array("missing", bins.missing, check.INT64, ("n_columns",), sizes)
+    if bins.categorical is not None:
+        check.same_device(bins=bins.bins, categorical=bins.categorical)
+        check.array("categorical", bins.categorical, np.dtype(bool), ("n_columns",), sizes)
+    if not check.values_checked():
+        return
+    if not -1 <= int(bins.missing.min()) <= int(bins.missing.max()) < sizes["n_bins"]:
+        raise IndexError(
+            f"missing: expected -1 or bins below n_bins = {sizes['n_bins']}, got "
+            f"{int(bins.missing.min())} to {int(bins.missing.max())}; call encode(x)"
+        )
+    if bins.categorical is not None:
+        named = bins.low[bins.categorical]
+        whole = (named >= 0) & (named <= supervised.MAX_CATEGORY) & (named == named // 1)
+        if not bool((whole & (named == bins.high[bins.categorical])).all()):
+            raise ValueError(
+                f"low: expected categories 0 to {supervised.MAX_CATEGORY}, one a bin, got other numbers; "
+                "call encode(x, categorical=...)"
+            )
 
 
 def _check_tables(low: FloatArray, high: FloatArray) -> None:
@@ -105,6 +138,15 @@ def _check_tables(low: FloatArray, high: FloatArray) -> None:
                 "low: expected bins in ascending order between low and high, got some that overlap or are "
                 "not in order; call encode(x)"
             )
+
+
+def check_no_categories(categorical: ArrayLike | None) -> None:
+    """Windows have no columns of categories."""
+    if categorical is not None:
+        raise ValueError(
+            "categorical: expected None for windows, got columns; copy the windows to an array to grow on "
+            "categories"
+        )
 
 
 def check_windows_task(base: IntArray | None, task: str) -> None:

@@ -2,7 +2,8 @@
 
 A node samples features without replacement, max_features of them, and on until one of them is not constant in
 it. Of equal scores the first feature wins, and its lowest threshold. Each feature has its best threshold, by
-a scorer, or one random threshold.
+a scorer, or one random threshold. Features with missing values, or of categories, are scanned in orders of
+their own (node_orders.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -11,16 +12,22 @@ from libc.stdlib cimport calloc, free, malloc
 from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
-from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows, is_by_values, table_at
+from hforest.growth.builder cimport add_words
+from hforest.growth.columns cimport codes_at, has_orders, hf_columns, is_by_rows, is_by_values, table_at
 from hforest.growth.histogram cimport best_of_histograms
+from hforest.growth.node_orders cimport (
+    end_orders, fill_order, finish_split, free_orders, hf_orders, keep_order, keep_sides, n_orders,
+    random_order, start_orders,
+)
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport random_threshold, split_values, write_sides
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
-from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
+from hforest.growth.sorted_scan cimport key_t, scan, scan_codes, sort_keys
 from hforest.growth.task cimport (
     HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, hf_below, hf_between_f32, hf_between_f64, hf_draw,
-    hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+    hf_largest, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
+    no_split,
 )
 
 ctypedef fused code_t:
@@ -38,6 +45,7 @@ ctypedef struct hf_own:
     uint32_t* column     # (n_columns,): a permutation, whose first ones are the features sampled
     uint32_t* swapped    # (n_columns,): with which place each sampled one was swapped
     hf_codes codes       # whole weights: of columns with more than 256 bins, and of large nodes
+    hf_orders orders     # of columns with missing values, or categories
 
 
 # The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
@@ -60,6 +68,8 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         return False
     if r.kind != HF_FLOATS and not start_codes(&own.codes, r.n):
         return False
+    if t.has_defaults and not start_orders(t, r, c, &own.orders):
+        return False
     for f in range(c.n_columns):
         own.column[f] = <uint32_t> f
     return True
@@ -71,6 +81,7 @@ cdef void finish_columns(hf_workspace* r) noexcept nogil:
         free(own.column)
         free(own.swapped)
         free_codes(&own.codes)
+        free_orders(&own.orders)
         free(own)
 
 
@@ -144,7 +155,7 @@ cdef bint _scan_column(
         return False
     scan(t, r, sort_keys(key, <key_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
     if best.score > before:
-        best.column = column
+        best.column, best.missing = column, -1
     return True
 
 
@@ -175,6 +186,39 @@ cdef bint _codes_of(
     return _read_codes[uint32_t](<const uint32_t*> c.codes + at, sample, n, code)
 
 
+cdef bint _scan_orders(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    uint32_t column, hf_code_scorer* scorer, hf_split* best
+) noexcept nogil:
+    # Scores a candidate with missing values, or of categories; takes its best split where it is better than
+    # `best`. Returns whether its codes differ in the node.
+    cdef hf_own* own = <hf_own*> r.columns
+    cdef hf_orders* o = &own.orders
+    cdef int64_t n = node.last - node.first
+    cdef int number, count = n_orders(t, r, c, node, weight, column, o), found
+    cdef const int32_t* code
+    cdef int32_t low = 0
+    cdef double before
+    for number in range(count):
+        before, found = best.score, -1
+        code = fill_order(t, o, n, number)
+        if scorer.kind != SORTED_SCAN:
+            found = score_codes(t, r, &own.codes, code, scorer, &best.score, &low)
+            if found > 0:
+                best.low, best.high = <uint32_t> low, <uint32_t> next_code(code, n, low)
+        if found < 0:
+            HF_COUNT(b"growth", b"sorted_scan")
+            scan_codes(t, r, node, weight, code, best)
+        if best.score > before:
+            best.column = column
+            keep_order(t, o, n, number, best)
+            if is_perfect(r, best.score, weight):
+                break
+    if count:
+        end_orders(o)
+    return count > 0
+
+
 cdef void _best_of_candidates(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     hf_sampling* sampling, hf_split* best
@@ -189,20 +233,25 @@ cdef void _best_of_candidates(
     cdef bint varies = False
     cdef int found
     scorer.kind = SORTED_SCAN
-    if c.width > 1 or weight >= HISTOGRAM_WEIGHT:
+    if c.width > 1 or weight >= HISTOGRAM_WEIGHT or t.has_defaults:
         start_code_scorer(t, r, &own.codes, node, weight, True, &scorer)
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
         if hf_stopped_after(t.watch, &n_steps, n):
             return
         column = _sample(c, own, sampling)
         found = -1
+        if has_orders(c, column):
+            varies |= _scan_orders(t, r, c, node, weight, column, &scorer, best)
+            if is_perfect(r, best.score, weight):
+                return
+            continue
         if scorer.kind != SORTED_SCAN:
             if not _codes_of(t, r, c, node, column, own.codes.code):
                 continue
             varies = True
             found = score_codes(t, r, &own.codes, own.codes.code, &scorer, &best.score, &low)
             if found > 0:
-                best.column, best.low = column, <uint32_t> low
+                best.column, best.low, best.missing = column, <uint32_t> low, -1
                 best.high = next_code(own.codes.code, n, low)
         if found < 0:
             HF_COUNT(b"growth", b"sorted_scan")
@@ -270,6 +319,7 @@ cdef int64_t _split_codes(
             below = middle
         else:
             above = middle
+    split.low = below
     for i in range(n):
         left[n_left] = <uint32_t> i
         n_left += code[i] <= below
@@ -322,7 +372,11 @@ cdef hf_split _best_random_split(
         if hf_stopped_after(t.watch, &n_steps, node.last - node.first):
             break
         split.column = _sample(c, own, &sampling)
-        n_left = _split_column(t, r, c, node, key, number, &split, left)
+        split.missing = -1
+        if has_orders(c, split.column):
+            n_left = random_order(t, r, c, node, key, number, &own.orders, &split, left)
+        else:
+            n_left = _split_column(t, r, c, node, key, number, &split, left)
         if n_left == 0:
             continue
         split.score = score_left(t, r, node, left, n_left, weight)
@@ -330,10 +384,13 @@ cdef hf_split _best_random_split(
         if split.score > best.score:
             best, n_best_left = split, n_left
             left, best_left = best_left, left
+            keep_sides(&own.orders)
             if is_perfect(r, best.score, weight):
                 break
     _undo(own, &sampling)
-    if best.column >= 0:
+    if best.column >= 0 and t.has_defaults:
+        finish_split(t, r, c, node, &own.orders, &best)
+    elif best.column >= 0:
         write_sides(r, node, best_left, n_best_left)
     return best
 
@@ -391,8 +448,10 @@ cdef hf_split best_column(
     cdef hf_split best = no_split()
     cdef hf_sampling sampling
     cdef int64_t n = node.last - node.first
-    cdef int scorer = scorer_of_bins(t, r, n, weight, c.n_codes) if c.width == 1 else SORTED_SCAN
+    cdef int scorer = SORTED_SCAN
     cdef double low, high
+    if c.width == 1 and not t.has_defaults:
+        scorer = scorer_of_bins(t, r, n, weight, c.n_codes)
     sampling.key, sampling.n_sampled = key, 0
     if scorer != SORTED_SCAN:
         _best_of_bins(t, r, c, node, weight, scorer, &sampling, &best)
@@ -400,10 +459,14 @@ cdef hf_split best_column(
     if best.column < 0:
         _best_of_candidates(t, r, c, node, weight, &sampling, &best)
     _undo(<hf_own*> r.columns, &sampling)
-    if best.column >= 0:
-        low = c.high[table_at(c, best.column) + best.low]
-        high = c.low[table_at(c, best.column) + best.high]
-        best.threshold = hf_between_f32(low, high) if t.single else hf_between_f64(low, high)
+    if best.column < 0 or (c.categorical != NULL and c.categorical[best.column]):
+        return best
+    if best.missing >= 0 and best.high == c.missing[best.column]:
+        best.threshold = hf_largest(t.single)
+        return best
+    low = c.high[table_at(c, best.column) + best.low]
+    high = c.low[table_at(c, best.column) + best.high]
+    best.threshold = hf_between_f32(low, high) if t.single else hf_between_f64(low, high)
     return best
 
 
@@ -425,7 +488,9 @@ cdef hf_split _best_split(
     if c.random_thresholds:
         return _best_random_split(t, r, c, node, key, weight)
     best = best_column(t, r, c, node, key, weight)
-    if best.column >= 0:
+    if best.column >= 0 and t.has_defaults:
+        finish_split(t, r, c, node, &(<hf_own*> r.columns).orders, &best)
+    elif best.column >= 0:
         fill_sides(t, r, c, node, &best)
     return best
 
@@ -433,13 +498,14 @@ cdef hf_split _best_split(
 cdef bint _write(
     const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
 ) noexcept nogil:
+    cdef const hf_orders* o = &(<hf_own*> r.columns).orders
     tree.feature[v] = <int32_t> split.column
-    return True
+    return not t.has_defaults or add_words(tree, v, o.words, o.n_words)
 
 
 cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil:
     # Returns the source of the columns, which must outlive it.
     cdef hf_source source
-    source.data, source.has_short_codes = columns, columns.width <= 2
+    source.data, source.has_short_codes = columns, columns.width <= 2 and columns.missing == NULL
     source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
     return source

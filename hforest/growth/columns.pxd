@@ -22,6 +22,8 @@ ctypedef struct hf_columns:
     # base[i] + offset[f]; or NULL.
     const int64_t* offset
     const void* values       # what codes stand for, float or double, (n, n_columns), of windows x; or NULL
+    const int64_t* missing   # (n_columns,): the code of missing values, -1 without; or NULL: none has any
+    const uint8_t* categorical  # (n_columns,): whether codes are categories; or NULL: none are
     bint random_thresholds   # one of each candidate, not the best
 
 cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
@@ -32,6 +34,13 @@ cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t col
 cdef inline int64_t table_at(const hf_columns* c, int64_t column) noexcept nogil:
     # Returns where the row of the tables of a column begins.
     return 0 if c.offset != NULL else column * c.n_codes
+
+
+cdef inline bint has_orders(const hf_columns* c, int64_t column) noexcept nogil:
+    # Returns whether a column has missing values, or categories.
+    return c.missing != NULL and (
+        c.missing[column] >= 0 or (c.categorical != NULL and c.categorical[column])
+    )
 
 
 cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:

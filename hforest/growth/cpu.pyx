@@ -33,6 +33,7 @@ from hforest.growth.task cimport (
 )
 
 from .bins import Prepared
+from .trees import NO_DEFAULTS
 
 cnp.import_array()
 
@@ -131,17 +132,21 @@ cdef int64_t _rank_bytes(const real* value, const hf_column* c) noexcept nogil:
 cdef bint _sort(const real* value, int64_t n, hf_order* o, hf_watch* watch) noexcept nogil:
     # Writes the keys of the values in order to o.key; returns whether the call goes on.
     cdef int64_t i
+    # Missing values come last, whatever their sign.
     cdef uint32_t code, lowest = <uint32_t> -1, highest = 0
     cdef int swapped
     if real is float:
         for i in range(n):
-            code = <uint32_t> hf_code_of_float(value[i]) ^ <uint32_t> 1 << 31
+            code = <uint32_t> -1
+            if value[i] == value[i]:
+                code = <uint32_t> hf_code_of_float(value[i]) ^ <uint32_t> 1 << 31
             lowest, highest = min(lowest, code), max(highest, code)
             o.key[i] = <uint64_t> code << 32 | <uint32_t> i
         o.key = sort_keys[uint64_t](o.key, o.key2, n, lowest, highest, watch)
     else:
         for i in range(n):
-            o.key[i], o.index[i] = hf_ordered(value[i]), <uint32_t> i
+            o.key[i] = hf_ordered(value[i]) if value[i] == value[i] else <uint64_t> -1
+            o.index[i] = <uint32_t> i
         swapped = hf_sort(o.key, o.index, o.key2, o.index2, n, watch)
         if swapped < 0:
             return False
@@ -154,13 +159,16 @@ cdef int64_t _rank(
     const real* value, const hf_column* c, hf_order o, hf_watch* watch
 ) noexcept nogil:
     # Writes the ranks of the distinct values, or where those are more than c.n_bins, bins of about as many
-    # samples each. Returns how many bins there are; 0 if the call is to end.
+    # samples each. Missing values have the bin after the last one. Returns how many bins there are without
+    # it; 0 also if the call is to end.
     #
     # value   IN (n,)
-    cdef int64_t i, stop, n = c.n, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
+    cdef int64_t i, stop, n = 0, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
     cdef int shift = 32 if real is float else 0
-    if not _sort(value, n, &o, watch):
+    if not _sort(value, c.n, &o, watch):
         return 0
+    for i in range(c.n):
+        n += value[i] == value[i]
     for i in range(1, n):
         n_distinct += o.key[i] >> shift != o.key[i - 1] >> shift
     i = 0
@@ -181,6 +189,8 @@ cdef int64_t _rank(
         while i < stop:
             c.bins[<uint32_t> o.key[i] if real is float else o.index[i]] = <uint32_t> last
             i += 1
+    for i in range(n, c.n):
+        c.bins[<uint32_t> o.key[i] if real is float else o.index[i]] = <uint32_t> (last + 1)
     return last + 1
 
 
@@ -238,7 +248,8 @@ def encode(x, bins, low, high, n_bins):
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
 
     x (n, n_columns), of any strides: IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64
-    and n_bins (n_columns,) int64: OUT. With as many entries as samples, low and high can be one array.
+    and n_bins (n_columns,) int64: OUT. With as many entries as samples, low and high can be one array. NaN
+    has the bin after the last one, which n_bins does not count.
     """
     cdef hf_watch watch
     start_watch(&watch)
@@ -273,7 +284,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     cdef int single = dtype.itemsize == 4
     cdef hf_watch watch
     cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
-    cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64)
+    cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64), words = np.zeros(n_trees + 1, np.int64)
     try:
         if parts == NULL or tree == NULL:
             raise MemoryError(f"grow: no memory for {n_trees} trees")
@@ -282,6 +293,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             nodes[m + 1] = nodes[m] + tree[m].n_nodes
             leaves[m + 1] = leaves[m] + tree[m].n_leaves
             entries[m + 1] = entries[m] + tree[m].n_entries
+            words[m + 1] = words[m] + tree[m].n_all_words
         feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
         threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
         value = np.empty((leaves[n_trees], n_outputs), dtype)
@@ -290,6 +302,12 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             indptr = np.empty(nodes[n_trees] + 1, np.int64)
             indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
             indptr[nodes[n_trees]] = entries[n_trees]
+        default_left, word_indptr, all_words = NO_DEFAULTS
+        if tree[0].has_defaults:
+            default_left = np.empty(nodes[n_trees], np.uint8)
+            word_indptr = np.empty(nodes[n_trees] + 1, np.int64)
+            all_words = np.empty(words[n_trees], np.uint32)
+            word_indptr[nodes[n_trees]] = words[n_trees]
         for m in range(n_trees):
             part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
             part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
@@ -298,6 +316,11 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             if projected:
                 part.indptr = <int64_t*> _at(indptr, nodes[m])
                 part.indices, part.data = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
+            part.default_left, part.word_indptr, part.first_word, part.words = NULL, NULL, words[m], NULL
+            if tree[m].has_defaults:
+                part.default_left = <uint8_t*> _at(default_left, nodes[m])
+                part.word_indptr = <int64_t*> _at(word_indptr, nodes[m])
+                part.words = <uint32_t*> _at(all_words, words[m])
             parts[m] = part
         start_watch(&watch)
         hf_share(&watch, n_trees)
@@ -313,7 +336,9 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     finally:
         free(parts)
         free(tree)
-    arrays = np.asarray(nodes), feature, threshold, left, value, gain
+    if not words[n_trees]:
+        _, word_indptr, all_words = NO_DEFAULTS
+    arrays = np.asarray(nodes), feature, threshold, left, value, gain, default_left, word_indptr, all_words
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
@@ -329,6 +354,7 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     else:
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
+    t.has_defaults = False
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease = learned.limits
     t.seed, t.watch = batch.seed, NULL
     return t
@@ -341,12 +367,17 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.offset, c.random_thresholds = NULL, NULL, NULL, random_thresholds
+    c.missing, c.categorical = NULL, NULL
     if workspace is not None and workspace.dtype == np.uint8:
         c.rows = <const uint8_t*> cnp.PyArray_DATA(workspace)
     elif workspace is not None:
         c.values = cnp.PyArray_DATA(workspace)
     if bins.offset is not None:
         c.offset = <const int64_t*> cnp.PyArray_DATA(bins.offset)
+    if bins.missing is not None:
+        c.missing = <const int64_t*> cnp.PyArray_DATA(bins.missing)
+    if bins.categorical is not None:
+        c.categorical = <const uint8_t*> cnp.PyArray_DATA(bins.categorical)
     return c
 
 
@@ -404,6 +435,8 @@ def prepare_columns(bins, splitter):
     """
     cdef Py_ssize_t i
     codes = bins.bins
+    if bins.missing is not None:
+        return None
     if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
         values = np.empty(codes.T.shape, bins.dtype)
         for i in range(len(codes)):
@@ -418,7 +451,7 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them."""
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
-    t.source = source_of_columns(&columns)
+    t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
     if bins.base is not None:
         t.base = <const int64_t*> cnp.PyArray_DATA(bins.base)
     grow_trees(&t, batch)
@@ -485,7 +518,7 @@ def _corners(x, distribution, bint narrow):
     return corners
 
 
-def prepare_projections(x, distribution):
+def prepare_projections(x, distribution, bint has_missing):
     """Returns what `grow_projected` reads in place of x."""
     cdef hf_watch watch
     numbers, found = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
@@ -502,7 +535,8 @@ def prepare_projections(x, distribution):
     if whole and large and not distribution.cyclic:
         # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
         corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
-    return Prepared(whole > 0, numbers, _transposed(x if numbers is None else numbers), corners)
+    columns = _transposed(x if numbers is None else numbers)
+    return Prepared(whole > 0, numbers, columns, corners, has_missing)
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
@@ -517,5 +551,5 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
         p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
     if workspace.corners is not None:
         p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
-    t.source = source_of_projections(&p)
+    t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
     grow_trees(&t, batch)

@@ -4,20 +4,25 @@ from ..core import supervised
 from ..core.aliases import ArrayLike
 from . import unchecked
 from .bins import Bins, Windows
-from .checks import check_windows
+from .checks import check_no_categories, check_windows
 
 
-def encode(x: ArrayLike | Windows, *, max_bins: int | None = None) -> Bins:
+def encode(
+    x: ArrayLike | Windows, *, max_bins: int | None = None, categorical: ArrayLike | None = None
+) -> Bins:
     """Returns the columns of x as ranks of their distinct values, or as bins.
 
     Parameters
     ----------
     x : (n_samples, n_columns) array-like of real numbers, or Windows
-        Samples; finite. Numbers that float32 holds exactly are computed in float32, others in float64.
-        Windows are taken as they are: C-contiguous, float32 or float64.
+        Samples; finite, or NaN for missing values. Numbers that float32 holds exactly are computed in
+        float32, others in float64. Windows are taken as they are: C-contiguous, float32 or float64, finite.
     max_bins : int, optional
         1 to 256: columns of more distinct values get at most so many bins of about as many samples each. By
         default every distinct value has a bin of its own (exact).
+    categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
+        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever
+        max_bins. Not for windows.
 
     Returns
     -------
@@ -28,11 +33,14 @@ def encode(x: ArrayLike | Windows, *, max_bins: int | None = None) -> Bins:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, no sample, NaN or infinity; windows that are not inside x.
+        Wrong kind or dtype; wrong shape, no sample, infinity, categories that are no whole numbers from 0 to
+        65535; windows with NaN, or that are not inside x; categorical columns out of range.
 
     Notes
     -----
-    Samples of one value share a bin: the one where the middle of its samples lies. -0 is 0. Cost: a radix
+    Samples of one value share a bin: the one where the middle of its samples lies. -0 is 0. Missing values of
+    a column have a bin of their own, after the others; with max_bins a matrix that has any gets at most
+    max_bins - 1 others a column, but one. Cost: a radix
     sort of each column, 8 bytes a bin for the values, 16 with max_bins. Windows have one row of bins: each
     number of x is encoded once, however many windows hold it; trees on them are those of a copy, bit for bit.
     If x has more than max_bins distinct values, columns of windows have bins of their own, and bins are
@@ -48,5 +56,10 @@ def encode(x: ArrayLike | Windows, *, max_bins: int | None = None) -> Bins:
     n_bins = supervised.max_bins(max_bins)
     if isinstance(x, Windows):
         check_windows(x)
+        check_no_categories(categorical)
         return unchecked.encode(x, n_bins)
-    return unchecked.encode(supervised.samples("x", x), n_bins)
+    x, has_missing = supervised.samples_or_missing("x", x)
+    is_categorical = supervised.categorical(categorical, x.shape[1])
+    if is_categorical is not None:
+        supervised.categories("x", x, is_categorical)
+    return unchecked.encode(x, n_bins, is_categorical, has_missing)

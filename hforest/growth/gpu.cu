@@ -12,7 +12,7 @@
 
 #include "core/projections.h"
 
-constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4;
+constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 
 // What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
@@ -44,6 +44,7 @@ struct Level {
     double *__restrict__ gain;      // (n_nodes,), 0 before; OUT of pick_splits
     const size *n_left;             // (n_nodes,): samples of the left child, -1: a leaf
     size *__restrict__ right;       // (n_samples,), 0 before: 1 where a sample goes right; OUT of sides
+    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or null; OUT of pick_splits
 };
 
 // Nodes of a level that are split together.
@@ -82,6 +83,7 @@ struct Pairs {
     size *__restrict__ n_left;                  // (n_pairs,): samples on the left, 0: there is no split; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may lie on the left; OUT
     double *__restrict__ threshold;             // (n_pairs,); OUT
+    int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
     size slots;
 };
 
@@ -203,93 +205,6 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns where a row of low and high begins.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
-// Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled a node; -1 stands for none. Without
-// replacement, by a Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes,
-// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies is
-// the only one.
-extern "C" __global__ void draw_columns(
-    Columns c, Level level, Part part, int *__restrict__ swap, int *__restrict__ column
-) {
-    const size a = thread_number();
-    if (a >= part.n_nodes) return;
-    const size v = part.node[a], slots = c.n_sampled, first = level.first[v], last = level.first[v + 1];
-    int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
-    for (size i = 0; i < slots; ++i) mine[i] = -1;
-    bool varies = false;
-    hf_draw draw = {{0, 0, 0, 0}};
-    for (size i = 0; i < c.n_columns && (i < c.n_sampled || !varies); ++i) {
-        if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), CANDIDATES);
-        size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
-        swaps[i] = (int)place;
-        for (size j = i; j-- > 0;)
-            if (swaps[j] == place) place = j;
-        const unsigned bin = bin_at(c, place, level.sample[first]);
-        size j = first + 1;
-        while (j < last && bin_at(c, place, level.sample[j]) == bin) ++j;
-        if (j == last) continue;
-        varies = true;
-        mine[i < slots ? i : 0] = (int)place;
-    }
-}
-
-// A key of a part: its pair, and its sample.
-struct Place {
-    size pair, sample;
-};
-
-// Returns where key e of a part comes from.
-__device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
-    const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
-    const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
-    return {a * slots + in_node / count, level.sample[level.first[part.node[a]] + in_node % count]};
-}
-
-// key (n_samples * slots,), OUT: pair, then bin, of the samples of all pairs. column (n_nodes, slots), IN.
-extern "C" __global__ void bin_keys(
-    Columns c, Level level, Part part, size slots, const int *__restrict__ column,
-    unsigned long long *__restrict__ key
-) {
-    const size e = thread_number();
-    if (e >= part.n_samples * slots) return;
-    const Place at = place_of(level, part, slots, e);
-    const unsigned bin = column[at.pair] < 0 ? 0 : bin_at(c, column[at.pair], at.sample);
-    key[e] = (uint64_t)at.pair << 32 | bin;
-}
-
-// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries, then
-// shape, patch_min and patch_max by axis.
-__device__ static inline hf_distribution distribution_of(const size *numbers, double density, double zero_probability) {
-    hf_distribution a;
-    a.kind = (int)numbers[0];
-    a.n_features = numbers[1];
-    a.channels = numbers[2];
-    a.cyclic = (int)numbers[3];
-    a.max_entries = numbers[4];
-    a.density = density;
-    a.zero_probability = zero_probability;
-    for (int i = 0; i < HF_AXES; ++i) {
-        a.shape[i] = numbers[5 + i];
-        a.low[i] = numbers[5 + HF_AXES + i];
-        a.high[i] = numbers[5 + 2 * HF_AXES + i];
-    }
-    return a;
-}
-
-// Writes the entries of the projection of each pair. A thread owns a pair.
-extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, double density, double zero_probability, Level level, Part part,
-    size slots, Entries entries
-) {
-    const size pair = thread_number();
-    if (pair >= part.n_nodes * slots) return;
-    const uint64_t own = hf_projection_key(level.key[part.node[pair / slots]], (uint64_t)(pair % slots));
-    const hf_distribution a = distribution_of(distribution, density, zero_probability);
-    entries.n_entries[pair] = hf_draw_projection(
-        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
-        entries.weight + pair * entries.max_entries
-    );
-}
-
 // Returns a number as a key of the same order; -0 has the key of 0. `unordered` is the inverse.
 __device__ static inline uint64_t ordered(float a) {
     unsigned bits;
@@ -316,10 +231,106 @@ __device__ static inline double unordered(uint64_t key, double) {
     return a;
 }
 
+#include "growth/orders.cuh"
+
+// Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled a node; -1 stands for none. Without
+// replacement, by a Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes,
+// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies is
+// the only one. A column stands in the slots of all orders in which it may be scanned.
+extern "C" __global__ void draw_columns(
+    Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
+) {
+    const size a = thread_number();
+    if (a >= part.n_nodes) return;
+    const size v = part.node[a], slots = c.n_sampled * o.n_orders, first = level.first[v], last = level.first[v + 1];
+    int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
+    for (size i = 0; i < slots; ++i) mine[i] = -1;
+    bool varies = false;
+    hf_draw draw = {{0, 0, 0, 0}};
+    for (size i = 0; i < c.n_columns && (i < c.n_sampled || !varies); ++i) {
+        if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), CANDIDATES);
+        size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
+        swaps[i] = (int)place;
+        for (size j = i; j-- > 0;)
+            if (swaps[j] == place) place = j;
+        const unsigned bin = bin_at(c, place, level.sample[first]);
+        size j = first + 1;
+        while (j < last && bin_at(c, place, level.sample[j]) == bin) ++j;
+        if (j == last) continue;
+        varies = true;
+        size count = o.n_orders;
+        if (count > 2 && !is_categorical(o, place)) count = 2;
+        for (size order = 0; order < count; ++order)
+            mine[(i < c.n_sampled ? i : 0) * o.n_orders + order] = (int)place;
+    }
+}
+
+// A key of a part: its pair, and its sample.
+struct Place {
+    size pair, sample;
+};
+
+// Returns where key e of a part comes from.
+__device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
+    const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
+    const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
+    return {a * slots + in_node / count, level.sample[level.first[part.node[a]] + in_node % count]};
+}
+
+// key (n_samples * slots,), OUT: pair, then bin or its place, of the samples of all pairs. column (n_nodes, slots), IN.
+extern "C" __global__ void bin_keys(
+    Columns c, Level level, Part part, size slots, Orders o, const int *__restrict__ column,
+    unsigned long long *__restrict__ key
+) {
+    const size e = thread_number();
+    if (e >= part.n_samples * slots) return;
+    const Place at = place_of(level, part, slots, e);
+    unsigned place = 0;
+    if (column[at.pair] >= 0)
+        place = place_of_bin(
+            c, o, level, part, column, at.pair / slots, at.pair % slots, bin_at(c, column[at.pair], at.sample)
+        );
+    key[e] = (uint64_t)at.pair << 32 | place;
+}
+
+// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries, then
+// shape, patch_min and patch_max by axis.
+__device__ static inline hf_distribution distribution_of(const size *numbers, double density, double zero_probability) {
+    hf_distribution a;
+    a.kind = (int)numbers[0];
+    a.n_features = numbers[1];
+    a.channels = numbers[2];
+    a.cyclic = (int)numbers[3];
+    a.max_entries = numbers[4];
+    a.density = density;
+    a.zero_probability = zero_probability;
+    for (int i = 0; i < HF_AXES; ++i) {
+        a.shape[i] = numbers[5 + i];
+        a.low[i] = numbers[5 + HF_AXES + i];
+        a.high[i] = numbers[5 + 2 * HF_AXES + i];
+    }
+    return a;
+}
+
+// Writes the entries of the projection of each pair. A thread owns a pair.
+extern "C" __global__ void draw_projections(
+    const size *__restrict__ distribution, double density, double zero_probability, Level level, Part part,
+    size slots, Orders o, Entries entries
+) {
+    const size pair = thread_number();
+    if (pair >= part.n_nodes * slots) return;
+    const uint64_t own = hf_projection_key(level.key[part.node[pair / slots]], (uint64_t)(pair % slots / o.n_orders));
+    const hf_distribution a = distribution_of(distribution, density, zero_probability);
+    entries.n_entries[pair] = hf_draw_projection(
+        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
+        entries.weight + pair * entries.max_entries
+    );
+}
+
 // As bin_keys, of projections of x (n_samples, n_features): values are summed in float64 in the order of the entries
 // and rounded once. A key of float64 has no bits left for the pair, which goes to pair_of (n_samples * slots,) instead.
 extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, Level level, Part part, size slots, Entries entries,
+    const real *__restrict__ x, size n_features, Level level, Part part, size slots, Entries entries, Orders o,
     unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
 ) {
     const size e = thread_number();
@@ -329,7 +340,12 @@ extern "C" __global__ void value_keys(
     const size entry = at.pair * entries.max_entries, end = entry + entries.n_entries[at.pair];
     double sum = 0;
     for (size j = entry; j < end; ++j) sum += (double)entries.weight[j] * (double)row[entries.index[j]];
-    const uint64_t value = ordered((real)sum);
+    uint64_t value = ordered((real)sum);
+    if (sum != sum) {
+        const size number = at.pair % slots;
+        const uint64_t own = level.key[part.node[at.pair / slots]];
+        value = missing_place(o, 0, o.random ? draws_left(own, number) : number % o.n_orders > 0);
+    }
     key[e] = sizeof(real) == 4 ? (uint64_t)at.pair << 32 | value : value;
     if (sizeof(real) == 8) pair_of[e] = (unsigned)at.pair;
 }
@@ -400,27 +416,46 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
 // those before it that vary in the node; a projection's counts all. column (n_nodes, slots), IN, of columns. A thread
 // owns a pair.
 extern "C" __global__ void random_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
     const int *__restrict__ column
 ) {
     const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
     if (pair >= part.n_nodes * slots) return;
     const size a = pair / slots, v = part.node[a], first = level.first[v], n = part.begin[a + 1] - part.begin[a];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
-    uint64_t lowest = keys[0], highest = lowest, greatest;
+    const size own = c.low ? column[pair] : 0;
+    uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
+    size n_missing = 0;
     pairs.n_left[pair] = 0;
-    for (size i = 1; i < n; ++i) {
+    if (own < 0) return;
+    const bool can_miss = has_missing_key(o, own);
+    for (size i = 0; i < n; ++i) {
+        const uint64_t here = place_in_key(o, keys[i]);
+        if (can_miss && (here == missing_place(o, own, true) || here == missing_place(o, own, false))) {
+            ++n_missing;
+            missing = here;
+            continue;
+        }
         lowest = keys[i] < lowest ? keys[i] : lowest;
         highest = keys[i] > highest ? keys[i] : highest;
     }
-    if (lowest == highest) return;
-    size number = pair % slots;
+    if (n_missing == n || (lowest == highest && n_missing == 0)) return;
+    const size number = c.low ? varying_number(column, a * slots, pair % slots) : pair % slots;
+    bool flipped = false;
     double at;
-    if (c.low) {
-        for (size other = a * slots; other < pair; ++other) number -= column[other] < 0;
-        const double *low = c.low + row_of_bins(c, column[pair]), *high = c.high + row_of_bins(c, column[pair]);
-        at = random_threshold(level.key[v], number, high[(unsigned)lowest], low[(unsigned)highest]);
-        greatest = (uint64_t)pair << 32 | last_bin(high, at, (unsigned)lowest, (unsigned)highest);
+    if (lowest == highest) { // missing values against all others
+        flipped = missing == 0;
+        greatest = flipped ? highest - place_in_key(o, highest) : highest;
+        at = largest();
+    } else if (c.low && is_categorical(o, own)) {
+        greatest = (uint64_t)pair << 32;
+        at = 0;
+    } else if (c.low) {
+        const double *low = c.low + row_of_bins(c, own), *high = c.high + row_of_bins(c, own);
+        const unsigned from = (unsigned)bin_of_place(o, own, 0, (unsigned)lowest);
+        const unsigned to = (unsigned)bin_of_place(o, own, 0, (unsigned)highest);
+        at = random_threshold(level.key[v], number, high[from], low[to]);
+        greatest = ((uint64_t)pair << 32) + (unsigned)lowest + (last_bin(high, at, from, to) - from);
     } else {
         at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
         greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
@@ -429,7 +464,7 @@ extern "C" __global__ void random_splits(
     size count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
-        if (keys[i] > greatest) continue;
+        if ((keys[i] <= greatest) == flipped) continue;
         add(y, level, v, first + i, sums);
         left_weight += level.sample_weight[first + i];
         ++count;
@@ -441,12 +476,13 @@ extern "C" __global__ void random_splits(
     pairs.n_left[pair] = count;
     pairs.greatest[pair] = greatest;
     pairs.threshold[pair] = at;
+    if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
 }
 
 // Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
 // -1 samples on its left. column (n_nodes, slots), IN, of columns. A thread owns a node.
 extern "C" __global__ void pick_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
     const int *__restrict__ column, Split split
 ) {
     const size a = thread_number(), slots = pairs.slots;
@@ -465,12 +501,15 @@ extern "C" __global__ void pick_splits(
     if (!pairs.order) {
         split.greatest[a] = pairs.greatest[best];
         level.threshold[v] = pairs.threshold[best];
+        if (o.kind != PLAIN) finish_split(level, part, pairs, c, column, o, split, a, 0, 0);
         return;
     }
     const size *last = pairs.order + part.begin[a] * slots + best % slots * n + pairs.n_left[best] - 1;
     const uint64_t below = pairs.key[last[0]], above = pairs.key[last[1]];
     split.greatest[a] = below;
-    if (!c.low) {
+    if (o.kind != PLAIN) {
+        finish_split(level, part, pairs, c, column, o, split, a, below, above);
+    } else if (!c.low) {
         level.threshold[v] = between(unordered(below, real()), unordered(above, real()));
     } else {
         const size row = row_of_bins(c, column[best]);
@@ -481,14 +520,15 @@ extern "C" __global__ void pick_splits(
 // ----------------------------------------------------------------------------------------------- partition
 
 // Writes whether each sample of a part goes right. A thread owns a sample.
-extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Split split) {
+extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, Split split) {
     const size i = thread_number(), slots = pairs.slots;
     if (i >= part.n_samples) return;
     const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a];
     const size in_node = i - begin, count = part.begin[a + 1] - begin;
     if (split.n_left[a] < 0) return;
     const uint64_t key = pairs.key[begin * slots + split.chosen[a] % slots * count + in_node];
-    level.right[level.first[part.node[a]] + in_node] = key > split.greatest[a];
+    const bool flipped = o.kind != PLAIN && o.flipped[a];
+    level.right[level.first[part.node[a]] + in_node] = (key > split.greatest[a]) != flipped;
 }
 
 // Writes samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left

@@ -7,7 +7,16 @@ from ..core.dispatch import array_module
 from ..core.launch import launch_each
 from ..core.projections import Distribution
 from .bins import Bins
-from .gpu_builder import PACKAGE, Projections, columns_of, grow_trees, task_of, tree_keys
+from .gpu_builder import (
+    PACKAGE,
+    ColumnSource,
+    Projections,
+    columns_of,
+    grow_trees,
+    kinds_of,
+    task_of,
+    tree_keys,
+)
 from .trees import Batch, Learned
 from .trees import joined as join_arrays
 
@@ -24,12 +33,17 @@ def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
 
 def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> None:
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low`
-    holds."""
+    holds; NaN has the bin after the last one."""
     xp = array_module(x)
-    n, max_bins = len(x), low.shape[1]
+    max_bins = low.shape[1]
     for f in range(x.shape[1]):
         column = x[:, f].astype(np.float64) + 0.0
-        order = xp.argsort(column, kind="stable")
+        order = xp.argsort(column, kind="stable")  # NaN last
+        n = len(x) - int(xp.isnan(column).sum())
+        n_bins[f] = bins[f] = 0
+        if n == 0:
+            continue
+        order, missing = order[:n], order[n:]
         value = column[order]
         new = xp.ones(n, bool)
         new[1:] = value[1:] != value[:-1]
@@ -46,7 +60,7 @@ def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> Non
             start = xp.flatnonzero(new)
         used = len(start)
         bins[f, order] = rank.astype(bins.dtype)
-        n_bins[f] = used
+        bins[f, missing] = n_bins[f] = used
         low[f, :used] = value[start]
         high[f, : used - 1] = value[start[1:] - 1]
         high[f, used - 1] = value[-1]
@@ -60,17 +74,19 @@ def grow(
     bins: Bins, workspace: None, learned: Learned, max_features: int, splitter: str, batch: Batch
 ) -> None:
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
-    task = task_of(learned, bins.dtype, splitter)
-    grow_trees(task, columns_of(bins, max_features), learned.sample_weight, batch)
+    task = task_of(learned, bins.dtype, splitter, bins.missing is not None)
+    source = ColumnSource(columns_of(bins, max_features), kinds_of(bins))
+    grow_trees(task, source, learned.sample_weight, batch)
 
 
-def prepare_projections(x: Array, distribution: Distribution) -> None:
-    """None: a thread adds up numbers of x."""
+def prepare_projections(x: Array, distribution: Distribution, has_missing: bool) -> bool:
+    """Whether x has missing values; a thread adds up numbers of x."""
+    return has_missing
 
 
 def grow_projected(
     x: Array,
-    workspace: None,
+    workspace: bool,
     learned: Learned,
     distribution: Distribution,
     n_projections: int,
@@ -84,7 +100,8 @@ def grow_projected(
     )  # fmt: skip
     numbers_there = array_module(x).asarray(np.array(numbers, np.int64))
     projections = Projections(x, distribution, numbers_there, n_projections)
-    grow_trees(task_of(learned, x.dtype, splitter), projections, learned.sample_weight, batch)
+    task = task_of(learned, x.dtype, splitter, workspace)
+    grow_trees(task, projections, learned.sample_weight, batch)
 
 
 def joined(

@@ -188,7 +188,8 @@ def grow_projected(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers
-        Samples; finite. Numbers that float32 holds exactly are computed in float32, others in float64.
+        Samples; finite, or NaN for missing values. Numbers that float32 holds exactly are computed in
+        float32, others in float64.
     y, n_trees
         As `grow` takes them.
     distribution : Distribution
@@ -232,7 +233,7 @@ def grow_projected(
     (array([-2, -1, -1], dtype=int32), np.float64(1.5))
     """
     distribution = check_distribution(distribution)
-    x = supervised.samples("x", x)
+    x, has_missing = supervised.samples_or_missing("x", x)
     if distribution.n_features != x.shape[1]:
         raise ValueError(
             f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
@@ -249,6 +250,6 @@ def grow_projected(
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow_projected(
-            x, learned, n_trees, distribution, n_projections=n_projections, splitter=splitter,
-            bootstrap=bootstrap, report=report, seed=seed,
+            x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
+            splitter=splitter, bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip

@@ -10,6 +10,7 @@ in fewer passes, and sums over patches come from sums over corners:
         g h i                            0 ...
 """
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
@@ -17,15 +18,16 @@ from libc.string cimport memset
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
-from hforest.growth.builder cimport reserve_entries
+from hforest.growth.builder cimport add_words, reserve_entries
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
+from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport SORTED_SCAN
-from hforest.growth.sorted_scan cimport scan, sort_keys
+from hforest.growth.sorted_scan cimport scan, scan_codes
 from hforest.growth.task cimport (
-    HF_COUNT, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_pending, hf_philox, hf_source,
-    hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+    HF_COUNT, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_largest, hf_pending, hf_philox,
+    hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -38,6 +40,9 @@ cdef enum:
     ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
     LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
     LARGE = 1 << 14      # samples from which each candidate looks for signals
+
+# Codes of missing values: no number has them.
+cdef int32_t FIRST = -0x7fffffff - 1, LAST = 0x7fffffff
 
 
 # The workspace of a tree.
@@ -307,27 +312,18 @@ cdef void _scan_codes(
     hf_split* best
 ) noexcept nogil:
     # Scores codes of 32 bits by the sorted scan; takes the best split where it is better than `best`.
-    cdef uint64_t* key = <uint64_t*> r.key
-    cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
-    cdef int64_t i, n = node.last - node.first
     cdef double before = best.score
-    for i in range(n):
-        ordered = <uint32_t> code[i] ^ <uint32_t> 1 << 31
-        lowest = ordered if ordered < lowest else lowest
-        highest = ordered if ordered > highest else highest
-        key[i] = <uint64_t> ordered << 32 | r.payload[node.first + i]
-    if lowest == highest:
-        return
-    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
+    scan_codes(t, r, node, weight, code, best)
     if best.score > before:
-        best.below = _value(whole, <int32_t> (best.low ^ <uint32_t> 1 << 31))
-        best.above = _value(whole, <int32_t> (best.high ^ <uint32_t> 1 << 31))
+        best.below = _value(whole, <int32_t> best.low)
+        best.above = _value(whole, <int32_t> best.high)
 
 
 cdef void _scan_doubles(
-    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight, hf_split* best
+    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight, uint64_t missing,
+    hf_split* best
 ) noexcept nogil:
-    # The same of float64: keys hold the ranks of the values.
+    # The same of float64: keys hold the ranks of the values. Missing values are ordered as `missing`.
     cdef const double* value = <const double*> own.value
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint64_t* order = own.order
@@ -337,7 +333,7 @@ cdef void _scan_doubles(
     cdef double before = best.score
     cdef int swapped
     for i in range(n):
-        order[i], place[i] = hf_ordered(value[i]), <uint32_t> i
+        order[i], place[i] = hf_ordered(value[i]) if value[i] == value[i] else missing, <uint32_t> i
     swapped = hf_sort(order, place, own.order2, own.place2, n, t.watch)
     if swapped < 0:
         return
@@ -358,6 +354,34 @@ cdef void _scan_doubles(
         best.below, best.above = value[place[low]], value[place[high]]
 
 
+# --------------------------------------------------------------------------------------------- missing values
+
+cdef void _scan_missing(
+    const hf_task* t, hf_workspace* r, const hf_projections* p, hf_own* own, const hf_pending* node,
+    double weight, double greatest, hf_split* best
+) noexcept nogil:
+    # Scores a candidate with missing values by the sorted scan: these last, and then first.
+    cdef const float* value = <const float*> own.value
+    cdef int32_t* code = own.codes.code
+    cdef int64_t i, n = node.last - node.first
+    cdef double before
+    cdef int first
+    for first in range(2):
+        before = best.score
+        if p.single:
+            for i in range(n):
+                code[i] = hf_code_of_float(value[i])
+                if value[i] != value[i]:
+                    code[i] = FIRST if first else LAST
+            _scan_codes(t, r, node, weight, False, code, best)
+        else:
+            _scan_doubles(t, r, own, node, weight, 0 if first else <uint64_t> -1, best)
+        if best.score > before:
+            best.missing = first
+            if best.below != best.below or best.above != best.above:  # missing values against all others
+                best.below, best.above, best.missing = greatest, INFINITY, 0
+
+
 # ------------------------------------------------------------------------------------------------ best splits
 
 cdef hf_split _best_projection(
@@ -374,6 +398,7 @@ cdef hf_split _best_projection(
     cdef int32_t low = 0, best_low = 0
     cdef double before
     cdef bint short = p.single or p.whole, scanned = False
+    cdef double greatest
     cdef int found
     scorer.kind = SORTED_SCAN
     if short:
@@ -383,21 +408,27 @@ cdef hf_split _best_projection(
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         _values_of(t, p, own, r.sample + node.first, n, candidate)
-        if short:
-            code = _codes_of(p, own, own.value, n)
         before = best.score
         found = -1
-        if scorer.kind != SORTED_SCAN:
+        if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
+            HF_COUNT(b"growth", b"sorted_scan")
+            found = 0
+            _scan_missing(t, r, p, own, node, weight, greatest, &best)
+            scanned |= best.score > before
+        elif short:
+            code = _codes_of(p, own, own.value, n)
+        if found < 0 and scorer.kind != SORTED_SCAN:
             found = score_codes(t, r, &own.codes, code, &scorer, &best.score, &low)
             if found > 0:
-                best_low, scanned = low, False
+                best_low, best.missing, scanned = low, -1, False
         if found < 0:
             HF_COUNT(b"growth", b"sorted_scan")
             if short:
                 _scan_codes(t, r, node, weight, p.whole, code, &best)
             else:
-                _scan_doubles(t, r, own, node, weight, &best)
-            scanned |= best.score > before
+                _scan_doubles(t, r, own, node, weight, 0, &best)
+            if best.score > before:
+                best.missing, scanned = -1, True
         if best.score > before:
             best.column = 0
             own.best_key = candidate
@@ -422,13 +453,17 @@ cdef hf_split _best_random_projection(
     cdef uint32_t* best_left = left + r.n      # and of the best one so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
+    cdef double greatest
     split.column = 0
     for number in range(t.n_candidates):
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         _values_of(t, p, own, r.sample + node.first, n, candidate)
-        if p.whole:
+        split.missing = -1
+        if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
+            n_left = split_missing(t, p.single, own.value, n, key, number, &split, left)
+        elif p.whole:
             n_left = split_values(t, <const int32_t*> own.value, n, key, number, &split, left)
         elif p.single:
             n_left = split_values(t, <const float*> own.value, n, key, number, &split, left)
@@ -442,15 +477,23 @@ cdef hf_split _best_random_projection(
                 break
     if best.column >= 0:
         write_sides(r, node, best_left, n_best_left)
+        default_sides(t, r, node, &best)
     return best
 
 
 cdef void _fill_sides(
-    const hf_projections* p, const hf_own* own, int64_t n, double below, uint8_t* goes_right
+    const hf_projections* p, const hf_own* own, int64_t n, const hf_split* split, uint8_t* goes_right
 ) noexcept nogil:
     # Writes the sides of a node's samples.
+    cdef double below = split.below
     cdef int64_t i
-    if p.whole:
+    if split.missing == 0:
+        for i in range(n):
+            if p.single:
+                goes_right[i] = not (<const float*> own.best_value)[i] <= <float> below
+            else:
+                goes_right[i] = not (<const double*> own.best_value)[i] <= below
+    elif p.whole:
         for i in range(n):
             goes_right[i] = (<const int32_t*> own.best_value)[i] > <int32_t> below
     elif p.single:
@@ -509,8 +552,11 @@ cdef hf_split _best_split(
         return _best_random_projection(t, r, p, node, key, weight)
     best = _best_projection(t, r, p, node, key, weight)
     if best.column >= 0:
-        _fill_sides(p, <hf_own*> r.own, node.last - node.first, best.below, r.goes_right)
-        if t.single:
+        _fill_sides(p, <hf_own*> r.own, node.last - node.first, &best, r.goes_right)
+        default_sides(t, r, node, &best)
+        if best.above == INFINITY:
+            best.threshold = hf_largest(t.single)
+        elif t.single:
             best.threshold = hf_between_f32(best.below, best.above)
         else:
             best.threshold = hf_between_f64(best.below, best.above)
@@ -527,6 +573,8 @@ cdef bint _write(
     cdef int64_t e, n_entries = hf_draw_projection(
         &p.distribution, own.best_key, first, own.index, own.factor
     )
+    if t.has_defaults and not add_words(tree, v, NULL, 0):
+        return False
     if n_entries == 1 and own.factor[0] == 1:
         tree.feature[v] = <int32_t> own.index[0]
         return True

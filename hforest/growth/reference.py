@@ -6,7 +6,14 @@ Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 
 import numpy as np
 
 from ..core.philox import below, philox
-from .reference_builder import BOOTSTRAP, grow_batch, split_by_column, split_by_projection, tree_key
+from .reference_builder import (
+    BOOTSTRAP,
+    grow_batch,
+    kinds_of,
+    split_by_column,
+    split_by_projection,
+    tree_key,
+)
 from .trees import joined as join_arrays
 
 
@@ -24,9 +31,14 @@ def encode(x, bins, low, high, n_bins):
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
 
     x (n, n_columns): IN. bins (n_columns, n) uint32, low and high (n_columns, max_bins) float64 and n_bins
-    (n_columns,) int64: OUT.
+    (n_columns,) int64: OUT. NaN has the bin after the last one, which n_bins does not count.
     """
     for f, column in enumerate(x.T.astype(np.float64) + 0.0):
+        is_missing = np.isnan(column)
+        n_bins[f] = bins[f] = 0
+        if is_missing.all():
+            continue
+        column = column[~is_missing]
         distinct, counts = np.unique(column, return_counts=True)
         bin_of = np.arange(len(distinct))
         if len(distinct) > low.shape[1]:
@@ -34,8 +46,8 @@ def encode(x, bins, low, high, n_bins):
             # The bin where the middle of a value's samples lies; then bins are numbered without gaps.
             wanted = (2 * stop - counts) * low.shape[1] // (2 * len(column))
             bin_of = np.cumsum(np.diff(wanted, prepend=wanted[0]) > 0)
-        bins[f] = bin_of[np.searchsorted(distinct, column)]
-        n_bins[f] = bin_of[-1] + 1
+        n_bins[f] = bins[f] = bin_of[-1] + 1
+        bins[f, ~is_missing] = bin_of[np.searchsorted(distinct, column)]
         for b in range(n_bins[f]):
             low[f, b], high[f, b] = distinct[bin_of == b][[0, -1]]
 
@@ -46,7 +58,8 @@ def prepare_columns(bins, splitter):
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
-    codes, low, high, dtype, base, offset = bins
+    codes, low, high, dtype, base, offset, *_ = bins
+    kinds = kinds_of(bins)
     if base is not None:
         # Windows: one row of bins and tables for all columns.
         codes = codes[0][offset[:, None] + base]
@@ -55,14 +68,15 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
     def split(tree, samples, mean, weight, key):
         min_leaf = learned.limits.min_samples_leaf
         return split_by_column(
-            tree, samples, mean, weight, key, low, high, dtype, max_features, min_leaf, splitter
+            tree, samples, mean, weight, key, low, high, dtype, kinds, max_features, min_leaf, splitter
         )
 
-    grow_batch(split, codes, learned, batch, dtype, False)
+    grow_batch(split, codes, learned, batch, dtype, False, bins.missing is not None)
 
 
-def prepare_projections(x, distribution):
-    """None: the reference implementation adds up numbers of x."""
+def prepare_projections(x, distribution, has_missing):
+    """Whether x has missing values; the reference implementation adds up numbers of x."""
+    return has_missing
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
@@ -76,7 +90,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
             tree, samples, mean, weight, key, x, distribution, n_projections, min_leaf, splitter
         )
 
-    grow_batch(split, None, learned, batch, x.dtype, True)
+    grow_batch(split, None, learned, batch, x.dtype, True, workspace)
 
 
 def joined(trees, n_outputs, dtype, projected):

@@ -1,10 +1,11 @@
 """The reference tree builder: grows trees top-down, node by node, in plain loops (p5; p3 Alg. 1).
 
-A candidate source is a function split(tree, samples, mean, weight, key) that returns None or a tuple: column,
-or (indices, data) of a projection; a function that says which samples go left; gain; threshold.
+A candidate source is a function split(tree, samples, mean, weight, key) that returns None or a `Split`.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,26 @@ from ..core.projections import draw_projection, projection_key
 from ..core.scores import node_score
 
 # Streams of the generator.
-BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD = 1, 2, 3, 4
+BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION = 1, 2, 3, 4, 5
+
+MISSING_LEFT, UNKNOWN_LEFT = 1, 2
+"""Bits of default_left."""
+
+
+class Split(NamedTuple):
+    """The split of a node."""
+
+    column: Any
+    """A column, or (indices, data) of a projection."""
+    goes_left: Callable[[int], bool]
+    """Whether a sample goes left."""
+    gain: float
+    threshold: float
+    missing_left: bool | None = None
+    """The side of the node's missing values; None: it has none."""
+    categories: list[int] | None = None
+    """The categories on the left and those on the right, of a split by categories."""
+    others: list[int] | None = None
 
 
 def tree_key(seed, tree):
@@ -38,6 +58,11 @@ class Tree:
     def __init__(self, bins, labels, targets, n_outputs, weight, criterion):
         self.bins, self.labels, self.targets = bins, labels, targets
         self.n_outputs, self.weight, self.criterion = n_outputs, weight, criterion
+
+    @property
+    def is_ordered(self):
+        """Whether an order of the categories holds their best split (Fisher 1958; Breiman et al. 1984)."""
+        return self.n_outputs <= (1 if self.targets is not None else 2)
 
     def mean(self, samples):
         """Shares of the classes, or the mean target."""
@@ -90,6 +115,95 @@ def best_threshold(tree, samples, rows, total, weight, column, value, min_sample
     return best
 
 
+def direction(tree, samples, rows, total, weight, members):
+    """Returns the score of each group of samples along the first principal direction of the groups' means
+    (Coppersmith, Hong and Hosking 1999), by 16 steps of the power iteration.
+
+    members: lists of samples.
+    """
+    share, size = [], []
+    for group in members:
+        sums = [0.0] * tree.n_outputs
+        size.append(0.0)
+        for s in group:
+            sums, size[-1] = add(sums, rows[s]), size[-1] + float(tree.weight[s])
+        share.append([a / size[-1] - b / weight for a, b in zip(sums, total, strict=True)])
+
+    def dot(a, b):
+        result = 0.0
+        for p, q in zip(a, b, strict=True):
+            result += p * q
+        return result
+
+    spread = [w * dot(p, p) for w, p in zip(size, share, strict=True)]
+    axis = share[spread.index(max(spread))]
+    for _ in range(16):
+        sums = [0.0] * tree.n_outputs
+        for w, p in zip(size, share, strict=True):
+            step = w * dot(p, axis)
+            sums = [a + step * b for a, b in zip(sums, p, strict=True)]
+        largest = max(abs(a) for a in sums)
+        if not largest > 0:
+            break
+        axis = [a / largest for a in sums]
+    return [dot(p, axis) for p in share]
+
+
+def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
+    """Returns the orders in which a node scans the bins of a column, as dictionaries from bin to place.
+
+    Missing values are last, and then first. Categories are ordered by their share of the second class or
+    their mean; of more classes or outputs up to four categories are divided in all ways, others ordered along
+    the first principal direction of their means.
+    """
+    present = sorted({int(bins[s]) for s in samples})
+    if not is_categorical:
+        last = {b: b for b in present}
+        return [last, last | {missing: -1}] if missing in last else [last]
+    if not tree.is_ordered and len(present) <= 4:
+        masks = range(1, 2 ** (len(present) - 1))
+        return [{b: 1 - (mask >> j & 1) for j, b in enumerate(present)} for mask in masks]
+    members = [[s for s in samples if int(bins[s]) == b] for b in present]
+    if tree.is_ordered:
+        score = []
+        for group in members:
+            sums, size = 0.0, 0.0
+            for s in group:
+                sums, size = sums + rows[s][-1], size + float(tree.weight[s])
+            score.append(sums / size)
+    else:
+        score = direction(tree, samples, rows, total, weight, members)
+    ordered = sorted(range(len(present)), key=lambda j: score[j])  # stable
+    return [{present[j]: place for place, j in enumerate(ordered)}]
+
+
+def random_order(tree, present, key, number, missing, is_categorical, low, high, dtype):
+    """Returns an order of a column's bins in which places up to 0 go left, and the threshold: a random split.
+
+    Missing values, and each category, go left or right by a fair draw. None: all bins are one.
+    """
+    if len(present) == 1:
+        return None
+    if is_categorical:
+        side = {}
+        for b in present:
+            word = philox(key, number << 16 | b >> 7, DIRECTION)[b >> 5 & 3]
+            side[b] = word >> (b & 31) & 1
+        if len(set(side.values())) == 1:
+            side[present[0]] ^= 1
+        return side, 0.0
+    numbers = [b for b in present if b != missing]
+    if len(numbers) == 1:
+        return {numbers[0]: 0, missing: 1}, float(np.finfo(dtype).max)
+    least, greatest = high[numbers[0]], low[numbers[-1]]
+    limit = random_threshold(key, number, least, greatest, dtype)
+    last = max(b for b in numbers[:-1] if b == numbers[0] or high[b] <= limit)
+    side = {b: int(b > last) for b in numbers}
+    if missing in present:
+        side[missing] = philox(key, number, DIRECTION)[0] & 1
+    return side, limit
+
+
 def random_threshold(key, number, least, greatest, dtype):
     """Returns the threshold of a node's candidate `number` (Geurts, Ernst and Wehenkel 2006): uniform from
     the least value, and below the greatest.
@@ -129,12 +243,16 @@ def in_bag_weight(weight, counts, m):
 
 
 def grow_tree(tree, split, limits, dtype, root_key):
-    """Returns (feature, threshold, left, gain, value), and the projections by node."""
+    """Returns (feature, threshold, left, gain, value), the projections by node, default_left, and the sets of
+    categories by node.
+    """
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease = limits
     columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
     feature, threshold, left, gain = columns
     value: list[list[float]] = []
     projections: dict[int, tuple[list[int], list[float]]] = {}
+    default_left: dict[int, int] = {}
+    sets: dict[int, list[int]] = {}
     root = [int(s) for s in np.flatnonzero(tree.weight > 0)]
     pending = [(root, root_key, 0)]
     root_weight = tree.mean(root)[1]
@@ -146,16 +264,23 @@ def grow_tree(tree, split, limits, dtype, root_key):
         found = None
         if not (pure or len(samples) < max(2, min_samples_split, 2 * min_samples_leaf) or depth >= max_depth):
             found = split(tree, samples, mean, weight, key)
-        if found is None or found[2] / root_weight < min_impurity_decrease:
+        if found is None or found.gain / root_weight < min_impurity_decrease:
             left[v] = len(value)
             value.append(mean)
         else:
-            column, goes_left, decrease, limit = found
+            column = found.column
             if isinstance(column, tuple):
                 projections[v] = column
                 column = -2
-            sides = [[s for s in samples if goes_left(s) == here] for here in (True, False)]
-            feature[v], threshold[v], gain[v], left[v] = column, limit, max(decrease, 0.0), len(feature)
+            sides = [[s for s in samples if found.goes_left(s) == here] for here in (True, False)]
+            feature[v], threshold[v], gain[v] = column, found.threshold, max(found.gain, 0.0)
+            left[v] = len(feature)
+            # What the node has not seen goes to the side of more samples.
+            heavier = len(sides[0]) >= len(sides[1])
+            missing_left = heavier if found.missing_left is None else found.missing_left
+            default_left[v] = MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
+            if found.categories is not None:
+                sets[v] = bit_set(found.categories, found.others, heavier)
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
                 pending.append((side, child, depth + 1))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
@@ -163,17 +288,33 @@ def grow_tree(tree, split, limits, dtype, root_key):
         v += 1
     return (
         np.array(feature, np.int32), np.array(threshold), np.array(left, np.int32), np.array(gain),
-        np.array(value, dtype).ravel(), projections,
+        np.array(value, dtype).ravel(), projections, default_left, sets,
     )  # fmt: skip
 
 
-def grow_batch(split, codes, learned, batch, dtype, projected):
-    """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data)."""
+def bit_set(here, there, others):
+    """Returns the words of a set of categories: those here are in it, those there not; other ones up to the
+    last word are in it or not.
+    """
+    words = [0xFFFFFFFF if others else 0] * (max(here + there) // 32 + 1)
+    for c in here:
+        words[c // 32] |= 1 << c % 32
+    for c in there:
+        words[c // 32] &= ~(1 << c % 32)
+    return words
+
+
+def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
+    """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data), and if they
+    know missing values or categories with (default_left, words of each node's set, all words).
+    """
     (labels, targets, n_outputs), sample_weight, criterion, limits = learned
     for m in range(batch.n_trees):
         weight = in_bag_weight(sample_weight, batch.counts, m)
         tree = Tree(codes, labels, targets, n_outputs, weight, criterion)
-        *arrays, projections = grow_tree(tree, split, limits, dtype, tree_key(batch.seed, batch.first + m))
+        *arrays, projections, default_left, sets = grow_tree(
+            tree, split, limits, dtype, tree_key(batch.seed, batch.first + m)
+        )
         if projected:
             entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]
             sizes = [len(indices) for indices, _ in entries]
@@ -182,13 +323,20 @@ def grow_batch(split, codes, learned, batch, dtype, projected):
                 np.array([i for indices, _ in entries for i in indices], np.int32),
                 np.array([w for _, data in entries for w in data], dtype),
             ]
+        if has_defaults:
+            nodes = range(len(arrays[0]))
+            arrays += [
+                np.array([default_left.get(v, 0) for v in nodes], np.uint8),
+                np.array([len(sets.get(v, [])) for v in nodes], np.int64),
+                np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
+            ]
         batch.trees.append(tuple(arrays))
 
 
 def split_by_projection(
     tree, samples, mean, weight, key, x, distribution, n_projections, min_samples_leaf, splitter
 ):
-    """Returns the best split of a node's projections, or None."""
+    """Returns the best split of a node's projections, or None. A projection of a missing value is missing."""
     rows = tree.rows(samples, mean)
     total = [0.0] * tree.n_outputs
     for s in samples:
@@ -202,61 +350,102 @@ def split_by_projection(
             value = 0.0
             for i, w in zip(index, factor, strict=True):
                 value += w * float(x[s, i])
-            values[s] = float(x.dtype.type(value))  # rounded once, as hforest.tree does
+            values[s] = float(x.dtype.type(value)) + 0.0  # rounded once, as hforest.tree does
+        missing = {s for s in samples if math.isnan(values[s])}
+        distinct = sorted({values[s] for s in samples if s not in missing})
+        if not distinct or len(distinct) + bool(missing) == 1:
+            continue
         if splitter == "best":
-            better = best_threshold(
-                tree, samples, rows, total, weight, number, values, min_samples_leaf, best
-            )
-        else:
-            least, greatest = min(values.values()) + 0.0, max(values.values())
-            if least == greatest:
-                continue
-            limit = random_threshold(key, number, least, greatest, x.dtype)
-            left_side = {s for s in samples if values[s] <= limit}
-            score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
-            better = score, number, limit, limit
-        if better[0] > best[0]:
-            best, chosen = better, (index, factor, values)
+            for end in (math.inf, -math.inf) if missing else (math.inf,):
+                places = {s: end if s in missing else values[s] for s in samples}
+                better = best_threshold(
+                    tree, samples, rows, total, weight, number, places, min_samples_leaf, best
+                )
+                if better[0] > best[0]:
+                    best, chosen = better, (index, factor, places, missing)
+            continue
+        limit, end = float(np.finfo(x.dtype).max), 1
+        if len(distinct) > 1:
+            limit = random_threshold(key, number, distinct[0], distinct[-1], x.dtype)
+            end = philox(key, number, DIRECTION)[0] & 1
+        places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
+        left_side = {s for s in samples if places[s] <= limit}
+        score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
+        if score > best[0]:
+            best, chosen = (score, number, limit, limit), (index, factor, places, missing)
     if chosen is None:
         return None
     score, _, low, high = best
-    index, factor, values = chosen
+    index, factor, places, missing = chosen
     column = index[0] if len(index) == 1 and factor[0] == 1 else (index, factor)  # a feature
     limit = between(low, high, x.dtype) if splitter == "best" else low
-    return column, lambda s: values[s] <= low, score - base, limit
+    missing_left = places[min(missing)] <= low if missing else None
+    if math.isinf(low) or math.isinf(high):  # missing values against all others
+        return Split(column, lambda s: s not in missing, score - base, float(np.finfo(x.dtype).max), False)
+    return Split(column, lambda s: places[s] <= low, score - base, limit, missing_left)
+
+
+def kinds_of(bins):
+    """Returns the bin of missing values of each column, -1 without, and whether it holds categories."""
+    n_columns = bins.shape[1]
+    missing = np.full(n_columns, -1) if bins.missing is None else bins.missing
+    categorical = np.zeros(n_columns, bool) if bins.categorical is None else bins.categorical
+    return missing, categorical
 
 
 def split_by_column(
-    tree, samples, mean, weight, key, low, high, dtype, max_features, min_samples_leaf, splitter
+    tree, samples, mean, weight, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter
 ):
-    """Returns the best split of the features that a node samples, or None."""
+    """Returns the best split of the features that a node samples, or None.
+
+    kinds: the bin of missing values of each column, -1 without, and whether it holds categories.
+    """
     rows = tree.rows(samples, mean)
     total = [0.0] * tree.n_outputs
     for s in samples:
         total = add(total, rows[s])
     base = node_score(tree.criterion, total, weight)
-    best, number = (-math.inf, -1, 0, 0.0), 0
+    best, number, places, limit = (-math.inf, -1, 0, 0.0), 0, {}, 0.0
     for i, column in enumerate(sampled_features(key, len(tree.bins))):
         if i >= max_features and number:
             break
-        present = sorted({int(tree.bins[column, s]) for s in samples})
+        bins, missing, is_categorical = tree.bins[column], int(kinds[0][column]), bool(kinds[1][column])
+        present = sorted({int(bins[s]) for s in samples})
         if len(present) == 1:
             continue
         if splitter == "best":
-            best = best_threshold(
-                tree, samples, rows, total, weight, column, tree.bins[column], min_samples_leaf, best
-            )
+            for order in orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
+                value = {s: order[int(bins[s])] for s in samples}
+                better = best_threshold(
+                    tree, samples, rows, total, weight, column, value, min_samples_leaf, best
+                )
+                if better[0] > best[0]:
+                    best, places = better, order
         else:
-            least, greatest = high[column, present[0]], low[column, present[-1]]
-            limit = random_threshold(key, number, least, greatest, dtype)
-            last = max(b for b in present[:-1] if b == present[0] or high[column, b] <= limit)
-            left_side = {s for s in samples if tree.bins[column, s] <= last}
+            order, least = random_order(
+                tree, present, key, number, missing, is_categorical, low[column], high[column], dtype
+            )
+            left_side = {s for s in samples if not order[int(bins[s])]}
             score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
             if score > best[0]:
-                best = score, column, last, limit
+                best, places, limit = (score, column, 0, 1), order, least
         number += 1
-    score, column, last, after = best
+    score, column, last, _ = best
     if column < 0:
         return None
-    limit = between(high[column, last], low[column, after], dtype) if splitter == "best" else after
-    return column, lambda s: tree.bins[column, s] <= last, score - base, limit
+    bins, missing = tree.bins[column], int(kinds[0][column])
+    here, there = (sorted(b for b in places if (places[b] <= last) == left) for left in (True, False))
+    missing_left = missing in here if missing in places else None
+    here, there = ([b for b in side if b != missing] for side in (here, there))
+    if kinds[1][column]:
+        categories = ([int(low[column, b]) for b in side] for side in (here, there))
+        return Split(
+            column, lambda s: places[int(bins[s])] <= last, score - base, 0.0, missing_left, *categories
+        )
+    if not here or not there:  # missing values against all others
+        return Split(
+            column, lambda s: int(bins[s]) != missing, score - base, float(np.finfo(dtype).max), False
+        )
+    if splitter == "best":
+        limit = between(high[column, here[-1]], low[column, there[0]], dtype)
+    return Split(column, lambda s: places[int(bins[s])] <= last, score - base, limit, missing_left)

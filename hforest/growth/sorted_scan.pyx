@@ -4,18 +4,20 @@ Keys of a candidate are sorted, and every split between two different codes is s
 reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.growth.task cimport (
-    HF_ENTROPY, HF_FLOATS, hf_add, hf_node_score, hf_split, hf_task, hf_workspace, hf_xlogx,
+    HF_ENTROPY, HF_FLOATS, hf_add, hf_node_score, hf_pending, hf_split, hf_task, hf_workspace, hf_xlogx,
 )
 
 cdef enum:
     INSERTION = 48   # keys up to which insertion beats a radix pass
     DIGIT = 11       # bits of a radix pass, at most
     LONG = 1 << 16   # keys from which each pass looks for signals
+
+cdef uint32_t SIGN = <uint32_t> 1 << 31
 
 cdef extern from * nogil:
     int __builtin_clz(unsigned int a)
@@ -190,3 +192,27 @@ cdef void scan(
                 _scan_floats(t, r, key, n, weight, best)
             return
     _scan_counts(t, r, key, n, weight, best)
+
+
+cdef void scan_codes(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* code,
+    hf_split* best
+) noexcept nogil:
+    # Writes the best split of signed codes to `best` where it scores more than best.score. Not for keys of 32
+    # bits.
+    #
+    # code  IN (n,)
+    cdef uint64_t* key = <uint64_t*> r.key
+    cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
+    cdef int64_t i, n = node.last - node.first
+    cdef double before = best.score
+    for i in range(n):
+        ordered = <uint32_t> code[i] ^ SIGN
+        lowest = ordered if ordered < lowest else lowest
+        highest = ordered if ordered > highest else highest
+        key[i] = <uint64_t> ordered << 32 | r.payload[node.first + i]
+    if lowest == highest:
+        return
+    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
+    if best.score > before:
+        best.low, best.high = best.low ^ SIGN, best.high ^ SIGN

@@ -1,12 +1,16 @@
 /* What growing a tree works on, for Cython (task.pxd) and C: the task, a tree as it grows, a tree's workspace. */
 #ifndef HFOREST_GROWTH_TASK_H
 #define HFOREST_GROWTH_TASK_H
+#include <float.h>
 #include <stdint.h>
 
 #include "core/simd.h"
 #include "core/watch.h"
 
-enum { HF_STREAM_BOOTSTRAP = 1, HF_STREAM_CHILDREN = 2, HF_STREAM_CANDIDATES = 3, HF_STREAM_THRESHOLD = 4 };
+enum { HF_STREAM_BOOTSTRAP = 1, HF_STREAM_CHILDREN = 2, HF_STREAM_CANDIDATES = 3, HF_STREAM_THRESHOLD = 4, HF_STREAM_DIRECTION = 5 };
+
+/* Bits of default_left. */
+enum { HF_MISSING_LEFT = 1, HF_UNKNOWN_LEFT = 2 };
 
 typedef struct hf_task hf_task;
 typedef struct hf_workspace hf_workspace;
@@ -27,7 +31,12 @@ typedef struct {
     uint32_t low, high;
     double below, above;
     double threshold;
+    int missing;      /* 1 or 0: missing values of the node go left or right; -1: it has none */
+    int default_left; /* bits: where those go that the split does not compare */
 } hf_split;
+
+/* Returns the largest finite number: the threshold of a split between all numbers and missing values. */
+HF_INLINE double hf_largest(int single) { return single ? (double)FLT_MAX : DBL_MAX; }
 
 /* A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`. */
 typedef struct {
@@ -40,6 +49,13 @@ typedef struct {
     uint32_t *indices;
     double *data;
     int64_t n_entries, entry_capacity;
+    /* Of trees that know missing values or categories: node v has n_words[v] words from word_at[v] on. */
+    uint8_t *default_left;
+    int64_t *word_at;
+    int32_t *n_words;
+    uint32_t *words;
+    int64_t n_all_words, word_capacity;
+    int has_defaults;
 } hf_tree;
 
 /* Where the candidates of a node come from. */
@@ -67,6 +83,7 @@ struct hf_task {
     const int64_t *base;    /* (n,): where a sample's codes begin, or NULL */
     int64_t n_outputs;
     int criterion;
+    int has_defaults; /* trees know missing values, or categories */
     int in_floats; /* scores in float64 even where integers would do */
     int64_t n_candidates, max_depth, min_split, min_leaf;
     double min_decrease;

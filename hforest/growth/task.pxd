@@ -28,6 +28,7 @@ cdef extern from "core/simd.h" nogil:
 
 cdef extern from "growth/task.h" nogil:
     int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
+    int HF_STREAM_DIRECTION, HF_MISSING_LEFT, HF_UNKNOWN_LEFT
     int HF_KEYS_32, HF_KEYS_64, HF_FLOATS
     ctypedef struct hf_pending:
         int64_t first
@@ -44,6 +45,8 @@ cdef extern from "growth/task.h" nogil:
         double below
         double above
         double threshold
+        int missing
+        int default_left
     ctypedef struct hf_tree:
         int32_t* feature
         int32_t* left
@@ -60,6 +63,13 @@ cdef extern from "growth/task.h" nogil:
         double* data
         int64_t n_entries
         int64_t entry_capacity
+        uint8_t* default_left
+        int64_t* word_at
+        int32_t* n_words
+        uint32_t* words
+        int64_t n_all_words
+        int64_t word_capacity
+        bint has_defaults
     ctypedef struct hf_task
     ctypedef struct hf_workspace:
         int kind
@@ -112,6 +122,7 @@ cdef extern from "growth/task.h" nogil:
         const int64_t* base
         int64_t n_outputs
         int criterion
+        bint has_defaults
         bint in_floats
         int64_t n_candidates
         int64_t max_depth
@@ -120,6 +131,7 @@ cdef extern from "growth/task.h" nogil:
         double min_decrease
         uint64_t seed
         hf_watch* watch
+    double hf_largest(int single)
     void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, double* sum)
 
 
@@ -127,7 +139,15 @@ cdef inline hf_split no_split() noexcept nogil:
     cdef hf_split split
     split.score, split.column, split.low, split.high = -INFINITY, -1, 0, 0
     split.below = split.above = split.threshold = 0
+    split.missing, split.default_left = -1, 0
     return split
+
+
+cdef inline int defaults_of(int missing, bint heavier_left) noexcept nogil:
+    # Returns default_left: missing values of the node go left (1), right (0) or, where it has none (-1), to
+    # the side of more samples, as unknown categories do.
+    cdef bint left = heavier_left if missing < 0 else missing == 1
+    return (HF_MISSING_LEFT if left else 0) | (HF_UNKNOWN_LEFT if heavier_left else 0)
 
 
 cdef inline int weight_bits(const hf_workspace* r) noexcept nogil:

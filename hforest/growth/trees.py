@@ -4,9 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import check
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
+
+NO_DEFAULTS = check.empty_arrays(np.uint8, np.int64, np.uint32)
+"""default_left, category_indptr and category_bits of trees that know neither missing values nor
+categories."""
 
 
 class Trees(NamedTuple):
@@ -18,6 +23,9 @@ class Trees(NamedTuple):
     left: IntArray
     value: FloatArray
     gain: FloatArray
+    default_left: IntArray = NO_DEFAULTS[0]
+    category_indptr: IntArray = NO_DEFAULTS[1]
+    category_bits: IntArray = NO_DEFAULTS[2]
 
 
 class Projected(NamedTuple):
@@ -54,12 +62,23 @@ def joined(
 ) -> tuple[Array, ...]:
     """The arrays of `Trees`, and if trees have projections `indptr`, `indices` and `data` of a Forest.
 
-    A tree is (feature, threshold, left, gain, value), and (indptr without its end, indices, data) if it has
-    projections.
+    A tree is (feature, threshold, left, gain, value), then (indptr without its end, indices, data) if it has
+    projections, then (default_left, words of each node's set of categories, all words) if it knows missing
+    values or categories.
     """
     xp = array_module(trees[0][0])
     feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))
     tree_start = xp.asarray(np.cumsum([0, *(len(tree[0]) for tree in trees)], dtype=np.int64))
+    defaults: tuple[Array, ...] = tuple(xp.asarray(a) for a in NO_DEFAULTS)
+    at = 8 if projected else 5
+    if len(trees[0]) > at:
+        default_left, n_words, words = (
+            xp.concatenate([tree[i] for tree in trees]) for i in range(at, at + 3)
+        )
+        defaults = (default_left, *defaults[1:])
+        if words.size:
+            indptr = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(n_words)])
+            defaults = default_left, indptr, words
     arrays = (
         tree_start,
         feature,
@@ -67,6 +86,7 @@ def joined(
         left,
         value.reshape(-1, n_outputs),
         gain.astype(dtype, copy=False),
+        *defaults,
     )
     if not projected:
         return arrays

@@ -64,8 +64,10 @@ def _encode_windows(windows: Windows, max_bins: int | None) -> Bins:
     return Bins(bins, table, table, windows.x.dtype, windows.base, windows.offset)
 
 
-def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
+def _encode_columns(x: FloatArray, max_bins: int | None, has_missing: bool = False) -> Bins:
     n, n_columns = x.shape
+    if has_missing and max_bins is not None:
+        max_bins = max(1, max_bins - 1)  # missing values have a bin too
     n_entries = n if max_bins is None else min(n, max_bins)  # of a column's table, at most
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
@@ -84,9 +86,9 @@ def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
         backend.encode(x[:, part], wide[:count], tables[0][:count], tables[-1][:count], n_bins[part])
         widest = int(n_bins[part].max())
         copies = [table[:count, :widest].copy() for table in tables]
-        parts.append((part, wide[:count].astype(_smallest_dtype(widest)), copies))
+        parts.append((part, wide[:count].astype(_smallest_dtype(widest + has_missing)), copies))
     del wide, tables
-    widest = int(n_bins.max())
+    widest = int(n_bins.max()) + has_missing
     bins = xp.empty((n_columns, n), _smallest_dtype(widest))
     joined = [xp.empty((n_columns, widest)) for _ in copies]
     while parts:  # each is freed when it is copied
@@ -96,15 +98,49 @@ def _encode_columns(x: FloatArray, max_bins: int | None) -> Bins:
             table[part, : copy.shape[1]] = copy
     for f, used in enumerate(n_bins.tolist()):
         for table in joined:
-            table[f, used:] = table[f, used - 1]
-    return Bins(bins, joined[0], joined[-1], x.dtype)
+            table[f, used:] = table[f, used - 1] if used else 0.0
+    found = Bins(bins, joined[0], joined[-1], x.dtype)
+    if not has_missing:
+        return found
+    missing = xp.where(xp.isnan(x).any(axis=0), xp.asarray(n_bins), -1)
+    return found._replace(missing=missing)
 
 
-def encode(x: FloatArray | Windows, max_bins: int | None) -> Bins:
-    """Bins of the columns of x (C-contiguous, finite, some samples and columns) or of windows that fit."""
+def _encode_kinds(x: FloatArray, max_bins: int | None, categorical: np.ndarray, has_missing: bool) -> Bins:
+    """As of columns of numbers, and of columns of categories, whose bins are exact."""
+    xp = dispatch.array_module(x)
+    numbers, named = np.flatnonzero(~categorical), np.flatnonzero(categorical)
+    parts = [(named, _encode_columns(xp.ascontiguousarray(x[:, xp.asarray(named)]), None, has_missing))]
+    if numbers.size:
+        columns = xp.ascontiguousarray(x[:, xp.asarray(numbers)])
+        parts.append((numbers, _encode_columns(columns, max_bins, has_missing)))
+    widest = max(part.low.shape[1] for _, part in parts)
+    bins = xp.empty((x.shape[1], len(x)), _smallest_dtype(widest))
+    low, high = (xp.empty((x.shape[1], widest)) for _ in range(2))
+    missing = xp.full(x.shape[1], -1, np.int64)
+    for columns, part in parts:
+        at = xp.asarray(columns)
+        bins[at] = part.bins
+        for table, of_part in ((low, part.low), (high, part.high)):
+            table[at, : of_part.shape[1]] = of_part
+            table[at, of_part.shape[1] :] = of_part[:, -1:]
+        if part.missing is not None:
+            missing[at] = part.missing
+    return Bins(bins, low, high, x.dtype, missing=missing, categorical=xp.asarray(categorical))
+
+
+def encode(
+    x: FloatArray | Windows,
+    max_bins: int | None,
+    categorical: np.ndarray | None = None,
+    has_missing: bool = False,
+) -> Bins:
+    """Bins of the columns of x (C-contiguous, no infinity, not empty) or of fitting windows."""
     if isinstance(x, Windows):
         return _encode_windows(x, max_bins)
-    return _encode_columns(x, max_bins)
+    if categorical is None:
+        return _encode_columns(x, max_bins, has_missing)
+    return _encode_kinds(x, max_bins, categorical, has_missing)
 
 
 # -------------------------------------------------------------------------------------------- growth
@@ -185,16 +221,17 @@ def grow_projected(
     n_trees: int,
     distribution: Distribution,
     *,
+    has_missing: bool,
     n_projections: int,
     splitter: str,
     bootstrap: bool | IntArray,
     report: Report,
     seed: int,
 ) -> Projected:
-    """Trees on projections of x (C-contiguous, finite) from a distribution over its features."""
+    """Trees on projections of x (C-contiguous, no infinity) from a distribution over its features."""
     xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
     learned = _scaled(learned, x.dtype, bootstrap)
-    workspace = backend.prepare_projections(x, distribution)
+    workspace = backend.prepare_projections(x, distribution, has_missing)
 
     def grow_some(batch: Batch) -> None:
         backend.grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch)
@@ -206,4 +243,4 @@ def grow_projected(
 def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:
     """Trees on projections of x, which a backend has grown."""
     arrays = dispatch.backend(_PACKAGE, x).joined(trees, n_outputs, x.dtype, True)
-    return Projected(Trees(*arrays[:6]), *arrays[6:])
+    return Projected(Trees(*arrays[:9]), *arrays[9:])

@@ -8,7 +8,7 @@ from ..core import check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..tree import Forest
 from ..tree.complete import check_depth, compared, places
-from ..tree.forest import check_layout, check_nodes, check_numbers, on_host
+from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, on_host
 from ..tree.walks import outputs as forest_outputs
 from .init import Parameters
 from .ridge import check_ridge, fitted, rounded
@@ -81,6 +81,7 @@ class _Given(NamedTuple):
 def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: str) -> _Given:
     check.same_device(x=x)
     dtype = check_layout(forest)
+    check_comparisons("forest", forest)
     check.same_device(x=x, **{"forest.feature": forest.feature})
     check_nodes(forest)
     check_numbers(forest, "threshold", "value", "data")

@@ -102,7 +102,8 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers
-        Samples, finite, at least one; converted as `hforest.classic.grow` converts them.
+        Samples, at least one, finite or NaN for missing values; converted as `hforest.classic.grow` converts
+        them. A projection of a missing value is missing.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
     n_trees : int
@@ -166,7 +167,7 @@ def grow(
     True
     """
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x = supervised.samples("x", x)
+    x, has_missing = supervised.samples_or_missing("x", x)
     n_features = x.shape[1]
     if projection is None:
         projection = "sparse" if shape is None else "patch"
@@ -188,8 +189,8 @@ def grow(
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         grown = unchecked.grow_projected(
-            x, learned, n_trees, distribution, n_projections=n_projections, splitter=splitter,
-            bootstrap=bootstrap, report=report, seed=seed,
+            x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
+            splitter=splitter, bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip
     return Forest(
         n_features=array_module(x).array(n_features, np.int64), **grown.trees._asdict(), indptr=grown.indptr,

@@ -8,7 +8,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
 from ..tree import Forest
 from ..tree.complete import check_depth, compared, levels, places
-from ..tree.forest import check_layout, check_nodes, check_numbers
+from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers
 from ..tree.walks import apply
 from .checks import MAX_DEPTH
 from .linear import Linear
@@ -153,6 +153,7 @@ def from_forest(
     """
     check.on_cpu(x=x)
     dtype = check_layout(forest)
+    check_comparisons("forest", forest)
     check.on_cpu(**{"forest.feature": forest.feature})
     check_nodes(forest)
     check_numbers(forest, "threshold", "value", "data")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..core import check, files
-from ..tree import Forest
+from ..tree.forest import from_arrays
 from .columns import Columns
 from .model import Member, Model, check_model
 
@@ -44,7 +44,7 @@ def model_of(name: str, found: Mapping[str, np.ndarray]) -> Model:
         members = []
         for i in range(int(n_members)):
             own = {field: found[f"members/{i}/{field}"] for field in Member._fields if field != "forest"}
-            forest = Forest(**{field: found[f"members/{i}/forest/{field}"] for field in Forest._fields})
+            forest = from_arrays(found, f"members/{i}/forest/")
             members.append(Member(**own, forest=forest))
         columns = Columns(**{field: found[f"columns/{field}"] for field in Columns._fields})
         task = found["task"]

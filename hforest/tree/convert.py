@@ -127,7 +127,7 @@ def from_sklearn(model: object) -> Forest:
         raise ValueError("model: expected a classifier of one output, got several; convert one for each")
     n_classes = len(getattr(model, "classes_", ()))
     parts: dict[str, list[np.ndarray]] = {
-        name: [] for name in ("feature", "threshold", "left", "value", "gain")
+        name: [] for name in ("feature", "threshold", "left", "value", "gain", "default_left")
     }
     for estimator in trees:
         tree = estimator.tree_
@@ -145,11 +145,17 @@ def from_sklearn(model: object) -> Forest:
         weighted = tree.impurity * tree.weighted_n_node_samples
         gain = weighted - weighted[tree.children_left] - weighted[tree.children_right]
         parts["feature"].append(np.where(is_leaf, -1, tree.feature[order]).astype(np.int32))
+        # A threshold of infinity divides missing values from all others.
         threshold = _rounded_down(np.where(is_leaf, 0.0, tree.threshold[order]))
+        threshold = np.minimum(threshold, np.finfo(np.float32).max)
         parts["threshold"].append(threshold)
         parts["left"].append(first.astype(np.int32))
         parts["value"].append(_in_float32("leaf values", value))
         parts["gain"].append(_in_float32("gains", np.where(is_leaf, 0.0, gain[order])))
+        left = getattr(tree, "missing_go_to_left", np.zeros(0, np.uint8)).astype(np.uint8)
+        parts["default_left"].append(
+            np.where(is_leaf, 0, left[order]).astype(np.uint8) if left.size else left
+        )
     sizes = [len(part) for part in parts["feature"]]
     arrays = {name: np.ascontiguousarray(np.concatenate(part)) for name, part in parts.items()}
     return Forest(

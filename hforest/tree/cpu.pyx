@@ -2,7 +2,7 @@
 
 from cython.parallel cimport parallel
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -138,7 +138,7 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     cdef int64_t n_blocks, block = 0, tree = 0, row = w.n_features * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
     cdef char* memory = NULL
-    if w.forest.indptr == NULL and w.n_samples * w.n_trees * STEPS >= n_nodes:
+    if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
         # Top levels, nodes, classes of nodes, one byte for each tree.
         memory = <char*> malloc(w.n_trees * (sizeof(hf_top) + 1) + n_nodes * (node_size(w) + sizeof(int32_t)))
         if memory == NULL:
@@ -174,11 +174,14 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     return not w.watch.stopped
 
 
-cdef Walk _walk_of(
-    cnp.ndarray x, cnp.ndarray tree_start, cnp.ndarray feature, cnp.ndarray threshold, cnp.ndarray left,
-    cnp.ndarray indptr, cnp.ndarray indices, cnp.ndarray data,
-):
+cdef Walk _walk_of(cnp.ndarray x, forest):
     # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
+    cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
+    cdef cnp.ndarray default_left, category_indptr, category_bits
+    (
+        _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
+        category_bits,
+    ) = forest
     cdef bint oblique = cnp.PyArray_DIM(indptr, 0) > 0
     cdef Walk w
     memset(&w, 0, sizeof(Walk))
@@ -189,6 +192,13 @@ cdef Walk _walk_of(
     w.forest.indptr = <const int64_t*> cnp.PyArray_DATA(indptr) if oblique else NULL
     w.forest.indices = <const int32_t*> cnp.PyArray_DATA(indices)
     w.forest.data = cnp.PyArray_DATA(data)
+    if cnp.PyArray_DIM(default_left, 0) > 0:
+        w.forest.default_left = <const uint8_t*> cnp.PyArray_DATA(default_left)
+        w.node_by_node = True
+    if cnp.PyArray_DIM(category_indptr, 0) > 0:
+        w.forest.category_indptr = <const int64_t*> cnp.PyArray_DATA(category_indptr)
+        w.forest.category_bits = <const uint32_t*> cnp.PyArray_DATA(category_bits)
+    w.node_by_node |= oblique
     w.x = cnp.PyArray_DATA(x)
     w.single = cnp.PyArray_ITEMSIZE(x) == 4
     w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
@@ -216,19 +226,20 @@ cdef int _call(Walk* w, cnp.ndarray feature, cnp.ndarray leaf, cnp.ndarray y) ex
     return 0
 
 
-def apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf):
+def apply(x, forest, leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    cdef Walk w = _walk_of(x, tree_start, feature, threshold, left, indptr, indices, data)
-    _call(&w, feature, leaf, None)
+    cdef Walk w = _walk_of(x, forest)
+    _call(&w, forest.feature, leaf, None)
 
 
-def predict(x, tree_start, feature, threshold, left, indptr, indices, data, cnp.ndarray value, bint vote, y):
+def predict(x, forest, bint vote, y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
-    cdef Walk w = _walk_of(x, tree_start, feature, threshold, left, indptr, indices, data)
+    cdef cnp.ndarray value = forest.value
+    cdef Walk w = _walk_of(x, forest)
     w.value = cnp.PyArray_DATA(value)
     w.n_outputs = cnp.PyArray_DIM(value, 1)
     w.vote = vote
-    _call(&w, feature, None, y)
+    _call(&w, forest.feature, None, y)
 
 
 cdef int _fault(

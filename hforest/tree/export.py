@@ -8,8 +8,8 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
-from .forest import Forest, check
-from .walks import apply
+from .forest import Forest, check, has_sets
+from .walks import apply, knows_missing
 
 
 def to_dict(
@@ -20,7 +20,7 @@ def to_dict(
     Parameters
     ----------
     forest : Forest
-        Splits by single features.
+        Splits by single features, without sets of categories.
     x : (n_samples, n_features) array_like
         Samples whose weight in each node is counted, at least one; best those that the forest was grown on.
     sample_weight : (n_samples,) array_like, optional
@@ -40,16 +40,17 @@ def to_dict(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As for `apply`; no sample, a forest with projections, CuPy arrays; negative weights or counts, or none
-        above 0.
+        As for `apply`; no sample, a forest with projections or categories, CuPy arrays; negative weights or
+        counts, or none above 0.
 
     Notes
     -----
     Values are divided by n_trees, so that the sum over trees is the mean that `predict` returns. A split has
-    the mean of its children's values, weighted by their samples (the plain mean where no sample came). There
-    are no missing values: `children_default` is the left child. Expected values and attributions of
-    `TreeExplainer(model)` condition on the weights of the nodes; ``TreeExplainer(model, background)`` does
-    not read them. Cost: that of `apply`, and a pass over the nodes of each level.
+    the mean of its children's values, weighted by their samples (the plain mean where no sample came).
+    `children_default` is where missing values go, the left child in a forest that knows none. Expected values
+    and attributions of `TreeExplainer(model)` condition on the weights of the nodes;
+    ``TreeExplainer(model, background)`` does not read them. Cost: that of `apply`, and a pass over the nodes
+    of each level.
 
     Examples
     --------
@@ -71,7 +72,12 @@ def to_dict(
             "forest: expected splits by single features, got projections; SHAP explains axis-aligned trees: "
             "pass a forest of hforest.classic"
         )
-    x = supervised.matrix("x", x, forest.threshold.dtype)
+    if has_sets(forest):
+        raise ValueError(
+            "forest: expected splits by thresholds, got sets of categories; SHAP's dictionaries know none: "
+            "grow the forest without categorical="
+        )
+    x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest))
     leaf = apply(forest, x)
     if not len(x):
         raise ValueError("x: expected at least one sample, got 0; pass samples that the forest was grown on")
@@ -112,11 +118,14 @@ def _dict(forest: Forest, of_node: FloatArray, value: FloatArray) -> dict[str, A
         part = slice(int(first), int(stop))
         is_leaf = forest.feature[part] == -1
         left = np.where(is_leaf, -1, forest.left[part]).astype(np.int32)
+        default = left.copy()
+        if knows_missing(forest):
+            default += ~is_leaf & (forest.default_left[part] & 1 == 0)
         trees.append(
             {
                 "children_left": left,
                 "children_right": np.where(is_leaf, -1, left + 1).astype(np.int32),
-                "children_default": left.copy(),
+                "children_default": default,
                 "features": forest.feature[part].copy(),
                 "thresholds": forest.threshold[part].astype(np.float64),
                 "values": value[part],

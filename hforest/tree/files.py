@@ -7,9 +7,10 @@ import numpy as np
 
 from ..core import check as checks
 from ..core import files
-from .forest import Forest, check, on_host
+from .forest import Forest, check, from_arrays, on_host
 
-FORMAT = 1
+FORMAT = 2
+"""2 has the arrays of missing values and categories."""
 """Number of the layout of a file. A file of a larger number is refused."""
 
 _WHAT = "a forest that save wrote"
@@ -96,7 +97,7 @@ def _forest(name: str, found: Mapping[str, np.ndarray]) -> Forest:
         if written.shape != () or written.dtype.kind not in "iu" or int(written) < 1:
             raise ValueError("forest_format is no integer above 0")
         if int(written) <= FORMAT:
-            return check(Forest(**{field: found[field] for field in Forest._fields}))
+            return check(from_arrays(found))
     except KeyError as missing:
         raise ValueError(
             f"{name}: expected {_WHAT}, got none of its arrays called {missing}; pass a file from save"

@@ -1,14 +1,22 @@
 """What a forest is, and the checks that every function makes of one."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import Array, FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
+
+NO_DEFAULTS = checks.empty_arrays(np.uint8, np.int64, np.uint32)
+"""default_left, category_indptr and category_bits of a forest that knows neither missing values nor
+categories."""
+
+OPTIONAL = ("default_left", "category_indptr", "category_bits")
 
 _FAULTS = {
     1: "a leaf whose row of values lies outside its tree",
@@ -27,7 +35,8 @@ class Forest(NamedTuple):
 
     A node is a leaf where feature is -1. Else it compares feature `feature`, or where that is -2 the
     projection ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``, and sends values
-    ``<= threshold`` to node `left` of the tree, others to node ``left + 1``. A tree of N nodes has
+    ``<= threshold`` to node `left` of the tree, others to node ``left + 1``. The last three arrays say where
+    missing values and categories go; they are empty where a forest knows neither. A tree of N nodes has
     (N + 1) / 2 leaves; the rows of `value` are numbered within a tree like nodes.
     """
 
@@ -55,6 +64,15 @@ class Forest(NamedTuple):
     """(n_entries,) int32: features of the projections."""
     data: FloatArray
     """(n_entries,) real: their weights."""
+    default_left: IntArray = NO_DEFAULTS[0]
+    """(n_nodes,) uint8: bit 0: missing values (NaN) go left; bit 1: unknown categories go left. 0 in a leaf.
+    (0,): the forest knows neither."""
+    category_indptr: IntArray = NO_DEFAULTS[1]
+    """(n_nodes + 1,) int64: where the sets of categories begin; a split with one compares no threshold, which
+    is 0. (0,): no split has one."""
+    category_bits: IntArray = NO_DEFAULTS[2]
+    """(n_words,) uint32: of a node's words, bit ``c % 32`` of word ``c // 32`` is 1 where category c goes
+    left. Numbers that are not whole, negative or beyond the words are unknown categories."""
 
 
 def check_layout(forest: Forest) -> np.dtype:
@@ -65,7 +83,10 @@ def check_layout(forest: Forest) -> np.dtype:
         )
     for a in forest:
         if type(a) is not np.ndarray:
-            checks.same_device(**{f"forest.{name}": a for name, a in forest._asdict().items()})
+            given = forest._asdict()
+            # Their defaults are NumPy arrays.
+            some = {name: a for name, a in given.items() if name not in OPTIONAL or np.size(a)}
+            checks.same_device(**{f"forest.{name}": a for name, a in some.items()})
             break
     dtype = checks.floating("forest.threshold", forest.threshold)
     sizes: checks.Sizes = {}
@@ -85,6 +106,8 @@ def check_layout(forest: Forest) -> np.dtype:
     )
     checks.array("forest.indices", forest.indices, checks.INT32, ("n_entries",), sizes)
     checks.array("forest.data", forest.data, dtype, ("n_entries",), sizes)
+    if forest.default_left.size or forest.category_indptr.size or forest.category_bits.size:
+        _check_defaults(forest, sizes)
     sizes["n_trees"] = sizes["n_trees + 1"] - 1
     checks.at_least_one(sizes, "n_trees", "n_outputs")
     if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
@@ -93,6 +116,70 @@ def check_layout(forest: Forest) -> np.dtype:
             f"rows, got {sizes['n_leaves']}; a tree of N nodes has (N + 1) / 2 leaves"
         )
     return dtype
+
+
+def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
+    """Kinds, dtypes and shapes of what says where missing values and categories go."""
+    n_nodes, has_sets = sizes["n_nodes"], bool(forest.category_indptr.size)
+    checks.array("forest.default_left", forest.default_left, np.dtype(np.uint8), ("n_nodes",), sizes)
+    checks.array(
+        "forest.category_indptr",
+        forest.category_indptr,
+        checks.INT64,
+        (n_nodes + 1 if has_sets else 0,),
+        sizes,
+    )
+    n_words = forest.category_bits.shape[0] if has_sets else 0
+    checks.array("forest.category_bits", forest.category_bits, np.dtype(np.uint32), (n_words,), sizes)
+
+
+def _check_sets(forest: Forest) -> None:
+    """Sets of categories lie in category_bits, at splits by features."""
+    if forest.default_left.size and int(forest.default_left.max()) > 3:
+        raise ValueError(
+            f"forest.default_left: expected 0 to 3, got {int(forest.default_left.max())}; pass arrays of one "
+            "forest, unchanged"
+        )
+    indptr = forest.category_indptr
+    if not indptr.size:
+        return
+    size = indptr[1:] - indptr[:-1]
+    if int(indptr[0]) or int(indptr[-1]) != forest.category_bits.size or int(size.min()) < 0:
+        raise IndexError(
+            f"forest.category_indptr: expected 0, ..., n_words = {forest.category_bits.size} in ascending "
+            "order, got others; pass arrays of one forest, unchanged"
+        )
+    if bool((size[forest.feature < 0] > 0).any()):
+        raise ValueError(
+            "forest.category_indptr: expected sets of categories at splits by features alone, got one at a "
+            "leaf or a projection; pass arrays of one forest, unchanged"
+        )
+
+
+def has_sets(forest: Forest) -> bool:
+    """Whether some split is one by categories."""
+    return bool(forest.category_bits.size)
+
+
+def check_comparisons(name: str, forest: Forest) -> None:
+    """Every split compares numbers with a threshold: none is a set of categories or finds missing values."""
+    if has_sets(forest):
+        raise ValueError(
+            f"{name}: expected splits by thresholds, got sets of categories; grow it on samples in which "
+            "categories are encoded as numbers, without categorical="
+        )
+    xp = dispatch.array_module(forest.threshold)
+    if forest.default_left.size and bool((forest.threshold == xp.finfo(forest.threshold.dtype).max).any()):
+        raise ValueError(
+            f"{name}: expected splits between numbers, got one between missing values and all numbers; "
+            "grow it on samples in which missing values are filled in"
+        )
+
+
+def from_arrays(found: Mapping[str, Array], prefix: str = "") -> Forest:
+    """The forest that named arrays are; those of missing values and categories may be absent."""
+    fields = (f for f in Forest._fields if f not in OPTIONAL or prefix + f in found)
+    return Forest(**{field: found[prefix + field] for field in fields})
 
 
 def check_nodes(forest: Forest) -> None:
@@ -121,6 +208,7 @@ def check_nodes(forest: Forest) -> None:
         forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
         n_features, found,
     )  # fmt: skip
+    _check_sets(forest)
     node, fault = (int(i) for i in dispatch.to_numpy(found))
     if node >= 0:
         error = ValueError if fault == 3 else IndexError
@@ -159,7 +247,8 @@ def check(forest: Forest) -> Forest:
     TypeError, ValueError, IndexError
         Wrong kind or dtype; wrong shape, trees of an even number of nodes, thresholds that are NaN, values
         that are not finite; children that do not come after their parent (a walk could run for ever) or lie
-        outside their tree, nodes of two parents or of none, features or projections out of range.
+        outside their tree, nodes of two parents or of none, features, projections or sets of categories out
+        of range.
 
     Notes
     -----
@@ -185,6 +274,24 @@ def check(forest: Forest) -> Forest:
     check_nodes(forest)
     check_numbers(forest, "value", "gain", "data")
     return forest
+
+
+def goes_right(forest: Forest, at: int, value: Any) -> bool:
+    """Returns whether a value goes to the right child of node `at`, a number over all trees.
+
+    Where the forest does not know missing values, NaN goes left.
+    """
+    if forest.default_left.size:
+        if math.isnan(value):
+            return not forest.default_left[at] & 1
+        words = ()
+        if forest.category_indptr.size:
+            words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
+        if len(words):
+            if not 0 <= value < 32 * len(words) or value != int(value):
+                return not forest.default_left[at] & 2
+            return not int(words[int(value) // 32]) >> int(value) % 32 & 1
+    return bool(value > forest.threshold[at])
 
 
 def on_host(forest: Forest) -> Forest:

@@ -12,6 +12,10 @@ struct Forest {
     const size *indptr;     // IN  (n_nodes + 1,), or empty: no projections
     const int *indices;     // IN  (n_entries,)
     const real *data;       // IN  (n_entries,), or null where only the nodes are checked
+    // IN, or null where the forest knows neither missing values nor categories.
+    const unsigned char *default_left; // (n_nodes,)
+    const size *category_indptr;       // (n_nodes + 1,), or null: no sets of categories
+    const unsigned *category_bits;     // (n_words,)
     size n_trees, n_nodes, n_entries, n_features, has_projections;
 };
 
@@ -19,7 +23,8 @@ struct Forest {
 extern "C" __global__ void apply(Forest f, const real *__restrict__ x, size n_samples, int *__restrict__ leaf) {
     const size pair = thread_number();
     if (pair >= n_samples * f.n_trees) return;
-    const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data};
+    const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data,
+                              f.default_left, f.category_indptr, f.category_bits};
     leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % f.n_trees, x + pair / f.n_trees * f.n_features);
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.launch import launch_each
+from . import forest as tree
 
 PACKAGE = Path(__file__).parent
 
@@ -25,6 +26,9 @@ class Forest(NamedTuple):
     indptr: Array
     indices: Array
     data: Array | None
+    default_left: Array | None
+    category_indptr: Array | None
+    category_bits: Array | None
     n_trees: int
     n_nodes: int
     n_entries: int
@@ -32,51 +36,37 @@ class Forest(NamedTuple):
     has_projections: bool
 
 
-def apply(
-    x: Array,
-    tree_start: Array,
-    feature: Array,
-    threshold: Array,
-    left: Array,
-    indptr: Array,
-    indices: Array,
-    data: Array,
-    leaf: Array,
-) -> None:
-    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    forest = Forest(
-        tree_start, feature, threshold, left, indptr, indices, data, tree_start.size - 1, feature.size,
-        indices.size, x.shape[1], indptr.size > 0,
+def _struct(forest: tree.Forest, n_features: int) -> Forest:
+    """The forest as kernels take it."""
+
+    def known(a: Array) -> Array | None:
+        return a if a.size else None
+
+    return Forest(
+        forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
+        forest.data, known(forest.default_left), known(forest.category_indptr), known(forest.category_bits),
+        forest.tree_start.size - 1, forest.feature.size, forest.indices.size, n_features,
+        forest.indptr.size > 0,
     )  # fmt: skip
-    launch_each(PACKAGE, "apply", x.dtype, leaf.size, (forest, x, len(x), leaf))
 
 
-def predict(
-    x: Array,
-    tree_start: Array,
-    feature: Array,
-    threshold: Array,
-    left: Array,
-    indptr: Array,
-    indices: Array,
-    data: Array,
-    value: Array,
-    vote: bool,
-    y: Array,
-) -> None:
+def apply(x: Array, forest: tree.Forest, leaf: Array) -> None:
+    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
+    launch_each(PACKAGE, "apply", x.dtype, leaf.size, (_struct(forest, x.shape[1]), x, len(x), leaf))
+
+
+def predict(x: Array, forest: tree.Forest, vote: bool, y: Array) -> None:
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
-    n_samples, n_trees = x.shape[0], tree_start.size - 1
+    n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
     leaf = array_module(x).empty((chunk, n_trees), np.int32)
     for first in range(0, n_samples, chunk or 1):
         n = min(chunk, n_samples - first)
-        apply(
-            x[first : first + n], tree_start, feature, threshold, left, indptr, indices, data, leaf[:n]
-        )  # fmt: skip
+        apply(x[first : first + n], forest, leaf[:n])
         part = y[first : first + n]
         launch_each(
             PACKAGE, "leaf_means", x.dtype, part.size,
-            (leaf, tree_start, left, value, n, n_trees, value.shape[1], int(vote), part),
+            (leaf, forest.tree_start, forest.left, value, n, n_trees, value.shape[1], int(vote), part),
         )  # fmt: skip
 
 
@@ -93,8 +83,8 @@ def faults(
     """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
     xp = array_module(feature)
     forest = Forest(
-        tree_start, feature, threshold, left, indptr, indices, None, tree_start.size - 1, feature.size,
-        indices.size, n_features, indptr.size > 0,
+        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, tree_start.size - 1,
+        feature.size, indices.size, n_features, indptr.size > 0,
     )  # fmt: skip
     n_parents = xp.zeros(feature.size, np.int32)
     launch_each(PACKAGE, "count_parents", threshold.dtype, feature.size, (forest, n_parents))

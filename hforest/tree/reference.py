@@ -3,7 +3,7 @@
 Same functions, parameters and arrays as `cpu` and `gpu`. Node v of tree m is at tree_start[m] + v. A leaf has
 feature -1, and `left` is its row among the tree's leaf values. A split has a feature, or feature -2 and the
 projection indptr[v]:indptr[v + 1] of (indices, data). A value `<= threshold` goes to node `left`, another to
-node `left + 1`.
+node `left + 1`; `goes_right` says where missing values and categories go.
 """
 
 import itertools
@@ -11,34 +11,36 @@ import math
 
 import numpy as np
 
+from .forest import goes_right
 
-def _candidate(row, at, feature, indptr, indices, data):
+
+def _candidate(row, at, forest):
     # p3 section 2.3: a split compares a projection of the sample; a unit vector (a feature) costs no sum.
-    if feature[at] >= 0:
-        return row[feature[at]]
+    if forest.feature[at] >= 0:
+        return row[forest.feature[at]]
     total = 0.0
-    for j in range(indptr[at], indptr[at + 1]):
-        total += float(data[j]) * float(row[indices[j]])
+    for j in range(forest.indptr[at], forest.indptr[at + 1]):
+        total += float(forest.data[j]) * float(row[forest.indices[j]])
     return row.dtype.type(total)
 
 
-def apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf):
+def apply(x, forest, leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
     for i, row in enumerate(x):
-        for m, root in enumerate(tree_start[:-1]):
+        for m, root in enumerate(forest.tree_start[:-1]):
             v = 0
-            while feature[root + v] != -1:
+            while forest.feature[root + v] != -1:
                 at = root + v
-                right = _candidate(row, at, feature, indptr, indices, data) > threshold[at]
-                v = int(left[at]) + int(right)
+                v = int(forest.left[at]) + int(goes_right(forest, at, _candidate(row, at, forest)))
             leaf[i, m] = v
 
 
-def predict(x, tree_start, feature, threshold, left, indptr, indices, data, value, vote, y):
+def predict(x, forest, vote, y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
+    tree_start, left, value = forest.tree_start, forest.left, forest.value
     n_trees = len(tree_start) - 1
     leaf = np.empty((len(x), n_trees), np.int32)
-    apply(x, tree_start, feature, threshold, left, indptr, indices, data, leaf)
+    apply(x, forest, leaf)
     for i in range(len(x)):
         total = np.zeros(value.shape[1])
         for m, root in enumerate(tree_start[:-1]):

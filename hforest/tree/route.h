@@ -12,6 +12,10 @@ typedef struct {
     const int64_t *indptr;     /* (n_nodes + 1,): entries of projections; or NULL without any */
     const int32_t *indices;
     const void *data;
+    /* Of forests that know missing values or categories, else NULL. */
+    const uint8_t *default_left;    /* (n_nodes,): bit 0: missing values go left, bit 1: unknown categories */
+    const int64_t *category_indptr; /* (n_nodes + 1,): words of the set of categories on the left; or NULL: no sets */
+    const uint32_t *category_bits;
 } hf_forest;
 
 HF_BOTH double hf_number(const void *a, int single, int64_t i) {
@@ -28,12 +32,32 @@ HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, const void
     return single ? (double)(float)sum : sum;
 }
 
-/* Returns the leaf that a sample reaches, a node number within the tree. NaN goes left. */
+/* Returns whether category a of node v, whose set has n_words from `first` on, goes right. */
+HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t n_words, double a) {
+    uint32_t category;
+    if (!(a >= 0 && a < 32.0 * (double)n_words)) return !(f->default_left[v] & 2);
+    category = (uint32_t)a;
+    if ((double)category != a) return !(f->default_left[v] & 2);
+    return !(f->category_bits[first + category / 32] >> category % 32 & 1);
+}
+
+/* Returns whether the value a goes to the right child of node v. Where the forest does not know missing values, NaN
+   goes left. */
+HF_BOTH int hf_goes_right(const hf_forest *f, int single, int64_t v, double a) {
+    if (f->default_left) {
+        if (a != a) return !(f->default_left[v] & 1);
+        if (f->category_indptr && f->category_indptr[v] < f->category_indptr[v + 1])
+            return hf_is_outside(f, v, f->category_indptr[v], f->category_indptr[v + 1] - f->category_indptr[v], a);
+    }
+    return a > hf_number(f->threshold, single, v);
+}
+
+/* Returns the leaf that a sample reaches, a node number within the tree. */
 HF_BOTH int32_t hf_leaf_of(const hf_forest *f, int single, int64_t tree, const void *row) {
     const int64_t root = f->tree_start[tree];
     int32_t v = 0;
     while (f->feature[root + v] != -1) {
-        const int right = hf_compared(f, single, root + v, row) > hf_number(f->threshold, single, root + v);
+        const int right = hf_goes_right(f, single, root + v, hf_compared(f, single, root + v, row));
         v = f->left[root + v] + right;
     }
     return v;

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core import check as checks
 from .forest import Forest, check, on_host, root_of
 
+_LISTED = 12  # categories of a set that are listed
 _INDENTED = 100  # levels; without a limit the text of a chain would grow with the square of its length
 
 
@@ -28,8 +31,8 @@ def to_text(
     Returns
     -------
     str
-        Lines; the children of a split are labelled yes (``<= threshold``) and no. Lines of levels beyond 100
-        are indented as level 100, and begin with their level in brackets.
+        Lines; the children of a split are labelled yes (``<= threshold``, or a category of the set) and no.
+        Lines of levels beyond 100 are indented as level 100, and begin with their level in brackets.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def to_text(
         if host.feature[at] == -1:
             text = " ".join(f"{a:.6g}" for a in host.value[first_row + host.left[at]])
         else:
-            text = f"{_compared(host, at, names)} <= {host.threshold[at]:.6g}"
+            text = f"{_compared(host, at, names)} {_condition(host, at)}"
         hidden = deepest is not None and depth >= deepest and host.feature[at] != -1
         level = f"[{depth}] " if depth > _INDENTED else ""
         lines.append("  " * min(depth, _INDENTED) + level + prefix + ("..." if hidden else text))
@@ -91,6 +94,21 @@ def _names(given: Any) -> list[str]:
                 f"feature_names[{i}]: expected a str, got {type(name).__name__}; pass str({name!r})"
             )
     return list(found)
+
+
+def _condition(host: Forest, at: int) -> str:
+    """What a split asks of the value that it compares."""
+    words = host.category_bits[:0]
+    if host.category_indptr.size:
+        words = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
+    text = f"<= {host.threshold[at]:.6g}"
+    if words.size:
+        inside = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+        listed = [str(c) for c in inside[:_LISTED]] + ["..."] * (len(inside) > _LISTED)
+        text = f"in {{{', '.join(listed)}}}" + (" or unknown" if host.default_left[at] & 2 else "")
+    if host.default_left.size and host.default_left[at] & 1:
+        text += " or missing"
+    return text
 
 
 def _compared(host: Forest, at: int, names: Sequence[str] | None) -> str:

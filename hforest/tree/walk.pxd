@@ -1,6 +1,6 @@
 """Walks of samples through trees; cpu.pyx shares blocks of samples between threads."""
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_watch
 
@@ -13,6 +13,9 @@ cdef extern from "tree/route.h" nogil:
         const int64_t* indptr
         const int32_t* indices
         const void* data
+        const uint8_t* default_left
+        const int64_t* category_indptr
+        const uint32_t* category_bits
     int32_t hf_leaf_of(const hf_forest* f, int single, int64_t tree, const void* row)
 
 cdef extern from "tree/packed.h" nogil:
@@ -62,6 +65,7 @@ cdef struct Walk:
     int64_t n_samples
     int64_t n_outputs
     bint vote
+    bint node_by_node         # splits by projections or categories, or missing values: trees are not packed
     int path
     int way
     # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.

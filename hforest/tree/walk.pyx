@@ -258,7 +258,7 @@ cdef void _walk_one(
     cdef int64_t tree
     cdef int32_t found[8]
     cdef int count, g
-    if w.forest.indptr != NULL:
+    if w.node_by_node:
         for tree in range(first, last):
             if w.single:
                 leaf[(tree - first) * tree_stride] = hf_leaf_of(&w.forest, 1, tree, row)

@@ -1,13 +1,43 @@
 """Forests applied to samples: leaves, means of leaf values, votes, and the path of one sample."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest, check_layout, check_nodes, check_numbers, on_host, root_of
+from .forest import (
+    NO_DEFAULTS,
+    PACKAGE,
+    Forest,
+    check_layout,
+    check_nodes,
+    check_numbers,
+    goes_right,
+    has_sets,
+    on_host,
+    root_of,
+)
 
+_REMEDY = "impute or drop such samples, or grow the forest on samples with missing values (NaN)"
 _AXES = ("n_samples", "n_features")
+
+
+_WIDENED = 1 << 22
+"""Numbers of x of which columns with missing values are copied at a time."""
+
+
+def knows_missing(forest: Forest) -> bool:
+    """Whether the splits of a forest say where missing values go."""
+    return forest.default_left.size > 0
+
+
+def _check_samples(forest: Forest, x: FloatArray) -> None:
+    if knows_missing(forest):
+        checks.finite_or_missing("x", x)
+    else:
+        checks.finite("x", x, remedy=_REMEDY)
 
 
 def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
@@ -15,9 +45,9 @@ def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
     dtype = check_layout(forest)
     if type(x) is np.ndarray and machine.fits(x, dtype, _AXES, {}):
         # A short path for rows that need no conversion: single rows are predicted in microseconds.
-        checks.finite("x", x)
+        _check_samples(forest, x)
     else:
-        x = supervised.matrix("x", x, dtype)
+        x = supervised.matrix("x", x, dtype, missing=knows_missing(forest))
     if type(forest.feature) is not np.ndarray or type(x) is not np.ndarray:
         checks.same_device(**{"forest.feature": forest.feature, "x": x})
     # Reading a number from a GPU waits for it; inside unchecked() the caller vouches for it.
@@ -35,11 +65,49 @@ def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
     return x
 
 
-def _routing(forest: Forest) -> tuple[Array, ...]:
-    return (
-        *(forest.tree_start, forest.feature, forest.threshold, forest.left),
-        *(forest.indptr, forest.indices, forest.data),
-    )
+def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, FloatArray]]:
+    """Yields rows, and a forest and samples without missing values that reach the same leaves.
+
+    A column with missing values is there twice: -inf stands for them in the first one, which goes left, and
+    +inf in the second one, which goes right. Splits that send them right compare the second one:
+
+        x     1.5  nan        columns     1.5  -inf  +inf        feature 1, left: 1    right: 2
+              0.3  2.0                    0.3   2.0   2.0
+    """
+    xp, n_features = dispatch.array_module(x), x.shape[1]
+    step = max(1, _WIDENED // max(1, n_features))
+    for first in range(0, len(x), step):
+        rows = slice(first, first + step)
+        missing = xp.isnan(x[rows])
+        columns = xp.flatnonzero(missing.any(axis=0))
+        if not columns.size:
+            yield rows, forest, x[rows]
+            continue
+        low = xp.where(missing, -np.inf, x[rows])
+        high = xp.where(missing[:, columns], np.inf, x[rows][:, columns])
+        second = xp.arange(n_features, dtype=np.int32)
+        second[columns] = n_features + xp.arange(columns.size, dtype=np.int32)
+        goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
+        feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
+        threshold = xp.minimum(forest.threshold, xp.finfo(x.dtype).max)  # +inf goes right
+        narrow = forest._replace(
+            feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0]
+        )
+        wide = xp.ascontiguousarray(xp.concatenate([low, high], axis=1).astype(x.dtype, copy=False))
+        yield rows, narrow, wide
+
+
+def _walk(forest: Forest, x: FloatArray, run: Callable[[slice, Forest, FloatArray], None]) -> None:
+    """Calls run(rows, forest, samples) for all rows of x."""
+    if not knows_missing(forest) or has_sets(forest) or dispatch.is_reference():
+        run(slice(None), forest, x)
+    elif isinstance(x, np.ndarray) and machine.first_nonfinite(x) < 0:
+        run(slice(None), forest._replace(default_left=NO_DEFAULTS[0]), x)
+    elif forest.indptr.size:
+        run(slice(None), forest, x)
+    else:
+        for rows, narrow, samples in _widened(forest, x):
+            run(rows, narrow, samples)
 
 
 def _result(
@@ -62,7 +130,8 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     forest : Forest
         n_trees trees.
     x : (n_samples, n_features) array_like
-        Samples, finite, of any real dtype; converted to the dtype of the forest.
+        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
+        missing values or categories takes NaN too.
     out : (n_samples, n_trees) array of int32, optional
         Where to write the result.
 
@@ -79,8 +148,9 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
 
     Notes
     -----
-    A value ``<= threshold`` goes left. A projection is summed in float64 in its order and rounded once to the
-    dtype of the forest. Cost: a few nanoseconds a level, sample and tree.
+    A value ``<= threshold`` goes left; `Forest` says where missing values and categories go. A projection is
+    summed in float64 in its order and rounded once to the dtype of the forest. Cost: a few nanoseconds a
+    level, sample and tree.
 
     Examples
     --------
@@ -93,7 +163,8 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     given, x = x, checked(forest, x, values=False)
     leaf = _result(forest, x, given, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
     if leaf.size:
-        dispatch.backend(PACKAGE, x).apply(x, *_routing(forest), leaf)
+        backend = dispatch.backend(PACKAGE, x)
+        _walk(forest, x, lambda rows, forest, x: backend.apply(x, forest, leaf[rows]))
     return leaf
 
 
@@ -103,7 +174,8 @@ def outputs(
     """Means of leaf values or vote shares; nothing is checked but `out`, which must not overlap `given`."""
     y = _result(forest, x, given, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
     if y.size:
-        dispatch.backend(PACKAGE, x).predict(x, *_routing(forest), forest.value, vote, y)
+        backend = dispatch.backend(PACKAGE, x)
+        _walk(forest, x, lambda rows, forest, x: backend.predict(x, forest, vote, y[rows]))
     return y
 
 
@@ -115,7 +187,8 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
     forest : Forest
         n_outputs classes or targets.
     x : (n_samples, n_features) array_like
-        Samples, finite, of any real dtype; converted to the dtype of the forest.
+        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
+        missing values or categories takes NaN too.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -157,7 +230,8 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     forest : Forest
         A classification forest.
     x : (n_samples, n_features) array_like
-        Samples, finite, of any real dtype; converted to the dtype of the forest.
+        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
+        missing values or categories takes NaN too.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -195,7 +269,7 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     forest : Forest
         Any forest.
     x : (n_features,) array_like
-        One sample, finite, of any real dtype; converted to the dtype of the forest.
+        One sample, finite, of any real dtype; converted to the dtype of the forest. NaN as for `apply`.
     tree : int
         Number of the tree.
 
@@ -221,7 +295,8 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     >>> hforest.tree.path(forest, x[2])
     array([0, 2], dtype=int32)
     """
-    row = supervised.one_sample("x", x, check_layout(forest))
+    dtype = check_layout(forest)
+    row = supervised.one_sample("x", x, dtype, missing=knows_missing(forest))
     row = dispatch.to_numpy(checked(forest, row[None], values=False)[0])
     root, host = root_of(forest, tree), on_host(forest)
     nodes = [0]
@@ -229,7 +304,7 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
         at = root + nodes[-1]
         f = int(host.feature[at])
         compared = row[f] if f >= 0 else _projected(host, at, row)
-        nodes.append(int(host.left[at]) + int(compared > host.threshold[at]))
+        nodes.append(int(host.left[at]) + int(goes_right(host, at, compared)))
     return np.array(nodes, np.int32)
 
 

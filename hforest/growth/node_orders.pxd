@@ -1,0 +1,48 @@
+"""The orders in which a node scans columns with missing values, and columns of categories."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+
+
+# The workspace of a tree, and the column that a node looks at.
+ctypedef struct hf_orders:
+    int32_t* code        # (n,)  of each sample, as stored
+    int32_t* scanned     # (n,)  its place in the order that is scanned
+    int32_t* number      # (n_codes,)  of a code among those present; -1: absent, also between two columns
+    int32_t* present     # (n_codes,)  codes that the node has, ascending
+    int32_t* place       # (n_codes,)  of a present code in the order of its category
+    int32_t* sorted      # (n_codes,)
+    double* sums         # (n_codes, n_outputs) of categories, and (n_codes,) their weight and score
+    double* weight
+    double* score
+    double* total        # (n_outputs,)  of the node
+    double* axis         # (2, n_outputs)
+    uint8_t* side        # (n_codes,)  1: a code goes right, of a random split,
+    uint8_t* best_side   # and of the best split so far
+    uint32_t* words      # the set of categories on the left of the best split
+    int64_t n_words
+    int64_t n_present
+    int32_t missing      # the code of missing values; -1: the column has none
+    bint categorical
+    bint has_missing     # the node has missing values
+
+cdef bint start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil
+cdef void free_orders(hf_orders* o) noexcept nogil
+cdef int n_orders(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    uint32_t column, hf_orders* o
+) noexcept nogil
+cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int number) noexcept nogil
+cdef void keep_order(const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best) noexcept nogil
+cdef void end_orders(hf_orders* o) noexcept nogil
+cdef int64_t random_order(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    int64_t number, hf_orders* o, hf_split* split, uint32_t* left
+) noexcept nogil
+cdef void keep_sides(hf_orders* o) noexcept nogil
+cdef void finish_split(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
+    hf_split* split
+) noexcept nogil

@@ -1,0 +1,395 @@
+"""The orders in which a node scans columns with missing values, and columns of categories.
+
+A scorer takes codes in ascending order and finds the best split between two of them. A column of numbers is
+its own order. Other columns are scanned in one or several orders of their codes:
+
+    missing values (?) in the node       0 1 2 3 ?      and  ? 0 1 2 3
+    categories, two classes or a mean    by the share of the second class, or the mean
+    up to four, more classes             {0} {1 2}      and  {1} {0 2}      and  {0 1} {2}
+    others                               along the first principal direction of the means of the classes
+
+A missing category is one more category. Of equal scores the first order wins, in it the lowest split.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.random_thresholds cimport random_threshold
+from hforest.growth.task cimport (
+    HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, defaults_of, hf_add, hf_draw, hf_largest, hf_pending,
+    hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
+)
+
+cdef extern from "growth/categories.h" nogil:
+    int HF_ALL_DIVISIONS
+    uint64_t hf_side_number(int64_t candidate, uint32_t category)
+    int hf_side_word(uint32_t category)
+    int hf_side_bit(uint32_t category)
+    void hf_score_categories(
+        int is_ordered, double* sums, const double* size, const double* total, double weight, int64_t k,
+        int64_t n_outputs, double* axis, double* score
+    )
+    void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
+
+cdef enum:
+    WORDS = 1 << 11   # of a set of categories 0 to 65535
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+cdef bint start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
+    # Allocates the workspace of a tree; returns whether there was memory.
+    cdef int64_t n = c.n_codes, k
+    memset(o, 0, sizeof(hf_orders))
+    o.code, o.scanned = <int32_t*> malloc((r.n + 1) * 4), <int32_t*> malloc((r.n + 1) * 4)
+    if o.code == NULL or o.scanned == NULL:
+        return False
+    if c.categorical == NULL:
+        return True
+    o.number, o.present = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
+    o.place, o.sorted = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
+    o.weight, o.score = <double*> malloc(n * 8), <double*> malloc(n * 8)
+    o.sums = <double*> malloc(n * t.n_outputs * 8)
+    o.total, o.axis = <double*> malloc(t.n_outputs * 8), <double*> malloc(2 * t.n_outputs * 8)
+    o.side, o.best_side = <uint8_t*> malloc(n), <uint8_t*> malloc(n)
+    o.words = <uint32_t*> malloc(WORDS * 4)
+    if o.number == NULL or o.present == NULL or o.place == NULL or o.sorted == NULL or o.weight == NULL:
+        return False
+    if o.score == NULL or o.sums == NULL or o.total == NULL or o.axis == NULL:
+        return False
+    if o.side == NULL or o.best_side == NULL or o.words == NULL:
+        return False
+    for k in range(n):
+        o.number[k] = -1
+    return True
+
+
+cdef void free_orders(hf_orders* o) noexcept nogil:
+    free(o.code)
+    free(o.scanned)
+    free(o.number)
+    free(o.present)
+    free(o.place)
+    free(o.sorted)
+    free(o.weight)
+    free(o.score)
+    free(o.sums)
+    free(o.total)
+    free(o.axis)
+    free(o.side)
+    free(o.best_side)
+    free(o.words)
+    memset(o, 0, sizeof(hf_orders))
+
+
+# ----------------------------------------------------------------------------------------- codes of a column
+
+cdef void _read(const code_t* codes, const uint32_t* sample, int64_t n, int32_t* code) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        code[i] = <int32_t> codes[sample[i]]
+
+
+cdef void _read_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint32_t column,
+    hf_orders* o
+) noexcept nogil:
+    # Writes the codes of a node's samples.
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t at = column * t.n, n = node.last - node.first
+    if c.width == 1:
+        _read(<const uint8_t*> c.codes + at, sample, n, o.code)
+    elif c.width == 2:
+        _read(<const uint16_t*> c.codes + at, sample, n, o.code)
+    else:
+        _read(<const uint32_t*> c.codes + at, sample, n, o.code)
+    o.missing = -1 if c.missing == NULL else <int32_t> c.missing[column]
+    o.categorical = c.categorical != NULL and c.categorical[column]
+
+
+cdef void _sort_present(int32_t* code, int64_t k) noexcept nogil:
+    # Shell's sort.
+    cdef int64_t gap = 1, i, j
+    cdef int32_t one
+    while gap < k // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, k):
+            one, j = code[i], i
+            while j >= gap and code[j - gap] > one:
+                code[j] = code[j - gap]
+                j -= gap
+            code[j] = one
+        gap //= 3
+
+
+cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
+    # Writes the categories that the node has, in ascending order, and their numbers.
+    cdef int64_t i
+    o.n_present = 0
+    for i in range(n):
+        if o.number[o.code[i]] < 0:
+            o.number[o.code[i]] = 0
+            o.present[o.n_present] = o.code[i]
+            o.n_present += 1
+    _sort_present(o.present, o.n_present)
+    for i in range(o.n_present):
+        o.number[o.present[i]] = <int32_t> i
+
+
+cdef void _forget_present(hf_orders* o) noexcept nogil:
+    cdef int64_t i
+    for i in range(o.n_present):
+        o.number[o.present[i]] = -1
+
+
+cdef void _place_categories(
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, double weight, bint is_ordered,
+    hf_orders* o
+) noexcept nogil:
+    # Writes the places of the categories that the node has.
+    cdef int64_t i, j, k, n_outputs = t.n_outputs, n = node.last - node.first
+    cdef int bits = weight_bits(r)
+    cdef uint32_t p, w
+    memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
+    memset(o.weight, 0, o.n_present * sizeof(double))
+    for i in range(n):
+        j = o.number[o.code[i]]
+        if r.kind == HF_FLOATS:
+            hf_add(t, r, node.first + i, o.sums + j * n_outputs)
+            o.weight[j] += r.weight[node.first + i]
+        else:
+            p = r.payload[node.first + i]
+            w = p & ((<uint32_t> 1 << bits) - 1)
+            o.sums[j * n_outputs + (p >> bits)] += w
+            o.weight[j] += w
+    for k in range(n_outputs):
+        o.total[k] = r.total[k] if r.kind == HF_FLOATS else r.count[k]
+    hf_score_categories(
+        is_ordered, o.sums, o.weight, o.total, weight, o.n_present, n_outputs, o.axis, o.score
+    )
+    hf_place_categories(o.score, o.n_present, o.sorted, o.place)
+
+
+# ------------------------------------------------------------------------------------------- the best splits
+
+cdef bint _is_ordered(const hf_task* t) noexcept nogil:
+    # Returns whether an order of the categories holds their best split (Fisher 1958; Breiman et al. 1984).
+    return t.n_outputs <= (2 if t.labels != NULL else 1)
+
+
+cdef int n_orders(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    uint32_t column, hf_orders* o
+) noexcept nogil:
+    # Reads a column; returns in how many orders it is scanned, 0 if the node has one code. Called after
+    # sum_up.
+    cdef int64_t i, n = node.last - node.first
+    cdef bint ordered = _is_ordered(t)
+    cdef int32_t differ = 0
+    _read_column(t, r, c, node, column, o)
+    o.has_missing = False
+    for i in range(n):
+        differ |= o.code[i] ^ o.code[0]
+        o.has_missing |= o.code[i] == o.missing
+    if differ == 0:
+        return 0
+    if not o.categorical:
+        return 1 + o.has_missing
+    _find_present(o, n)
+    if ordered or o.n_present > HF_ALL_DIVISIONS:
+        _place_categories(t, r, node, weight, ordered, o)
+        return 1
+    return (1 << (o.n_present - 1)) - 1
+
+
+cdef inline int32_t _place(const hf_orders* o, int number, bint divided, int32_t j) noexcept nogil:
+    # Returns the place of category j of those present.
+    return 1 - ((number + 1) >> j & 1) if divided else o.place[j]
+
+
+cdef inline bint _is_divided(const hf_task* t, const hf_orders* o) noexcept nogil:
+    # Returns whether all divisions of the categories are compared.
+    return not _is_ordered(t) and o.n_present <= HF_ALL_DIVISIONS
+
+
+cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int number) noexcept nogil:
+    # Returns the places of a node's samples in an order, 0 or more.
+    cdef int64_t i
+    cdef bint divided
+    if o.categorical:
+        divided = _is_divided(t, o)
+        for i in range(n):
+            o.scanned[i] = _place(o, number, divided, o.number[o.code[i]])
+    elif number == 0:
+        return o.code
+    else:
+        for i in range(n):
+            o.scanned[i] = 0 if o.code[i] == o.missing else o.code[i] + 1
+    return o.scanned
+
+
+cdef void keep_order(
+    const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best
+) noexcept nogil:
+    # Writes what a split between the places best.low and best.high is in codes, and the side of missing
+    # values.
+    cdef int64_t i
+    cdef int32_t j, greatest = 0
+    cdef bint divided
+    best.missing = -1
+    if o.categorical:
+        divided = _is_divided(t, o)
+        for j in range(o.n_present):
+            o.best_side[o.present[j]] = _place(o, number, divided, j) > <int32_t> best.low
+        if o.has_missing:
+            best.missing = not o.best_side[o.missing]
+        return
+    if not o.has_missing:
+        return
+    best.missing = number
+    if number == 1 and best.low > 0:
+        best.low, best.high = best.low - 1, best.high - 1
+    elif number == 1:  # missing values against all others: as in the first order
+        for i in range(n):
+            greatest = o.code[i] if greatest < o.code[i] != o.missing else greatest
+        best.low, best.high, best.missing = <uint32_t> greatest, <uint32_t> o.missing, 0
+
+
+cdef void end_orders(hf_orders* o) noexcept nogil:
+    # Called after the last order of a column for which n_orders was not 0.
+    if o.categorical:
+        _forget_present(o)
+
+
+# --------------------------------------------------------------------------------------------- random splits
+
+cdef int64_t _divide_randomly(
+    hf_orders* o, uint64_t key, int64_t number, int64_t n, uint32_t* left
+) noexcept nogil:
+    # Writes the side of each category, a fair draw, and the places of the samples on the left; returns how
+    # many these are, 0 if there is one category.
+    cdef int64_t i, n_left = 0, n_right = 0
+    cdef uint32_t category
+    cdef hf_draw draw
+    _find_present(o, n)
+    if o.n_present > 1:
+        for i in range(o.n_present):
+            category = <uint32_t> o.present[i]
+            draw = hf_philox(key, hf_side_number(number, category), HF_STREAM_DIRECTION)
+            o.side[category] = draw.word[hf_side_word(category)] >> hf_side_bit(category) & 1
+            n_right += o.side[category]
+        if n_right == 0 or n_right == o.n_present:
+            o.side[o.present[0]] ^= 1
+        for i in range(n):
+            left[n_left] = <uint32_t> i
+            n_left += not o.side[o.code[i]]
+    _forget_present(o)
+    return n_left
+
+
+cdef int64_t random_order(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
+    int64_t number, hf_orders* o, hf_split* split, uint32_t* left
+) noexcept nogil:
+    # Writes a random split of split.column, and the places of the samples on its left; returns how many these
+    # are, 0 if the node has one code. Missing values go left or right by a fair draw.
+    cdef int64_t i, n_left = 0, n = node.last - node.first, table = split.column * c.n_codes
+    cdef const double* high = c.high + table
+    cdef int32_t lowest = 0x7fffffff, highest = -1, below, above, middle
+    _read_column(t, r, c, node, <uint32_t> split.column, o)
+    split.threshold, split.missing = 0, -1
+    if o.categorical:
+        n_left = _divide_randomly(o, key, number, n, left)
+        if n_left and o.missing >= 0:
+            for i in range(n):
+                if o.code[i] == o.missing:
+                    split.missing = not o.side[o.missing]
+                    break
+        return n_left
+    o.has_missing = False
+    for i in range(n):
+        if o.code[i] == o.missing:
+            o.has_missing = True
+            continue
+        lowest = o.code[i] if o.code[i] < lowest else lowest
+        highest = o.code[i] if o.code[i] > highest else highest
+    if highest < 0 or (lowest == highest and not o.has_missing):
+        return 0
+    below = highest
+    if lowest == highest:
+        split.threshold, split.missing = hf_largest(t.single), 0
+    else:
+        split.threshold = random_threshold(t, key, number, high[lowest], c.low[table + highest])
+        # A code whose values are at most the threshold, and the next one, whose values are not.
+        below, above = lowest, highest
+        while above - below > 1:
+            middle = below + (above - below) // 2
+            if high[middle] <= split.threshold:
+                below = middle
+            else:
+                above = middle
+        if o.has_missing:
+            split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
+    split.low = <uint32_t> below
+    for i in range(n):
+        left[n_left] = <uint32_t> i
+        n_left += <int> (split.missing == 1) if o.code[i] == o.missing else <int> (o.code[i] <= below)
+    return n_left
+
+
+cdef void keep_sides(hf_orders* o) noexcept nogil:
+    # Keeps the sides of the categories of a random split that is the best so far.
+    o.side, o.best_side = o.best_side, o.side
+
+
+# --------------------------------------------------------------------------------------------- the best split
+
+cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_split* split) noexcept nogil:
+    # Writes the words of the set of categories that go left. Those that the node has not go to the side of
+    # more samples.
+    cdef int64_t i
+    cdef uint32_t category, greatest = 0
+    _find_present(o, n)
+    for i in range(o.n_present):
+        if o.present[i] != o.missing:
+            category = <uint32_t> c.low[split.column * c.n_codes + o.present[i]]
+            greatest = category if category > greatest else greatest
+    o.n_words = greatest // 32 + 1
+    memset(o.words, 0xff if split.default_left & HF_UNKNOWN_LEFT else 0, o.n_words * sizeof(uint32_t))
+    for i in range(o.n_present):
+        if o.present[i] == o.missing:
+            continue
+        category = <uint32_t> c.low[split.column * c.n_codes + o.present[i]]
+        if o.best_side[o.present[i]]:
+            o.words[category // 32] &= ~(<uint32_t> 1 << category % 32)
+        else:
+            o.words[category // 32] |= <uint32_t> 1 << category % 32
+    _forget_present(o)
+
+
+cdef void finish_split(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
+    hf_split* split
+) noexcept nogil:
+    # Writes the sides of a node's samples to r.goes_right, and where those go that the split does not
+    # compare: missing values and categories that the node has not go to the side of more samples.
+    cdef int64_t i, n_right = 0, n = node.last - node.first
+    _read_column(t, r, c, node, <uint32_t> split.column, o)
+    for i in range(n):
+        if o.categorical:
+            r.goes_right[i] = o.best_side[o.code[i]]
+        elif o.code[i] == o.missing:
+            r.goes_right[i] = split.missing == 0
+        else:
+            r.goes_right[i] = o.code[i] > <int32_t> split.low
+        n_right += r.goes_right[i]
+    split.default_left = defaults_of(split.missing, n - n_right >= n_right)
+    o.n_words = 0
+    if o.categorical:
+        _write_set(c, o, n, split)

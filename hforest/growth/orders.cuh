@@ -1,0 +1,223 @@
+// In which orders a node scans columns with missing values, and columns of categories: see node_orders.pyx. A sampled
+// column, or a projection of values of which some are missing, has `n_orders` slots, one for each order:
+//
+//     slots of a node    | column 0: order 0, order 1 | column 1: order 0, order 1 | ...
+//
+// Keys hold places in an order, not bins. Random splits have one order, in which a draw has placed missing values first
+// or last, and each category at place 0 or 1.
+
+#include "growth/categories.h"
+
+enum { PLAIN = 0, COLUMNS = 1, PROJECTIONS = 2 };
+
+// In `place`: NUMBERED - j stands for the j-th category of a node that compares all divisions of its categories.
+constexpr int NUMBERED = -2;
+
+struct Orders {
+    size kind;                        // PLAIN: there are no such columns
+    size n_orders;                    // slots of a sampled column
+    size random;                      // whether splits are random
+    const size *missing;              // (n_columns,): the bin of missing values, -1 without
+    const unsigned char *categorical; // (n_columns,): whether bins are categories; or null: none are
+    int *__restrict__ place;          // workspace (n_nodes, n_sampled, n_bins); OUT of order_columns: places of bins
+    int *__restrict__ sorted;         // workspace, as place
+    double *__restrict__ sums;        // workspace (n_nodes, n_sampled, n_bins, n_outputs)
+    double *__restrict__ weight;      // workspace (n_nodes, n_sampled, n_bins)
+    double *__restrict__ score;       // workspace, as weight
+    double *__restrict__ axis;        // workspace (n_nodes, n_sampled, 2, n_outputs)
+    int *__restrict__ flipped;        // (n_nodes,): whether keys up to the greatest go right; OUT of pick_splits
+};
+
+__device__ static inline double largest() { return sizeof(real) == 4 ? 3.4028234663852886e38 : LARGEST_DOUBLE; }
+
+__device__ static inline bool is_categorical(const Orders &o, size column) {
+    return o.categorical && o.categorical[column];
+}
+
+// Returns whether the missing values of a column, or of a projection, are a key of their own.
+__device__ static inline bool has_missing_key(const Orders &o, size column) {
+    return o.kind == PROJECTIONS || (o.kind == COLUMNS && !is_categorical(o, column) && o.missing[column] >= 0);
+}
+
+// Returns whether an order of the categories holds their best split.
+__device__ static inline bool is_ordered(const Target &y) { return y.n_outputs <= (y.labels ? 2 : 1); }
+
+// Returns the number of a candidate among those of its node that vary: slots without a column do not.
+__device__ static inline size varying_number(const int *column, size first, size slot) {
+    size number = slot;
+    for (size other = 0; other < slot; ++other) number -= column[first + other] < 0;
+    return number;
+}
+
+// Returns whether a draw sends the missing values of a candidate left.
+__device__ static inline bool draws_left(uint64_t key, size number) {
+    return !(hf_philox(key, (uint64_t)number, DIRECTION).word[0] & 1);
+}
+
+// Writes the places of the categories of each sampled column of categories, and takes the slots that it does not need
+// off `column` (n_nodes, n_sampled * count), IN and OUT. A thread owns a sampled column of a node.
+extern "C" __global__ void order_columns(
+    Target y, Columns c, Level level, Part part, Orders o, int *__restrict__ column
+) {
+    const size i = thread_number(), n_sampled = c.n_sampled, n_outputs = y.n_outputs;
+    if (i >= part.n_nodes * n_sampled) return;
+    const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = level.first[v + 1];
+    int *__restrict__ mine = column + i * o.n_orders, *__restrict__ place = o.place + i * c.n_bins;
+    if (mine[0] < 0 || !is_categorical(o, mine[0])) return;
+    const size own = mine[0];
+    size k = 0;
+    for (size b = 0; b < c.n_bins; ++b) place[b] = -1;
+    for (size j = first; j < last; ++j) place[bin_at(c, own, level.sample[j])] = 0;
+    for (size b = 0; b < c.n_bins; ++b)
+        if (place[b] == 0) place[b] = (int)k++;
+    size count = 1;
+    if (o.random) {
+        const size number = varying_number(column, a * n_sampled, i % n_sampled);
+        size n_right = 0, lowest = -1;
+        for (size b = 0; b < c.n_bins; ++b) {
+            if (place[b] < 0) continue;
+            if (lowest < 0) lowest = b;
+            const hf_draw draw = hf_philox(level.key[v], hf_side_number(number, (uint32_t)b), DIRECTION);
+            place[b] = (int)(draw.word[hf_side_word((uint32_t)b)] >> hf_side_bit((uint32_t)b) & 1);
+            n_right += place[b];
+        }
+        if (n_right == 0 || n_right == k) place[lowest] ^= 1;
+    } else if (!is_ordered(y) && k <= HF_ALL_DIVISIONS) {
+        count = ((size)1 << (k - 1)) - 1;
+        for (size b = 0; b < c.n_bins; ++b)
+            if (place[b] >= 0) place[b] = NUMBERED - place[b];
+    } else {
+        double *__restrict__ sums = o.sums + i * c.n_bins * n_outputs, *__restrict__ weight = o.weight + i * c.n_bins;
+        int *__restrict__ sorted = o.sorted + i * c.n_bins;
+        for (size j = 0; j < k * n_outputs; ++j) sums[j] = 0;
+        for (size j = 0; j < k; ++j) weight[j] = 0;
+        for (size j = first; j < last; ++j) {
+            const size at = place[bin_at(c, own, level.sample[j])];
+            add(y, level, v, j, sums + at * n_outputs);
+            weight[at] += level.sample_weight[j];
+        }
+        double *score = o.score + i * c.n_bins;
+        hf_score_categories(
+            is_ordered(y), sums, weight, level.total + v * n_outputs, level.weight[v], k, n_outputs,
+            o.axis + i * 2 * n_outputs, score
+        );
+        // The places go where the weights were, which are not needed any more.
+        int32_t *places = (int32_t *)weight;
+        hf_place_categories(score, k, sorted, places);
+        for (size b = 0; b < c.n_bins; ++b)
+            if (place[b] >= 0) place[b] = places[place[b]];
+    }
+    for (size other = count; other < o.n_orders; ++other) mine[other] = -1;
+}
+
+// Returns the place of a bin in the order of a pair, slot `slot` of node a of a part.
+__device__ static inline unsigned place_of_bin(
+    const Columns &c, const Orders &o, const Level &level, const Part &part, const int *column, size a, size slot,
+    unsigned bin
+) {
+    const size slots = c.n_sampled * o.n_orders, own = column[a * slots + slot], order = slot % o.n_orders;
+    if (o.kind == PLAIN) return bin;
+    if (is_categorical(o, own)) {
+        const int place = o.place[(a * c.n_sampled + slot / o.n_orders) * c.n_bins + bin];
+        return place <= NUMBERED ? 1 - ((unsigned)(order + 1) >> (NUMBERED - place) & 1) : (unsigned)place;
+    }
+    if (o.missing[own] < 0) return bin;
+    if (o.random) {
+        if ((size)bin != o.missing[own]) return bin + 1;
+        const size number = varying_number(column, a * slots, slot);
+        return draws_left(level.key[part.node[a]], number) ? 0 : bin + 1;
+    }
+    if (order == 0) return bin;
+    return (size)bin == o.missing[own] ? 0 : bin + 1;
+}
+
+// Returns the bin at a place of the order of a column of numbers.
+__device__ static inline size bin_of_place(const Orders &o, size column, size order, unsigned place) {
+    return o.kind == COLUMNS && o.missing[column] >= 0 && (o.random || order > 0) ? (size)place - 1 : (size)place;
+}
+
+// Returns the part of a key that is a place or a value: the pair lies above it, but in keys of float64 values.
+__device__ static inline uint64_t place_in_key(const Orders &o, uint64_t key) {
+    return o.kind == PROJECTIONS && sizeof(real) == 8 ? key : key & 0xffffffffu;
+}
+
+// Returns the key of missing values, first or last in the order of a pair.
+__device__ static inline uint64_t missing_place(const Orders &o, size column, bool is_first) {
+    if (is_first) return 0;
+    if (o.kind == PROJECTIONS) return sizeof(real) == 8 ? ~0ull : 0xffffffffu;
+    return (uint64_t)o.missing[column] + (o.random ? 1 : 0);
+}
+
+// Writes the threshold of the best split of node a from the keys on both sides of it, and where samples go that it does
+// not compare. split.n_left is that of the keys up to the greatest, and becomes that of the left side.
+__device__ static inline void finish_split(
+    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
+    const Split &split, size a, uint64_t below, uint64_t above
+) {
+    const size v = part.node[a], slots = pairs.slots, best = split.chosen[a], n = part.begin[a + 1] - part.begin[a];
+    const size own = o.kind == COLUMNS ? column[best] : 0, order = best % slots % o.n_orders;
+    const bool categories = o.kind == COLUMNS && is_categorical(o, own);
+    const unsigned long long *keys = pairs.key + part.begin[a] * slots + best % slots * n;
+    const uint64_t greatest = split.greatest[a];
+    int missing = -1; // 1 or 0: missing values of the node go left or right
+    if (categories) {
+        for (size i = 0; i < n && missing < 0; ++i)
+            if ((size)bin_at(c, own, level.sample[level.first[v] + i]) == o.missing[own]) missing = keys[i] <= greatest;
+    } else if (has_missing_key(o, own)) {
+        for (size i = 0; i < n && missing < 0; ++i) {
+            const uint64_t here = place_in_key(o, keys[i]);
+            const bool can_be_first = o.random || order > 0, can_be_last = o.random || order == 0;
+            if (can_be_first && here == missing_place(o, own, true)) missing = 1;
+            if (can_be_last && here == missing_place(o, own, false)) missing = 0;
+        }
+    }
+    bool flipped = o.random && pairs.flipped[best];
+    if (!o.random && !categories) {
+        const uint64_t low = place_in_key(o, below), high = place_in_key(o, above);
+        const bool last = missing == 0 && high == missing_place(o, own, false);
+        flipped = missing == 1 && low == missing_place(o, own, true);
+        if (last || flipped) {
+            level.threshold[v] = largest();
+        } else if (o.kind == PROJECTIONS) {
+            level.threshold[v] = between(unordered(low, real()), unordered(high, real()));
+        } else {
+            const size row = row_of_bins(c, own);
+            level.threshold[v] = between(
+                c.high[row + bin_of_place(o, own, order, (unsigned)low)],
+                c.low[row + bin_of_place(o, own, order, (unsigned)high)]
+            );
+        }
+    }
+    if (flipped) {
+        missing = 0;
+        if (!o.random) split.n_left[a] = n - split.n_left[a];
+    }
+    const bool heavier = 2 * split.n_left[a] >= n;
+    o.flipped[a] = flipped;
+    level.default_left[v] = (unsigned char)(((missing < 0 ? heavier : missing == 1) ? 1 : 0) | (heavier ? 2 : 0));
+}
+
+// Writes the set of the categories that go left at each node split by them: `words` (n_nodes, max_words), OUT, of which
+// it has n_words (n_nodes,), OUT. Categories that the node has not go to the side of more samples. A thread owns a node.
+extern "C" __global__ void category_words(
+    Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
+    size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
+) {
+    const size a = thread_number(), slots = pairs.slots;
+    if (a >= part.n_nodes) return;
+    n_words[a] = 0;
+    if (split.n_left[a] < 0 || !is_categorical(o, column[split.chosen[a]])) return;
+    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a], own = column[split.chosen[a]];
+    const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
+    unsigned *__restrict__ mine = words + a * max_words;
+    const unsigned others = level.default_left[v] & 2 ? ~0u : 0u;
+    for (size i = 0; i < max_words; ++i) mine[i] = others;
+    for (size i = 0; i < n; ++i) {
+        const size bin = bin_at(c, own, level.sample[level.first[v] + i]);
+        if (bin == o.missing[own]) continue;
+        const unsigned category = (unsigned)c.low[row_of_bins(c, own) + bin], bit = 1u << category % 32;
+        if (keys[i] <= split.greatest[a]) mine[category / 32] |= bit;
+        else mine[category / 32] &= ~bit;
+        if ((size)category / 32 + 1 > n_words[a]) n_words[a] = category / 32 + 1;
+    }
+}
