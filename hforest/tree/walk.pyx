@@ -369,6 +369,12 @@ cdef void add_leaves(
         root = w.forest.tree_start[first + t]
         left[t] = w.forest.left + root
         values[t] = value + (root + first + t) // 2 * n_outputs
+    if n_outputs == 1 and not w.vote:
+        # Tree after tree: sums of different samples do not wait for each other.
+        for t in range(n_trees):
+            for i in range(n):
+                total[i] += <double> values[t][left[t][leaf[t * tree_stride + i]]]
+        return
     for i in range(n):
         to = total + i * n_outputs
         for t in range(n_trees):
