@@ -891,15 +891,8 @@ def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
 
 
 def as_forest(grown, n_features):
-    return tree.check(
-        tree.Forest(
-            n_features=np.array(n_features),
-            **grown.trees._asdict(),
-            indptr=grown.indptr,
-            indices=grown.indices,
-            data=grown.data,
-        )  # fmt: skip
-    )
+    arrays = grown.trees._asdict() | {name: getattr(grown, name) for name in ("indptr", "indices", "data")}
+    return tree.check(tree.Forest(n_features=np.array(n_features), **arrays))
 
 
 @hypothesis.given(
