@@ -750,8 +750,8 @@ def test_forests_of_the_trees_are_sound():
     x, y = samples(200, 5, 3, np.float32, 0, False)
     trees = make(x, y, n_trees=5, bootstrap=False)
     forest = tree.Forest(
-        np.array(5),
-        *trees,
+        n_features=np.array(5),
+        **trees._asdict(),
         indptr=np.zeros(0, np.int64),
         indices=np.zeros(0, np.int32),
         data=np.zeros(0, np.float32),
@@ -891,9 +891,8 @@ def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
 
 
 def as_forest(grown, n_features):
-    return tree.check(
-        tree.Forest(np.array(n_features), *grown.trees, grown.indptr, grown.indices, grown.data)
-    )
+    arrays = grown.trees._asdict() | {name: getattr(grown, name) for name in ("indptr", "indices", "data")}
+    return tree.check(tree.Forest(n_features=np.array(n_features), **arrays))
 
 
 @hypothesis.given(

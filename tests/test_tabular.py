@@ -357,7 +357,7 @@ def test_files_keep_every_bit(task, tmp_path):
         ("columns/scale", lambda a: -a, "deviations above 0"),
         ("columns/start", lambda a: a[::-1].copy(), "columns.start"),
         ("columns/knots", lambda a: a * 0, "ascend"),
-        ("tabular_format", lambda a: a + 1, "the format is not 1"),
+        ("tabular_format", lambda a: a + 1, "the format is not 1 to 2"),
         ("n_members", lambda a: a * 0, "n_members"),
         ("task", lambda a: np.array("ranking"), "task"),
         ("target_scale", lambda a: a[:1], "target_scale"),

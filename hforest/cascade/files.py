@@ -10,6 +10,7 @@ import numpy as np
 from .. import tree
 from ..core import check, files
 from ..tree import Forest
+from ..tree.forest import from_arrays
 from .folds import CLASS_VECTORS
 from .levels import Cascade, check_levels
 from .windows import Scanner, _geometry, check_scanner
@@ -143,10 +144,7 @@ def _short(a: np.ndarray) -> str:
 
 
 def _forests(found: _Arrays, prefix: str, n_forests: int) -> tuple[Forest, ...]:
-    return tuple(
-        tree.check(Forest(**{name: found[f"{prefix}/{i}/{name}"] for name in Forest._fields}))
-        for i in range(n_forests)
-    )
+    return tuple(tree.check(from_arrays(found, f"{prefix}/{i}/")) for i in range(n_forests))
 
 
 def _check_agree(where: str, forest: Forest, n_features: int, n_classes: int, dtype: np.dtype) -> None:

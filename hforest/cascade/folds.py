@@ -13,6 +13,7 @@ from ..core.aliases import ArrayLike
 from ..growth import Windows
 from ..tree import Forest
 from ..tree.forest import check_layout
+from ..tree.parts import join, part
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest: such as `classic.grow`, settings bound by functools.partial."""
@@ -47,50 +48,6 @@ def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
 def key(seed: int, *place: int) -> np.random.Generator:
     """The generator of one place in the cascade: growth can be resumed anywhere, with the same bits."""
     return np.random.default_rng([seed, *place])
-
-
-def join(forests: Sequence[Forest]) -> Forest:
-    """The trees of several forests as one forest."""
-    oblique = any(forest.indptr.size for forest in forests)
-    starts, entries, nodes = [np.zeros(1, np.int64)], 0, 0
-    roots = [np.zeros(1, np.int64)]
-    for forest in forests:
-        roots.append(forest.tree_start[1:] + nodes)
-        nodes += forest.feature.size
-        if oblique:
-            given = forest.indptr if forest.indptr.size else np.zeros(forest.feature.size + 1, np.int64)
-            starts.append(given[1:] + entries)
-            entries += forest.indices.size
-    arrays = {
-        name: np.concatenate([getattr(forest, name) for forest in forests])
-        for name in ("feature", "threshold", "left", "value", "gain", "indices", "data")
-    }
-    return Forest(
-        n_features=forests[0].n_features,
-        tree_start=np.concatenate(roots),
-        indptr=np.concatenate(starts) if oblique else np.zeros(0, np.int64),
-        **arrays,
-    )
-
-
-def part(forest: Forest, first: int, last: int) -> Forest:
-    """Trees first to last - 1 of a forest."""
-    a, b = int(forest.tree_start[first]), int(forest.tree_start[last])
-    rows = slice((a + first) // 2, (b + last) // 2)
-    oblique = bool(forest.indptr.size)
-    entries = slice(int(forest.indptr[a]), int(forest.indptr[b])) if oblique else slice(0, 0)
-    return Forest(
-        n_features=forest.n_features,
-        tree_start=forest.tree_start[first : last + 1] - a,
-        feature=forest.feature[a:b],
-        threshold=forest.threshold[a:b],
-        left=forest.left[a:b],
-        value=forest.value[rows],
-        gain=forest.gain[a:b],
-        indptr=forest.indptr[a : b + 1] - entries.start if oblique else forest.indptr,
-        indices=forest.indices[entries],
-        data=forest.data[entries],
-    )
 
 
 def _probabilities(name: str, p: np.ndarray) -> np.ndarray:

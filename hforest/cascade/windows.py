@@ -12,6 +12,7 @@ from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
+from ..tree.parts import join
 from . import folds as f
 from .folds import Grower
 
@@ -288,7 +289,7 @@ def grow_scanner(
                 # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
                 found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
                 vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
-            joined.append(f.join(parts))
+            joined.append(join(parts))
             if not report(i + 1):
                 break
     scanner = Scanner(sizes, frame, step, tuple(joined))

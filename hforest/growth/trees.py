@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import missing
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
@@ -18,6 +19,9 @@ class Trees(NamedTuple):
     left: IntArray
     value: FloatArray
     gain: FloatArray
+    default_left: IntArray = missing.NO_DEFAULT_LEFT
+    category_indptr: IntArray = missing.NO_CATEGORY_INDPTR
+    category_bits: IntArray = missing.NO_CATEGORY_BITS
 
 
 class Projected(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..core import check, files
-from ..tree import Forest
+from ..tree.forest import from_arrays
 from .columns import Columns
 from .model import Member, Model, check_model
 
-FORMAT = 1
+FORMAT = 2
+"""Number of the layout of a file; in 1 forests have no missing values and no categories."""
 _WHAT = "a model of a table that save wrote"
 
 
@@ -36,16 +37,15 @@ def model_of(name: str, found: Mapping[str, np.ndarray]) -> Model:
     """The model that the arrays of the file `name` are, checked."""
     try:
         written = found["tabular_format"]
-        if written.shape != () or written.dtype.kind not in "iu" or int(written) != FORMAT:
-            raise ValueError(f"the format is not {FORMAT}")
+        if written.shape != () or written.dtype.kind not in "iu" or not 1 <= int(written) <= FORMAT:
+            raise ValueError(f"the format is not 1 to {FORMAT}")
         n_members = found["n_members"]
         if n_members.shape != () or n_members.dtype.kind not in "iu" or not 1 <= int(n_members) <= 2**20:
             raise ValueError("n_members is no number of members")
         members = []
         for i in range(int(n_members)):
             own = {field: found[f"members/{i}/{field}"] for field in Member._fields if field != "forest"}
-            forest = Forest(**{field: found[f"members/{i}/forest/{field}"] for field in Forest._fields})
-            members.append(Member(**own, forest=forest))
+            members.append(Member(**own, forest=from_arrays(found, f"members/{i}/forest/")))
         columns = Columns(**{field: found[f"columns/{field}"] for field in Columns._fields})
         task = found["task"]
         if task.shape != () or task.dtype.kind != "U":

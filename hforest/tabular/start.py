@@ -7,6 +7,7 @@ import numpy as np
 from .. import classic, hinge
 from ..core.aliases import FloatArray, IntArray
 from ..tree import Forest
+from ..tree.parts import join
 from . import recipe
 from .model import Member, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
@@ -74,23 +75,11 @@ def _grown(
         )  # fmt: skip
         parts.append(grown)
         counts.append(drawn_by)
-    forest = _joined(parts)._replace(n_features=np.array(z.shape[1]))
+    forest = join(parts)._replace(n_features=np.array(z.shape[1]))
     found = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
     unseen = np.isnan(found[:, 0])
     found[unseen] = np.average(y, axis=0, weights=rows.weight)
     return _Grown(forest, found)
-
-
-def _joined(parts: list[Forest]) -> Forest:
-    """One forest of the trees of forests that compare single columns."""
-    first, last = parts[0], parts[-1]
-    if len(parts) == 1:
-        return first
-    names = ("feature", "threshold", "left", "value", "gain")
-    arrays = {name: np.concatenate([getattr(first, name), getattr(last, name)]) for name in names}
-    return last._replace(
-        tree_start=np.concatenate([first.tree_start, last.tree_start[1:] + first.tree_start[-1]]), **arrays
-    )
 
 
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:

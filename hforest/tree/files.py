@@ -7,10 +7,10 @@ import numpy as np
 
 from ..core import check as checks
 from ..core import files
-from .forest import Forest, check, on_host
+from .forest import Forest, check, from_arrays, on_host
 
-FORMAT = 1
-"""Number of the layout of a file. A file of a larger number is refused."""
+FORMAT = 2
+"""Number of the layout of a file. 1 has no missing values and no categories; a larger number is refused."""
 
 _WHAT = "a forest that save wrote"
 
@@ -95,6 +95,8 @@ def _forest(name: str, found: Mapping[str, np.ndarray]) -> Forest:
         written = found["forest_format"]
         if written.shape != () or written.dtype.kind not in "iu" or int(written) < 1:
             raise ValueError("forest_format is no integer above 0")
+        if int(written) == 1:
+            return check(from_arrays(found))
         if int(written) <= FORMAT:
             return check(Forest(**{field: found[field] for field in Forest._fields}))
     except KeyError as missing:

@@ -1,14 +1,17 @@
 """What a forest is, and the checks that every function makes of one."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch
+from ..core import dispatch, missing
 from ..core.aliases import FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
+
+UINT8, UINT32 = np.dtype(np.uint8), np.dtype(np.uint32)
 
 _FAULTS = {
     1: "a leaf whose row of values lies outside its tree",
@@ -55,6 +58,23 @@ class Forest(NamedTuple):
     """(n_entries,) int32: features of the projections."""
     data: FloatArray
     """(n_entries,) real: their weights."""
+    default_left: IntArray = missing.NO_DEFAULT_LEFT
+    """(n_nodes,) uint8: what a split sends left without a comparison; (0,): the forest refuses NaN in x.
+
+    Bit 0: missing values, which are NaN (of a projection: a sum that is NaN). Bit 1: unknown categories. 0 in
+    a leaf.
+    """
+    category_indptr: IntArray = missing.NO_CATEGORY_INDPTR
+    """(n_nodes + 1,) int64: where the categories of nodes begin; (0,) without splits by categories.
+
+    Node v, of a single feature, is a split by categories where it has words, which are
+    ``category_bits[category_indptr[v] : category_indptr[v + 1]]``. It compares no threshold, which is 0.
+    """
+    category_bits: IntArray = missing.NO_CATEGORY_BITS
+    """(n_words,) uint32: bit c % 32 of word c // 32 of a node is 1 if category c goes left.
+
+    Values that are no whole number from 0 to 32 times the words of the node, less 1, are unknown categories.
+    """
 
 
 def check_layout(forest: Forest) -> np.dtype:
@@ -65,7 +85,7 @@ def check_layout(forest: Forest) -> np.dtype:
         )
     for a in forest:
         if type(a) is not np.ndarray:
-            checks.same_device(**{f"forest.{name}": a for name, a in forest._asdict().items()})
+            _check_device(forest)
             break
     dtype = checks.floating("forest.threshold", forest.threshold)
     sizes: checks.Sizes = {}
@@ -85,6 +105,7 @@ def check_layout(forest: Forest) -> np.dtype:
     )
     checks.array("forest.indices", forest.indices, checks.INT32, ("n_entries",), sizes)
     checks.array("forest.data", forest.data, dtype, ("n_entries",), sizes)
+    _check_missing(forest, sizes)
     sizes["n_trees"] = sizes["n_trees + 1"] - 1
     checks.at_least_one(sizes, "n_trees", "n_outputs")
     if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
@@ -93,6 +114,51 @@ def check_layout(forest: Forest) -> np.dtype:
             f"rows, got {sizes['n_leaves']}; a tree of N nodes has (N + 1) / 2 leaves"
         )
     return dtype
+
+
+def _check_device(forest: Forest) -> None:
+    """All arrays are on one device, but the empty defaults, which are NumPy arrays beside CuPy arrays."""
+    arrays = forest._asdict()
+    for name in missing.FIELDS:
+        if type(arrays[name]) is np.ndarray and not arrays[name].size:
+            del arrays[name]
+    checks.same_device(**{f"forest.{name}": a for name, a in arrays.items()})
+
+
+def _check_missing(forest: Forest, sizes: checks.Sizes) -> None:
+    """Dtypes and shapes of the arrays for missing values and categories."""
+    n_nodes, by_categories = sizes["n_nodes"], forest.category_indptr.size > 0
+    n_defaults = n_nodes if forest.default_left.size or by_categories else 0
+    checks.array("forest.default_left", forest.default_left, UINT8, (n_defaults,), sizes)
+    n_starts = n_nodes + 1 if by_categories else 0
+    checks.array("forest.category_indptr", forest.category_indptr, checks.INT64, (n_starts,), sizes)
+    n_words: str | int = "n_words" if by_categories else 0
+    checks.array("forest.category_bits", forest.category_bits, UINT32, (n_words,), sizes)
+
+
+def _check_defaults(forest: Forest) -> None:
+    """The numbers for missing values and categories lead out of no array."""
+    if forest.default_left.size and int(forest.default_left.max()) > 3:
+        raise ValueError(
+            f"forest.default_left: expected 0 to 3, got {int(forest.default_left.max())}; "
+            "add 1 where missing values go left and 2 where unknown categories do"
+        )
+    start = forest.category_indptr
+    if not start.size:
+        return
+    n_words = forest.category_bits.size
+    size = start[1:] - start[:-1]
+    if int(start[0]) != 0 or int(start[-1]) != n_words or bool((size < 0).any()):
+        raise ValueError(
+            f"forest.category_indptr: expected 0, ..., n_words = {n_words} in ascending order, got others; "
+            "pass arrays of one forest, unchanged"
+        )
+    other = (size > 0) & (forest.feature < 0)
+    if bool(other.any()):
+        raise ValueError(
+            "forest.category_indptr: expected words for splits by single features alone, got some for node "
+            f"{int(other.argmax())}, a leaf or a projection; pass arrays of one forest, unchanged"
+        )
 
 
 def check_nodes(forest: Forest) -> None:
@@ -116,6 +182,7 @@ def check_nodes(forest: Forest) -> None:
         raise ValueError(
             f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the columns of x"
         )
+    _check_defaults(forest)
     found = dispatch.array_module(forest.feature).empty(2, np.int64)
     dispatch.backend(PACKAGE, forest.feature).faults(
         forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
@@ -159,7 +226,8 @@ def check(forest: Forest) -> Forest:
     TypeError, ValueError, IndexError
         Wrong kind or dtype; wrong shape, trees of an even number of nodes, thresholds that are NaN, values
         that are not finite; children that do not come after their parent (a walk could run for ever) or lie
-        outside their tree, nodes of two parents or of none, features or projections out of range.
+        outside their tree, nodes of two parents or of none, features or projections out of range; categories
+        of a leaf or a projection, directions of missing values beyond 3.
 
     Notes
     -----
@@ -190,6 +258,18 @@ def check(forest: Forest) -> Forest:
 def on_host(forest: Forest) -> Forest:
     """The forest in NumPy arrays."""
     return Forest(*(dispatch.to_numpy(a) for a in forest))
+
+
+def knows_missing(forest: Forest) -> bool:
+    """Whether a forest says where missing values go: it accepts NaN in x."""
+    return forest.default_left.size > 0
+
+
+def from_arrays(found: Mapping[str, np.ndarray], prefix: str = "") -> Forest:
+    """The forest whose arrays stand under ``prefix + name``; older files lack all that have defaults."""
+    older = not any(prefix + name in found for name in missing.FIELDS)
+    names = [name for name in Forest._fields if not (older and name in missing.FIELDS)]
+    return Forest(**{name: found[prefix + name] for name in names})
 
 
 def root_of(forest: Forest, tree: int) -> int:
