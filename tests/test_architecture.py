@@ -23,7 +23,7 @@ LAYERS = [
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "tabular"},
     {"demo"},
-    {"torch", "jax", "sklearn"},
+    {"torch", "jax", "sklearn", "treelite", "onnx"},
 ]
 INTEGRATIONS = LAYERS[-1]
 """Optional: each is imported by its own name alone, and uses public functions only."""
@@ -32,6 +32,8 @@ SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
 )
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
+# Pages of several subpackages.
+PAGES = {"treelite": "exchange", "onnx": "exchange"}
 # On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
 CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
 
@@ -212,7 +214,7 @@ def test_files_of_an_algorithm(subpackage):
 )
 def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
-    assert (ROOT / "docs" / f"{subpackage}.md").exists()
+    assert (ROOT / "docs" / f"{PAGES.get(subpackage, subpackage)}.md").exists()
 
 
 def functions(module):

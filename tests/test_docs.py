@@ -18,8 +18,10 @@ MODULES = sorted(
 
 
 # Optional libraries, and what needs them: the pages and modules of these names.
-INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6"}
+INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6", "treelite": "4.0", "onnx": "1.16"}
 """With the oldest version of the library."""
+EXCHANGE = ("treelite", "onnx", "onnxruntime", "xgboost")
+"""What the page of both subpackages of exchange needs."""
 
 
 def need(name):
@@ -27,6 +29,8 @@ def need(name):
     for library, oldest in INTEGRATIONS.items():
         if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
             pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
+    for library in EXCHANGE if name == "exchange.md" else ():
+        pytest.importorskip(library, reason=f"needs {library}")
 
 
 def blocks(page, language):
@@ -77,6 +81,7 @@ def test_links_lead_somewhere(page):
         "layers",
         "manifold",
         "neural",
+        "onnx",
         "optim",
         "project",
         "sklearn",
@@ -84,11 +89,13 @@ def test_links_lead_somewhere(page):
         "tabular",
         "torch",
         "tree",
+        "treelite",
     ],
 )
 def test_page_names_every_function(subpackage):
     need(f"hforest.{subpackage}")
-    text = (ROOT / "docs" / f"{subpackage}.md").read_text()
+    page = {"treelite": "exchange", "onnx": "exchange"}.get(subpackage, subpackage)
+    text = (ROOT / "docs" / f"{page}.md").read_text()
     for name in importlib.import_module(f"hforest.{subpackage}").__all__:
         assert f"`{name}`" in text, name
 

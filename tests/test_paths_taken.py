@@ -151,7 +151,9 @@ def tree_rows():
         of_gathers = {**columns, "avx512": f"tree.walk_small tree.add_{body}_avx512"}
         yield Row(
             f"tree.predict-gathers-{n_outputs}",
-            lambda n_outputs=n_outputs: predict(np.float32, True, 10, 6, n_outputs=n_outputs, gathers=True),
+            lambda n_outputs=n_outputs: predict(
+                np.float32, True, 10, 6, n_features=41, n_outputs=n_outputs, gathers=True
+            ),
             paths=of_gathers,
         )
     yield Row(

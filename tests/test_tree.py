@@ -889,8 +889,19 @@ def chain(length, n_features, rng, right):
     return feature, threshold, left
 
 
+def with_features_for(forest, x):
+    """With gathers, columns that no tree reads are added: rows are gathered from if there are many features."""
+    n = 4 * (len(forest.tree_start) - 1) + 1
+    if not machine.gathers() or x.shape[1] >= n:
+        return forest, x
+    wide = np.zeros((len(x), n), x.dtype)
+    wide[:, : x.shape[1]] = x
+    return forest._replace(n_features=np.array(n)), wide
+
+
 def check_ways(forest, x, leaves=None):
     """Leaves are the definition's; sums and votes are those of single rows, which are walked otherwise."""
+    forest, x = with_features_for(forest, x)
     with hforest.unchecked():
         np.testing.assert_array_equal(tree.apply(forest, x), walked(forest, x) if leaves is None else leaves)
         for function in (tree.predict, tree.vote_shares):
@@ -913,7 +924,7 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, way, dtype, n, pure, 
     forest = forest_of_depth(depth, dtype)
     if pure:
         forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
-    x = inputs(n, 6, dtype, n)
+    forest, x = with_features_for(forest, inputs(n, 6, dtype, n))
     functions = (tree.apply, tree.predict, tree.vote_shares)
     found = [function(forest, x).tobytes() for function in functions]
     simd("plain")

@@ -33,6 +33,7 @@ cdef extern from "tree/simd/interleaved.h" nogil:
 
 cdef enum:
     READS = 8             # features transposed for each level walked, at most; with more, rows are read
+    GATHERED = 4          # and for each tree, where fast gathers read rows
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
     LISTED = 512          # samples of columns whose unfinished walks are listed together
     FEW = 16              # samples from which columns and gathers pay
@@ -40,13 +41,16 @@ cdef enum:
 
 
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
-    # Columns are made once and read in every tree; without fast gathers they are faster if trees are many or
-    # deep compared with the number of features.
+    # Columns are made once and read in every tree. They are faster than rows if trees are many or deep
+    # compared with the number of features, and faster than fast gathers if trees are many: 1.2 to 2.9 times
+    # at 200 trees of depth 4 to 10, as fast at trees of 10,000 nodes.
     cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features)
     cdef int levels = 0
+    cdef int64_t most
     while n_nodes >> levels > w.n_trees:
         levels += 1
-    if not (vector and gathers) and w.n_features <= min(w.n_trees * levels * READS, <int64_t> WIDEST):
+    most = w.n_trees * (GATHERED if vector and gathers else levels * READS)
+    if w.n_features <= min(most, <int64_t> WIDEST):
         return BY_COLUMNS
     return BY_GATHERS if vector else BY_ROWS
 
@@ -369,6 +373,12 @@ cdef void add_leaves(
         root = w.forest.tree_start[first + t]
         left[t] = w.forest.left + root
         values[t] = value + (root + first + t) // 2 * n_outputs
+    if n_outputs == 1 and not w.vote:
+        # Tree after tree: sums of different samples do not wait for each other.
+        for t in range(n_trees):
+            for i in range(n):
+                total[i] += <double> values[t][left[t][leaf[t * tree_stride + i]]]
+        return
     for i in range(n):
         to = total + i * n_outputs
         for t in range(n_trees):
