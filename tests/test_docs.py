@@ -18,14 +18,17 @@ MODULES = sorted(
 
 
 # Optional libraries, and what needs them: the pages and modules of these names.
-INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6"}
+INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6", "plot": "3.8"}
 """With the oldest version of the library."""
+LIBRARY = {"plot": "matplotlib"}
+"""Libraries of integrations that have another name."""
 
 
 def need(name):
     """Skips a test of a page or module of an integration whose library is not installed."""
-    for library, oldest in INTEGRATIONS.items():
-        if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
+    for own, oldest in INTEGRATIONS.items():
+        if name.removesuffix(".md").split("-")[0] == own or name.split(".")[:2] == ["hforest", own]:
+            library = LIBRARY.get(own, own)
             pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
 
 
@@ -78,6 +81,7 @@ def test_links_lead_somewhere(page):
         "manifold",
         "neural",
         "optim",
+        "plot",
         "project",
         "sklearn",
         "split",

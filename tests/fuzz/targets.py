@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 # Of optional libraries: they take those libraries' own kinds and have tests of their own.
-INTEGRATIONS = {"dask", "jax", "sklearn", "torch"}
+INTEGRATIONS = {"dask", "jax", "plot", "sklearn", "torch"}
 
 
 def _packages() -> list[str]:
