@@ -44,6 +44,47 @@ def test_features_are_sampled_without_replacement():
     assert neural.linear_init(2, 1, 10, 2, rng=0).features.tolist() == [list(range(10))] * 2
 
 
+@pytest.mark.parametrize("loss", ["tree", "forest"])
+def test_weights_count_samples(loss):
+    """One batch of all samples: a step with weights is one with repeated samples, up to rounding."""
+    x, y = blobs(dtype=np.float64)
+    times = np.random.default_rng(1).integers(0, 4, 120)
+    of = np.repeat(np.arange(120), times)
+    start, settings = model_of(dtype=np.float64), {"epochs": 3, "batch_size": 1000, "loss": loss, "rng": 0}
+    # Columns keep their units, which are those of samples, not of weights.
+    settings["standardize"] = False
+    losses: list[float] = []
+    more: list[float] = []
+    got = neural.fit(start, x, y, sample_weight=times * 0.3, history=losses, **settings)
+    want = neural.fit(start, x[of], y[of], history=more, **settings)
+    np.testing.assert_allclose(got.weights, want.weights, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(got.leaves, want.leaves, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(losses, more)
+
+
+def test_weights_of_batches_count(digits):
+    x, y = digits[0][::9][:400], digits[1][::9][:400]
+    start = neural.linear_init(3, 4, 64, 10, x=x, rng=0)
+
+    def found(**weights):
+        model = neural.fit(start, x, y, epochs=4, rng=0, **weights)
+        return model.weights.tobytes() + model.leaves.tobytes(), neural.predict(model, x)
+
+    plain, p = found()
+    assert found(sample_weight=np.full(400, 7.0))[0] == plain
+    assert found(class_weight={})[0] == plain
+    heavy, q = found(class_weight={3: 50})
+    assert heavy != plain
+    assert q[:, 3].sum() > p[:, 3].sum()
+    of_samples = np.where(y == 3, 50, 1)
+    assert found(sample_weight=of_samples)[0] == heavy
+    assert found(sample_weight=np.where(y == 3, 25, 1), class_weight=[1, 1, 1, 2] + [1] * 6)[0] == heavy
+    # Samples of weight 0 are left out.
+    kept = np.arange(400) % 3 > 0
+    alone = neural.fit(start, x[kept], y[kept], epochs=4, rng=0)
+    assert found(sample_weight=kept)[0] == alone.weights.tobytes() + alone.leaves.tobytes()
+
+
 def test_digits(digits):
     x, y, x_test, y_test = digits
     start = neural.linear_init(20, 6, 64, 10, max_features=24, rng=0)

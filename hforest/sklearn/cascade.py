@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .. import cascade, classic
 from .base import Estimator, keep
+from .grown import weight_of
 from .targets import Classifier
 
 
@@ -23,7 +24,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         Trees of a forest, for each fold; hforest's `n_trees`.
     n_forests : int
         Random forests of a level; it has as many completely random ones.
-    max_depth, min_samples_leaf, class_weight
+    max_depth, min_samples_leaf
         Of the forests, as for `RandomForestClassifier`.
     class_vectors : "out_of_fold" or "out_of_bag"
         Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
@@ -34,7 +35,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         Levels without a better validation accuracy after which growth ends; hforest's `patience`.
     max_levels : int
         Levels, at most.
-    n_jobs, random_state
+    class_weight, n_jobs, random_state
         As for `RandomForestClassifier`.
 
     Attributes
@@ -76,25 +77,27 @@ class CascadeForestClassifier(Classifier, Estimator):
     ) -> None:
         keep(locals())
 
-    def _forests(self, class_weight: Any) -> tuple[cascade.Grower, ...]:
+    def _forests(self) -> tuple[cascade.Grower, ...]:
         """The growers of a level: random forests, then completely random ones."""
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
             raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
-        settings = self._settings(classic.grow) | {"class_weight": class_weight}
+        settings = self._settings(classic.grow)
+        del settings["class_weight"]
         return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
 
     def _check_folds(self, y: np.ndarray) -> None:
-        """Every class has samples for all folds; `y` are numbers of classes."""
+        """Every class that is present has samples for all folds; `y` are numbers of classes."""
         n_folds, counts = self.n_folds, np.bincount(y)
-        if self.class_vectors == "out_of_fold" and isinstance(n_folds, Integral) and counts.min() < n_folds:
-            few = int(counts.argmin())
+        if not isinstance(n_folds, Integral) or self.class_vectors != "out_of_fold":
+            return
+        for few in np.flatnonzero((counts > 0) & (counts < n_folds))[:1]:
             raise ValueError(
                 f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
                 f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
             )
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the cascade.
 
         Parameters
@@ -103,6 +106,8 @@ class CascadeForestClassifier(Classifier, Estimator):
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
             What the forests learn.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0; those of weight 0 are left out.
 
         Returns
         -------
@@ -110,11 +115,14 @@ class CascadeForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             x, labels, told = self._learned(X, y)
-            self._check_folds(labels)
+            weight = weight_of(sample_weight)
+            weight = None if weight is None else np.asarray(weight)
+            whole = weight is None or weight.shape != labels.shape
+            self._check_folds(labels if whole else labels[weight > 0])
+            settings = self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}
             self.cascade_ = cascade.grow(
-                x, labels, self._forests(told["class_weight"]), n_classes=told["n_classes"], rng=self._seed(),
-                **self._settings(),
-            )  # fmt: skip
+                x, labels, self._forests(), n_classes=told["n_classes"], rng=self._seed(), **settings
+            )
         return self
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:

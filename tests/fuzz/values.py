@@ -367,6 +367,8 @@ def _leaves(s: Setting) -> np.ndarray:
     return np.asarray(shares / shares.sum(axis=2, keepdims=True), s.dtype)
 
 
+value("neural.sample_weight")(lambda s: s.positive(s.n))
+value("neural.class_weight")(lambda s: s.choice((None, "balanced", {0: 2.5}, np.full(s.n_classes, 2.0))))
 value("neural.grad_p")(lambda s: s.numbers(s.n, s.n_classes))
 
 
