@@ -8,8 +8,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from .. import cascade, classic
+from .. import cascade, classic, tree
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier
@@ -43,6 +44,8 @@ class CascadeForestClassifier(Classifier, Estimator):
     cascade_ : hforest.cascade.Cascade
         For the functions of `hforest.cascade`; ``cascade_.scores`` are the validation accuracies of its
         levels.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the first level's splits.
     classes_, n_classes_, n_features_in_, feature_names_in_
         As for `RandomForestClassifier`.
 
@@ -91,7 +94,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         n_folds, counts = self.n_folds, np.bincount(y)
         if not isinstance(n_folds, Integral) or self.class_vectors != "out_of_fold":
             return
-        for few in np.flatnonzero((counts > 0) & (counts < n_folds))[:1]:
+        for few in np.flatnonzero((counts > 0) & (counts < int(n_folds)))[:1]:
             raise ValueError(
                 f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
                 f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
@@ -115,15 +118,26 @@ class CascadeForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             x, labels, told = self._learned(X, y)
-            weight = weight_of(sample_weight)
-            weight = None if weight is None else np.asarray(weight)
-            whole = weight is None or weight.shape != labels.shape
-            self._check_folds(labels if whole else labels[weight > 0])
+            given = weight_of(sample_weight)
+            weight: np.ndarray | None = None if given is None else np.asarray(given)
+            some = labels if weight is None or weight.shape != labels.shape else labels[weight > 0]
+            self._check_folds(some)
             settings = self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}
             self.cascade_ = cascade.grow(
                 x, labels, self._forests(), n_classes=told["n_classes"], rng=self._seed(), **settings
             )
         return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """(n_features,) float64: share of each feature in the gains of the splits of the first level.
+
+        The mean over its forests of `hforest.tree.importance` by gain. Later levels read class vectors, too,
+        and are not counted.
+        """
+        check_is_fitted(self)
+        shares: np.ndarray = np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
+        return shares
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return cascade.predict(self.cascade_, x)

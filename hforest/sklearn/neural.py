@@ -80,13 +80,15 @@ class NeuralForestClassifier(Classifier, Estimator):
         Mean loss of each pass.
     validation_losses_ : list of float
         Loss on held-out samples after each pass; with `early_stopping`.
+    t_ : int
+        Steps of `partial_fit`, if it was called after `fit`.
     classes_, n_classes_, n_features_in_, feature_names_in_
         As for `RandomForestClassifier`.
 
     Notes
     -----
-    Samples are computed in float32. There are no weights of samples, and no `partial_fit`: a pass fits the
-    leaves in closed form to all samples, so a batch alone would forget those before it.
+    Samples are computed in float32. A pass of `fit` fits the leaves in closed form to all samples;
+    `partial_fit` fits them by on-line expectation maximisation, in which late batches count most.
 
     Examples
     --------
@@ -147,6 +149,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         self
         """
         with self._computing():
+            self._forget()
             x, labels, told = self._learned(X, y)
             seed = self._seed()
             weight = weight_of(sample_weight)
@@ -167,6 +170,48 @@ class NeuralForestClassifier(Classifier, Estimator):
         if judge is not None:
             assert judge.best is not None
             self.model_, self.validation_losses_ = judge.best, judge.losses
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learns a batch of samples: one pass of `hforest.neural.partial_fit` over them, in their order.
+
+        The first call begins a forest, or goes on from the one that `fit` trained, and settles the units of
+        columns with `standardize`: means and deviations of its samples. `fit` begins anew.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+        y : (n_samples,) array-like of labels
+            What the forest learns.
+        classes : array-like of labels, optional
+            All labels of all batches: needed in the first call, unless after `fit`.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        with self._computing():
+            x, labels, weight = self._learned_next(X, y, classes, sample_weight)
+            model = getattr(self, "model_", None)
+            if model is None:
+                model = neural.linear_init(
+                    n_features=x.shape[1], n_classes=self.n_classes_, rng=self._seed(),
+                    x=x if self.standardize else None, **self._settings(neural.linear_init),
+                )  # fmt: skip
+            settings = self._settings(neural.partial_fit)
+            self.model_, self._state = neural.partial_fit(
+                model, x, labels, state=getattr(self, "_state", None), sample_weight=weight, **settings
+            )
+        self.t_ = int(self._state.n_steps)
         return self
 
     def _held_out(
