@@ -152,7 +152,7 @@ def tree(
     coloured, between its least and its largest number in the tree.
 
     Places are those of Reingold and Tilford 1981, for boxes of the size of their text. Text does not grow
-    with the figure when that is resized later. Cost: about a millisecond a node.
+    with the figure when that is resized later. Cost: some milliseconds a node.
 
     Examples
     --------
