@@ -23,8 +23,9 @@ keep no state; a forest is a tuple of arrays.
 NumPy arrays are computed on the CPU, CuPy arrays on the GPU. `using("reference")` runs the plain loops that
 define each algorithm, `unchecked()` leaves out the checks of values, `set_num_threads` sets the number of
 threads, and `show_config()` prints what this build can do. `hforest.torch` and `hforest.jax` have the forests
-as layers of PyTorch and functions of JAX, `hforest.sklearn` has them as estimators, `hforest.treelite` and
-`hforest.onnx` exchange models; each is imported by its own name.
+as layers of PyTorch and functions of JAX, `hforest.sklearn` as estimators of scikit-learn,
+`hforest.treelite` and `hforest.onnx` exchange models, and `hforest.plot` draws them; each is imported by its
+own name.
 """
 
 from . import (

@@ -23,10 +23,12 @@ LAYERS = [
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "tabular"},
     {"demo"},
-    {"torch", "jax", "sklearn", "treelite", "onnx"},
+    {"torch", "jax", "sklearn", "treelite", "onnx", "plot"},
 ]
 INTEGRATIONS = LAYERS[-1]
 """Optional: each is imported by its own name alone, and uses public functions only."""
+LIBRARY = {"plot": "matplotlib"}
+"""Libraries of integrations that have another name."""
 LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
@@ -93,13 +95,15 @@ def test_integrations_use_public_functions(path):
 
 @pytest.mark.parametrize("name", sorted(INTEGRATIONS))
 def test_importing_hforest_imports_no_integration(name):
-    code = f"import sys, hforest; assert not {{'{name}', 'hforest.{name}'}} & set(sys.modules)"
+    library = LIBRARY.get(name, name)
+    code = f"import sys, hforest; assert not {{'{library}', 'hforest.{name}'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
 
 
 @pytest.mark.parametrize("name", sorted(INTEGRATIONS & set(SUBPACKAGES)))
 def test_an_integration_without_its_library_names_the_remedy(name):
-    code = f"import sys; sys.modules[{name!r}] = None; import hforest.{name}"
+    library = LIBRARY.get(name, name)
+    code = f"import sys; sys.modules[{library!r}] = None; import hforest.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode != 0
     error = done.stderr.splitlines()[-1]
@@ -240,7 +244,7 @@ def test_backends_have_one_signature(subpackage):
 
 def missing(name):
     """Whether the library that an integration is for is not installed."""
-    return importlib.util.find_spec(name) is None
+    return importlib.util.find_spec(LIBRARY.get(name, name)) is None
 
 
 def public_functions():

@@ -89,6 +89,68 @@ def test_scanner_vectors_come_from_trees_grown_without_windows_of_the_sample():
     assert vectors.reshape(30, 4, 3)[own, :, y].mean() < 0.6
 
 
+@pytest.mark.parametrize("class_vectors", ["out_of_fold", "out_of_bag"])
+def test_weights_of_samples(class_vectors):
+    x, y = blobs(90, 5)
+    settings = {"max_levels": 2, "class_vectors": class_vectors, "rng": 0}
+    weights = []
+
+    def seen(x, y, *, n_trees, sample_weight=None, **more):
+        weights.append(sample_weight)
+        return classic.grow(x, y, n_trees, sample_weight=sample_weight, min_samples_leaf=5, **more)
+
+    forests = [partial(seen, n_trees=6)]
+
+    def found(**given):
+        weights.clear()
+        cascade.predict(grown := cascade.grow(x, y, forests, **settings, **given), x)
+        return b"".join(a.tobytes() for row in grown.levels for forest in row for a in forest), grown.scores
+
+    plain = found()
+    assert weights[0] is None
+    assert found(sample_weight=np.full(90, 0.5))[1] == plain[1]
+    assert all(np.all(weight == 0.5) for weight in weights)
+    heavy = found(class_weight={1: 20})
+    assert heavy[0] != plain[0]
+    assert found(sample_weight=np.where(y == 1, 20, 1)) == heavy
+    assert found(sample_weight=np.where(y == 1, 5, 1), class_weight=[1, 4, 1]) == heavy
+    assert found(class_weight="balanced")[1] == plain[1]  # the classes are equally frequent
+    # Samples of weight 0 are left out.
+    kept = np.arange(90) % 4 > 0
+    alone = cascade.grow(
+        x[kept], y[kept], forests, n_classes=3, sample_weight=np.ones(kept.sum()), **settings
+    )
+    grown = cascade.grow(x, y, forests, n_classes=3, sample_weight=kept.astype(float), **settings)
+    assert grown.scores == alone.scores
+    for a, b in zip(grown.levels[0][0], alone.levels[0][0], strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_scores_of_levels_are_by_weight():
+    x, y = blobs(60, 4)
+    y = np.where(np.arange(60) < 20, y, np.random.default_rng(2).integers(0, 3, 60))  # most labels are noise
+    weight = np.where(np.arange(60) < 20, 1, 1e-6)
+    light = cascade.grow(x, y, FEW, max_levels=1, sample_weight=weight, rng=0)
+    assert light.scores[0] > cascade.grow(x, y, FEW, max_levels=1, rng=0).scores[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"sample_weight": np.ones(3)}, ValueError, "sample_weight: expected shape"),
+        ({"sample_weight": -np.ones(60)}, ValueError, "sample_weight: expected numbers from 0"),
+        ({"sample_weight": np.zeros(60)}, ValueError, "sample_weight: expected some above 0"),
+        ({"class_weight": "even"}, ValueError, "class_weight: expected"),
+        ({"class_weight": [1, 1]}, ValueError, "class_weight: expected shape"),
+        ({"sample_weight": np.ones(60), "forests": [lambda x, y, n_classes, rng: None]}, TypeError, "sample_weight=..., rng"),
+    ],
+)  # fmt: skip
+def test_bad_weights(settings, error, message):
+    x, y = blobs(60, 4)
+    with pytest.raises(error, match=message):
+        cascade.grow(x, y, **{"forests": FEW, **settings})
+
+
 def test_scanner_windows_in_order():
     x, y = blobs(45, 12)
     scanner, _ = cascade.grow_scanner(x, y, (3, 4), (2, 2), FEW, rng=1, max_windows=4)

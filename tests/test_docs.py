@@ -18,16 +18,26 @@ MODULES = sorted(
 
 
 # Optional libraries, and what needs them: the pages and modules of these names.
-INTEGRATIONS = {"torch": None, "jax": None, "sklearn": "1.6", "treelite": "4.0", "onnx": "1.16"}
+INTEGRATIONS = {
+    "torch": None,
+    "jax": None,
+    "sklearn": "1.6",
+    "treelite": "4.0",
+    "onnx": "1.16",
+    "plot": "3.8",
+}
 """With the oldest version of the library."""
+LIBRARY = {"plot": "matplotlib"}
+"""Libraries of integrations that have another name."""
 EXCHANGE = ("treelite", "onnx", "onnxruntime", "xgboost")
 """What the page of both subpackages of exchange needs."""
 
 
 def need(name):
     """Skips a test of a page or module of an integration whose library is not installed."""
-    for library, oldest in INTEGRATIONS.items():
-        if name.removesuffix(".md").split("-")[0] == library or name.split(".")[:2] == ["hforest", library]:
+    for own, oldest in INTEGRATIONS.items():
+        if name.removesuffix(".md").split("-")[0] == own or name.split(".")[:2] == ["hforest", own]:
+            library = LIBRARY.get(own, own)
             pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
     for library in EXCHANGE if name == "exchange.md" else ():
         pytest.importorskip(library, reason=f"needs {library}")
@@ -83,6 +93,7 @@ def test_links_lead_somewhere(page):
         "neural",
         "onnx",
         "optim",
+        "plot",
         "project",
         "sklearn",
         "split",

@@ -149,6 +149,9 @@ def everything(arrays, index, grad_p, backend):
         results += arrays
     results.append(neural.backward(grad_p, f, leaves, index=index))
     results.append(neural.update_leaves(f, y, leaves, 2, index=index))
+    weight = backend.array(np.random.default_rng(0).gamma(0.5, size=len(y)))
+    values.append(neural.loss_backward(f, leaves, y, index=index, sample_weight=weight)[0])
+    results.append(neural.update_leaves(f, y, leaves, 2, index=index, sample_weight=weight))
     return [np.array(values), *map(backend.numpy, results)]
 
 
@@ -489,6 +492,49 @@ def test_iterations_add_up(backend, dtype):
     np.testing.assert_array_equal(neural.update_leaves(f, y, leaves, 0), leaves)
 
 
+@pytest.mark.parametrize("sharing", [False, True])
+@pytest.mark.parametrize("scale", [2.0, 60.0])  # with the larger one products of decisions leave float32
+def test_weights_count_samples(backend, dtype, sharing, scale):
+    f, leaves, y = problem(70, 3, 3, 4, dtype, scale=scale)
+    index = None
+    if sharing:
+        f = np.ascontiguousarray(f.reshape(70, -1)[:, :6])
+        index = np.random.default_rng(0).integers(0, 6, (3, 7)).astype(np.int32)
+    times = np.random.default_rng(1).integers(0, 4, 70)
+    of = np.repeat(np.arange(70), times)
+    rtol = 100 * float(np.finfo(dtype).eps)
+    for weight in (times, times / 7, times * 1e80, list(times)):
+        got = neural.update_leaves(f, y, leaves, 3, index=index, sample_weight=weight)
+        want = neural.update_leaves(np.ascontiguousarray(f[of]), y[of], leaves, 3, index=index)
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
+        for loss in LOSSES:
+            settings = {"index": index, "loss": loss}
+            value, grad = neural.loss_backward(f, leaves, y, sample_weight=weight, **settings)
+            repeated, of_each = neural.loss_backward(np.ascontiguousarray(f[of]), leaves, y[of], **settings)
+            assert value == pytest.approx(repeated, rel=rtol)
+            total = np.zeros(f.shape)
+            np.add.at(total, of, of_each)
+            np.testing.assert_allclose(grad, total, rtol=rtol, atol=rtol / 70)
+    plain = neural.update_leaves(f, y, leaves, 3, index=index)
+    for weight in (np.ones(70), np.full(70, 0.5)):
+        np.testing.assert_array_equal(
+            neural.update_leaves(f, y, leaves, 3, index=index, sample_weight=weight), plain
+        )
+        value, grad = neural.loss_backward(f, leaves, y, index=index, sample_weight=weight)
+        want_value, want_grad = neural.loss_backward(f, leaves, y, index=index)
+        assert value == want_value
+        np.testing.assert_array_equal(grad, want_grad)
+
+
+def test_samples_of_weight_0_and_infinite_loss_count_nothing(backend, dtype):
+    f, leaves, y = problem(5, 2, 2, 3, dtype)
+    leaves[:, :, 0], leaves[:, :, 1:] = 0, 0.5
+    value, grad = neural.loss_backward(f, leaves, y, sample_weight=(y != 0).astype(float))
+    assert np.isfinite(value) == (y != 0).any()
+    assert np.isfinite(grad).all()
+    assert (grad[y == 0] == 0).all()
+
+
 def test_trees_are_fitted_independently(backend, dtype):
     f, leaves, y = problem(40, 4, 3, 3, dtype)
     together = neural.update_leaves(f, y, leaves, 3)
@@ -511,6 +557,8 @@ def test_no_samples_leave_the_leaves_alone(backend, dtype):
     np.testing.assert_array_equal(fitted, leaves)
     assert fitted is not leaves
     assert neural.loss_backward(f, leaves, y)[0] == 0.0
+    assert neural.loss_backward(f, leaves, y, sample_weight=[])[0] == 0.0
+    np.testing.assert_array_equal(neural.update_leaves(f, y, leaves, sample_weight=[]), leaves)
     assert neural.forward(f, leaves).shape == (0, 3)
 
 
@@ -603,6 +651,23 @@ def test_bad_input_with_labels(changes, error, name, remedy):
     for loss in LOSSES:
         raises(error, name, remedy, lambda at=loss: neural.loss_backward(**a, loss=at))
     raises(error, name, remedy, lambda: neural.update_leaves(a["f"], a["y"], a["leaves"]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "remedy"),
+    [
+        (np.ones(3), ValueError, "expected shape"),
+        (-np.ones(4), ValueError, "expected numbers from 0"),
+        (np.zeros(4), ValueError, "some above 0"),
+        ([1.0, np.nan, 1.0, 1.0], ValueError, "finite"),
+        (["a"] * 4, TypeError, "expected"),
+    ],
+)
+def test_bad_weights(weight, error, remedy):
+    with pytest.raises(error, match=f"sample_weight.*{remedy}"):
+        neural.loss_backward(F, LEAVES, Y, sample_weight=weight)
+    with pytest.raises(error, match=f"sample_weight.*{remedy}"):
+        neural.update_leaves(F, Y, LEAVES, sample_weight=weight)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,181 @@ def test_features_are_sampled_without_replacement():
     assert neural.linear_init(2, 1, 10, 2, rng=0).features.tolist() == [list(range(10))] * 2
 
 
+@pytest.mark.parametrize("loss", ["tree", "forest"])
+def test_weights_count_samples(loss):
+    """One batch of all samples: a step with weights is one with repeated samples, up to rounding."""
+    x, y = blobs(dtype=np.float64)
+    times = np.random.default_rng(1).integers(0, 4, 120)
+    of = np.repeat(np.arange(120), times)
+    start, settings = model_of(dtype=np.float64), {"epochs": 3, "batch_size": 1000, "loss": loss, "rng": 0}
+    # Columns keep their units, which are those of samples, not of weights.
+    settings["standardize"] = False
+    losses: list[float] = []
+    more: list[float] = []
+    got = neural.fit(start, x, y, sample_weight=times * 0.3, history=losses, **settings)
+    want = neural.fit(start, x[of], y[of], history=more, **settings)
+    np.testing.assert_allclose(got.weights, want.weights, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(got.leaves, want.leaves, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(losses, more)
+
+
+def test_weights_of_batches_count(digits):
+    x, y = digits[0][::9][:400], digits[1][::9][:400]
+    start = neural.linear_init(3, 4, 64, 10, x=x, rng=0)
+
+    def found(**weights):
+        model = neural.fit(start, x, y, epochs=4, rng=0, **weights)
+        return model.weights.tobytes() + model.leaves.tobytes(), neural.predict(model, x)
+
+    plain, p = found()
+    assert found(sample_weight=np.full(400, 7.0))[0] == plain
+    assert found(class_weight={})[0] == plain
+    heavy, q = found(class_weight={3: 50})
+    assert heavy != plain
+    assert q[:, 3].sum() > p[:, 3].sum()
+    of_samples = np.where(y == 3, 50, 1)
+    assert found(sample_weight=of_samples)[0] == heavy
+    assert found(sample_weight=np.where(y == 3, 25, 1), class_weight=[1, 1, 1, 2] + [1] * 6)[0] == heavy
+    # Samples of weight 0 are left out.
+    kept = np.arange(400) % 3 > 0
+    alone = neural.fit(start, x[kept], y[kept], epochs=4, rng=0)
+    assert found(sample_weight=kept)[0] == alone.weights.tobytes() + alone.leaves.tobytes()
+
+
+# -------------------------------------------------------------------------------- on-line training
+
+
+def arrays_of(model, state):
+    return b"".join(a.tobytes() for a in (*model, *state))
+
+
+def test_online_training_in_parts_is_that_in_one_call(dtype):
+    x, y = blobs(dtype=dtype)
+    weight = np.random.default_rng(0).uniform(0.5, 2, 120)
+    start = model_of(dtype=dtype)
+    before = start.weights.copy(), start.leaves.copy()
+    for w in (None, weight):
+
+        def fitted(rows, model, state=None, w=w, standardize=False):
+            of_rows = None if w is None else w[rows]
+            settings = {"batch_size": 10, "sample_weight": of_rows, "standardize": standardize}
+            return neural.partial_fit(model, x[rows], y[rows], state=state, **settings)
+
+        whole = fitted(slice(0, 120), start)
+        assert int(whole[1].n_steps) == 12
+        parts = fitted(slice(50, 120), *fitted(slice(0, 50), start))
+        assert arrays_of(*parts) == arrays_of(*whole)
+    np.testing.assert_array_equal(before[0], start.weights)
+    np.testing.assert_array_equal(before[1], start.leaves)
+
+
+def test_an_online_step_by_hand():
+    """One batch: the statistics of the leaves, their shares, and a step of Adam with the leaves' gradient."""
+    from hforest import optim
+
+    x, y = blobs(40, dtype=np.float64)
+    start = model_of(dtype=np.float64)
+    weight = np.random.default_rng(0).uniform(0.5, 2, 40)
+    model, state = neural.partial_fit(
+        start, x, y, batch_size=40, lr=0.02, sample_weight=weight, standardize=False
+    )
+    f = neural.decisions(start, x)
+    mu = neural.route(f)
+    mass = np.zeros_like(start.leaves)
+    for n in range(40):
+        for m in range(4):
+            joint = mu[n, m] * start.leaves[m, :, y[n]]
+            mass[m, :, y[n]] += weight[n] * joint / joint.sum()
+    mass /= weight.sum()
+    late = 2**-0.7
+    mass = (1 - late) * start.leaves * mass.sum(axis=2, keepdims=True) + late * mass
+    np.testing.assert_allclose(state.mass, mass, rtol=1e-12)
+    assert state.mass.sum(axis=(1, 2)) == pytest.approx(np.ones(4))
+    leaves = mass + 1e-9 / 3
+    leaves /= leaves.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(model.leaves, leaves, rtol=1e-12)
+    _, grad_f = neural.loss_backward(f, leaves, y, loss="tree", sample_weight=weight)
+    weights, (m1, m2) = start.weights.copy(), np.zeros((2, *start.weights.shape))
+    inputs = [np.column_stack([x[:, start.features[m]], np.ones(40)]) for m in range(4)]
+    grad = np.stack([inputs[m].T @ grad_f[:, m] for m in range(4)]) * weight.mean()
+    optim.adam(weights, grad, m1, m2, 1, 0.02)
+    np.testing.assert_allclose(model.weights, weights, rtol=1e-9)
+    np.testing.assert_allclose(state.m, m1, rtol=1e-9)
+    np.testing.assert_allclose(state.v, m2, rtol=1e-9)
+
+
+def test_online_units_are_those_of_the_first_call():
+    x, y = blobs(dtype=np.float64)
+    far = x * [1e-3, 1, 10, 1e3, 1, 1] + [0, 5, 0, 0, 100, 0]
+    results = []
+    for samples in (x, far):
+        model = neural.linear_init(4, 3, 6, 3, x=samples[:60], dtype=np.float64, rng=0)
+        model, state = neural.partial_fit(model, samples[:60], y[:60])
+        np.testing.assert_allclose(state.mean, samples[:60].mean(axis=0))
+        np.testing.assert_allclose(state.deviation, samples[:60].std(axis=0))
+        model, after = neural.partial_fit(model, samples[60:], y[60:], state=state)
+        assert after.mean.tobytes() == state.mean.tobytes()
+        results.append(neural.predict(model, samples))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+def test_digits_come_in_batches(digits):
+    x, y, x_test, y_test = digits
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = x[order], y[order]
+    model, state = neural.linear_init(20, 6, 64, 10, max_features=24, x=x[:300], rng=0), None
+    losses = []
+    for _ in range(3):
+        for first in range(0, len(x), 300):
+            part = slice(first, first + 300)
+            model, state = neural.partial_fit(model, x[part], y[part], state=state)
+        p = neural.predict(model, x_test)
+        losses.append(-np.log(p[np.arange(len(p)), y_test]).mean())
+    assert losses[2] < losses[0]
+    assert (p.argmax(axis=1) != y_test).mean() < 0.06
+    np.testing.assert_allclose(model.leaves.sum(axis=2), 1, rtol=1e-5)
+
+
+def test_a_class_that_comes_late_is_learned():
+    x, y = blobs(300, dtype=np.float32)
+    early, late = y < 2, y == 2
+    model, state = neural.partial_fit(neural.linear_init(5, 4, 6, 3, rng=0), x[early], y[early])
+    for _ in range(30):
+        model, state = neural.partial_fit(model, x[early], y[early], state=state)
+    assert neural.predict(model, x)[:, 2].max() < 1e-3
+    for _ in range(10):
+        model, state = neural.partial_fit(model, x, y, state=state)
+    assert (neural.predict(model, x[late]).argmax(axis=1) == 2).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": np.zeros((0, 6)), "y": np.zeros(0, int)}, ValueError, "x: expected at least 1 sample"),
+        ({"y": [0, 1, 3]}, IndexError, "y: expected"),
+        ({"batch_size": 0}, ValueError, "batch_size"),
+        ({"lr": 0.0}, ValueError, "lr"),
+        ({"loss": "sum"}, ValueError, "loss"),
+        ({"standardize": 1}, TypeError, "standardize"),
+        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected some above 0"),
+        ({"state": ()}, TypeError, "state: expected an OnlineState, got tuple; pass"),
+        ({"state": {"mass": np.zeros((4, 8, 2))}}, ValueError, "state.mass: expected shape"),
+        ({"state": {"m": np.zeros((4, 5, 7))}}, TypeError, "state.m: expected"),
+        ({"state": {"deviation": np.zeros(6)}}, ValueError, "state.deviation: expected deviations above 0"),
+        ({"state": {"n_steps": np.array(0)}}, ValueError, "state.n_steps"),
+        ({"state": {"mean": np.full(6, np.nan)}}, ValueError, "state.mean: expected finite"),
+    ],
+)
+def test_wrong_arguments_of_online_training(change, error, message):
+    x, y = blobs(3)
+    model, state = neural.partial_fit(model_of(), x, y)
+    call = {"x": x, "y": y, "state": state, **change}
+    if isinstance(call["state"], dict):
+        call["state"] = state._replace(**call["state"])
+    with pytest.raises(error, match=message):
+        neural.partial_fit(model, call.pop("x"), call.pop("y"), **call)
+
+
 def test_digits(digits):
     x, y, x_test, y_test = digits
     start = neural.linear_init(20, 6, 64, 10, max_features=24, rng=0)

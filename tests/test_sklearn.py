@@ -46,7 +46,6 @@ KINDS = sorted(hs.__all__)
 CLASSIFIERS = [name for name in KINDS if name.endswith("Classifier")]
 REGRESSORS = [name for name in KINDS if name.endswith("Regressor")]
 GROWN = [name for name in KINDS if not name.startswith(("Hinge", "Neural", "Cascade"))]
-WEIGHTED = [name for name in KINDS if not name.startswith(("Neural", "Cascade"))]
 
 
 def small(name, **settings):
@@ -67,7 +66,9 @@ def parts(name):
 
 def mixed(name, **settings):
     """An estimator whose leaves hold several classes or targets, so that weights change what they predict."""
-    return small(name, **settings, **({} if name.startswith("Hinge") else {"min_samples_leaf": 8}))
+    return small(
+        name, **settings, **({} if name.startswith(("Hinge", "Neural")) else {"min_samples_leaf": 8})
+    )
 
 
 def outputs(model, x):
@@ -108,6 +109,8 @@ EXEMPT = {
     "CO2ForestRegressor": {WEIGHTS: BATCHES},
     "HingeForestClassifier": {WEIGHTS: BATCHES},
     "HingeForestRegressor": {WEIGHTS: BATCHES},
+    "NeuralForestClassifier": {WEIGHTS: BATCHES},
+    "CascadeForestClassifier": {WEIGHTS: DRAWN},
 }
 
 
@@ -313,7 +316,7 @@ def test_one_class(name):
     assert model.predict_proba(X) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if not name.startswith("Neural")])
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_class_weight(name):
     def fitted(weight):
         return mixed(name, class_weight=weight).fit(X[::2], TEXT[::2]).predict_proba(X[1::2])
@@ -326,7 +329,7 @@ def test_class_weight(name):
         fitted({"virginicaa": 50})
 
 
-@pytest.mark.parametrize("name", [name for name in WEIGHTED if name in CLASSIFIERS])
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_class_weight_is_sample_weight(name):
     x, y, x_test = parts(name)
     by_class = small(name, class_weight={0: 1, 1: 2, 2: 4}).fit(x, y)
@@ -334,7 +337,7 @@ def test_class_weight_is_sample_weight(name):
     assert same_bits(by_class.predict_proba(x_test), by_sample.predict_proba(x_test))
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize("name", KINDS)
 def test_sample_weight(name):
     x, y, x_test = parts(name)
     plain = outputs(mixed(name).fit(x, y), x_test)
@@ -433,6 +436,142 @@ def test_early_stopping_of_neural_forests():
         with pytest.raises(ValueError, match=message):
             small("NeuralForestClassifier", early_stopping=True, **settings).fit(x, y)
     assert not hasattr(small("NeuralForestClassifier").fit(x, y), "validation_losses_")
+
+
+STEPPED = ["HingeForestClassifier", "HingeForestRegressor", "NeuralForestClassifier"]
+
+
+def in_batches(model, x, y, n=5, **settings):
+    """The model after `partial_fit` with n batches."""
+    for rows in np.array_split(np.arange(len(x)), n):
+        model.partial_fit(x[rows], y[rows], **settings)
+        settings = {}
+    return model
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_batches_are_learned(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 4)) * [1, 10, 1e-3, 1] + [0, 100, 0, 0]
+    target = x[:, 0] * (x[:, 1] - 100)
+    y = np.where(target > 0, "more", "less") if name in CLASSIFIERS else target * 1e6
+    classes = {"classes": ["more", "less"]} if name in CLASSIFIERS else {}
+    model = small(name, max_iter=None if name.startswith("Hinge") else 4)
+    model.partial_fit(x[:300], y[:300], **classes)
+    early = model.score(x[2500:], y[2500:])
+    begun = pickle.loads(pickle.dumps(model))
+    in_batches(model, x[300:2500], y[300:2500], 10)
+    assert model.score(x[2500:], y[2500:]) > early + 0.01
+    assert model.t_ == {"H": 10 * 4, "N": 5 + 10 * 4}[name[0]]
+    # What is kept between calls is pickled, too.
+    in_batches(begun, x[300:2500], y[300:2500], 10)
+    assert same_bits(outputs(begun, x), outputs(model, x))
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_batches_go_on_from_fit_and_fit_begins_anew(name):
+    x, y = data(name)
+    fitted = small(name).fit(x, y)
+    expected, n_iter = outputs(fitted, x), fitted.n_iter_
+    fitted.partial_fit(x, y)  # classes are known
+    assert not same_bits(outputs(fitted, x), expected)
+    assert fitted.t_ == 3
+    assert fitted.score(x, y) > 0.6
+    assert same_bits(outputs(fitted.fit(x, y), x), expected)
+    assert fitted.n_iter_ == n_iter
+    assert not hasattr(fitted, "t_")
+    fitted.partial_fit(x, y)
+    assert fitted.t_ == 3
+    first = fitted.fit(x, y).partial_fit(x, y)
+    again = small(name).fit(x, y).partial_fit(x, y)
+    assert same_bits(outputs(first, x), outputs(again, x))
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_weights_of_batches(name):
+    order = np.random.default_rng(0).permutation(150)
+    x, y = (a[order] for a in data(name))
+    classes = {"classes": np.unique(y)} if name in CLASSIFIERS else {}
+
+    def fitted(weight=None, **settings):
+        model = small(name, **settings).partial_fit(x[:80], y[:80], sample_weight=weight, **classes)
+        model.partial_fit(x[80:], y[80:], sample_weight=weight if np.ndim(weight) == 0 else weight[:70])
+        return outputs(model, x)
+
+    plain = fitted()
+    assert same_bits(fitted(2.0), plain)
+    weight = np.where(y[:80] == y.max(), 16, 1) if name in CLASSIFIERS else np.linspace(0.1, 2, 80)
+    assert not same_bits(fitted(weight), plain)
+    if name not in CLASSIFIERS:
+        return
+    heavy = fitted(class_weight={0: 1, 1: 1, 2: 16})
+    assert heavy[:, 2].sum() > plain[:, 2].sum()
+    with pytest.raises(
+        ValueError, match="class_weight: expected None or a mapping in partial_fit, got 'balanced'"
+    ):
+        fitted(class_weight="balanced")
+
+
+@pytest.mark.parametrize("name", [name for name in STEPPED if name in CLASSIFIERS])
+def test_classes_of_batches(name):
+    # The first batch lacks a class.
+    first = Y < 2
+    model = small(name).partial_fit(X[first], TEXT[first], classes=TEXT)
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert model.predict_proba(X).shape == (150, 3)
+    order = np.random.default_rng(0).permutation(150)
+    for _ in range(60):
+        model.partial_fit(X[order], TEXT[order])
+    assert (model.predict(X[Y == 2]) == "virginica").mean() > 0.5
+    model.partial_fit(X, TEXT, classes=["virginica", "versicolor", "setosa"])
+    with pytest.raises(ValueError, match="classes: expected those of the first call, .*; pass None"):
+        model.partial_fit(X, TEXT, classes=["virginica", "setosa"])
+    with pytest.raises(
+        ValueError, match=r"y: expected labels of classes = .*, got \['rosa'\]; pass the labels"
+    ):
+        model.partial_fit(X[:1], ["rosa"])
+    with pytest.raises(
+        ValueError, match="classes: expected labels in the first call of partial_fit, got None; pass"
+    ):
+        small(name).partial_fit(X, TEXT)
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, :2], TEXT)
+
+
+def test_several_targets_in_batches():
+    y = np.stack([TARGETS, -TARGETS], axis=1)
+    model = in_batches(small("HingeForestRegressor"), X_TARGETS, y, 2)
+    assert model.n_outputs_ == 2
+    assert model.score(X_TARGETS, y) > 0.3
+    with pytest.raises(ValueError, match="y: expected the 2 targets of the model, got 1; pass as many"):
+        model.partial_fit(X_TARGETS, TARGETS)
+
+
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor", "CascadeForestClassifier"])
+def test_importances_of_grown_starts_and_first_levels(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5)) * [1, 1e3, 1, 1, 1]
+    y = x[:, 1] > 0 if name in CLASSIFIERS else x[:, 1]
+    with pytest.raises(NotFittedError):
+        small(name).feature_importances_  # noqa: B018
+    model = small(name).fit(x, y)
+    found = model.feature_importances_
+    assert found.shape == (5,)
+    assert found.sum() == pytest.approx(1)
+    assert (found >= 0).all()
+    assert found.argmax() == 1
+    if name.startswith("Cascade"):
+        first = [tree.importance(forest, by="gain") for forest in model.cascade_.levels[0]]
+        assert found == pytest.approx(np.mean(first, axis=0))
+        return
+    by_hand = np.zeros(5)
+    for member in model.model_.members:
+        shares = tree.importance(member.forest, by="gain")
+        by_hand += shares[:5]
+        for j, share in enumerate(shares[5:]):
+            size = abs(member.grown_kernel[:, j].astype(float))
+            by_hand += share * size / size.sum()
+    assert found == pytest.approx(by_hand / len(model.model_.members))
 
 
 def test_cascades_name_the_class_of_few_samples():

@@ -394,3 +394,112 @@ def test_models_that_contradict_themselves_are_refused():
     ):
         with pytest.raises((TypeError, ValueError), match=f"^{words}"):
             tabular.predict(broken, x)
+
+
+# ---------------------------------------------------------------------------------------- later rows
+
+
+def flat(a):
+    """All arrays of nested tuples."""
+    return [b for part in a for b in flat(part)] if isinstance(a, tuple) else [np.asarray(a)]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_steps_in_parts_are_those_of_one_call(task, weighted):
+    x, y = table() if task == "classification" else target()
+    model = tabular.fit(x[:200], y[:200], task=task, validation=0.0, **FAST | {"n_members": 2}, rng=0)
+    before = [a.tobytes() for a in flat(model)]
+    weight = np.random.default_rng(0).uniform(0.5, 2, 600) if weighted else None
+
+    def fitted(rows, model, state=None):
+        of_rows = None if weight is None else weight[rows]
+        return tabular.partial_fit(model, x[rows], y[rows], state=state, sample_weight=of_rows, batch_size=20)
+
+    # Rows that a step does not read catch up later, at the rate of that time, which is constant after 50 steps.
+    begun = tabular.partial_fit(model, x[:200], y[:200], batch_size=4)
+    whole = fitted(slice(200, 600), *begun)
+    assert int(whole[1].n_steps) == 70
+    parts = fitted(slice(340, 600), *fitted(slice(200, 340), *begun))
+    for a, b in zip(flat(whole), flat(parts), strict=True):
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5)
+    assert before == [a.tobytes() for a in flat(model)]
+    kept = np.arange(200, 600) % 3 > 0
+    some = tabular.partial_fit(model, x[200:], y[200:], sample_weight=kept.astype(float))[0]
+    alone = tabular.partial_fit(model, x[200:][kept], y[200:][kept])[0]
+    assert [a.tobytes() for a in flat(some)] == [a.tobytes() for a in flat(alone)]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_later_rows_are_learned(task):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(5000, 4))
+    y = x[:, 0] * x[:, 1]
+    y = (y > 0).astype(int) if task == "classification" else y
+    model = tabular.fit(x[:300], y[:300], task=task, validation=0.0, share=1.0, **FAST, rng=0)
+
+    def loss(model):
+        p = tabular.predict(model, x[4000:])
+        return (
+            (p.argmax(axis=1) != y[4000:]).mean()
+            if task == "classification"
+            else ((p - y[4000:]) ** 2).mean()
+        )
+
+    start, state = loss(model), None
+    for first in range(300, 4000, 370):
+        part = slice(first, first + 370)
+        model, state = tabular.partial_fit(model, x[part], y[part], state=state)
+    assert loss(model) < 0.7 * start
+    assert int(state.n_steps) == 10 * 6
+
+
+def test_a_class_that_the_first_rows_lack():
+    x, y = table()
+    first = y[:200] < 2
+    model = tabular.fit(x[:200][first], y[:200][first], n_classes=3, validation=0.0, share=1.0, **FAST, rng=0)
+    state = None
+    for _ in range(60):
+        model, state = tabular.partial_fit(model, x[200:500], y[200:500], state=state)
+    assert error(model, x[500:], y[500:]) < 0.35
+    assert (tabular.predict(model, x[500:]).argmax(axis=1) == 2).any()
+
+
+def wrong_moments(**arrays):
+    def change(state):
+        first = state.moments[0]
+        trees = {name: a for name, a in arrays.items() if name in first.trees._fields}
+        own = {name: a for name, a in arrays.items() if name not in trees}
+        return state._replace(moments=(first._replace(trees=first.trees._replace(**trees), **own),))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"x": np.zeros((3, 5))}, ValueError, "x: expected the 6 columns"),
+        ({"y": [0, 1, 3]}, IndexError, "y: expected"),
+        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected some above 0"),
+        ({"batch_size": 0}, ValueError, "batch_size"),
+        ({"lr": 2.0}, ValueError, "lr"),
+        ({"state": 3}, TypeError, "state: expected a TrainingState, got int; pass"),
+        ({"state": lambda s: s._replace(moments=())}, ValueError, "state.moments: expected one of each of 1 members"),
+        ({"state": lambda s: s._replace(moments=(3,))}, TypeError, r"state.moments\[0\]: expected Moments"),
+        ({"state": lambda s: s._replace(n_steps=np.array(-1))}, ValueError, "state.n_steps"),
+        ({"state": lambda s: s._replace(moments=(s.moments[0]._replace(trees=()),))}, TypeError, "an AdamState, got tuple"),
+        ({"state": wrong_moments(kernel_m=np.zeros((6, 3), np.float32))}, ValueError, r"state.moments\[0\].kernel_m"),
+        ({"state": wrong_moments(weights_v=np.zeros((20, 16, 3)))}, TypeError, r"state.moments\[0\].weights_v"),
+        ({"state": wrong_moments(weights_last=np.full((20, 16), 99))}, ValueError, "weights_last: expected steps from 0"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_of_later_rows(settings, error, words):
+    x, y = table(100)
+    model = tabular.fit(x, y, n_classes=3, validation=0.0, **FAST, rng=0)
+    _, state = tabular.partial_fit(model, x[:3], y[:3])
+    call = {"x": x[:3], "y": y[:3], "state": state, **settings}
+    if not isinstance(call["state"], int):
+        call["state"] = call["state"](state) if callable(call["state"]) else state
+    with pytest.raises(error, match=words):
+        tabular.partial_fit(model, call.pop("x"), call.pop("y"), **call)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -187,15 +187,37 @@ def check_fit(
         )
 
 
+class Samples(NamedTuple):
+    """Samples that a forest learns from."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+    """(n_samples,) float64, or None: functions are not given weights."""
+
+    def more(self, rows: np.ndarray | slice = slice(None)) -> dict[str, Any]:
+        """Returns the argument that functions are given for some of the samples, if any."""
+        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
+
+
+def weights(y: np.ndarray, n_classes: int, sample_weight: Any, class_weight: Any) -> np.ndarray:
+    """Returns the weights of samples of these labels, (n_samples,) float64, not all 0."""
+    of_samples = supervised.sample_weight(sample_weight, y)
+    total = supervised.class_weight(class_weight, supervised.Target(y, None, n_classes), of_samples)
+    supervised.similar("sample_weight", total)
+    return np.asarray(total)
+
+
 def grow_folds(
-    name: str, grower: Grower, x: np.ndarray, y: np.ndarray, n_classes: int, fold: np.ndarray,
+    name: str, grower: Grower, samples: Samples, n_classes: int, fold: np.ndarray,
     n_folds: int, seed: int, place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
     """One forest for each fold, grown on the others, as one forest in the order of the folds."""
     forests = []
     for k in range(n_folds):
         others = np.flatnonzero(fold != k)
-        forests.append(grown(name, grower, x[others], y[others], n_classes, rng=key(seed, *place, k)))
+        x, y, more = samples.x[others], samples.y[others], samples.more(others)
+        forests.append(grown(name, grower, x, y, n_classes, rng=key(seed, *place, k), **more))
     if len({forest.tree_start.size for forest in forests}) > 1:
         raise ValueError(f"{name}: expected equally many trees at every call, got others; fix n_trees")
     return join(forests)
@@ -219,27 +241,33 @@ def in_bag_counts(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np
 
 
 def grow_bootstrap(
-    name: str, grower: Grower, x: np.ndarray, y: np.ndarray, n_classes: int, n_trees: int, seed: int,
+    name: str, grower: Grower, samples: Samples, n_classes: int, n_trees: int, seed: int,
     place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
     """One forest on bootstrap samples that `in_bag_counts` gives again."""
+    x, y, _ = samples
     counts = in_bag_counts(len(x), n_trees, seed, place)
-    return grown(name, grower, x, y, n_classes, bootstrap=counts, rng=key(seed, *place, 0))
+    rng = key(seed, *place, 0)
+    return grown(name, grower, x, y, n_classes, bootstrap=counts, rng=rng, **samples.more())
 
 
 def out_of_bag_vectors(
-    name: str, forest: Forest, x: np.ndarray, y: np.ndarray, seed: int, place: tuple[int, ...]
+    name: str, forest: Forest, samples: Samples, seed: int, place: tuple[int, ...]
 ) -> np.ndarray:
     """Class vectors of the training samples, each from the trees whose bootstrap sample lacks it."""
+    x, y, weight = samples
     counts = in_bag_counts(len(x), forest.tree_start.size - 1, seed, place)
     with check.unchecked():
         vectors = classic.out_of_bag(forest, x, counts)
     in_every_tree = np.isnan(vectors).any(axis=1)
-    vectors[in_every_tree] = np.bincount(y, minlength=vectors.shape[1]) / len(y)
+    of_class = np.bincount(y, weight, vectors.shape[1])
+    vectors[in_every_tree] = of_class / of_class.sum()
     return _probabilities(name, vectors)
 
 
-def check_growers(forests: Sequence[Grower], class_vectors: str = "out_of_fold") -> tuple[Grower, ...]:
+def check_growers(
+    forests: Sequence[Grower], class_vectors: str = "out_of_fold", *, weighted: bool = False
+) -> tuple[Grower, ...]:
     """A sequence of functions, at least one, that can be called as a level calls them."""
     remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
     if isinstance(forests, str | bytes) or not isinstance(forests, Sequence):
@@ -252,6 +280,8 @@ def check_growers(forests: Sequence[Grower], class_vectors: str = "out_of_fold")
     arguments = "x, y, n_classes=..., rng=..."
     if class_vectors == "out_of_bag":
         arguments = "x, y, n_classes=..., bootstrap=..., rng=..."
+    if weighted:
+        arguments = arguments.replace("rng=", "sample_weight=..., rng=")
     for i, grower in enumerate(forests):
         if not callable(grower):
             raise TypeError(f"forests[{i}]: expected a function, got {type(grower).__name__}; {remedy}")

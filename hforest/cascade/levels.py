@@ -1,6 +1,6 @@
 """The cascade: levels of forests, grown until validation no longer improves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -122,6 +122,8 @@ class _Training(NamedTuple):
     """What every level of one growth is grown with."""
 
     y: np.ndarray
+    weight: np.ndarray | None
+    """(n_samples,) float64, above 0; None where functions are not given weights."""
     n_classes: int
     class_vectors: str
     n_folds: int
@@ -138,15 +140,17 @@ class _Training(NamedTuple):
     ) -> Forest:
         if fold is None:
             n_trees = f.bound_trees(name, grower)
-            return f.grow_bootstrap(name, grower, z, self.y, self.n_classes, n_trees, self.seed, place)
-        return f.grow_folds(name, grower, z, self.y, self.n_classes, fold, self.n_folds, self.seed, place)
+            samples = f.Samples(z, self.y, self.weight)
+            return f.grow_bootstrap(name, grower, samples, self.n_classes, n_trees, self.seed, place)
+        samples = f.Samples(z, self.y, self.weight)
+        return f.grow_folds(name, grower, samples, self.n_classes, fold, self.n_folds, self.seed, place)
 
     def vectors(
         self, name: str, forest: Forest, z: np.ndarray, fold: np.ndarray | None, place: tuple[int, ...]
     ) -> np.ndarray:
         """(n_samples, n_classes): class vectors of the training samples, by trees grown without them."""
         if fold is None:
-            return f.out_of_bag_vectors(name, forest, z, self.y, self.seed, place)
+            return f.out_of_bag_vectors(name, forest, f.Samples(z, self.y, self.weight), self.seed, place)
         return f.out_of_fold_vectors(name, forest, z, fold, self.n_folds)
 
 
@@ -235,6 +239,8 @@ def grow(
     y: ArrayLike,
     forests: Sequence[Grower] | None = None,
     *,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     class_vectors: str = "out_of_fold",
     n_folds: int = 3,
     patience: int = 1,
@@ -259,6 +265,12 @@ def grow(
         Each is called as grow(x, y, n_classes=..., rng=...) with an array of float32 or float64 and labels of
         int32, and returns a classification Forest of the dtype of x with a fixed number of trees; by default
         `default_forests()`.
+    sample_weight : (n_samples,) array_like of real numbers, optional
+        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. The functions are then
+        given `sample_weight`, too, and validation accuracies are by weight. By default equal ones.
+    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
+        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
+        "balanced" gives the present classes equal weight.
     class_vectors : "out_of_fold" or "out_of_bag"
         Class vectors of training samples by cross-validation, or from the trees whose bootstrap sample lacks
         them: with three folds a third of the work. With "out_of_bag" each function is also given `bootstrap`,
@@ -318,8 +330,14 @@ def grow(
     """
     grains = _training_grains(x)
     y, n_classes = f.labels(y, len(grains[0]), n_classes)
+    weight = None
+    if sample_weight is not None or class_weight is not None:
+        weight = f.weights(y, n_classes, sample_weight, class_weight)
+        kept = np.flatnonzero(weight > 0)
+        grains, y, weight = tuple(grain[kept] for grain in grains), y[kept], weight[kept]
     check.choice("class_vectors", class_vectors, CLASS_VECTORS)
-    growers = f.check_growers(default_forests() if forests is None else forests, class_vectors)
+    given = default_forests() if forests is None else forests
+    growers = f.check_growers(given, class_vectors, weighted=weight is not None)
     n_folds = check.integer("n_folds", n_folds, 2 if class_vectors == "out_of_fold" else 1, 2**20)
     if class_vectors == "out_of_fold":
         f.check_folds(y, n_classes, n_folds)
@@ -334,7 +352,7 @@ def grow(
     cascade = Cascade(n_classes, sizes, class_vectors, n_folds, seed, (), ())
     if resume is not None:
         _check_resume(resume, cascade, len(growers), grains[0].dtype)
-    training = _Training(y, n_classes, class_vectors, n_folds, seed)
+    training = _Training(y, weight, n_classes, class_vectors, n_folds, seed)
     known = () if resume is None else resume.levels
     names = _names(growers)
     found: list[np.ndarray] = []
@@ -358,7 +376,7 @@ def grow(
             ]
             guess = np.mean(found, axis=0, dtype=np.float64).argmax(axis=1)
             cascade = cascade._replace(
-                scores=(*scores, float((guess == y).mean())), levels=(*cascade.levels, row)
+                scores=(*scores, float(np.average(guess == y, weights=weight))), levels=(*cascade.levels, row)
             )
             if level < len(known):
                 continue

@@ -29,11 +29,13 @@ from .gradients import backward, loss_backward
 from .grown import from_forest
 from .leaves import uniform_leaves, update_leaves
 from .linear import Linear, decisions, linear_init, predict, to_hard
+from .online import OnlineState, partial_fit
 from .routing import forward, route
 from .training import fit
 
 __all__ = [
     "Linear",
+    "OnlineState",
     "backward",
     "decisions",
     "fit",
@@ -41,6 +43,7 @@ __all__ = [
     "from_forest",
     "linear_init",
     "loss_backward",
+    "partial_fit",
     "predict",
     "route",
     "to_hard",

@@ -106,6 +106,14 @@ def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
     return found
 
 
+def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
+    """Weights of the samples of `y` in float64, divided by their mean; None for None and for no samples."""
+    if sample_weight is None:
+        return None
+    found = supervised.sample_weight(sample_weight, y, some_above_0=len(y) > 0)
+    return found / found.mean() if len(y) else None
+
+
 def given(**arrays: Array | None) -> dict[str, Any]:
     """The arrays without those that may be None and are: an index of shared decision functions."""
     return {name: a for name, a in arrays.items() if a is not None or name != "index"}

@@ -26,6 +26,7 @@ cdef extern from "neural/tiles.h" nogil:
         const void* f
         const int32_t* index
         const void* leaves
+        const double* weight
         ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes
         hf_watch* watch
     ctypedef struct hf_tiles:
@@ -88,6 +89,7 @@ cdef hf_forest _forest(
         vertices = index
         a.index = &vertices[0, 0]
     a.leaves = NULL
+    a.weight = NULL
     if leaves is not None:
         probabilities = leaves
         a.leaves = &probabilities[0, 0, 0]
@@ -386,13 +388,14 @@ cdef void _expect(
     const hf_forest* a, const hf_tiles* tiles, const int32_t* order, Py_ssize_t n, Py_ssize_t m, int32_t y,
     unsigned char* workspace, unsigned char* memory, bint is_first, double* total, const real* leaves,
 ) noexcept nogil:
-    # Writes the sum over the n samples of class y of the posterior of leaf l of tree m to total[l].
+    # Writes the weighted sum over the n samples of class y of the posterior of leaf l of tree m to total[l].
     # memory: mu of the leaves for every tile of samples, or NULL. workspace: the leaves' column of the
     # class, then tiles.
     cdef Py_ssize_t n_leaves = a.n_vertices + 1, t = 0, leaf
     cdef real* column = <real*> workspace
     cdef double* logs = <double*> (workspace + (n_leaves + tiles.row - 1) // tiles.row * LINE)
     cdef double p[16]
+    cdef double weight
     cdef int64_t n_steps = 0
     cdef int count, s
     cdef unsigned before
@@ -416,18 +419,23 @@ cdef void _expect(
             if _exact(a, order[t + s], m, y, logs, <const real*> a.f) == -HUGE_VAL:
                 continue
             log_shares(&path, <const real*> a.f + _row(a, order[t + s], m), logs, logs + 2 * n_leaves)
+            weight = a.weight[order[t + s]] if a.weight != NULL else 1
             for leaf in range(n_leaves):
-                total[leaf] += logs[2 * n_leaves + a.n_vertices + leaf]
+                total[leaf] += weight * logs[2 * n_leaves + a.n_vertices + leaf]
         t += tiles.row
 
 
 cdef _update_leaves(
-    const real[:, ::1] f, index, const int32_t[::1] order, const int64_t[::1] start, Py_ssize_t n_iter,
-    real[:, :, ::1] leaves,
+    const real[:, ::1] f, index, const int32_t[::1] order, const int64_t[::1] start, weight,
+    Py_ssize_t n_iter, real[:, :, ::1] leaves,
 ):
     cdef Py_ssize_t n_trees = leaves.shape[0], n_leaves = leaves.shape[1], n_classes = leaves.shape[2]
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, n_leaves - 1, n_classes, &watch)
+    cdef const double[::1] of_samples
+    if weight is not None:
+        of_samples = weight
+        a.weight = &of_samples[0]
     cdef Py_ssize_t first, here, part = 0, k = 0, m = 0, row = LINE // sizeof(real), n_tiles = 0, step
     # Where a class's tiles begin among those of a tree.
     cdef int64_t[::1] tile = np.empty(n_classes, np.int64)
@@ -489,14 +497,14 @@ cdef void _sort_by_class(const int32_t[::1] y, int32_t[::1] order, int64_t[::1] 
     start[0] = 0
 
 
-def update_leaves(f, index, y, n_iter, leaves):
-    """p4's last formula, n_iter times, in place."""
+def update_leaves(f, index, y, weight, n_iter, leaves):
+    """p4's last formula, n_iter times, in place; samples count `weight` times, or once for None."""
     if f.shape[0] == 0:
         return
     # Samples by class, those of a class in their order: a tile then has one label.
     order, start = np.empty(len(y), np.int32), np.zeros(leaves.shape[2] + 1, np.int64)
     _sort_by_class(y, order, start)
     if f.dtype.itemsize == 4:
-        _update_leaves[float](f, index, order, start, n_iter, leaves)
+        _update_leaves[float](f, index, order, start, weight, n_iter, leaves)
     else:
-        _update_leaves[double](f, index, order, start, n_iter, leaves)
+        _update_leaves[double](f, index, order, start, weight, n_iter, leaves)

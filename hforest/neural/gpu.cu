@@ -211,17 +211,17 @@ extern "C" __global__ void gradient_by_outputs(
 
 // ------------------------------------------------------------------------------------------ leaves
 
-// total[m, l, k] += posteriors of the chunk's samples of class k, which are order[start[k]:start[k + 1]].
+// total[m, l, k] += weight times posteriors of the chunk's samples of class k, order[start[k]:start[k + 1]].
 extern "C" __global__ void expect(
-    const double* shares, const size* order, const size* start, size n_trees, size n_vertices, size n_classes,
-    double* total
+    const double* shares, const size* order, const size* start, const double* weight, size n_trees,
+    size n_vertices, size n_classes, double* total
 ) {
     const size i = thread_number(), n_leaves = n_vertices + 1;
     if (i >= n_trees * n_leaves * n_classes) return;
     const size k = i % n_classes, l = i / n_classes % n_leaves, m = i / n_classes / n_leaves;
     double sum = total[i];
     for (size s = start[k]; s < start[k + 1]; ++s)
-        sum += shares[(order[s] * n_trees + m) * (2 * n_vertices + 1) + n_vertices + l];
+        sum += weight[order[s]] * shares[(order[s] * n_trees + m) * (2 * n_vertices + 1) + n_vertices + l];
     total[i] = sum;
 }
 

@@ -139,16 +139,19 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         _gradient(chunk, "gradient_by_outputs", value, _mu(chunk), users, grad_f)
 
 
-def update_leaves(f: Array, index: Array | None, y: Array, n_iter: int, leaves: Array) -> None:
-    """p4's last formula, n_iter times, in place."""
+def update_leaves(
+    f: Array, index: Array | None, y: Array, weight: Array | None, n_iter: int, leaves: Array
+) -> None:
+    """p4's last formula, n_iter times, in place; samples count `weight` times, or once for None."""
     n_trees, n_leaves, n_classes = leaves.shape
     xp = array_module(f)
+    times = xp.ones(len(y), np.float64) if weight is None else weight
     for _ in range(n_iter):
         total = xp.zeros(leaves.shape, np.float64)
         for chunk in _chunks(f, index, n_trees, n_leaves - 1):
             shares = _shares(chunk, leaves, y, chunk.empty(np.float64))
             order, start = _users(y[chunk.part], n_classes)
-            args = (shares, order, start, n_trees, n_leaves - 1, n_classes, total)
+            args = (shares, order, start, times[chunk.part], n_trees, n_leaves - 1, n_classes, total)
             launch_each(_PACKAGE, "expect", f.dtype, total.size, args)
         rows = n_trees * n_leaves
         launch_each(_PACKAGE, "normalise", f.dtype, rows, (total, rows, n_classes, leaves))

@@ -19,6 +19,7 @@ def loss_backward(
     *,
     index: IntArray | None = None,
     loss: Literal["forest", "tree"] = "forest",
+    sample_weight: ArrayLike | None = None,
     return_p: Literal[False] = False,
     out: FloatArray | None = None,
 ) -> tuple[float, FloatArray]: ...
@@ -32,6 +33,7 @@ def loss_backward(
     *,
     index: IntArray | None = None,
     loss: Literal["forest", "tree"] = "forest",
+    sample_weight: ArrayLike | None = None,
     return_p: Literal[True],
     out: FloatArray | None = None,
 ) -> tuple[float, FloatArray, FloatArray]: ...
@@ -44,6 +46,7 @@ def loss_backward(
     *,
     index: IntArray | None = None,
     loss: Literal["forest", "tree"] = "forest",
+    sample_weight: ArrayLike | None = None,
     return_p: bool = False,
     out: FloatArray | None = None,
 ) -> tuple[float, FloatArray] | tuple[float, FloatArray, FloatArray]:
@@ -63,6 +66,8 @@ def loss_backward(
     loss : "forest" or "tree"
         -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as p4
         writes it; for one tree they are the same.
+    sample_weight : (n_samples,) array_like of real numbers, optional
+        Weights of the samples in the mean of their losses: at least 0, not all 0. By default equal ones.
     return_p : bool
         Also return the class probabilities, for much less than a call of `forward`.
     out : array, shape and dtype of f, optional
@@ -71,7 +76,7 @@ def loss_backward(
     Returns
     -------
     loss : float
-        Mean over the samples, in nats; 0.0 for no samples. Infinite where a sample's class has
+        Weighted mean over the samples, in nats; 0.0 for no samples. Infinite where a sample's class has
         probability 0 in every leaf.
     grad_f : array, shape and dtype of f
         Gradient of that mean. Samples of infinite loss have gradient 0 (with "tree": from the trees of
@@ -83,8 +88,8 @@ def loss_backward(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
-        probabilities, an `out` that is read-only or overlaps another array; a label that is no class, an
-        index outside f.
+        probabilities, an `out` that is read-only or overlaps another array, weights that are negative or all
+        0; a label that is no class, an index outside f.
 
     Notes
     -----
@@ -113,6 +118,7 @@ def loss_backward(
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
     given = supervised.as_given("y", y)
     y = checks.labels(f, given, sizes)
+    weight = checks.weights(y, sample_weight)
     n = sizes["n_samples"]
     grad_f = checks.gradient(f, out, {"f": f, "leaves": leaves, "y": given, "index": index})
     empty = dispatch.array_module(f).empty
@@ -120,6 +126,10 @@ def loss_backward(
     dispatch.backend(_PACKAGE, f).loss_backward(
         checks.flat(f), index, leaves, y, loss == "forest", losses, checks.flat(grad_f), p
     )
+    if weight is not None:
+        losses[weight == 0] = 0  # they may be infinite
+        losses *= weight
+        grad_f *= weight.astype(f.dtype).reshape(-1, *[1] * (f.ndim - 1))
     mean = float(losses.sum()) / n if n else 0.0
     return (mean, grad_f) if p is None else (mean, grad_f, p)
 

@@ -54,6 +54,7 @@ def update_leaves(
     n_iter: int = 20,
     *,
     index: IntArray | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> FloatArray:
     """Returns leaves fitted to labelled samples, each tree by itself (p4 §2, last formula).
 
@@ -73,6 +74,8 @@ def update_leaves(
         Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, p4 gives no number.
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
+    sample_weight : (n_samples,) array_like of real numbers, optional
+        How often each sample counts: at least 0, not all 0. By default once. Their mean does not matter.
 
     Returns
     -------
@@ -83,7 +86,8 @@ def update_leaves(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
-        probabilities, a negative n_iter; a label that is no class, an index outside f.
+        probabilities, a negative n_iter or weight, weights that are all 0; a label that is no class, an index
+        outside f.
 
     Notes
     -----
@@ -112,8 +116,9 @@ def update_leaves(
     sizes = checks.functions(f, index)
     checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
     y = checks.labels(f, y, sizes)
+    weight = checks.weights(y, sample_weight)
     n_iter = check.integer("n_iter", n_iter, 0, checks.MAX_ITERATIONS)
     result = leaves.copy()
     if sizes["n_samples"]:
-        dispatch.backend(_PACKAGE, f).update_leaves(checks.flat(f), index, y, n_iter, result)
+        dispatch.backend(_PACKAGE, f).update_leaves(checks.flat(f), index, y, weight, n_iter, result)
     return result

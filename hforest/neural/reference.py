@@ -130,8 +130,11 @@ def backward(grad_p, f, index, leaves, grad_f):
         grad_f[n] = grad
 
 
-def update_leaves(f, index, y, n_iter, leaves):
-    """p4 §2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by Z_l."""
+def update_leaves(f, index, y, weight, n_iter, leaves):
+    """p4 §2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by Z_l.
+
+    A sample counts `weight` times, or once where that is None.
+    """
     n_trees, n_leaves, n_classes = leaves.shape
     for m in range(n_trees):
         at = _functions(f, index, m, n_leaves - 1)
@@ -140,7 +143,8 @@ def update_leaves(f, index, y, n_iter, leaves):
             for n in range(f.shape[0]):
                 row = f[n, at].astype(np.float64)
                 logs = _log_likelihoods(row, leaves[m, :, y[n]])
-                total[:, y[n]] += _shares(row, logs)[n_leaves - 1 :]
+                times = 1 if weight is None else weight[n]
+                total[:, y[n]] += times * _shares(row, logs)[n_leaves - 1 :]
             mass = total.sum(axis=1)
             reached = mass >= LEAST_MASS  # other leaves keep their rows
             leaves[m, reached] = total[reached] / mass[reached, None]

@@ -18,11 +18,13 @@
 #endif
 
 /* IN: the forest and its decision functions. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
-   functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes). */
+   functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes); weight (n_samples,), by
+   which `expect` multiplies posteriors, or NULL for 1. */
 typedef struct {
     const void *f;
     const int32_t *index;
     const void *leaves;
+    const double *weight;
     ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes;
     hf_watch *watch; /* whether the call is to end: then tiles are left unfinished */
 } hf_forest;
@@ -57,7 +59,7 @@ typedef struct {
     void (*outputs)(
         const hf_forest *a, const void *grad_p, ptrdiff_t first, int count, unsigned char *workspace, void *grad_f);
 
-    /* Adds the posteriors of tree m's leaves for samples of one class to `total` (n_leaves,). Samples whose likelihood
+    /* Adds the weighted posteriors of tree m's leaves for samples of one class to `total` (n_leaves,). Samples whose likelihood
        is below least_update add nothing.
        order: IN (count,) samples; column: IN (n_leaves,) probabilities of the class; workspace (3 n_vertices + 2) rows;
        memory: (n_leaves, row), mu of the leaves, OUT the first time, IN afterwards, or NULL; p: OUT (row,) */

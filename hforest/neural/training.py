@@ -1,7 +1,7 @@
 """Training of shallow neural forests: p4's Algorithm 1 with linear decision functions."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,18 +25,40 @@ from .linear import (
 )
 
 
-def _fit_leaves(model: Linear, x: FloatArray, y: IntArray, n_iter: int) -> None:
+class _Learned(NamedTuple):
+    """Samples to learn from."""
+
+    x: FloatArray
+    y: IntArray
+    weight: FloatArray | None
+    """(n_samples,) float64, above 0, of mean 1; None for equal weights."""
+
+
+def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, class_weight: Any) -> _Learned:
+    """The samples whose weight is not 0."""
+    target = supervised.Target(y, None, n_classes)
+    weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, y))
+    supervised.similar("sample_weight", weight)
+    kept = weight > 0
+    if not kept.all():
+        x, y, weight = x[kept], y[kept], weight[kept]
+    return _Learned(x, y, None if bool((weight == weight[0]).all()) else weight / weight.mean())
+
+
+def _fit_leaves(model: Linear, data: _Learned, n_iter: int) -> None:
     # Tree by tree: all decisions of a training set at once would not fit into memory.
     model.leaves[:] = 1 / model.leaves.shape[2]
     for m in range(len(model.weights)):
-        f = tree_decisions(model, m, tree_inputs(model, m, x))[:, None]
-        model.leaves[m] = update_leaves(f, y, model.leaves[m : m + 1], n_iter)[0]
+        f = tree_decisions(model, m, tree_inputs(model, m, data.x))[:, None]
+        leaves = model.leaves[m : m + 1]
+        model.leaves[m] = update_leaves(f, data.y, leaves, n_iter, sample_weight=data.weight)[0]
 
 
 def _epoch(
-    model: Linear, x: FloatArray, y: IntArray, batch_size: int, lr: float, loss: Any, rng: np.random.Generator
+    model: Linear, data: _Learned, batch_size: int, lr: float, loss: Any, rng: np.random.Generator
 ) -> float:
     """Trains the weights for one pass over the samples; returns the mean loss of its batches."""
+    x, y, weight = data
     size = min(batch_size, len(x))
     # The order is new in every epoch; the last samples, too few for a batch, are left out.
     batches = rng.permutation(len(x))[: len(x) // size * size].reshape(-1, size)
@@ -45,11 +67,16 @@ def _epoch(
     losses = []
     for step, picked in enumerate(batches, 1):
         parts = [tree_inputs(model, m, x[picked]) for m in range(len(model.weights))]
+        of_batch = None if weight is None else weight[picked]
         value, _ = loss_backward(
-            write_decisions(model, parts, f), model.leaves, y[picked], loss=loss, out=grad_f
-        )
+            write_decisions(model, parts, f), model.leaves, y[picked], loss=loss, sample_weight=of_batch,
+            out=grad_f,
+        )  # fmt: skip
         for m, part in enumerate(parts):
             grad[m] = part.T @ grad_f[:, m]
+        if of_batch is not None:  # a batch counts by its weight: the mean over all samples is what is lowered
+            value *= float(of_batch.mean())
+            grad *= model.weights.dtype.type(of_batch.mean())
         optim.adam(model.weights, grad, m1, m2, step, lr)
         losses.append(value)
     return float(np.mean(losses))
@@ -60,6 +87,8 @@ def fit(
     x: ArrayLike,
     y: ArrayLike,
     *,
+    sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     epochs: int = 20,
     batch_size: int = 64,
     lr: float = 0.1,
@@ -84,6 +113,11 @@ def fit(
         weights.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
+    sample_weight : (n_samples,) array_like of real numbers, optional
+        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. By default equal ones.
+    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
+        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
+        "balanced" gives the present classes equal weight.
     epochs : int
         Passes over the samples. Before each the leaves are fitted from uniform ones to all samples, and once
         more after the last.
@@ -102,7 +136,7 @@ def fit(
         Epochs that `model` has been trained for: with the same arguments and an int as `rng`, training
         continues to the same bits.
     history : list, optional
-        Takes the mean loss of each epoch.
+        Takes the mean loss of each epoch, by weight.
     checkpoint : callable, optional
         Called as checkpoint(model) after every epoch, with a copy of the model so far.
     progress : callable or bool, optional
@@ -151,6 +185,7 @@ def fit(
     y, _ = supervised.labels("y", y, len(x), sizes["n_classes"])
     if len(x) == 0:
         raise ValueError("x: expected at least 1 sample, got none; pass samples to learn from")
+    data = _learned(x, y, sizes["n_classes"], sample_weight, class_weight)
     epochs = check.integer("epochs", epochs, 1, check.MAX_COUNT)
     first_epoch = check.integer("first_epoch", first_epoch, 0, epochs)
     batch_size = check.integer("batch_size", batch_size, 1, check.MAX_COUNT)
@@ -161,19 +196,19 @@ def fit(
     check.flag("standardize", standardize)
     seed = check.repeatable_seed(rng)
     model = _copy(model)
-    of_x = units.of_samples(x) if standardize else None
+    of_x = units.of_samples(data.x) if standardize else None
     if of_x is not None:
-        x = standardized(x, of_x)
+        data = data._replace(x=standardized(data.x, of_x))
     with reporting(progress, epochs, "epoch") as report:
         for epoch in range(first_epoch, epochs):
             along = epoch / max(epochs - 1, 1)
             rate = last_lr + (lr - last_lr) * (1 + np.cos(np.pi * along)) / 2
             if of_x is not None:
                 model = model._replace(weights=units.to_units(model.features, model.weights, of_x))
-            _fit_leaves(model, x, y, n_iter)
-            value = _epoch(model, x, y, batch_size, float(rate), loss, np.random.default_rng([seed, epoch]))
+            _fit_leaves(model, data, n_iter)
+            value = _epoch(model, data, batch_size, float(rate), loss, np.random.default_rng([seed, epoch]))
             if epoch + 1 == epochs:
-                _fit_leaves(model, x, y, n_iter)
+                _fit_leaves(model, data, n_iter)
             if of_x is not None:  # after every epoch, so that training goes on from a checkpoint as it would
                 model = model._replace(weights=units.from_units(model.features, model.weights, of_x))
             if history is not None:

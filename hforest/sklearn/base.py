@@ -86,6 +86,11 @@ class Estimator(BaseEstimator):
                 raise
             raise type(error)(f"{ours[name]}:{rest}") from None
 
+    def _forget(self) -> None:
+        """Forgets what `partial_fit` keeps between its calls: `fit` begins anew."""
+        for name in ("_state", "t_"):
+            self.__dict__.pop(name, None)
+
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict, with the features of the fit."""
         check_is_fitted(self)

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from .. import cascade, classic
+from .. import cascade, classic, tree
 from .base import Estimator, keep
+from .grown import weight_of
 from .targets import Classifier
 
 
@@ -23,7 +25,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         Trees of a forest, for each fold; hforest's `n_trees`.
     n_forests : int
         Random forests of a level; it has as many completely random ones.
-    max_depth, min_samples_leaf, class_weight
+    max_depth, min_samples_leaf
         Of the forests, as for `RandomForestClassifier`.
     class_vectors : "out_of_fold" or "out_of_bag"
         Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
@@ -34,7 +36,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         Levels without a better validation accuracy after which growth ends; hforest's `patience`.
     max_levels : int
         Levels, at most.
-    n_jobs, random_state
+    class_weight, n_jobs, random_state
         As for `RandomForestClassifier`.
 
     Attributes
@@ -42,6 +44,8 @@ class CascadeForestClassifier(Classifier, Estimator):
     cascade_ : hforest.cascade.Cascade
         For the functions of `hforest.cascade`; ``cascade_.scores`` are the validation accuracies of its
         levels.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the first level's splits.
     classes_, n_classes_, n_features_in_, feature_names_in_
         As for `RandomForestClassifier`.
 
@@ -76,25 +80,27 @@ class CascadeForestClassifier(Classifier, Estimator):
     ) -> None:
         keep(locals())
 
-    def _forests(self, class_weight: Any) -> tuple[cascade.Grower, ...]:
+    def _forests(self) -> tuple[cascade.Grower, ...]:
         """The growers of a level: random forests, then completely random ones."""
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
             raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
-        settings = self._settings(classic.grow) | {"class_weight": class_weight}
+        settings = self._settings(classic.grow)
+        del settings["class_weight"]
         return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
 
     def _check_folds(self, y: np.ndarray) -> None:
-        """Every class has samples for all folds; `y` are numbers of classes."""
+        """Every class that is present has samples for all folds; `y` are numbers of classes."""
         n_folds, counts = self.n_folds, np.bincount(y)
-        if self.class_vectors == "out_of_fold" and isinstance(n_folds, Integral) and counts.min() < n_folds:
-            few = int(counts.argmin())
+        if not isinstance(n_folds, Integral) or self.class_vectors != "out_of_fold":
+            return
+        for few in np.flatnonzero((counts > 0) & (counts < int(n_folds)))[:1]:
             raise ValueError(
                 f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
                 f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
             )
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the cascade.
 
         Parameters
@@ -103,6 +109,8 @@ class CascadeForestClassifier(Classifier, Estimator):
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
             What the forests learn.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0; those of weight 0 are left out.
 
         Returns
         -------
@@ -110,12 +118,26 @@ class CascadeForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             x, labels, told = self._learned(X, y)
-            self._check_folds(labels)
+            given = weight_of(sample_weight)
+            weight: np.ndarray | None = None if given is None else np.asarray(given)
+            some = labels if weight is None or weight.shape != labels.shape else labels[weight > 0]
+            self._check_folds(some)
+            settings = self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}
             self.cascade_ = cascade.grow(
-                x, labels, self._forests(told["class_weight"]), n_classes=told["n_classes"], rng=self._seed(),
-                **self._settings(),
-            )  # fmt: skip
+                x, labels, self._forests(), n_classes=told["n_classes"], rng=self._seed(), **settings
+            )
         return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """(n_features,) float64: share of each feature in the gains of the splits of the first level.
+
+        The mean over its forests of `hforest.tree.importance` by gain. Later levels read class vectors, too,
+        and are not counted.
+        """
+        check_is_fitted(self)
+        shares: np.ndarray = np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
+        return shares
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return cascade.predict(self.cascade_, x)

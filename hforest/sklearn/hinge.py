@@ -1,13 +1,14 @@
 """Hinge forests: the recipe for tables."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from .. import tabular
+from .. import tabular, tree
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier, Regressor
@@ -50,11 +51,51 @@ class _Hinge(Estimator):
             steps[member] = step + 1
 
         with self._computing():
+            self._forget()
             x, target, told = self._learned(X, y)
             told |= {"sample_weight": weight_of(sample_weight), "rng": self._seed(), "progress": count}
             self.model_ = tabular.fit(x, target, **(self._settings() | told))
         self.n_iter_ = max(steps.values(), default=0)
         return self
+
+    def _fit_next(self, X: ArrayLike, y: ArrayLike, classes: Any, sample_weight: Any) -> Self:
+        """Fits the recipe to the first batch, and takes one pass of steps over each later one."""
+        with self._computing():
+            x, target, weight = self._learned_next(X, y, classes, sample_weight)
+            if not hasattr(self, "model_"):
+                settings = self._settings() | {"class_weight": None, "validation": 0.0}
+                share = 1.0 if self.share is None else self.share
+                task = "classification" if hasattr(self, "classes_") else "regression"
+                settings |= {"task": task, "n_classes": getattr(self, "n_classes_", None), "share": share}
+                self.model_ = tabular.fit(x, target, sample_weight=weight, rng=self._seed(), **settings)
+                self.t_ = 0
+            else:
+                self.model_, self._state = tabular.partial_fit(
+                    self.model_, x, target, state=getattr(self, "_state", None), sample_weight=weight,
+                    **self._settings(tabular.partial_fit),
+                )  # fmt: skip
+                self.t_ = int(self._state.n_steps)
+        return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """(n_features,) float64: share of each feature in the gains of the grown forests' splits.
+
+        With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
+        gain, and K its inner products of columns in a common unit, feature f has
+        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. It tells of the
+        forests that hinge trees begin as, and not of what training changes.
+        """
+        check_is_fitted(self)
+        found = []
+        for member in self.model_.members:
+            shares = tree.importance(member.forest, by="gain")
+            size = abs(member.grown_kernel.astype(np.float64))
+            total = size.sum(axis=0)
+            parts = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
+            found.append(shares[: len(size)] + parts @ shares[len(size) :])
+        mean: np.ndarray = np.mean(found, axis=0)
+        return mean
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return tabular.predict(self.model_, x)
@@ -99,7 +140,11 @@ class HingeForestClassifier(Classifier, _Hinge):
     model_ : hforest.tabular.Model
         For `hforest.tabular.predict` and `hforest.tabular.save`.
     n_iter_ : int
-        Steps of the member that was trained longest.
+        Steps of the member that was trained longest, in `fit`.
+    t_ : int
+        Steps of `partial_fit` after its first batch.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the grown forests' splits.
     classes_, n_classes_, n_features_in_, feature_names_in_
         As for `RandomForestClassifier`.
 
@@ -133,6 +178,37 @@ class HingeForestClassifier(Classifier, _Hinge):
     ) -> None:
         keep(locals())
 
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learns a batch of samples.
+
+        The first call fits the recipe to its samples, without held-out ones and with all of the prediction
+        from hinge trees (`share` 1, unless it is given): they settle the units of columns and the grown
+        forests, and should tell of the table. Each later call, also one after `fit`, is one pass of
+        `hforest.tabular.partial_fit` over its samples, in their order. `fit` begins anew.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+        y : (n_samples,) array-like of labels
+            What the forest learns.
+        classes : array-like of labels, optional
+            All labels of all batches: needed in the first call, unless after `fit`.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_next(X, y, classes, sample_weight)
+
 
 class HingeForestRegressor(Regressor, _Hinge):
     """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit` (p1).
@@ -148,7 +224,7 @@ class HingeForestRegressor(Regressor, _Hinge):
 
     Attributes
     ----------
-    model_, n_iter_
+    model_, n_iter_, t_, feature_importances_
         As for `HingeForestClassifier`.
     n_outputs_, n_features_in_, feature_names_in_
         As for `RandomForestRegressor`.
@@ -181,3 +257,23 @@ class HingeForestRegressor(Regressor, _Hinge):
         random_state: int | RandomState | None = None,
     ) -> None:
         keep(locals())
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns a batch of samples, as `HingeForestClassifier.partial_fit`.
+
+        The first call also settles the unit of the targets: their means and deviations.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+        y : (n_samples,) or (n_samples, n_outputs) array-like of targets
+            What the forest learns.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_next(X, y, None, sample_weight)

@@ -11,21 +11,23 @@ from sklearn.model_selection import train_test_split
 
 from .. import neural
 from .base import Estimator, keep
+from .grown import weight_of
 from .targets import Classifier
 
 
 class _Judge:
     """Keeps the model of the least loss on held-out samples, and says when training is to end."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, patience: int) -> None:
-        self._x, self._y, self._patience = x, y, patience
+    def __init__(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, patience: int) -> None:
+        self._x, self._y, self._weight, self._patience = x, y, weight, patience
         self.losses: list[float] = []
         self.best: neural.Linear | None = None
 
     def keep(self, model: neural.Linear) -> None:
-        """Judges a model: mean of -log(probability of the label)."""
+        """Judges a model: mean of -log(probability of the label), by weight."""
         p = neural.predict(model, self._x)[np.arange(len(self._y)), self._y]
-        loss = float(-np.log(np.maximum(p.astype(np.float64), 1e-9)).mean())
+        losses = -np.log(np.maximum(p.astype(np.float64), 1e-9))
+        loss = float(np.average(losses, weights=self._weight))
         if self.best is None or loss < min(self.losses):
             self.best = model
         self.losses.append(loss)
@@ -65,7 +67,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         Share of the samples that is held out, with `early_stopping`.
     n_iter_no_change : int
         Passes without a lower loss after which training ends, with `early_stopping`.
-    n_jobs, random_state
+    class_weight, n_jobs, random_state
         As for `RandomForestClassifier`.
 
     Attributes
@@ -78,13 +80,15 @@ class NeuralForestClassifier(Classifier, Estimator):
         Mean loss of each pass.
     validation_losses_ : list of float
         Loss on held-out samples after each pass; with `early_stopping`.
+    t_ : int
+        Steps of `partial_fit`, if it was called after `fit`.
     classes_, n_classes_, n_features_in_, feature_names_in_
         As for `RandomForestClassifier`.
 
     Notes
     -----
-    Samples are computed in float32. There are no weights of samples, and no `partial_fit`: a pass fits the
-    leaves in closed form to all samples, so a batch alone would forget those before it.
+    Samples are computed in float32. A pass of `fit` fits the leaves in closed form to all samples;
+    `partial_fit` fits them by on-line expectation maximisation, in which late batches count most.
 
     Examples
     --------
@@ -122,12 +126,13 @@ class NeuralForestClassifier(Classifier, Estimator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
+        class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
         keep(locals())
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the forest.
 
         Parameters
@@ -136,17 +141,21 @@ class NeuralForestClassifier(Classifier, Estimator):
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
             What the forest learns.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0; those of weight 0 are left out.
 
         Returns
         -------
         self
         """
         with self._computing():
+            self._forget()
             x, labels, told = self._learned(X, y)
             seed = self._seed()
+            weight = weight_of(sample_weight)
             judge = None
             if self.early_stopping:
-                x, labels, judge = self._held_out(x, labels, seed)
+                x, labels, weight, judge = self._held_out(x, labels, weight, seed)
             start = neural.linear_init(
                 n_features=x.shape[1], n_classes=told["n_classes"], rng=seed,
                 x=x if self.standardize else None, **self._settings(neural.linear_init),
@@ -155,7 +164,7 @@ class NeuralForestClassifier(Classifier, Estimator):
             self.model_ = neural.fit(
                 start, x, labels, rng=seed, history=self.loss_curve_,
                 checkpoint=judge.keep if judge else None, progress=judge.goes_on if judge else None,
-                **self._settings(),
+                **(self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}),
             )  # fmt: skip
         self.n_iter_ = len(self.loss_curve_)
         if judge is not None:
@@ -163,8 +172,55 @@ class NeuralForestClassifier(Classifier, Estimator):
             self.model_, self.validation_losses_ = judge.best, judge.losses
         return self
 
-    def _held_out(self, x: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, _Judge]:
-        """Samples to learn from, and who judges on the others; each class is on both sides if it can be."""
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learns a batch of samples: one pass of `hforest.neural.partial_fit` over them, in their order.
+
+        The first call begins a forest, or goes on from the one that `fit` trained, and settles the units of
+        columns with `standardize`: means and deviations of its samples. `fit` begins anew.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+        y : (n_samples,) array-like of labels
+            What the forest learns.
+        classes : array-like of labels, optional
+            All labels of all batches: needed in the first call, unless after `fit`.
+        sample_weight : (n_samples,) array-like, optional
+            Weights of the samples, at least 0, not all 0.
+
+        Returns
+        -------
+        self
+        """
+        with self._computing():
+            x, labels, weight = self._learned_next(X, y, classes, sample_weight)
+            model = getattr(self, "model_", None)
+            if model is None:
+                model = neural.linear_init(
+                    n_features=x.shape[1], n_classes=self.n_classes_, rng=self._seed(),
+                    x=x if self.standardize else None, **self._settings(neural.linear_init),
+                )  # fmt: skip
+            settings = self._settings(neural.partial_fit)
+            self.model_, self._state = neural.partial_fit(
+                model, x, labels, state=getattr(self, "_state", None), sample_weight=weight, **settings
+            )
+        self.t_ = int(self._state.n_steps)
+        return self
+
+    def _held_out(
+        self, x: np.ndarray, y: np.ndarray, sample_weight: Any, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, _Judge]:
+        """Samples to learn from, their weights, and who judges on the others.
+
+        Each class is on both sides if it can be. Samples of weight 0 are on neither.
+        """
         patience = self.n_iter_no_change
         if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
             raise ValueError(
@@ -176,11 +232,29 @@ class NeuralForestClassifier(Classifier, Estimator):
                 f"validation_fraction: expected a share above 0 and below 1, got {share!r}; pass such as "
                 "0.1, or early_stopping=False"
             )
-        stratify = y if np.bincount(y).min() >= 2 and share * len(y) >= y.max() + 1 else None
-        x, held, y, labels = train_test_split(
-            x, y, test_size=float(share), stratify=stratify, random_state=seed % 2**32
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, np.float64)
+            if weight.shape != y.shape:
+                raise ValueError(
+                    f"sample_weight: expected shape {y.shape}, got {weight.shape}; pass one number for each "
+                    "sample"
+                )
+            if not (weight.min() >= 0 and 0 < weight.max() < np.inf):
+                raise ValueError(
+                    "sample_weight: expected finite numbers of at least 0, not all 0, got "
+                    f"{weight.min():g} to {weight.max():g}; leave other samples out"
+                )
+            kept = weight > 0
+            x, y, weight = x[kept], y[kept], weight[kept]
+        counts = np.bincount(y)
+        stratify = y if counts[counts > 0].min() >= 2 and share * len(y) >= y.max() + 1 else None
+        rows, held = train_test_split(
+            np.arange(len(x)), test_size=float(share), stratify=stratify, random_state=seed % 2**32
         )
-        return x, y, _Judge(held, labels, int(patience))
+        if weight is None:
+            return x[rows], y[rows], None, _Judge(x[held], y[held], None, int(patience))
+        return x[rows], y[rows], weight[rows], _Judge(x[held], y[held], weight[held], int(patience))
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return neural.predict(self.model_, x)

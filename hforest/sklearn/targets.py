@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
 
@@ -36,6 +37,41 @@ class Classifier(ClassifierMixin):
         if hasattr(self, "class_weight"):
             told["class_weight"] = of_classes(self.class_weight, self.classes_, y)
         return x, places, told
+
+    def _learned_next(
+        self, X: ArrayLike, y: Any, classes: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Returns samples of a batch, numbers of their classes, and weights; None for equal ones.
+
+        The first batch settles the classes.
+        """
+        first = not hasattr(self, "classes_")
+        remedy = "pass the labels of all batches, such as numpy.unique(y)"
+        if first and classes is None:
+            raise ValueError(f"classes: expected labels in the first call of partial_fit, got None; {remedy}")
+        x, y = validate_data(self, X, y, dtype="numeric", reset=first)
+        check_classification_targets(y)
+        known = unique_labels(classes) if classes is not None else self.classes_
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError(
+                f"classes: expected those of the first call, {self.classes_.tolist()}, got {known.tolist()}; "
+                "pass None in later calls"
+            )
+        places = np.minimum(np.searchsorted(known, y), len(known) - 1)
+        if not (known[places] == y).all():
+            unknown = np.setdiff1d(y, known).tolist()
+            raise ValueError(f"y: expected labels of classes = {known.tolist()}, got {unknown}; {remedy}")
+        self.classes_, self.n_classes_ = known, len(known)
+        weight = None if isinstance(sample_weight, Number) else sample_weight
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight: expected None or a mapping in partial_fit, got {self.class_weight!r}; pass "
+                "such as {label: factor, ...} of all labels"
+            )
+        factor = of_classes(self.class_weight, known, y)
+        if factor is not None:
+            weight = factor[places] * (1 if weight is None else np.asarray(weight))
+        return x, places, weight
 
     def _answers(self, outputs: np.ndarray) -> np.ndarray:
         answers: np.ndarray = self.classes_[outputs.argmax(axis=1)]
@@ -116,6 +152,17 @@ class Regressor(RegressorMixin):
             targets = targets[:, 0]
         self.n_outputs_ = 1 if targets.ndim == 1 else targets.shape[1]
         return x, targets, {"task": "regression"}
+
+    def _learned_next(
+        self, X: ArrayLike, y: Any, classes: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Returns samples of a batch, targets, and weights; None for equal ones. `classes` is None."""
+        first = not hasattr(self, "n_outputs_")
+        x, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True, reset=first)
+        targets = np.asarray(y)
+        if first:
+            self.n_outputs_ = 1 if targets.ndim == 1 else targets.shape[1]
+        return x, targets, None if isinstance(sample_weight, Number) else sample_weight
 
     def _answers(self, outputs: np.ndarray) -> np.ndarray:
         return outputs.ravel() if self.n_outputs_ == 1 else outputs

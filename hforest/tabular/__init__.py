@@ -15,5 +15,17 @@ from .columns import Columns
 from .files import load, save
 from .fitting import fit
 from .model import Member, Model, predict
+from .steps import Moments, TrainingState, partial_fit
 
-__all__ = ["Columns", "Member", "Model", "fit", "load", "predict", "save"]
+__all__ = [
+    "Columns",
+    "Member",
+    "Model",
+    "Moments",
+    "TrainingState",
+    "fit",
+    "load",
+    "partial_fit",
+    "predict",
+    "save",
+]

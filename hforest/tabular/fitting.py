@@ -241,7 +241,7 @@ def fit(
                 _from(report, i * steps),
                 np.random.default_rng([seed, n_members, i]),
             )
-            _check_converged(member)
+            check_converged(member)
             members.append(member)
             if not going:
                 break
@@ -252,7 +252,8 @@ def _from(report: Report, first: int) -> Report:
     return lambda done: report(first + done)
 
 
-def _check_converged(member: Member) -> None:
+def check_converged(member: Member) -> None:
+    """Checks that training has left finite numbers."""
     for a in (member.kernel, member.thresholds, member.weights):
         if not bool(np.isfinite(a).all()):
             raise ValueError(

@@ -145,7 +145,7 @@ def _takes(*texts: str) -> Callable[[Target], bool]:
 
 
 _TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Distribution", "Cascade", "Scanner", "StumpSettings",
-           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "LeafTargets")  # fmt: skip
+           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "LeafTargets", "OnlineState", "TrainingState")  # fmt: skip
 
 
 def _writes(target: Target) -> bool:

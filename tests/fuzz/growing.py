@@ -71,6 +71,9 @@ def _sample_weight(s: Setting) -> np.ndarray:
     return whole if s.flag() else whole * 0.37
 
 
+value("cascade.sample_weight")(lambda s: s.positive(s.n))  # each class has samples for all folds
+
+
 @value("class_weight")
 def _class_weight(s: Setting) -> Any:
     if _regression(s):
@@ -391,6 +394,20 @@ def _fitted(task: str, n_classes: int, n_features: int, dtype: np.dtype) -> tabu
 @value("tabular.model")
 def _model_of_table(s: Setting) -> tabular.Model:
     return _fitted(s.choice(("classification", "regression")), s.n_classes, s.n_features, s.dtype)
+
+
+@value("tabular.partial_fit.y")
+def _more_of_table(s: Setting) -> np.ndarray:
+    model, n = s.argument("model"), len(s.argument("x"))
+    if model.task == "regression":
+        return s.numbers(n)
+    return s.indices(len(model.target_center), n)
+
+
+@value("tabular.partial_fit.state")
+def _state_of_table(s: Setting) -> tabular.TrainingState | None:
+    model, n_features = s.argument("model"), s.argument("x").shape[1]
+    return None if s.flag() else tabular.partial_fit(model, np.zeros((1, n_features)), [0])[1]
 
 
 # ------------------------------------------------------------------------------------------- files

@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 # Of optional libraries: they take those libraries' own kinds and have tests of their own.
-INTEGRATIONS = {"dask", "jax", "onnx", "sklearn", "torch", "treelite"}
+INTEGRATIONS = {"dask", "jax", "onnx", "plot", "sklearn", "torch", "treelite"}
 
 
 def _packages() -> list[str]:

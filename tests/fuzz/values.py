@@ -367,6 +367,8 @@ def _leaves(s: Setting) -> np.ndarray:
     return np.asarray(shares / shares.sum(axis=2, keepdims=True), s.dtype)
 
 
+value("neural.sample_weight")(lambda s: s.positive(s.n))
+value("neural.class_weight")(lambda s: s.choice((None, "balanced", {0: 2.5}, np.full(s.n_classes, 2.0))))
 value("neural.grad_p")(lambda s: s.numbers(s.n, s.n_classes))
 
 
@@ -378,7 +380,16 @@ def _model(s: Setting) -> neural.Linear:
     return model._replace(leaves=_leaves(s))
 
 
-@value("neural.linear_init.x", "neural.fit.x")
+@value("neural.partial_fit.state")
+def _online_state(s: Setting) -> neural.OnlineState | None:
+    model, x = s.argument("model"), s.argument("x")
+    if s.flag():
+        return None
+    x, y = np.zeros((2, x.shape[1])), np.zeros(2, int)
+    return neural.partial_fit(model, x, y)[1]
+
+
+@value("neural.linear_init.x", "neural.fit.x", "neural.partial_fit.x")
 def _some_samples(s: Setting) -> np.ndarray:
     s.n = max(s.n, 1)
     return s.numbers(s.n, s.n_features)

@@ -489,7 +489,7 @@ CODE static HF_APART void T(outputs_tile)(
     }
 }
 
-/* Posteriors of tree m's leaves for samples of one class, up to ROW of them: column (n_leaves) is the
+/* Weighted posteriors of tree m's leaves for samples of one class, up to ROW of them: column (n_leaves) is the
    leaves' probability of that class. Samples whose P is too small keep their likelihood in p and add
    nothing. Where there is `memory`, mu of the leaves is put there the first time and taken from there
    afterwards. */
@@ -507,7 +507,10 @@ CODE static HF_APART void T(expect_tile)(
         if (memory) memcpy(memory, mu + v * ROW, (v + 1) * ROW * sizeof *mu);
     }
     T(likelihoods)(leaf, column, v + 1, p);
-    for (int s = 0; s < ROW; ++s) weight[s] = s < count && p[s] >= LEAST_UPDATE ? (REAL)(1.0 / p[s]) : 0;
+    for (int s = 0; s < ROW; ++s) {
+        const double factor = a->weight && s < count ? a->weight[order[s]] : 1.0;
+        weight[s] = s < count && p[s] >= LEAST_UPDATE ? (REAL)(factor / p[s]) : 0;
+    }
     T(posteriors)(leaf, weight, column, v + 1, total);
 }
 

@@ -1,0 +1,22 @@
+"""Pictures of trees, of the features that matter to a forest of images, and of decisions in two dimensions.
+
+Each function draws on the axes of Matplotlib that it is given, or on those of a new figure, and returns them.
+docs/plots.md shows how.
+
+Needs Matplotlib 3.8 or newer: ``pip install "hforest[plot]"``. Import it by its name, `import hforest.plot`;
+`import hforest` does not import Matplotlib.
+"""
+
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        "hforest.plot: expected Matplotlib 3.8 or newer, got none; install it with "
+        'pip install "hforest[plot]"'
+    ) from _error
+
+from .images import importance, importance_image
+from .planes import regions
+from .trees import tree
+
+__all__ = ["importance", "importance_image", "regions", "tree"]

@@ -1,0 +1,62 @@
+"""Checks of what the functions are given, and the axes that they draw on."""
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+
+def integer(name: str, value: Any, low: int, high: int) -> int:
+    """Returns an int within low <= value <= high."""
+    if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass such as {low}")
+    number = int(value)
+    if not low <= number <= high:
+        raise ValueError(f"{name}: expected {low} to {high}, got {number}; pass a number between them")
+    return number
+
+
+def positive(name: str, value: Any) -> float:
+    """Returns a finite number above 0."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass such as 9.0") from None
+    if not 0 < number < np.inf:
+        raise ValueError(f"{name}: expected a finite number above 0, got {number}; pass such as 9.0")
+    return number
+
+
+def names(name: str, given: Any, n: int, what: str) -> list[str] | None:
+    """Returns n texts as a list: of a list, a tuple, an array or an index of a data frame. None is None."""
+    if given is None:
+        return None
+    found = given.tolist() if hasattr(type(given), "tolist") else given
+    if not isinstance(found, list | tuple):
+        raise TypeError(
+            f"{name}: expected a sequence of str, got {type(given).__name__}; pass a list of names"
+        )
+    for i, text in enumerate(found):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}[{i}]: expected a str, got {type(text).__name__}; pass str({text!r})")
+    if len(found) != n:
+        raise ValueError(f"{name}: expected {what} = {n} names, got {len(found)}; name each of them")
+    return list(found)
+
+
+def axes(ax: Any, size: Sequence[float] | None = None) -> Axes:
+    """Returns the given axes, or for None those of a new figure of `size` inches, (width, height)."""
+    if ax is None:
+        from matplotlib import pyplot
+
+        figure: Figure = pyplot.figure(figsize=None if size is None else tuple(size), layout="constrained")
+        return figure.add_subplot()
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax: expected matplotlib.axes.Axes, got {type(ax).__name__}; pass an element of what "
+            "matplotlib.pyplot.subplots returns"
+        )
+    return ax

@@ -1,0 +1,151 @@
+"""The features that matter to a forest of images or signals."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..tree import Forest
+from ..tree import importance as shares_of_features
+from . import checks
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, tuple | list):
+        raise TypeError(
+            f"shape: expected a tuple of ints, got {type(shape).__name__}; pass the shape of one sample"
+        )
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(
+            f"shape: expected (length,), (height, width) or (height, width, channels), got {tuple(shape)}; "
+            "pass the shape of one sample"
+        )
+    return tuple(checks.integer(f"shape[{i}]", size, 1, 2**31) for i, size in enumerate(shape))
+
+
+def importance_image(
+    forest: Forest, shape: Sequence[int], *, by: Literal["count", "gain"] = "gain"
+) -> np.ndarray:
+    """Returns the importances of features in the shape of a sample.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest, such as of `hforest.manifold.grow` with ``projection="patch"``.
+    shape : tuple of 1 to 3 ints
+        Of one sample, whose features are in C order: (length,), (height, width) or (height, width,
+        channels); the product is the number of features.
+    by : "count" or "gain"
+        As `hforest.tree.importance` takes it: count the splits that read a feature (p3 section 3.2), or add
+        up their gains. A patch counts, or gains, for each of its features.
+
+    Returns
+    -------
+    array of float64 in this shape
+        Shares; they sum to 1, or are all 0 in a forest without splits.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `hforest.tree.importance`; a shape of another number of features.
+
+    Notes
+    -----
+    Cost: one read of the nodes.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest, hforest.plot
+    >>> x = np.random.default_rng(0).normal(size=(200, 12))
+    >>> y = x[:, 5] + x[:, 6] > 0
+    >>> forest = hforest.manifold.grow(x, y, 20, shape=(3, 4), patch_max=2, rng=0)
+    >>> image = hforest.plot.importance_image(forest, (3, 4))
+    >>> sorted(int(i) for i in np.argsort(image, axis=None)[-2:])
+    [5, 6]
+    """
+    sizes = _shape(shape)
+    shares = shares_of_features(forest, by=by)
+    if math.prod(sizes) != shares.size:
+        raise ValueError(
+            f"shape: expected sizes that multiply to n_features = {shares.size}, got {sizes}; pass the shape "
+            "of one sample"
+        )
+    host: np.ndarray = shares if isinstance(shares, np.ndarray) else shares.get()
+    return host.reshape(sizes)
+
+
+def importance(
+    forest: Forest,
+    shape: Sequence[int],
+    *,
+    by: Literal["count", "gain"] = "gain",
+    channel: int | None = None,
+    cmap: str = "magma",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws the importances of features as an image with a colour bar, or of a signal as bars.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest.
+    shape : tuple of 1 to 3 ints
+        As `importance_image` takes it.
+    by : "count" or "gain"
+        As `importance_image` takes it.
+    channel : int, optional
+        Which channel of a shape (height, width, channels) to draw; by default the sum over them.
+    cmap : str
+        Name of a colormap of Matplotlib, for images.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        ``ax.images[0]`` is the image.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `importance_image`; a channel that there is not, or of a shape without channels.
+
+    Examples
+    --------
+    >>> import matplotlib, numpy as np, hforest, hforest.plot
+    >>> matplotlib.use("Agg")
+    >>> x = np.random.default_rng(0).normal(size=(200, 12))
+    >>> y = x[:, 5] + x[:, 6] > 0
+    >>> forest = hforest.manifold.grow(x, y, 20, shape=(3, 4), patch_max=2, rng=0)
+    >>> hforest.plot.importance(forest, (3, 4)).images[0].get_array().shape
+    (3, 4)
+    """
+    image = importance_image(forest, shape, by=by)
+    if channel is not None:
+        if image.ndim != 3:
+            raise ValueError(
+                f"channel: expected None for a shape without channels, got {channel!r}; pass "
+                "shape=(height, width, channels)"
+            )
+        number = checks.integer("channel", channel, 0, 2**31)
+        if number >= image.shape[2]:
+            raise IndexError(
+                f"channel: expected 0 <= channel < channels = {image.shape[2]}, got {number}; choose one of "
+                "them"
+            )
+        image = image[:, :, number]
+    elif image.ndim == 3:
+        image = image.sum(axis=2)
+    ax = checks.axes(ax)
+    what = "share of the gains" if by == "gain" else "share of the splits"
+    if image.ndim == 1:
+        ax.bar(np.arange(len(image)), image, width=1.0)
+        ax.set_xlim(-0.5, len(image) - 0.5)
+        ax.set_xlabel("feature")
+        ax.set_ylabel(what)
+        return ax
+    shown = ax.imshow(image, cmap=cmap, vmin=0, interpolation="nearest")
+    ax.figure.colorbar(shown, ax=ax, label=what)
+    return ax

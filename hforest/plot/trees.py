@@ -1,0 +1,285 @@
+"""A tree as boxes and lines."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import rcParams
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.collections import LineCollection
+from matplotlib.font_manager import FontProperties
+from numpy.typing import NDArray
+
+from ..tree import Forest, check
+from . import checks, colours
+from .labels import Labels
+from .layout import tidy
+
+MAX_NODES = 2000
+"""Nodes that are drawn, at most: more take minutes, and none can be read."""
+MAX_INCHES = 60.0
+"""Width and height of a new figure, at most; the font is made smaller for what needs more."""
+MIN_INCHES = 0.6
+PAD = 0.4
+"""Distance of a text from its box, in font sizes."""
+GAP = 0.9
+"""Least distance of two boxes of a level, in font sizes."""
+ABOVE = 2.6
+"""Distance of two levels, in font sizes."""
+WIDER = 1.03
+"""Reserve in the width of a text."""
+SPACING = 1.2
+"""Distance of two lines of text, in font sizes, as Matplotlib has it."""
+
+
+class Drawn(NamedTuple):
+    """The nodes of a tree down to a depth, breadth-first."""
+
+    node: NDArray[np.int64]
+    """(n,) numbers of the nodes in the forest."""
+    depth: NDArray[np.int64]
+    """(n,)."""
+    left: NDArray[np.int64]
+    """(n,) left child among the n; the right one is next to it. -1: a leaf, or below is not drawn."""
+    hidden: NDArray[np.bool_]
+    """(n,) whether it is a split whose children are not drawn."""
+
+
+def _drawn(forest: Forest, root: int, max_depth: int | None) -> Drawn:
+    node, depth, left, hidden = [root], [0], [], []
+    at = 0
+    while at < len(node):
+        v = node[at]
+        is_leaf = bool(forest.feature[v] == -1)
+        hidden.append(not is_leaf and max_depth is not None and depth[at] >= max_depth)
+        left.append(-1 if is_leaf or hidden[-1] else len(node))
+        if left[-1] >= 0:
+            below = root + int(forest.left[v])
+            node += [below, below + 1]
+            depth += [depth[at] + 1] * 2
+        if len(node) > MAX_NODES:
+            raise ValueError(
+                f"max_depth: expected a depth of at most {MAX_NODES} nodes, got {max_depth} of a tree that "
+                "has more; pass such as max_depth=5"
+            )
+        at += 1
+    return Drawn(np.array(node), np.array(depth), np.array(left), np.array(hidden))
+
+
+def _leaves_below(forest: Forest, root: int, node: int) -> int:
+    """The number of leaves below a node."""
+    stack, n = [node], 0
+    while stack:
+        v = stack.pop()
+        if forest.feature[v] == -1:
+            n += 1
+        else:
+            stack += [root + int(forest.left[v]), root + int(forest.left[v]) + 1]
+    return n
+
+
+def _sizes(
+    texts: Sequence[str], fontsize: float, scale: float, dpi: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns widths and heights of boxes around texts of `fontsize` points.
+
+    Text is measured as it is drawn at `scale` times that size, where its glyphs stand on whole pixels.
+    """
+    font = FontProperties(size=fontsize * scale)
+    renderer: Any = RendererAgg(1, 1, dpi)  # type: ignore[no-untyped-call]
+    lines = {line for text in texts for line in text.split("\n")}
+    point = scale * dpi / 72
+    wide = {line: renderer.get_text_width_height_descent(line, font, False)[0] / point for line in lines}
+    width = np.array([max(wide[line] for line in text.split("\n")) for text in texts])
+    height = np.array([1 + SPACING * text.count("\n") for text in texts]) * fontsize
+    return WIDER * width + 2 * PAD * fontsize, height + 2 * PAD * fontsize
+
+
+def tree(
+    forest: Forest,
+    tree: int = 0,
+    *,
+    feature_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    max_depth: int | None = None,
+    max_terms: int = 3,
+    fontsize: float = 9.0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws a tree: splits and leaves as boxes with text, the root on top.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest.
+    tree : int
+        Number of the tree.
+    feature_names : sequence of str, optional
+        A name for each feature, by default x[0], x[1], ... Long names are wrapped and shortened.
+    class_names : sequence of str, optional
+        A name for each class, by default class 0, class 1, ...
+    max_depth : int, optional
+        Deepest level to draw, by default all. Of its splits the number of leaves below is written.
+    max_terms : int
+        Terms of a projection that are written, those of the largest weights; shares of classes, or targets,
+        of a leaf.
+    fontsize : float
+        Of all text, in points. It is smaller where the tree would not fit: in `ax`, or in 60 inches.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure whose size is that of the tree. Its axes are turned off.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        ``ax.texts`` are first "yes" and "no", then the boxes, breadth-first.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `hforest.tree.check`; another number of names; no such tree; a number out of its range; more
+        than 2000 nodes to draw.
+
+    Notes
+    -----
+    A sample for which the text of a split is true goes left. Of forests that were grown with missing values
+    or categories, "missing: yes" says that missing values go left, too, "unknown: yes" that unknown
+    categories do.
+
+    The values of leaves are shares of classes where `class_names` is given, or where the forest has at least
+    two outputs which are nowhere negative and sum to 1 in every leaf. The box of such a leaf has the colour
+    of the class of the largest share, the paler the smaller that is; of other leaves the first output is
+    coloured, between its least and its largest number in the tree.
+
+    Places are those of Reingold and Tilford 1981, for boxes of the size of their text. Text does not grow
+    with the figure when that is resized later. Cost: some milliseconds a node.
+
+    Examples
+    --------
+    >>> import matplotlib, numpy as np, hforest, hforest.plot
+    >>> matplotlib.use("Agg")
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> ax = hforest.plot.tree(forest, feature_names=["length"], class_names=["short", "long"])
+    >>> [text.get_text() for text in ax.texts]
+    ['yes', 'no', 'length <= 0.5', 'short 1.00', 'long 1.00']
+    """
+    check(forest)
+    host = Forest(*(a if isinstance(a, np.ndarray) else a.get() for a in forest))
+    number = checks.integer("tree", tree, 0, 2**31)
+    n_trees = len(host.tree_start) - 1
+    if number >= n_trees:
+        raise IndexError(f"tree: expected 0 <= tree < n_trees = {n_trees}, got {number}; choose one of them")
+    names = checks.names("feature_names", feature_names, int(host.n_features), "n_features")
+    n_outputs = host.value.shape[1]
+    classes = checks.names("class_names", class_names, n_outputs, "n_classes")
+    if classes is None and _are_shares(host.value):
+        classes = [f"class {k}" for k in range(n_outputs)]
+    deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0, 2**31)
+    max_terms = checks.integer("max_terms", max_terms, 1, 2**20)
+    fontsize = checks.positive("fontsize", fontsize)
+
+    root = int(host.tree_start[number])
+    drawn = _drawn(host, root, deepest)
+    labels = Labels(host, names, classes or (), max_terms)
+    value = host.value[(root + number) // 2 :][: (int(host.tree_start[number + 1]) - root + 1) // 2]
+    rows = np.where(host.feature[drawn.node] == -1, host.left[drawn.node], 0)
+    texts = []
+    for v, row, hidden in zip(drawn.node, rows, drawn.hidden, strict=True):
+        if hidden:
+            texts.append(f"… {_leaves_below(host, root, int(v))} leaves")
+        else:
+            texts.append(labels.leaf(value[row]) if host.feature[v] == -1 else labels.split(int(v)))
+    fill = np.full((len(texts), 3), 0.94)
+    leaves = host.feature[drawn.node] == -1
+    if classes is not None:
+        fill[leaves] = colours.of_shares(value[rows[leaves]])
+    else:
+        first = value[:, 0].astype(np.float64)
+        fill[leaves] = colours.of_values(first[rows[leaves]], first.min(), first.max())
+    return _write(drawn, texts, fill, fontsize, ax)
+
+
+def _are_shares(value: NDArray[np.floating]) -> bool:
+    total = value.sum(axis=1, dtype=np.float64)
+    return value.shape[1] > 1 and bool((value >= 0).all() and (abs(total - 1) < 1e-4).all())
+
+
+class Places(NamedTuple):
+    """Where boxes stand, in points; of several boxes (n,)."""
+
+    centre: NDArray[np.float64]
+    middle: NDArray[np.float64]
+    height: NDArray[np.float64]
+    low: NDArray[np.float64]
+    """(2,) lower left corner of all, with a margin."""
+    size: NDArray[np.float64]
+    """(2,) width and height of all."""
+
+
+def _places(drawn: Drawn, texts: Sequence[str], fontsize: float, scale: float, dpi: float) -> Places:
+    width, height = _sizes(texts, fontsize, scale, dpi)
+    centre = tidy(drawn.left, np.where(drawn.left >= 0, drawn.left + 1, -1), width, GAP * fontsize)
+    tallest = np.zeros(drawn.depth.max() + 1)
+    np.maximum.at(tallest, drawn.depth, height)
+    # Levels stand below each other; the boxes of one have one line through their middles.
+    step = tallest[:-1] / 2 + ABOVE * fontsize + tallest[1:] / 2
+    middle = -np.concatenate([[0.0], np.cumsum(step)])[drawn.depth]
+    low = np.array([(centre - width / 2).min(), (middle - height / 2).min()]) - fontsize
+    high = np.array([(centre + width / 2).max(), (middle + height / 2).max()]) + fontsize
+    return Places(centre, middle, height, low, high - low)
+
+
+def _write(
+    drawn: Drawn, texts: Sequence[str], fill: NDArray[np.floating], fontsize: float, given: Axes | None
+) -> Axes:
+    """Draws boxes and lines; one unit of the axes is a point where text has `fontsize`."""
+    dpi = rcParams["figure.dpi"] if given is None else checks.axes(given).figure.dpi
+    at = _places(drawn, texts, fontsize, 1.0, dpi)
+    inches = np.clip(at.size / 72, MIN_INCHES, MAX_INCHES)
+    ax = checks.axes(given, (float(inches[0]), float(inches[1])))
+    if given is None:
+        ax.figure.set_layout_engine("none")  # type: ignore[union-attr]
+        ax.set_position((0, 0, 1, 1))
+    room = np.array(ax.get_window_extent().size) * 72 / dpi
+    scale = min(1.0, *(room / at.size))
+    for _ in range(3 if scale < 1 else 0):  # small text is wider, as its glyphs stand on whole pixels
+        at = _places(drawn, texts, fontsize, scale, dpi)
+        scale = min(scale, *(room / at.size))
+    ax.axis("off")
+    # What the axes have beyond the tree is divided between its two sides.
+    spare = np.maximum(room / scale - at.size, 0) / 2
+    low, high = at.low - spare, at.low + at.size + spare
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
+    _draw_lines(ax, drawn, at, fontsize, scale)
+    for i, text in enumerate(texts):
+        hidden = bool(drawn.hidden[i])
+        frame = {
+            "boxstyle": f"round,pad={PAD},rounding_size={PAD}",
+            "facecolor": "white" if hidden else fill[i],
+            "edgecolor": "0.45",
+            "linewidth": 0.7 * scale,
+            "linestyle": "--" if hidden else "-",
+        }
+        ax.text(
+            at.centre[i], at.middle[i], text, fontsize=fontsize * scale, ha="center", va="center", bbox=frame,
+            color="black" if hidden else colours.of_text(fill[i]), parse_math=False, linespacing=SPACING,
+        )  # fmt: skip
+    return ax
+
+
+def _draw_lines(ax: Axes, drawn: Drawn, at: Places, fontsize: float, scale: float) -> None:
+    """Draws lines from splits to their children, below the boxes, and "yes" and "no" at those of the root."""
+    split = np.repeat(np.flatnonzero(drawn.left >= 0), 2)
+    if not len(split):
+        return
+    child = drawn.left[split] + np.tile([0, 1], len(split) // 2)
+    lower = np.stack([at.centre[split], at.middle[split] - at.height[split] / 2], axis=1)
+    upper = np.stack([at.centre[child], at.middle[child] + at.height[child] / 2], axis=1)
+    lines = np.stack([lower, upper], axis=1)
+    ax.add_collection(LineCollection(list(lines), colors="0.5", linewidths=0.8 * scale), autolim=False)
+    for side, (text, align) in enumerate((("yes", "right"), ("no", "left"))):
+        x, y = lines[side].mean(axis=0)
+        away = -0.4 if side == 0 else 0.4
+        ax.text(x + away * fontsize, y, text, fontsize=fontsize * scale, color="0.3", va="bottom", ha=align)
