@@ -16,11 +16,14 @@ are compared with those of the library that trained the model. The rungs:
     lleaves          LightGBM's trees as machine code, with --lleaves FILE: compiling them takes minutes,
                      so that the code is kept in the file, for one share of missing values
 
-One thread by default. Figures are the median of repeats taken in turn, of one call; hforest runs inside
-`unchecked()`, whose checks of values of all nodes are for forests of unknown origin.
+Single rows are 1000 different ones in turn: the branches of one row alone would all be predicted. gtil is
+timed on at most 10,000 rows, and its time multiplied. One thread by default. Figures are the median of
+repeats taken in turn, of one call; hforest runs inside `unchecked()`, whose checks of values of all nodes
+are for forests of unknown origin. With --json what is measured is written after each number of rows.
 """
 
 import argparse
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable
@@ -37,6 +40,7 @@ import hforest
 from hforest import treelite as exchange
 
 N_FEATURES, N_TRAIN, N_CLASSES = 28, 20000, 7
+N_SINGLE, MOST_GTIL = 1000, 10000
 MODELS = ("xgboost", "lightgbm", "multiclass")
 Call = Callable[[Any], Any]
 
@@ -142,6 +146,22 @@ def check(right: Call, calls: dict[str, Call], x: Any) -> None:
         np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5, err_msg=name)
 
 
+def on_rows(calls: dict[str, Call], x: Any, n: int) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
+    """Calls without arguments for the first n rows, or one of several in turn, and the shares of n."""
+    if n == 1:
+        turns = itertools.cycle([x[i : i + 1].copy() for i in range(min(N_SINGLE, len(x)))])
+
+        def single(call: Call) -> Any:
+            return call(next(turns))
+
+        return {key: partial(single, call) for key, call in calls.items()}, dict.fromkeys(calls, 1.0)
+    parts = {key: x[: min(n, MOST_GTIL) if key == "gtil" else n].copy() for key in calls}
+    return (
+        {key: partial(call, parts[key]) for key, call in calls.items()},
+        {key: len(part) / n for key, part in parts.items()},
+    )
+
+
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every model, share of missing values and number of rows."""
     rows: list[dict[str, Any]] = []
@@ -156,9 +176,10 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             right, calls = calls_of(name, booster, model, options, x[:200])
             check(right, calls, x[:5000])
             for n in options.rows:
-                part = x[:n].copy()
+                timed, share = on_rows(calls, x, n)
                 with hforest.unchecked():
-                    times = side_by_side({key: partial(f, part) for key, f in calls.items()}, options.repeats)
+                    measured = side_by_side(timed, options.repeats)
+                times = {key: [one / share[key] for one in taken] for key, taken in measured.items()}
                 for rung, taken in times.items():
                     rows.append(
                         {
@@ -172,6 +193,8 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
                         f"{100 * spread(taken):6.0f}% {rows[-1]['ratio']:9.2f}",
                         flush=True,
                     )
+                if options.json:
+                    record(options.json, rows, command=" ".join(sys.argv))
     return rows
 
 
@@ -189,9 +212,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     print(machine_text())
-    rows = run(options)
-    if options.json:
-        record(options.json, rows, command=" ".join(sys.argv))
+    run(options)
     return 0
 
 
