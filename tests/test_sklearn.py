@@ -708,12 +708,15 @@ def test_worker_processes():
 @pytest.mark.parametrize("name", KINDS)
 def test_bad_samples(name):
     x, y = data(name)
+    model = small(name)
+    takes_missing = model.__sklearn_tags__().input_tags.allow_nan
+    bad, words = (np.inf, "contains infinity") if takes_missing else (np.nan, r"(?s)contains NaN.*imputer")
     missing = x.copy()
-    missing[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"(?s)contains NaN.*imputer"):
-        small(name).fit(missing, y)
-    model = small(name).fit(x, y)
-    with pytest.raises(ValueError, match="contains NaN"):
+    missing[3, 1] = bad
+    with pytest.raises(ValueError, match=words):
+        model.fit(missing, y)
+    model.fit(x, y)
+    with pytest.raises(ValueError, match=words.removesuffix(".*imputer")):
         model.predict(missing)
     with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
         small(name).fit(csr_matrix(x), y)
@@ -766,3 +769,59 @@ def test_without_scikit_learn(monkeypatch):
         patch.setattr(sklearn, "__version__", "1.5.2")
         with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; upgrade it"):
             imported()
+
+
+# ------------------------------------------------------------------------------- missing values, categories
+
+
+def with_missing(n=300):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 4))
+    x[:, 3] = rng.integers(0, 12, n)
+    y = np.where(x[:, 3] % 2 == 0, "even", "odd")
+    x[rng.random((n, 4)) < 0.1] = np.nan
+    return x, y
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["RandomForest", "ExtraTrees", "CompletelyRandomForest", "ObliqueForest"],
+)
+@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+def test_missing_values_are_learned(name, kind):
+    x, y = with_missing()
+    target = y if kind == "Classifier" else (y == "odd").astype(float)
+    model = getattr(hs, name + kind)(n_estimators=20, random_state=0)
+    assert model.__sklearn_tags__().input_tags.allow_nan
+    model.fit(x, target)
+    assert np.isfinite(model.predict_proba(x) if kind == "Classifier" else model.predict(x)).all()
+    assert model.score(x, target) > 0.8
+    assert model.decision_path(x)[0].shape[0] == len(x)
+
+
+@pytest.mark.parametrize(
+    "name", ["RandomForestClassifier", "ExtraTreesClassifier", "CompletelyRandomForestClassifier"]
+)
+def test_columns_of_categories_have_numbers_masks_or_names(name):
+    pandas = pytest.importorskip("pandas")
+    x, y = with_missing()
+    frame = pandas.DataFrame(x, columns=list("abcd"))
+    given = {"numbers": [3], "mask": [False, False, False, True], "names": ["d"]}
+    found = [
+        getattr(hs, name)(n_estimators=5, categorical_features=columns, random_state=0).fit(frame, y)
+        for columns in given.values()
+    ]
+    for model in found:
+        assert model.forest_.category_bits.size
+        np.testing.assert_array_equal(model.predict_proba(frame), found[0].predict_proba(frame))
+    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+        getattr(hs, name)(categorical_features=["e"]).fit(frame, y)
+    with pytest.raises(IndexError, match="categorical_features: expected numbers of features"):
+        getattr(hs, name)(categorical_features=[4]).fit(frame, y)
+
+
+def test_estimators_that_need_numbers_refuse_missing_values():
+    x, y = with_missing()
+    for name in ("CO2ForestClassifier", "HingeForestClassifier", "NeuralForestClassifier"):
+        with pytest.raises(ValueError, match="NaN"):
+            getattr(hs, name)().fit(x, y)

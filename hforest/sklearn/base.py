@@ -61,8 +61,20 @@ class Estimator(BaseEstimator):
 
     _function: ClassVar[Callable[..., Any]]
     """The public function of hforest that learns."""
-    _names: ClassVar[Mapping[str, str]] = {"n_estimators": "n_trees", "random_state": "rng"}
+    _names: ClassVar[Mapping[str, str]] = {
+        "n_estimators": "n_trees",
+        "random_state": "rng",
+        "categorical_features": "categorical",
+    }
     """Parameters that hforest has under another name."""
+
+    _finite: ClassVar[bool | str] = True
+    """What samples hold: True for numbers alone, "allow-nan" for missing values too."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._finite == "allow-nan"
+        return tags
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         """Returns those parameters that a function of hforest takes, under its names."""
@@ -94,5 +106,5 @@ class Estimator(BaseEstimator):
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict, with the features of the fit."""
         check_is_fitted(self)
-        x: np.ndarray = validate_data(self, X, reset=False, dtype="numeric")
+        x: np.ndarray = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=self._finite)
         return x

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from numpy.random import RandomState
+from numpy.typing import ArrayLike
 
 from .. import classic
 from .base import keep
@@ -31,6 +32,8 @@ class RandomForestClassifier(Classifier, GrownForest):
         Gain that a split must have at least, as a share of the tree's weight.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement.
     oob_score : bool or callable
@@ -83,6 +86,7 @@ class RandomForestClassifier(Classifier, GrownForest):
         max_features: int | float | str | None = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
@@ -103,7 +107,7 @@ class RandomForestRegressor(Regressor, GrownForest):
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         As for `RandomForestClassifier`; by default all.
-    bootstrap, n_jobs, random_state
+    categorical_features, bootstrap, n_jobs, random_state
         As for `RandomForestClassifier`.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
@@ -139,6 +143,7 @@ class RandomForestRegressor(Regressor, GrownForest):
         max_features: int | float | str | None = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
@@ -154,7 +159,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
     ----------
     n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
         As for `RandomForestClassifier`.
-    min_impurity_decrease, max_bins, oob_score, class_weight, n_jobs, random_state
+    min_impurity_decrease, max_bins, categorical_features, oob_score, class_weight, n_jobs, random_state
         As for `RandomForestClassifier`.
     bootstrap : bool
         As for `RandomForestClassifier`; by default every tree has every sample.
@@ -188,6 +193,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
         max_features: int | float | str | None = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
@@ -204,7 +210,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     ----------
     n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
         As for `RandomForestRegressor`.
-    min_impurity_decrease, max_bins, oob_score, n_jobs, random_state
+    min_impurity_decrease, max_bins, categorical_features, oob_score, n_jobs, random_state
         As for `RandomForestRegressor`.
     bootstrap : bool
         As for `RandomForestRegressor`; by default every tree has every sample.
@@ -239,6 +245,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
         max_features: int | float | str | None = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
@@ -252,7 +259,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, categorical_features
         As for `RandomForestClassifier`.
     bootstrap : bool
         As for `RandomForestClassifier`; by default every tree has every sample.
@@ -284,6 +291,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
@@ -298,7 +306,7 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, categorical_features
         As for `RandomForestClassifier`.
     bootstrap : bool
         As for `RandomForestClassifier`; by default every tree has every sample.
@@ -331,6 +339,7 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,

@@ -50,8 +50,25 @@ class GrownForest(Estimator):
     """Estimators whose model is a `hforest.tree.Forest`."""
 
     forest_: tree.Forest
+    _finite = "allow-nan"
+
+    def _categorical(self, given: Any) -> Any:
+        """Columns of categories as hforest takes them: names become numbers."""
+        names = np.asarray(given)
+        if given is None or names.dtype.kind not in "UO" or not names.size:
+            return given
+        known = getattr(self, "feature_names_in_", np.zeros(0, object)).tolist()
+        unknown = [name for name in names.ravel().tolist() if name not in known]
+        if unknown:
+            raise ValueError(
+                f"categorical_features: expected names of columns of X, got {unknown[0]!r}; pass X as a "
+                "DataFrame that has them, or the numbers of the columns"
+            )
+        return [known.index(name) for name in names.ravel().tolist()]
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
+        if "categorical" in settings:
+            settings["categorical"] = self._categorical(settings["categorical"])
         if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
             settings["max_features"] = max(1, int(np.log2(x.shape[1])))
         found: tree.Forest = type(self)._function(x, y, **settings)
@@ -63,7 +80,8 @@ class GrownForest(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+            Samples, finite, or NaN for missing values (not of CO2 forests): an array, a pandas or polars
+            DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
             What the forest learns.
         sample_weight : (n_samples,) array-like, optional

@@ -305,6 +305,7 @@ class CO2ForestClassifier(Classifier, GrownForest):
     """
 
     _function = staticmethod(co2.grow)
+    _finite = True
     _names = _CO2_NAMES
 
     def __init__(
@@ -365,6 +366,7 @@ class CO2ForestRegressor(Regressor, GrownForest):
     """
 
     _function = staticmethod(co2.grow)
+    _finite = True
     _names = _CO2_NAMES
 
     def __init__(
