@@ -2,7 +2,7 @@
 
 import warnings
 from numbers import Number
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,7 +50,7 @@ class GrownForest(Estimator):
     """Estimators whose model is a `hforest.tree.Forest`."""
 
     forest_: tree.Forest
-    _finite = "allow-nan"
+    _finite: ClassVar[bool | str] = "allow-nan"
 
     def _categorical(self, given: Any) -> Any:
         """Columns of categories as hforest takes them: names become numbers."""

@@ -9,7 +9,7 @@ from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
 from .forest import PACKAGE, Forest
 from .leaves import grouped
-from .walks import apply
+from .walks import apply, knows_missing
 
 
 def proximity(
@@ -104,7 +104,8 @@ def proximity(
 
 
 def _leaves_of_others(forest: Forest, other: ArrayLike) -> np.ndarray:
-    rows = supervised.matrix("other", other, forest.threshold.dtype, ("n_others", "n_features"))
+    axes, missing = ("n_others", "n_features"), knows_missing(forest)
+    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing)
     if rows.shape[1] != int(forest.n_features):
         raise ValueError(
             f"other: expected shape (n_others, n_features) = (n_others, {int(forest.n_features)}), got "

@@ -195,8 +195,32 @@ def _stump(s: Setting) -> co2.StumpSettings:
 # -------------------------------------------------------------------------------------------- tree
 
 
+def _with_defaults(s: Setting, forest: tree.Forest) -> tree.Forest:
+    """The forest as it is, or with directions of missing values, or with categories, where they are known."""
+    plain = s.target.package in ("hinge", "neural")
+    kind = "plain" if plain else s.choice(("plain", "missing", "categories"))
+    if s.target.last == "to_dict" and kind == "categories":
+        kind = "missing"
+    if kind == "plain":
+        return forest
+    is_split = forest.feature != -1
+    default_left = np.where(is_split, s.random.integers(0, 4, len(is_split)), 0).astype(np.uint8)
+    forest = forest._replace(default_left=default_left)
+    if kind == "missing":
+        return forest
+    n_words = np.where(forest.feature >= 0, s.random.integers(0, 3, len(is_split)), 0)
+    indptr = np.concatenate([[0], np.cumsum(n_words)]).astype(np.int64)
+    bits = s.random.integers(0, 2**32, int(indptr[-1]), np.uint32)
+    threshold = np.where(n_words > 0, 0, forest.threshold).astype(forest.threshold.dtype)
+    return forest._replace(category_indptr=indptr, category_bits=bits, threshold=threshold)
+
+
 @value("forest")
 def _forest(s: Setting) -> Any:
+    return _with_defaults(s, _plain_forest(s))
+
+
+def _plain_forest(s: Setting) -> tree.Forest:
     n = max(s.n, 4)
     x = s.numbers(n, s.n_features)
     kind = s.choice(("classic", "projections", "regression"))
