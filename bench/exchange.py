@@ -61,7 +61,7 @@ def trained(name: str, missing: float) -> tuple[Any, treelite.Model]:
         import lightgbm
 
         settings = {"num_leaves": 64, "objective": "regression", "verbose": -1, "seed": 0, "num_threads": 1}
-        booster = lightgbm.train(settings, lightgbm.Dataset(x, y), 1000)
+        booster: Any = lightgbm.train(settings, lightgbm.Dataset(x, y), 1000)
         return booster, treelite.frontend.from_lightgbm(booster)
     import xgboost
 

@@ -109,7 +109,7 @@ def _lightgbm(x: Any, y: Any, n_trees: int, threads: int) -> forest_peers.Labels
         "max_depth": -1, "num_leaves": 4096, "min_data_in_leaf": 1,
         "min_sum_hessian_in_leaf": 0.0, "verbose": -1, "num_threads": threads,
     }  # fmt: skip
-    model = lightgbm.train(settings, lightgbm.Dataset(x, y), n_trees)
+    model: Any = lightgbm.train(settings, lightgbm.Dataset(x, y), n_trees)
     return lambda samples: model.predict(samples).argmax(axis=1)
 
 

@@ -10,7 +10,7 @@ in fewer passes, and sums over patches come from sums over corners:
         g h i                            0 ...
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
@@ -41,8 +41,7 @@ cdef enum:
     LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
     LARGE = 1 << 14      # samples from which each candidate looks for signals
 
-# Codes of missing values: no number has them.
-cdef int32_t FIRST = -0x7fffffff - 1, LAST = 0x7fffffff
+cdef int32_t LAST = 0x7fffffff   # no number has this code
 
 
 # The workspace of a tree.
@@ -356,30 +355,60 @@ cdef void _scan_doubles(
 
 # --------------------------------------------------------------------------------------------- missing values
 
-cdef void _scan_missing(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, hf_own* own, const hf_pending* node,
-    double weight, double greatest, hf_split* best
+cdef void _score_missing_codes(
+    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight,
+    hf_code_scorer* scorer, bint first, hf_split* best
 ) noexcept nogil:
-    # Scores a candidate with missing values by the sorted scan: these last, and then first.
+    # Takes the best split of a candidate of float32 whose missing values come first, or last, where it is
+    # better than `best`. Their code is next to the least, or greatest, of the numbers.
     cdef const float* value = <const float*> own.value
     cdef int32_t* code = own.codes.code
+    cdef int32_t least = LAST, greatest = -LAST, missing, low = 0
     cdef int64_t i, n = node.last - node.first
-    cdef double before
+    cdef int found = -1
+    for i in range(n):
+        if value[i] == value[i]:
+            code[i] = hf_code_of_float(value[i])
+            least = code[i] if code[i] < least else least
+            greatest = code[i] if code[i] > greatest else greatest
+    missing = least - 1 if first else greatest + 1
+    for i in range(n):
+        if value[i] != value[i]:
+            code[i] = missing
+    if scorer.kind != SORTED_SCAN:
+        found = score_codes(t, r, &own.codes, code, scorer, &best.score, &low)
+        if found > 0:
+            best.low, best.high = <uint32_t> low, <uint32_t> next_code(code, n, low)
+    if found < 0:
+        HF_COUNT(b"growth", b"sorted_scan")
+        scan_codes(t, r, node, weight, code, best)
+    best.below = NAN if <int32_t> best.low == missing else _value(False, <int32_t> best.low)
+    best.above = NAN if <int32_t> best.high == missing else _value(False, <int32_t> best.high)
+
+
+cdef void _score_missing(
+    const hf_task* t, hf_workspace* r, const hf_projections* p, hf_own* own, const hf_pending* node,
+    double weight, double greatest, hf_code_scorer* scorer, hf_split* best
+) noexcept nogil:
+    # Takes the best split of a candidate with missing values, which come last, and then first, where it is
+    # better than `best`.
+    cdef hf_split split
     cdef int first
+    if greatest == -INFINITY:
+        return
     for first in range(2):
-        before = best.score
+        split = best[0]
         if p.single:
-            for i in range(n):
-                code[i] = hf_code_of_float(value[i])
-                if value[i] != value[i]:
-                    code[i] = FIRST if first else LAST
-            _scan_codes(t, r, node, weight, False, code, best)
+            _score_missing_codes(t, r, own, node, weight, scorer, first, &split)
         else:
-            _scan_doubles(t, r, own, node, weight, 0 if first else <uint64_t> -1, best)
-        if best.score > before:
-            best.missing = first
-            if best.below != best.below or best.above != best.above:  # missing values against all others
-                best.below, best.above, best.missing = greatest, INFINITY, 0
+            HF_COUNT(b"growth", b"sorted_scan")
+            _scan_doubles(t, r, own, node, weight, 0 if first else <uint64_t> -1, &split)
+        if not split.score > best.score:
+            continue
+        best[0] = split
+        best.missing = first
+        if best.below != best.below or best.above != best.above:  # missing values against all others
+            best.below, best.above, best.missing = greatest, INFINITY, 0
 
 
 # ------------------------------------------------------------------------------------------------ best splits
@@ -411,9 +440,8 @@ cdef hf_split _best_projection(
         before = best.score
         found = -1
         if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
-            HF_COUNT(b"growth", b"sorted_scan")
             found = 0
-            _scan_missing(t, r, p, own, node, weight, greatest, &best)
+            _score_missing(t, r, p, own, node, weight, greatest, &scorer, &best)
             scanned |= best.score > before
         elif short:
             code = _codes_of(p, own, own.value, n)
