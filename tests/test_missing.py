@@ -201,6 +201,36 @@ def test_vector_paths_and_threads_grow_the_same_trees(simd, threads, splitter):
             assert a.tobytes() == b.tobytes()
 
 
+@several_paths
+@pytest.mark.parametrize(
+    ("n", "n_classes", "settings"),
+    [
+        (1500, 3, {}),
+        (60, 2, {}),
+        (4000, 26, {"max_features": None, "max_depth": 6}),
+        (1500, 3, {"min_samples_leaf": 3}),
+    ],
+)
+def test_bins_of_8_bits_and_of_16_grow_the_same_trees(simd, n, n_classes, settings):
+    # Those of 8 bits have scorers of their own, and columns with missing values twice.
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(n, 20)).astype(np.float32)
+    x[:, 5:10] = rng.integers(0, 3, (n, 5))
+    y = ((x[:, 0] > 0) + rng.integers(0, n_classes, n)) % n_classes
+    x[rng.random(x.shape) < rng.choice([0, 0.02, 0.3], 20)] = np.nan
+    bins = growth.encode(x, max_bins=200)
+    assert bins.bins.dtype == np.uint8
+    wide = bins._replace(bins=bins.bins.astype(np.uint16))
+    grown = []
+    for path in machine.simd_paths():
+        simd(path)
+        grown += [growth.grow(b, y, 4, n_classes=n_classes, rng=1, **settings) for b in (bins, wide)]
+    for other in grown[1:]:
+        for a, b in zip(grown[0], other, strict=True):
+            assert a.tobytes() == b.tobytes()
+    assert (grown[0].threshold == LARGEST[np.dtype(np.float32)]).any() or n == 60
+
+
 @pytest.mark.parametrize("name", ["reference", *FAST])
 def test_what_is_missing_can_decide(name, dtype):
     # Only missing values tell the classes apart: one split between them and all numbers.

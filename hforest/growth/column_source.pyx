@@ -16,8 +16,8 @@ from hforest.growth.builder cimport add_words
 from hforest.growth.columns cimport codes_at, has_orders, hf_columns, is_by_rows, is_by_values, table_at
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.node_orders cimport (
-    end_orders, fill_order, finish_split, free_orders, hf_orders, keep_order, keep_sides, n_orders,
-    random_order, start_orders,
+    end_orders, fill_order, finish_split, free_orders, hf_orders, keep_column, keep_order, keep_sides,
+    n_orders, random_order, start_orders,
 )
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport random_threshold, split_values, write_sides
@@ -45,6 +45,7 @@ ctypedef struct hf_own:
     uint32_t* column     # (n_columns,): a permutation, whose first ones are the features sampled
     uint32_t* swapped    # (n_columns,): with which place each sampled one was swapped
     hf_codes codes       # whole weights: of columns with more than 256 bins, and of large nodes
+    uint32_t* twice      # (2 n_columns,): the sampled features, those with missing values twice; or NULL
     hf_orders orders     # of columns with missing values, or categories
 
 
@@ -70,6 +71,10 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         return False
     if t.has_defaults and not start_orders(t, r, c, &own.orders):
         return False
+    if c.twice:
+        own.twice = <uint32_t*> malloc(2 * c.n_columns * 4 + 1)
+        if own.twice == NULL:
+            return False
     for f in range(c.n_columns):
         own.column[f] = <uint32_t> f
     return True
@@ -82,6 +87,7 @@ cdef void finish_columns(hf_workspace* r) noexcept nogil:
         free(own.swapped)
         free_codes(&own.codes)
         free_orders(&own.orders)
+        free(own.twice)
         free(own)
 
 
@@ -397,6 +403,28 @@ cdef hf_split _best_random_split(
 
 # ----------------------------------------------------------------------------------------------- best splits
 
+cdef int64_t _list_twice(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_own* own,
+    int64_t n_sampled
+) noexcept nogil:
+    # Lists the sampled columns, those with missing values in the node twice; returns how many these are.
+    cdef const uint8_t* code
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t f, i, count = 0, n = node.last - node.first
+    for f in range(n_sampled):
+        own.twice[count] = own.column[f]
+        count += 1
+        if c.missing[own.column[f]] < 0:
+            continue
+        code = <const uint8_t*> c.codes + own.column[f] * t.n
+        for i in range(n):
+            if code[sample[i]] == c.missing[own.column[f]]:
+                own.twice[count] = own.column[f] + <uint32_t> c.n_columns
+                count += 1
+                break
+    return count
+
+
 cdef bint _best_of_bins(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int scorer,
     hf_sampling* sampling, hf_split* best
@@ -404,12 +432,17 @@ cdef bint _best_of_bins(
     # The best split of the node's first candidates, by the pairwise or the histogram scorer. Returns False,
     # and nothing is sampled, if the node has too many classes.
     cdef hf_own* own = <hf_own*> r.columns
+    cdef const uint32_t* column = own.column
+    cdef int64_t count
     while sampling.n_sampled < t.n_candidates:
         _sample(c, own, sampling)
+    count = sampling.n_sampled
+    if c.twice:
+        column, count = own.twice, _list_twice(t, r, c, node, own, count)
     if scorer == PAIRWISE:
-        best_pairwise(t, r, c, node, weight, own.column, sampling.n_sampled, best)
+        best_pairwise(t, r, c, node, weight, column, count, best)
         return True
-    if best_of_histograms(t, r, c, node, weight, own.column, sampling.n_sampled, best):
+    if best_of_histograms(t, r, c, node, weight, column, count, best):
         return True
     _undo(own, sampling)
     return False
@@ -450,11 +483,13 @@ cdef hf_split best_column(
     cdef int64_t n = node.last - node.first
     cdef int scorer = SORTED_SCAN
     cdef double low, high
-    if c.width == 1 and not t.has_defaults:
+    if c.width == 1 and (c.twice or not t.has_defaults):
         scorer = scorer_of_bins(t, r, n, weight, c.n_codes)
     sampling.key, sampling.n_sampled = key, 0
     if scorer != SORTED_SCAN:
         _best_of_bins(t, r, c, node, weight, scorer, &sampling, &best)
+        if c.twice and best.column >= 0:
+            keep_column(t, r, c, node, &(<hf_own*> r.columns).orders, &best)
     # Also where all features sampled so far are constant in the node.
     if best.column < 0:
         _best_of_candidates(t, r, c, node, weight, &sampling, &best)
@@ -506,6 +541,6 @@ cdef bint _write(
 cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil:
     # Returns the source of the columns, which must outlive it.
     cdef hf_source source
-    source.data, source.has_short_codes = columns, columns.width <= 2 and columns.missing == NULL
+    source.data, source.has_short_codes = columns, columns.width <= 2
     source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
     return source

@@ -24,6 +24,7 @@ ctypedef struct hf_columns:
     const void* values       # what codes stand for, float or double, (n, n_columns), of windows x; or NULL
     const int64_t* missing   # (n_columns,): the code of missing values, -1 without; or NULL: none has any
     const uint8_t* categorical  # (n_columns,): whether codes are categories; or NULL: none are
+    bint twice               # codes hold every column twice: n_columns + f has f's missing values first
     bint random_thresholds   # one of each candidate, not the best
 
 cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:

@@ -23,9 +23,9 @@ from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree, tree_key
 from hforest.growth.column_source cimport source_of_columns
 from hforest.growth.columns cimport hf_columns
+from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.projections cimport (
-    HF_AXES, HF_PATCH, corner_t, fill_corners, hf_distribution, hf_projections, real, source_of_projections,
-    whole_row,
+    HF_AXES, HF_PATCH, corner_t, hf_distribution, hf_projections, real, source_of_projections,
 )
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport (
@@ -368,7 +368,10 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.offset, c.random_thresholds = NULL, NULL, NULL, random_thresholds
     c.missing, c.categorical = NULL, NULL
-    if workspace is not None and workspace.dtype == np.uint8:
+    c.twice = bins.missing is not None and workspace is not None
+    if c.twice:
+        c.codes = cnp.PyArray_DATA(workspace)
+    elif workspace is not None and workspace.dtype == np.uint8:
         c.rows = <const uint8_t*> cnp.PyArray_DATA(workspace)
     elif workspace is not None:
         c.values = cnp.PyArray_DATA(workspace)
@@ -431,12 +434,16 @@ def prepare_columns(bins, splitter):
     """Returns what `grow` reads beside the bins, or None.
 
     For nodes of few samples, samples first: of bins of 8 bits a copy; of wider ones, of one value each, with
-    random thresholds, the values.
+    random thresholds, the values. Of bins of 8 bits with missing values every column twice: these come last,
+    and first.
     """
     cdef Py_ssize_t i
     codes = bins.bins
     if bins.missing is not None:
-        return None
+        if codes.itemsize > 1 or bins.categorical is not None or splitter == "random":
+            return None
+        first = np.where(codes == bins.missing[:, None], 0, codes + np.uint8(1))
+        return np.concatenate([codes, first.astype(np.uint8, copy=False)])
     if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
         values = np.empty(codes.T.shape, bins.dtype)
         for i in range(len(codes)):

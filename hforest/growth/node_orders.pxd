@@ -36,6 +36,10 @@ cdef int n_orders(
 ) noexcept nogil
 cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int number) noexcept nogil
 cdef void keep_order(const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best) noexcept nogil
+cdef void keep_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
+    hf_split* best
+) noexcept nogil
 cdef void end_orders(hf_orders* o) noexcept nogil
 cdef int64_t random_order(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,

@@ -261,6 +261,21 @@ cdef void keep_order(
         best.low, best.high, best.missing = <uint32_t> greatest, <uint32_t> o.missing, 0
 
 
+cdef void keep_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
+    hf_split* best
+) noexcept nogil:
+    # As keep_order, of a column of codes that are held twice.
+    cdef int number = best.column >= c.n_columns
+    cdef int64_t i, n = node.last - node.first
+    best.column -= number * c.n_columns
+    _read_column(t, r, c, node, <uint32_t> best.column, o)
+    o.has_missing = False
+    for i in range(n):
+        o.has_missing |= o.code[i] == o.missing
+    keep_order(t, o, n, number, best)
+
+
 cdef void end_orders(hf_orders* o) noexcept nogil:
     # Called after the last order of a column for which n_orders was not 0.
     if o.categorical:

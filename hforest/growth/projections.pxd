@@ -47,6 +47,4 @@ ctypedef struct hf_projections:
     bint narrow              # these have 16 bits, not 32
     bint random_thresholds   # one of each projection, not the best
 
-cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept nogil
-cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corners) noexcept nogil
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil

@@ -9,7 +9,8 @@ from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.growth.task cimport (
-    HF_ENTROPY, HF_FLOATS, hf_add, hf_node_score, hf_pending, hf_split, hf_task, hf_workspace, hf_xlogx,
+    HF_ENTROPY, HF_FLOATS, HF_KEYS_32, hf_add, hf_node_score, hf_pending, hf_split, hf_task, hf_workspace,
+    hf_xlogx,
 )
 
 cdef enum:
@@ -198,14 +199,25 @@ cdef void scan_codes(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* code,
     hf_split* best
 ) noexcept nogil:
-    # Writes the best split of signed codes to `best` where it scores more than best.score. Not for keys of 32
-    # bits.
+    # Writes the best split of signed codes to `best` where it scores more than best.score. With keys of 32
+    # bits codes are those of 16 bits.
     #
     # code  IN (n,)
     cdef uint64_t* key = <uint64_t*> r.key
+    cdef uint32_t* short = <uint32_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
     cdef int64_t i, n = node.last - node.first
     cdef double before = best.score
+    if r.kind == HF_KEYS_32:
+        for i in range(n):
+            ordered = <uint32_t> code[i]
+            lowest = ordered if ordered < lowest else lowest
+            highest = ordered if ordered > highest else highest
+            short[i] = ordered << 16 | r.payload[node.first + i]
+        if lowest < highest:
+            short = sort_keys(short, <uint32_t*> r.key2, n, lowest, highest, t.watch)
+            scan(t, r, short, n, weight, best)
+        return
     for i in range(n):
         ordered = <uint32_t> code[i] ^ SIGN
         lowest = ordered if ordered < lowest else lowest

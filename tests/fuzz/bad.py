@@ -30,6 +30,9 @@ _UNBOUNDED = {"bootstrap", "counts", "index"}
 _UNREAD = {"out", "last", "tree_path", "tree_repair_thresholds", "tree_thresholds_consistent"}
 """Arguments, and functions of them, whose numbers are not read, or of some rows alone, or index nothing."""
 
+_TAKE_MISSING = {"growth", "classic", "manifold", "cascade", "tree"}
+"""Packages of which some functions take NaN as a missing value in their samples."""
+
 FILES = {"file", "path"}
 WORDS = {"feature_names", *FILES}
 """Arguments that take any text."""
@@ -115,7 +118,9 @@ def of_array(target: Target, name: str, a: np.ndarray, at: int, others: bool) ->
             )
         if a.size:
             must = "error" if lenient else "either"
-            found += [(str(v), _element(a, v, at), must) for v in (np.nan, np.inf, -np.inf)]
+            found += [(str(v), _element(a, v, at), must) for v in (np.inf, -np.inf)]
+            known = name in ("x", "other") and target.package in _TAKE_MISSING
+            found.append(("nan", _element(a, np.nan, at), "either" if known else must))
             found += [(str(v), _element(a, v, at), "either") for v in (np.finfo(a.dtype).max, -1e30, 0.0)]
     elif a.dtype.kind in "iu":
         if not lenient and a.dtype in (np.int32, np.int64):

@@ -25,6 +25,21 @@ def folder() -> Path:
 # --------------------------------------------------------------------------------- learning in general
 
 options("max_bins", None, 2, 256)
+options("categorical", None, [0], np.array([0]), ())
+
+
+@value("growth.encode.x", "growth.grow_projected.x", "manifold.grow.x", "classic.grow.x", "classic.grow_extra.x",
+       "classic.grow_random.x", "cascade.grow.x")  # fmt: skip
+def _x_with_missing(s: Setting) -> np.ndarray:
+    # Its first column can be categories.
+    x = s.numbers(s.n, s.n_features)
+    if s.n_features:
+        x[:, 0] = s.random.integers(0, 40, s.n)
+    if s.flag():
+        x[s.random.random(x.shape) < 0.2] = np.nan
+    return x
+
+
 options("max_depth", None, 0, 2)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
