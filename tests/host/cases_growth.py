@@ -65,6 +65,29 @@ def _projections(kind: str, whole: bool, criterion: str, splitter: str, dtype: t
     return {**grown.trees._asdict(), **{name: getattr(grown, name) for name in ("indptr", "indices", "data")}}
 
 
+def _missing(name: str, categories: bool, dtype: type) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    x = (rng.integers(-9, 10, (40, 5)) / 4).astype(dtype)
+    x[:, :2] = rng.integers(0, 40, (40, 2))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    settings = dict(SETTINGS[name])
+    learned = _learned(40, settings.pop("criterion", "gini"))
+    bins = growth.encode(x, categorical=[0, 1] if categories else None)
+    settings = {"max_features": 3, "rng": 1} | settings
+    trees = growth.grow(bins, n_trees=2, **learned, **settings)
+    return {"bins": bins.bins, "missing": bins.missing, **trees._asdict()}
+
+
+def _missing_projections(splitter: str, dtype: type) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(2).normal(size=(20, 12)).astype(dtype)
+    x[::3, ::5] = np.nan
+    grown = growth.grow_projected(
+        x, n_trees=2, distribution=DISTRIBUTIONS["sparse"], n_projections=3, splitter=splitter, rng=1,
+        **_learned(20, "gini"),
+    )  # fmt: skip
+    return {**grown.trees._asdict(), "indices": grown.indices}
+
+
 def cases(dtype: type) -> Iterator[Case]:
     """All bits agree: every sum runs in the order of the reference implementation."""
     yield Case("bootstrap", lambda: {"counts": growth.bootstrap_counts(11, 3, rng=0)})
@@ -76,6 +99,16 @@ def cases(dtype: type) -> Iterator[Case]:
                     lambda s=name, n=n, w=weighted: _bins(s, n, w, dtype),
                 )
     yield Case("windows", lambda: _windows(dtype))
+    for name in ("gini", "entropy", "targets", "completely random", "extra targets"):
+        for categories in (False, True):
+            yield Case(
+                f"missing values {name} {'and categories' if categories else ''}",
+                lambda s=name, c=categories: _missing(s, c, dtype),
+            )
+    for splitter in ("best", "random"):
+        yield Case(
+            f"missing values of projections {splitter}", lambda s=splitter: _missing_projections(s, dtype)
+        )
     for kind in DISTRIBUTIONS:
         for whole, criterion in ((True, "gini"), (False, "squared_error")):
             for splitter in ("best", "random"):

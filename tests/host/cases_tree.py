@@ -42,6 +42,21 @@ def _results(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np
     return {function.__name__: function(forest, x) for function in functions}
 
 
+def _known(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np.ndarray]:
+    # Missing values, and without projections sets of 0 to 2 words at splits.
+    rng, forest = np.random.default_rng(2), _forest(shape, oblique, dtype)
+    n_nodes = len(forest.feature)
+    n_words = np.where((forest.feature >= 0) & (not oblique), rng.integers(0, 3, n_nodes), 0)
+    forest = forest._replace(
+        default_left=rng.integers(0, 4, n_nodes).astype(np.uint8),
+        category_indptr=np.zeros(0, np.int64) if oblique else np.concatenate([[0], np.cumsum(n_words)]),
+        category_bits=rng.integers(0, 2**32, 0 if oblique else n_words.sum(), np.uint32),
+    )
+    x = rng.integers(-4, 80, (shape[0], shape[3])).astype(dtype)
+    x[rng.random(x.shape) < 0.3] = np.nan
+    return {function.__name__: function(forest, x) for function in (tree.apply, tree.predict)}
+
+
 def _broken(shape: tuple[int, ...], dtype: type) -> tree.Forest:
     forest = _forest(shape, True, dtype)
     for name in ("left", "indices"):
@@ -71,5 +86,6 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
             )
             yield Case(name, lambda s=shape, o=oblique: _results(s, o, dtype))
+            yield Case(f"missing values, {name}", lambda s=shape, o=oblique: _known(s, o, dtype))
     yield Case("broken", lambda: _fault(_broken(SHAPES[-1], dtype)))
     yield Case("two parents", lambda: _fault(_two_parents(SHAPES[-1], dtype)))
