@@ -171,6 +171,39 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def summary(rows: list[dict[str, Any]]) -> str:
+    """A markdown table of geometric means over tables and seeds."""
+    lines = [
+        "| removed | error / scikit-learn's | within a deviation | growing / nothing removed | "
+        "scikit-learn's | growing / scikit-learn's |",
+        "|---|---|---|---|---|---|",
+    ]
+    base = {(row["table"], row["seed"]): row for row in rows if row["kind"] == "none"}
+    for kind, share in dict.fromkeys((row["kind"], row["share"]) for row in rows):
+        some = [row for row in rows if (row["kind"], row["share"]) == (kind, share)]
+        names = list(dict.fromkeys(row["table"] for row in some))
+        near, ratio = 0, []
+        for name in names:
+            ours, theirs = (
+                [row[m]["error"] for row in some if row["table"] == name] for m in ("hforest", "scikit-learn")
+            )
+            ratio.append(float(np.mean(ours) / np.mean(theirs)))
+            near += float(np.mean(ours)) <= float(np.mean(theirs) + np.std(theirs))
+        slower = [
+            geometric_mean(
+                [row[m]["seconds"] / base[row["table"], row["seed"]][m]["seconds"] for row in some]
+            )
+            for m in ("hforest", "scikit-learn")
+        ]
+        beside = geometric_mean([row["hforest"]["seconds"] / row["scikit-learn"]["seconds"] for row in some])
+        what = f"{share:.0%} {kind}" if share else "none"
+        lines.append(
+            f"| {what} | {geometric_mean(ratio):.3f} | {near} of {len(names)} | {slower[0]:.2f} | "
+            f"{slower[1]:.2f} | {beside:.2f} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -183,7 +216,10 @@ def main() -> None:
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
     if options.table:
-        print(table(json.loads(options.table.read_text())["rows"]))
+        old = json.loads(options.table.read_text())["rows"]
+        print(table(old))
+        if old[0]["table"] != "adult":
+            print("\n" + summary(old))
         return
     if not options.data:
         parser.error("--data: expected folders of npz files")

@@ -200,6 +200,25 @@ def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, ta
     assert not stands_on(f"{page}.md", table(other, task))
 
 
+@pytest.mark.parametrize(("file", "name"), [("missing", "summary"), ("adult_categories", "table")])
+def test_tables_of_missing_values_are_those_of_the_records(file, name, script):
+    table, rows = getattr(script("missing"), name), record(file)
+    assert stands_on("growth.md", table(rows)), f"run missing.py --table {file}.json"
+    other = [
+        {
+            **row,
+            **{
+                k: {"error": 2 * v["error"], "seconds": v["seconds"]}
+                for k, v in row.items()
+                if isinstance(v, dict)
+            },
+        }
+        for row in rows
+    ]
+    half = [*rows[: len(rows) // 2], *other[len(rows) // 2 :]]
+    assert not stands_on("growth.md", table(half))
+
+
 def test_tables_of_performance_are_those_of_the_records(script):
     performance = script("performance")
     for name, table in performance.TABLES.items():
