@@ -256,9 +256,10 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
-        Samples, finite, at least one, of any real dtype; computed in float32 if that holds every number of
-        their dtype, else in float64. Of several arrays (grains, from `scan_vectors`) level l reads array
-        l mod n_grains; all are computed in one dtype.
+        Samples, at least one, finite or NaN for missing values where the growers take them (those of
+        hforest.classic and hforest.manifold do), of any real dtype; computed in float32 if that holds every
+        number of their dtype, else in float64. Of several arrays (grains, from `scan_vectors`) level l reads
+        array l mod n_grains; all are computed in one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
         Labels 0 to n_classes - 1.
     forests : sequence of functions, optional
@@ -396,7 +397,7 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
         From `grow` or `load`.
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
         Samples, finite, of any real dtype, with the grains that the cascade was grown on; converted to the
-        dtype of its forests.
+        dtype of its forests. NaN where all forests that read the grain were grown with missing values.
 
     Returns
     -------

@@ -136,7 +136,7 @@ def quantiles(
     targets : LeafTargets
         From `leaf_targets`.
     x : (n_samples, n_features) array_like
-        Samples, finite, of any real dtype; converted to the dtype of the forest.
+        Samples, finite, of any real dtype; converted to the dtype of the forest. NaN as for `apply`.
     levels : (n_levels,) array_like
         Levels of the quantiles, 0 to 1, in any order: 0.5 for the median.
     method : "inverted_cdf" or "linear"
