@@ -246,6 +246,8 @@ def test_what_is_missing_can_decide(name, dtype):
     assert found[1].tolist() == [2, 0, 0]
     assert found[2].tolist() == [0, -1, -1]
     assert predicted.tolist() == [0, 0, 1]
+    if name == "cpu":
+        assert tree.to_text(forest).splitlines()[0] == "x[0] is not missing"
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -387,8 +389,10 @@ def test_walks_equal_the_reference(name, seed, dtype):
     for i, m in itertools.product(range(0, n, 20), range(3)):
         assert tree.path(forest, z[i], m)[-1] == leaf[i, m]
     text = tree.to_text(forest, 0)
-    assert (" in {" in text) == (tree.to_text(forest, 0).count("{") > 0)
-    assert ("missing" in text) == bool((forest.default_left[: forest.tree_start[1]] & 1).any())
+    assert text.count(" in {") == np.count_nonzero(
+        np.diff(forest.category_indptr[: forest.tree_start[1] + 1])
+    )
+    assert text.count("or missing") == np.count_nonzero(forest.default_left[: forest.tree_start[1]] & 1)
 
 
 def test_rows_are_walked_in_parts(monkeypatch):

@@ -206,12 +206,12 @@ def test_missing_values_and_categories_are_written():
     assert node(default_left=np.array([0], np.uint8), threshold=largest) == "size is not missing"
     bits = np.array([0b1001, 1], np.uint32)
     sets = {"category_indptr": np.array([0, 2]), "category_bits": bits, "threshold": 0}
-    assert (
-        node(default_left=np.array([2], np.uint8), **sets) == "size in {0, 3, 32}\nmissing: no\nunknown: yes"
-    )
+    assert node(default_left=np.array([0], np.uint8), **sets) == "size in {0, 3, 32}\nmissing: no"
+    sets["category_bits"] = ~bits
+    assert node(default_left=np.array([3], np.uint8), **sets) == "size not in {0, 3, 32}\nmissing: yes"
     sets["category_bits"] = np.array([2**32 - 1, 0], np.uint32)
     text = node(default_left=np.array([1], np.uint8), **sets)
-    assert " ".join(text.split()) == "size in {0, 1, 2, 3, 4, 5, 26 more} missing: yes unknown: no"
+    assert " ".join(text.split()) == "size in {0, 1, 2, 3, 4, 5, 26 more} missing: yes"
 
 
 def test_leaves_are_coloured_by_class_and_share():

@@ -69,15 +69,16 @@ class Labels:
         )
         lines = []
         if by_categories:
-            lines.append(wrapped(f"{self.name(feature)} in {{{self._categories(node)}}}"))
+            # Categories that a grown node has not seen go where unknown ones go: the others are listed.
+            unknown = bool(sends & 2)
+            listed = self._categories(node, unknown)
+            lines.append(wrapped(f"{self.name(feature)} {'not ' * unknown}in {{{listed}}}"))
         elif self.default_left.size and not sends & 1 and threshold == np.finfo(threshold.dtype).max:
             return wrapped(f"{self._compared(node)} is not missing")  # every number goes left
         else:
             lines.append(wrapped(f"{self._compared(node)} {together(f'<= {threshold:.4g}')}"))
         if self.default_left.size:
             lines.append(f"missing: {'yes' if sends & 1 else 'no'}")
-        if by_categories:
-            lines.append(f"unknown: {'yes' if sends & 2 else 'no'}")
         return "\n".join(lines)
 
     def _compared(self, node: int) -> str:
@@ -96,9 +97,10 @@ class Labels:
         more = len(order) - len(shown)
         return " ".join(together(term) for term in [*terms, *([f"+ {more} more"] if more else [])]) or "0"
 
-    def _categories(self, node: int) -> str:
+    def _categories(self, node: int, right: bool) -> str:
+        """The categories that go left, or right."""
         words = self.category_bits[self.category_indptr[node] : self.category_indptr[node + 1]]
-        members = np.flatnonzero((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1)
+        members = np.flatnonzero(((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1) != right)
         more = len(members) - CATEGORIES
         listed = ", ".join(str(c) for c in members[: CATEGORIES if more > 0 else None])
         return listed + (f", {more} more" if more > 0 else "")

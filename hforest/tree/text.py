@@ -103,11 +103,15 @@ def _condition(host: Forest, at: int) -> str:
         words = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
     text = f"<= {host.threshold[at]:.6g}"
     if words.size:
-        inside = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
-        listed = [str(c) for c in inside[:_LISTED]] + ["..."] * (len(inside) > _LISTED)
-        text = f"in {{{', '.join(listed)}}}" + (" or unknown" if host.default_left[at] & 2 else "")
+        # Categories that a grown node has not seen are on the side of unknown ones: the other side is listed.
+        unknown = bool(host.default_left[at] & 2)
+        there = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little") != unknown)
+        listed = [str(c) for c in there[:_LISTED]] + ["..."] * (len(there) > _LISTED)
+        text = f"{'not ' * unknown}in {{{', '.join(listed)}}}"
     if host.default_left.size and host.default_left[at] & 1:
-        text += " or missing"
+        return f"{text} or missing"
+    if host.default_left.size and host.threshold[at] == np.finfo(host.threshold.dtype).max:
+        return "is not missing"  # every number goes left
     return text
 
 
