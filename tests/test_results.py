@@ -139,6 +139,8 @@ TABULAR = [
     ("tabular", "tabular_judge", "errors_table", "classification"),
     ("tabular", "tabular_judge_five", "summary_table", "classification"),
     ("tabular", "tabular_judge_five", "errors_table", "classification"),
+    ("tabular", "tabular_seconds", "summary_table", "classification"),
+    ("tabular", "tabular_seconds", "errors_table", "classification"),
     ("tabular", "tabular_judge_five", "summary_table", "regression"),
     ("tabular", "tabular_judge_five", "errors_table", "regression"),
     ("tabular", "tabular_judge", "summary_table", "regression"),
