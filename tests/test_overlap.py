@@ -75,7 +75,7 @@ def _calls():
     calls["hinge.adam_sync"] = {n: of_hinge[n] for n in ("thresholds", "weights", "state", "step", "lr")}
     index = np.array([[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0]], np.int32)
     shared = {"f": np.ascontiguousarray(F[:, 0]), "leaves": LEAVES, "index": index, "out": np.empty((6, 7))}
-    calls["neural.loss_backward"] = {**shared, "y": Y}
+    calls["neural.loss_backward"] = {**shared, "y": Y, "sample_weight": np.ones(6)}
     calls["neural.backward"] = {**shared, "grad_p": np.ones((6, 3))}
     for name in ("apply", "predict", "vote_shares"):
         out = np.empty((6, 3), np.int32 if name == "apply" else np.float64)

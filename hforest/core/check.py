@@ -231,6 +231,11 @@ def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:
     return arrays
 
 
+NO_DEFAULTS = empty_arrays(np.uint8, np.int64, np.uint32)
+"""default_left, category_indptr and category_bits of trees that know neither missing values nor
+categories."""
+
+
 def not_nan(name: str, a: Array) -> None:
     """Checks that parameters have no NaN (infinities are allowed), unless inside `unchecked()`."""
     if not values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):

@@ -9,9 +9,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
 
-NO_DEFAULTS = check.empty_arrays(np.uint8, np.int64, np.uint32)
-"""default_left, category_indptr and category_bits of trees that know neither missing values nor
-categories."""
+NO_DEFAULTS = check.NO_DEFAULTS
 
 
 class Trees(NamedTuple):

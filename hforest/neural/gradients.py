@@ -120,7 +120,9 @@ def loss_backward(
     y = checks.labels(f, given, sizes)
     weight = checks.weights(y, sample_weight)
     n = sizes["n_samples"]
-    grad_f = checks.gradient(f, out, {"f": f, "leaves": leaves, "y": given, "index": index})
+    weights = None if sample_weight is None else supervised.as_given("sample_weight", sample_weight)
+    inputs = {"f": f, "leaves": leaves, "y": given, "index": index, "sample_weight": weights}
+    grad_f = checks.gradient(f, out, inputs)
     empty = dispatch.array_module(f).empty
     losses, p = empty(n, np.float64), empty((n, sizes["n_classes"]), f.dtype) if return_p else None
     dispatch.backend(_PACKAGE, f).loss_backward(

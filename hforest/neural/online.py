@@ -68,6 +68,10 @@ def _check_state(state: Any, model: Linear, n_features: int) -> None:
             ("n_steps", (), check.INT64),
         ):
             a = getattr(state, name)
+            if not hasattr(a, "dtype"):
+                raise TypeError(
+                    f"{name}: expected an array, got {type(a).__name__}; pass what partial_fit returned"
+                )
             check.on_cpu(**{name: a})
             check.array(name, a, dtype, shape, {})
             if a.ndim:

@@ -12,9 +12,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
 
-NO_DEFAULTS = checks.empty_arrays(np.uint8, np.int64, np.uint32)
-"""default_left, category_indptr and category_bits of a forest that knows neither missing values nor
-categories."""
+NO_DEFAULTS = checks.NO_DEFAULTS
 
 OPTIONAL = ("default_left", "category_indptr", "category_bits")
 
@@ -106,8 +104,7 @@ def check_layout(forest: Forest) -> np.dtype:
     )
     checks.array("forest.indices", forest.indices, checks.INT32, ("n_entries",), sizes)
     checks.array("forest.data", forest.data, dtype, ("n_entries",), sizes)
-    if forest.default_left.size or forest.category_indptr.size or forest.category_bits.size:
-        _check_defaults(forest, sizes)
+    _check_defaults(forest, sizes)
     sizes["n_trees"] = sizes["n_trees + 1"] - 1
     checks.at_least_one(sizes, "n_trees", "n_outputs")
     if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
@@ -120,17 +117,19 @@ def check_layout(forest: Forest) -> np.dtype:
 
 def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
     """Kinds, dtypes and shapes of what says where missing values and categories go."""
-    n_nodes, has_sets = sizes["n_nodes"], bool(forest.category_indptr.size)
-    checks.array("forest.default_left", forest.default_left, np.dtype(np.uint8), ("n_nodes",), sizes)
-    checks.array(
-        "forest.category_indptr",
-        forest.category_indptr,
-        checks.INT64,
-        (n_nodes + 1 if has_sets else 0,),
-        sizes,
-    )
-    n_words = forest.category_bits.shape[0] if has_sets else 0
-    checks.array("forest.category_bits", forest.category_bits, np.dtype(np.uint32), (n_words,), sizes)
+    given = (forest.default_left, forest.category_indptr, forest.category_bits)
+    if all(a is b for a, b in zip(given, NO_DEFAULTS, strict=True)):
+        return
+    n_nodes, n_words = sizes["n_nodes"], np.size(forest.category_bits)
+    has_sets = n_words > 0 or np.size(forest.category_indptr) > 0
+    known = has_sets or np.size(forest.default_left) > 0
+    shapes = ((n_nodes if known else 0,), (n_nodes + 1 if has_sets else 0,), (n_words,))
+    for name, a, empty, shape in zip(OPTIONAL, given, NO_DEFAULTS, shapes, strict=True):
+        if not hasattr(a, "dtype"):
+            raise TypeError(
+                f"forest.{name}: expected an array of {empty.dtype}, got {type(a).__name__}; pass an array"
+            )
+        checks.array(f"forest.{name}", a, empty.dtype, shape, sizes)
 
 
 def _check_sets(forest: Forest) -> None:

@@ -25,11 +25,19 @@ def folder() -> Path:
 # --------------------------------------------------------------------------------- learning in general
 
 options("max_bins", None, 2, 256)
-options("categorical", None, [0], np.array([0]), ())
 
 
-@value("growth.encode.x", "growth.grow_projected.x", "manifold.grow.x", "classic.grow.x", "classic.grow_extra.x",
-       "classic.grow_random.x", "cascade.grow.x")  # fmt: skip
+@value("categorical")
+def _categorical(s: Setting) -> Any:
+    x = s.argument("x")
+    if not isinstance(x, np.ndarray) or not x.size:
+        return None
+    first = x[:, 0][~np.isnan(x[:, 0])]
+    fits = bool(((first >= 0) & (first == np.floor(first))).all())
+    return s.choice((None, [0], np.array([0]), ()) if fits else (None, ()))
+
+
+@value("growth.grow_projected.x", "manifold.grow.x", "cascade.grow.x")
 def _x_with_missing(s: Setting) -> np.ndarray:
     # Its first column can be categories.
     x = s.numbers(s.n, s.n_features)
@@ -118,7 +126,7 @@ def _windows(s: Setting) -> growth.Windows:
 @value("classic.grow.x", "classic.grow_extra.x", "classic.grow_random.x", "growth.encode.x")
 def _samples_or_windows(s: Setting) -> Any:
     may = s.target.last == "encode" or not _regression(s)
-    return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
+    return _windows(s) if may and s.choice((False, False, True)) else _x_with_missing(s)
 
 
 value("bins")(lambda s: growth.encode(s.numbers(s.n, s.n_features), max_bins=s.choice((None, 4))))

@@ -230,7 +230,16 @@ def _unchanged(before: dict[str, Any], after: dict[str, Any], may: set[str]) -> 
 
 DIVERGED = ("training has diverged", "learned features are finite, got one that is not")
 
-NO_REFERENCE = {"", "cascade", "demo", "tabular", "tree.from_sklearn", "neural.fit", "co2.search"}
+NO_REFERENCE = {
+    "",
+    "cascade",
+    "demo",
+    "tabular",
+    "tree.from_sklearn",
+    "neural.fit",
+    "neural.partial_fit",
+    "co2.search",
+}
 """Packages and functions that are not run in reference implementations: they take minutes there, or rounding grows."""
 
 
