@@ -463,6 +463,23 @@ def test_faults_are_found(change, error, message):
         tree.check(forest._replace(**change(forest)))
 
 
+@pytest.mark.parametrize("value", [[], (), None, 0, "word"])
+@pytest.mark.parametrize("name", ["default_left", "category_indptr", "category_bits"])
+def test_what_is_no_array_is_refused(name, value):
+    forest = classic.grow(np.eye(4), [0, 1, 2, 3], 2, rng=0)
+    with pytest.raises(TypeError, match=f"forest.{name}: expected"):
+        tree.check(forest._replace(**{name: value}))
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="forest"):
+        tree.check(forest._replace(**{name: pandas.Series(getattr(forest, name))}))
+
+
+def test_categories_may_be_numbered_by_objects():
+    x = np.array([[3.0], [4.0]])
+    bins = growth.encode(x, categorical=np.array([0], dtype=object))
+    assert bins.categorical.tolist() == [True]
+
+
 def test_a_set_at_a_leaf_is_found():
     _, forest = known()
     indptr = forest.category_indptr.copy()
@@ -529,6 +546,7 @@ def test_forests_of_scikit_learn_keep_where_missing_values_go():
         ([[1.0]], [0.0], TypeError, "categorical: expected a mask of bools or numbers of features"),
         ([[1.0]], ["a"], TypeError, "categorical: expected"),
         ([[1.0]], [[0]], TypeError, "categorical: expected"),
+        ([[1.0]], np.array([None]), TypeError, "categorical: expected"),
         ([["a"]], None, TypeError, "x: expected an array of real numbers"),
     ],
 )

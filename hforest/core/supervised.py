@@ -490,6 +490,8 @@ def categorical(value: Any, n_features: int) -> np.ndarray | None:
     if value is None:
         return None
     given = np.asarray(to_numpy(as_given("categorical", value)))
+    if given.dtype.kind == "O":
+        given = np.array(given.tolist())
     if given.ndim != 1 or (given.dtype.kind not in "biu" and given.size):
         raise TypeError(
             "categorical: expected a mask of bools or numbers of features, got "

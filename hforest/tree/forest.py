@@ -83,7 +83,10 @@ def check_layout(forest: Forest) -> np.dtype:
         if type(a) is not np.ndarray:
             given = forest._asdict()
             # Their defaults are NumPy arrays.
-            some = {name: a for name, a in given.items() if name not in OPTIONAL or np.size(a)}
+            some = {
+                name: a for name, a in given.items()
+                if name not in OPTIONAL or type(a) is not np.ndarray or a.size
+            }  # fmt: skip
             checks.same_device(**{f"forest.{name}": a for name, a in some.items()})
             break
     dtype = checks.floating("forest.threshold", forest.threshold)
