@@ -56,6 +56,8 @@ def _check_state(state: Any, model: Model) -> None:
         raise ValueError(
             f"state.moments: expected one of each of {len(model.members)} members, got others; {remedy}"
         )
+    check.on_cpu(**{"state.n_steps": state.n_steps})
+    check.same_device(**{"state.n_steps": state.n_steps})
     check.array("state.n_steps", state.n_steps, check.INT64, (), {})
     check.integer("state.n_steps", int(state.n_steps), 0, check.MAX_COUNT)
     for i, (given, member) in enumerate(zip(state.moments, model.members, strict=True)):
@@ -81,6 +83,7 @@ def _check_state(state: Any, model: Model) -> None:
                 ("weights_v", given.trees.weights_v, w, FLOAT32),
                 ("weights_last", given.trees.weights_last, w[:2], check.INT64),
             ):
+                check.same_device(**{name: a})
                 check.array(name, a, dtype, shape, {})
                 if dtype is FLOAT32:
                     check.finite(name, a)
