@@ -34,7 +34,8 @@ def _categorical(s: Setting) -> Any:
         return None
     first = x[:, 0][~np.isnan(x[:, 0])]
     fits = bool(((first >= 0) & (first == np.floor(first))).all())
-    return s.choice((None, [0], np.array([0]), ()) if fits else (None, ()))
+    # No arrays: numbers in another dtype could be a mask.
+    return s.choice((None, [0], (0,), ()) if fits else (None, ()))
 
 
 @value("growth.grow_projected.x", "manifold.grow.x", "cascade.grow.x")
