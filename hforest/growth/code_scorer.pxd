@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.growth.bodies cimport hf_buckets, hf_value_pairs
 from hforest.growth.bounds cimport hf_codes
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 from hforest.growth.wide cimport hf_wide
 
 
@@ -20,4 +20,8 @@ cdef void start_code_scorer(
 cdef int score_codes(
     const hf_task* t, hf_workspace* r, const hf_codes* codes, const int32_t* code, hf_code_scorer* s,
     double* best, int32_t* low
+) noexcept nogil
+cdef void take_codes(
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const hf_pending* node, double weight,
+    const int32_t* code, hf_code_scorer* s, hf_split* best
 ) noexcept nogil

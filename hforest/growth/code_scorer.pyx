@@ -1,12 +1,14 @@
 """The scorer of candidates with codes of 32 bits: one interface for pairwise and both histograms."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint32_t
 
-from hforest.growth.bounds cimport score_buckets, start_buckets
+from hforest.growth.bounds cimport next_code, score_buckets, start_buckets
 from hforest.growth.pairwise cimport score_value_pairs, start_value_pairs
 from hforest.growth.scorers cimport (
     HISTOGRAM, PAIRWISE, SORTED_SCAN, WIDE_HISTOGRAM, scorer_of_codes,
 )
+from hforest.growth.sorted_scan cimport scan_codes
+from hforest.growth.task cimport HF_COUNT
 from hforest.growth.wide cimport score_wide, start_wide
 
 
@@ -44,3 +46,23 @@ cdef int score_codes(
     if found > 0:
         best[0] = score
     return found
+
+
+cdef void take_codes(
+    const hf_task* t, hf_workspace* r, const hf_codes* codes, const hf_pending* node, double weight,
+    const int32_t* code, hf_code_scorer* s, hf_split* best
+) noexcept nogil:
+    # Writes the codes on both sides of a candidate's best split, and its score, to `best` where it scores
+    # more than best.score: by the scorer, or by the sorted scan.
+    #
+    # code  IN (n,)  in the order of the values
+    cdef int32_t low = 0
+    cdef int found = -1
+    if s.kind != SORTED_SCAN:
+        found = score_codes(t, r, codes, code, s, &best.score, &low)
+    if found > 0:
+        best.low = <uint32_t> low
+        best.high = <uint32_t> next_code(code, node.last - node.first, low)
+    elif found < 0:
+        HF_COUNT(b"growth", b"sorted_scan")
+        scan_codes(t, r, node, weight, code, best)

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
-from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
+from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.builder cimport add_words
 from hforest.growth.columns cimport codes_at, has_orders, hf_columns, is_by_rows, is_by_values, table_at
 from hforest.growth.histogram cimport best_of_histograms
@@ -23,7 +23,7 @@ from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport random_threshold, split_values, write_sides
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
-from hforest.growth.sorted_scan cimport key_t, scan, scan_codes, sort_keys
+from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.task cimport (
     HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, hf_below, hf_between_f32, hf_between_f64, hf_draw,
     hf_largest, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
@@ -201,20 +201,11 @@ cdef bint _scan_orders(
     cdef hf_own* own = <hf_own*> r.columns
     cdef hf_orders* o = &own.orders
     cdef int64_t n = node.last - node.first
-    cdef int number, count = n_orders(t, r, c, node, weight, column, o), found
-    cdef const int32_t* code
-    cdef int32_t low = 0
+    cdef int number, count = n_orders(t, r, c, node, weight, column, o)
     cdef double before
     for number in range(count):
-        before, found = best.score, -1
-        code = fill_order(t, o, n, number)
-        if scorer.kind != SORTED_SCAN:
-            found = score_codes(t, r, &own.codes, code, scorer, &best.score, &low)
-            if found > 0:
-                best.low, best.high = <uint32_t> low, <uint32_t> next_code(code, n, low)
-        if found < 0:
-            HF_COUNT(b"growth", b"sorted_scan")
-            scan_codes(t, r, node, weight, code, best)
+        before = best.score
+        take_codes(t, r, &own.codes, node, weight, fill_order(t, o, n, number), scorer, best)
         if best.score > before:
             best.column = column
             keep_order(t, o, n, number, best)

@@ -18,7 +18,7 @@ from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries
-from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer
+from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.samples cimport score_left
@@ -321,9 +321,8 @@ cdef void _score_missing_codes(
     # better than `best`. Their code is next to the least, or greatest, of the numbers.
     cdef const float* value = <const float*> own.value
     cdef int32_t* code = own.codes.code
-    cdef int32_t least = LAST, greatest = -LAST, missing, low = 0
+    cdef int32_t least = LAST, greatest = -LAST, missing
     cdef int64_t i, n = node.last - node.first
-    cdef int found = -1
     for i in range(n):
         if value[i] == value[i]:
             code[i] = hf_code_of_float(value[i])
@@ -333,13 +332,7 @@ cdef void _score_missing_codes(
     for i in range(n):
         if value[i] != value[i]:
             code[i] = missing
-    if scorer.kind != SORTED_SCAN:
-        found = score_codes(t, r, &own.codes, code, scorer, &best.score, &low)
-        if found > 0:
-            best.low, best.high = <uint32_t> low, <uint32_t> next_code(code, n, low)
-    if found < 0:
-        HF_COUNT(b"growth", b"sorted_scan")
-        scan_codes(t, r, node, weight, code, best)
+    take_codes(t, r, &own.codes, node, weight, code, scorer, best)
     best.below = NAN if <int32_t> best.low == missing else _value(False, <int32_t> best.low)
     best.above = NAN if <int32_t> best.high == missing else _value(False, <int32_t> best.high)
 
