@@ -37,7 +37,7 @@ WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exi
 # Pages of several subpackages.
 PAGES = {"treelite": "exchange", "onnx": "exchange"}
 # On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
-CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
+CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors", "apply_rows", "predict_rows"}}  # fmt: skip
 
 
 def imported_subpackages(path):

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import pickle
 import sys
+import warnings
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from hforest import cascade, classic, co2, manifold, neural, tabular, tree
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
 import joblib
+import scipy.sparse
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -97,14 +99,15 @@ BATCHES = (
     "steps, batches and held-out parts count samples, and those of n samples are others of n repeated ones"
 )
 WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+SPARSE_WEIGHTS = "check_sample_weight_equivalence_on_sparse_data"
 EXEMPT = {
-    "RandomForestClassifier": {WEIGHTS: DRAWN},
-    "RandomForestRegressor": {WEIGHTS: DRAWN},
-    "ExtraTreesRegressor": {WEIGHTS: TIED},
-    "ObliqueForestClassifier": {WEIGHTS: DRAWN},
-    "ObliqueForestRegressor": {WEIGHTS: DRAWN},
-    "ManifoldForestClassifier": {WEIGHTS: DRAWN},
-    "ManifoldForestRegressor": {WEIGHTS: DRAWN},
+    "RandomForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    "RandomForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    "ExtraTreesRegressor": {WEIGHTS: TIED, SPARSE_WEIGHTS: TIED},
+    "ObliqueForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    "ObliqueForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    "ManifoldForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    "ManifoldForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
     "CO2ForestClassifier": {WEIGHTS: BATCHES},
     "CO2ForestRegressor": {WEIGHTS: BATCHES},
     "HingeForestClassifier": {WEIGHTS: BATCHES},
@@ -718,10 +721,11 @@ def test_bad_samples(name):
     model.fit(x, y)
     with pytest.raises(ValueError, match=words.removesuffix(".*imputer")):
         model.predict(missing)
-    with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
-        small(name).fit(csr_matrix(x), y)
-    with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
-        model.predict(csr_matrix(x))
+    if not model.__sklearn_tags__().input_tags.sparse:
+        with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
+            small(name).fit(csr_matrix(x), y)
+        with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
+            model.predict(csr_matrix(x))
     with pytest.raises(ValueError, match="features"):
         model.predict(x[:, 1:])
     with pytest.raises(ValueError, match="Complex"):
@@ -825,3 +829,27 @@ def test_estimators_that_need_numbers_refuse_missing_values():
     for name in ("CO2ForestClassifier", "HingeForestClassifier", "NeuralForestClassifier"):
         with pytest.raises(ValueError, match="NaN"):
             getattr(hs, name)().fit(x, y)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if small(name).__sklearn_tags__().input_tags.sparse])
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix"])
+def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):
+    x, y = data(name)
+    x = np.where(x > 0, x, 0)
+    sparse = getattr(scipy.sparse, kind)(x)
+    settings = {"oob_score": True} if hasattr(small(name), "oob_score") and small(name).bootstrap else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # eight trees draw some samples always
+        model, dense = (small(name, **settings).fit(a, y) for a in (sparse, x))
+    for function in ("predict", "apply"):
+        np.testing.assert_array_equal(getattr(model, function)(sparse), getattr(dense, function)(x))
+    assert model.n_features_in_ == x.shape[1]
+    if settings:
+        assert model.oob_score_ == dense.oob_score_
+    assert (model.decision_path(sparse)[0] != dense.decision_path(x)[0]).nnz == 0
+
+
+def test_which_estimators_take_sparse_matrices():
+    takes = {name for name in KINDS if small(name).__sklearn_tags__().input_tags.sparse}
+    kinds = ("RandomForest", "ExtraTrees", "CompletelyRandomForest", "ObliqueForest", "ManifoldForest")
+    assert takes == {kind + task for kind in kinds for task in ("Classifier", "Regressor")}

@@ -9,6 +9,7 @@ from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.progress import reporting
+from ..core.sparse import Columns
 from ..growth import Windows, unchecked
 from ..growth.checks import (
     check_bootstrap,
@@ -16,6 +17,7 @@ from ..growth.checks import (
     check_no_categories,
     check_windows,
     check_windows_task,
+    columns_of,
 )
 from ..growth.trees import Learned
 from ..tree import Forest
@@ -28,14 +30,12 @@ class _Kinds(NamedTuple):
     has_missing: bool
 
 
-def _samples(x: ArrayLike | Windows, task: str, categorical: ArrayLike | None) -> tuple[Array, Array, _Kinds]:
+def _samples(x: ArrayLike | Windows, task: str, categorical: ArrayLike | None) -> tuple[Any, Array, _Kinds]:
     """Checked samples, the array that holds their numbers, and their kinds."""
     if not isinstance(x, Windows):
-        x, has_missing = supervised.samples_or_missing("x", x)
-        is_categorical = supervised.categorical(categorical, x.shape[1])
-        if is_categorical is not None:
-            supervised.categories("x", x, is_categorical)
-        return x, x, _Kinds(is_categorical, has_missing)
+        x, is_categorical, has_missing = columns_of(x, categorical)
+        numbers = x.stored.data if isinstance(x, Columns) else x
+        return x, numbers, _Kinds(is_categorical, has_missing)
     check_windows(x)
     check_windows_task(x.base, task)
     check_no_categories(categorical)
@@ -109,8 +109,9 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
-        Samples, at least one, finite or NaN for missing values; any strides and order. Bools, integers of up
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
+        Samples, at least one, finite or NaN for missing values; any strides and order. What a CSR or CSC
+        matrix of SciPy does not store is 0; trees are those of ``x.toarray()``. Bools, integers of up
         to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
         they are, without NaN or categories, and are for classification alone.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
@@ -241,7 +242,7 @@ def grow_extra(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them.
@@ -340,7 +341,7 @@ def grow_random(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them; they decide when a node is pure, and the leaf values.

@@ -96,7 +96,7 @@ def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def _converted(a: Array, dtype: np.dtype) -> Array:
+def converted_numbers(a: Array, dtype: np.dtype) -> Array:
     """`a` in C order, aligned, of `dtype`; itself where it is so."""
     if isinstance(a, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -140,7 +140,7 @@ def _matrix(
             if row == "sample":
                 remedy += f", {name}[:, None] for one feature"
         raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
-    converted = _converted(given, float_dtype(given) if dtype is None else dtype)
+    converted = converted_numbers(given, float_dtype(given) if dtype is None else dtype)
     return converted, _check_finite(name, converted, given, missing)
 
 
@@ -150,7 +150,7 @@ def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = Fals
     if given.ndim != 1:
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
-    converted = _converted(given, dtype)
+    converted = converted_numbers(given, dtype)
     _check_finite(name, converted, given, missing)
     return converted
 
@@ -227,7 +227,7 @@ def labels(
     if n_classes is not None:
         n_classes = check.integer("n_classes", n_classes, 1, MAX_CLASSES)
         if not check.values_checked():
-            return _converted(given, check.INT32), n_classes
+            return converted_numbers(given, check.INT32), n_classes
     low, high = (int(given.min()), int(given.max())) if n else (0, -1)
     if low < 0:
         raise IndexError(f"{name}: expected labels of at least 0, got {low}; {remedy}")
@@ -237,11 +237,11 @@ def labels(
                 f"{name}: expected 0 <= label < n_classes = {n_classes}, got {high}; pass a larger "
                 f"n_classes, or {remedy}"
             )
-        return _converted(given, check.INT32), n_classes
+        return converted_numbers(given, check.INT32), n_classes
     n_classes = max(high + 1, 1)
     if n_classes > MAX_CLASSES:
         raise ValueError(f"{name}: expected labels below 2**20, got {high}; {remedy}")
-    converted = _converted(given, check.INT32)
+    converted = converted_numbers(given, check.INT32)
     counts = array_module(converted).bincount(converted, minlength=n_classes)
     if n and not bool(counts.all()):
         absent = int((counts == 0).argmax())
@@ -266,7 +266,7 @@ def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatA
             f"{name}: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = {n}, "
             f"got {tuple(given.shape)}; pass a row for each sample"
         )
-    converted = _converted(given, _FLOAT64).reshape(n, 1 if given.ndim == 1 else given.shape[1])
+    converted = converted_numbers(given, _FLOAT64).reshape(n, 1 if given.ndim == 1 else given.shape[1])
     if converted.shape[1] > MAX_CLASSES:
         raise ValueError(
             f"{name}: expected at most 2**20 outputs, got {converted.shape[1]}; fit them in parts"
@@ -324,7 +324,7 @@ def sample_weight(
     given = real("sample_weight", weight)
     _check_vector("sample_weight", given, len(y))
     check.same_device(y=y, sample_weight=given)
-    converted = _converted(given, _FLOAT64)
+    converted = converted_numbers(given, _FLOAT64)
     bounded("sample_weight", converted, 0.0, most)
     if some_above_0 and not bool((converted > 0).any()):
         raise ValueError("sample_weight: expected some above 0, got zeros alone; give some samples weight")
@@ -402,7 +402,7 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
                 f"class_weight: expected shape (n_classes,) = ({n_classes},), got {tuple(given.shape)}; pass "
                 "one number for each class"
             )
-        factor = _converted(given, _FLOAT64)
+        factor = converted_numbers(given, _FLOAT64)
         bounded("class_weight", factor, 0.0, MAX_WEIGHT)
     # Products of extreme numbers would leave the range of float64.
     of_samples, _ = scaled_weight(of_samples, None, _FLOAT64, 1)

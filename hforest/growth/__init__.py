@@ -11,9 +11,19 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 `hforest.unchecked()`.
 """
 
-from .bins import Bins, Windows
+from .bins import Bins, Stored, Windows
 from .encoding import encode
 from .growing import bootstrap_counts, grow, grow_projected
 from .trees import Projected, Trees
 
-__all__ = ["Bins", "Projected", "Trees", "Windows", "bootstrap_counts", "encode", "grow", "grow_projected"]
+__all__ = [
+    "Bins",
+    "Projected",
+    "Stored",
+    "Trees",
+    "Windows",
+    "bootstrap_counts",
+    "encode",
+    "grow",
+    "grow_projected",
+]

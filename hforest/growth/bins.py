@@ -26,14 +26,35 @@ class Windows(NamedTuple):
         return len(self.base), len(self.offset)
 
 
+class Stored(NamedTuple):
+    """Where the numbers of a sparse matrix stand, column by column (CSC).
+
+    Column f has the bins ``bins[0, indptr[f] : indptr[f + 1]]`` at the samples ``indices`` of the same range
+    and the bin ``default[f]`` at all others. Bin b of it holds the values from ``low[0, table[f] + b]`` to
+    ``high[0, table[f] + b]``.
+    """
+
+    indptr: IntArray
+    """(n_columns + 1,) int64."""
+    indices: IntArray
+    """(n_stored,) int32: samples, ascending in each column."""
+    default: IntArray
+    """(n_columns,) int32: the bin of 0."""
+    table: IntArray
+    """(n_columns + 1,) int64: where the bins of a column begin in low and high."""
+    n_samples: int
+    """Samples."""
+
+
 class Bins(NamedTuple):
     """Columns as numbers of bins, which are in the order of the values that they hold."""
 
     bins: IntArray
-    """(n_columns, n_samples) of uint8, uint16 or uint32; of windows (1, size of x)."""
+    """(n_columns, n_samples) of uint8, uint16 or uint32; of windows (1, size of x); of a sparse matrix
+    (1, n_stored)."""
     low: FloatArray
     """(n_columns, n_bins) float64: least value in each bin; what follows a column's last bin repeats it. Of
-    windows (1, n_bins)."""
+    windows (1, n_bins); of a sparse matrix one row, see `Stored`."""
     high: FloatArray
     """As low: the greatest. Of exact bins the same array."""
     dtype: np.dtype
@@ -47,10 +68,14 @@ class Bins(NamedTuple):
     do not describe; -1 where it has none. None: no column has any, nor categories."""
     categorical: IntArray | None = None
     """(n_columns,) bool: whether bins are categories, which low and high name. None: none are."""
+    stored: Stored | None = None
+    """Of a sparse matrix. None: every bin is stored."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Samples and columns."""
+        if self.stored is not None:
+            return self.stored.n_samples, len(self.stored.indptr) - 1
         if self.base is None or self.offset is None:
             return self.bins.shape[1], self.bins.shape[0]
         return len(self.base), len(self.offset)

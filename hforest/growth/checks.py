@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .bins import Bins, Windows
+from .bins import Bins, Stored, Windows
 from .trees import Learned
 
 BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
@@ -57,6 +57,72 @@ def check_bins(bins: Bins) -> None:
         _check_fields(bins)
 
 
+def _check_stored(bins: Bins) -> None:
+    """Bins of a sparse matrix: `Stored` says where its arrays begin and end."""
+    stored = bins.stored
+    if not isinstance(stored, Stored):
+        raise TypeError(
+            f"stored: expected hforest.growth.Stored, got {type(stored).__name__}; call encode(x)"
+        )
+    check.integer("stored.n_samples", stored.n_samples, 1, check.MAX_COUNT)
+    check.same_device(
+        bins=bins.bins, **{f"stored.{name}": a for name, a in zip(Stored._fields, stored[:4], strict=False)}
+    )
+    sizes: check.Sizes = {"rows": 1}
+    check.array("bins", bins.bins, bins.bins.dtype, ("rows", "n_stored"), sizes)
+    check.array("stored.indptr", stored.indptr, check.INT64, ("n_columns + 1",), sizes)
+    check.array("stored.indices", stored.indices, check.INT32, ("n_stored",), sizes)
+    check.array("stored.table", stored.table, check.INT64, ("n_columns + 1",), sizes)
+    sizes["n_columns"] = sizes["n_columns + 1"] - 1
+    check.at_least_one(sizes, "n_columns")
+    check.array("stored.default", stored.default, check.INT32, ("n_columns",), sizes)
+    for name, a in (("low", bins.low), ("high", bins.high)):
+        check.array(name, a, _FLOAT64, ("rows", "n_bins"), sizes)
+        check.finite(name, a)
+    if not isinstance(bins.bins, np.ndarray):
+        raise TypeError("bins: expected NumPy arrays of a sparse matrix, got CuPy arrays; grow on the CPU")
+    # Backends follow these: they are read inside unchecked(), too.
+    _check_ascending("stored.indptr", stored.indptr, sizes["n_stored"], 0)
+    _check_ascending("stored.table", stored.table, sizes["n_bins"], 1)
+    if not check.values_checked():
+        return
+    n_bins, first = np.diff(stored.table), np.repeat(np.arange(sizes["n_columns"]), np.diff(stored.indptr))
+    if bool((bins.bins[0] >= n_bins[first]).any()) or not bool(
+        ((stored.default >= 0) & (stored.default < n_bins)).all()
+    ):
+        raise IndexError(
+            "bins: expected numbers below the bins of their column in stored.table, got larger ones; call "
+            "encode(x)"
+        )
+    indices = stored.indices
+    starts = np.zeros(len(indices) + 1, bool)
+    starts[stored.indptr] = True
+    if indices.size and (
+        int(indices.min()) < 0
+        or int(indices.max()) >= stored.n_samples
+        or bool((~starts[1:-1] & (indices[1:] <= indices[:-1])).any())
+    ):
+        raise IndexError(
+            f"stored.indices: expected samples 0 to {stored.n_samples - 1} in ascending order in each "
+            "column, got others; call encode(x)"
+        )
+    inside = np.ones(sizes["n_bins"], bool)
+    inside[stored.table[1:-1]] = False
+    low, high = bins.low[0], bins.high[0]
+    apart = (high[:-1] < low[1:]) | (low[:-1] == low[1:]) & (high[:-1] == high[1:])
+    if not bool((low <= high).all()) or not bool((apart | ~inside[1:]).all()):
+        raise ValueError(
+            "low: expected bins in ascending order between low and high, got some that overlap or are not in "
+            "order; call encode(x)"
+        )
+
+
+def _check_ascending(name: str, a: IntArray, last: int, step: int) -> None:
+    """Numbers from 0 to `last` that grow by at least `step`."""
+    if int(a[0]) or int(a[-1]) != last or bool((np.diff(a) < step).any()):
+        raise IndexError(f"{name}: expected 0, ..., {last} in ascending order, got others; call encode(x)")
+
+
 def _check_fields(bins: Bins) -> None:
     places = {} if bins.base is None else {"base": bins.base, "offset": bins.offset}
     check.same_device(bins=bins.bins, low=bins.low, high=bins.high, **places)
@@ -69,6 +135,13 @@ def _check_fields(bins: Bins) -> None:
         raise TypeError(
             f"dtype: expected float32 or float64 as a numpy.dtype, got {bins.dtype!r}; call encode(x)"
         )
+    if bins.stored is not None:
+        if bins.base is not None:
+            raise ValueError("base: expected None for a sparse matrix, got an array; call encode(x)")
+        _check_stored(bins)
+        if bins.missing is not None or bins.categorical is not None:
+            _check_kinds(bins, {"n_columns": len(bins.stored.default)})
+        return
     sizes: check.Sizes = {}
     check.array("bins", bins.bins, bins.bins.dtype, ("n_columns", "n_samples"), sizes)
     for name, a in (("low", bins.low), ("high", bins.high)):
@@ -111,19 +184,27 @@ def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
         check.array("categorical", bins.categorical, np.dtype(bool), ("n_columns",), sizes)
     if not check.values_checked():
         return
-    if not -1 <= int(bins.missing.min()) <= int(bins.missing.max()) < sizes["n_bins"]:
+    n_bins: Any = sizes.get("n_bins")
+    if bins.stored is not None:
+        n_bins = np.diff(bins.stored.table)
+    if not bool(((bins.missing >= -1) & (bins.missing < n_bins)).all()):
         raise IndexError(
-            f"missing: expected -1 or bins below n_bins = {sizes['n_bins']}, got "
+            "missing: expected -1 or bins below the number of bins of their column, got "
             f"{int(bins.missing.min())} to {int(bins.missing.max())}; call encode(x)"
         )
-    if bins.categorical is not None:
-        named = bins.low[bins.categorical]
-        whole = (named >= 0) & (named <= supervised.MAX_CATEGORY) & (named == named // 1)
-        if not bool((whole & (named == bins.high[bins.categorical])).all()):
-            raise ValueError(
-                f"low: expected categories 0 to {supervised.MAX_CATEGORY}, one a bin, got other numbers; "
-                "call encode(x, categorical=...)"
-            )
+    if bins.categorical is None:
+        return
+    if bins.stored is None:
+        named, last = bins.low[bins.categorical], bins.high[bins.categorical]
+    else:
+        of_columns = np.repeat(bins.categorical, n_bins)
+        named, last = bins.low[0, of_columns], bins.high[0, of_columns]
+    whole = (named >= 0) & (named <= supervised.MAX_CATEGORY) & (named == named // 1)
+    if not bool((whole & (named == last)).all()):
+        raise ValueError(
+            f"low: expected categories 0 to {supervised.MAX_CATEGORY}, one a bin, got other numbers; "
+            "call encode(x, categorical=...)"
+        )
 
 
 def _check_tables(low: FloatArray, high: FloatArray) -> None:
@@ -147,6 +228,32 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
             "categorical: expected None for windows, got columns; copy the windows to an array to grow on "
             "categories"
         )
+
+
+def columns_of(
+    x: ArrayLike, categorical: ArrayLike | None
+) -> tuple[FloatArray | sparse.Columns, np.ndarray | None, bool]:
+    """Checked samples, which of their columns are categories, and whether values are missing."""
+    if sparse.is_sparse(x):
+        columns, has_missing = sparse.columns_or_missing("x", x)
+        is_categorical = supervised.categorical(categorical, columns.shape[1])
+        if is_categorical is not None:
+            sparse.check_categories("x", columns, is_categorical)
+        return columns, is_categorical, has_missing
+    x, has_missing = supervised.samples_or_missing("x", x)
+    is_categorical = supervised.categorical(categorical, x.shape[1])
+    if is_categorical is not None:
+        supervised.categories("x", x, is_categorical)
+    return x, is_categorical, has_missing
+
+
+def samples_of(x: ArrayLike) -> tuple[FloatArray | sparse.Columns, FloatArray, bool]:
+    """Checked samples, the array that holds their numbers, and whether values are missing."""
+    if sparse.is_sparse(x):
+        columns, has_missing = sparse.columns_or_missing("x", x)
+        return columns, columns.stored.data, has_missing
+    x, has_missing = supervised.samples_or_missing("x", x)
+    return x, x, has_missing
 
 
 def check_windows_task(base: IntArray | None, task: str) -> None:

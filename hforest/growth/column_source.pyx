@@ -13,7 +13,12 @@ from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.builder cimport add_words
-from hforest.growth.columns cimport codes_at, has_orders, hf_columns, is_by_rows, is_by_values, table_at
+from hforest.growth.columns cimport (
+    codes_at, has_orders, hf_columns, is_by_rows, is_by_values, is_stored, table_at,
+)
+from hforest.growth.feature_sampling cimport (
+    free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
+)
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.node_orders cimport (
     end_orders, fill_order, finish_split, free_orders, hf_orders, keep_column, keep_order, keep_sides,
@@ -24,10 +29,13 @@ from hforest.growth.random_thresholds cimport random_threshold, split_values, wr
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
+from hforest.growth.stored cimport (
+    finish_stored, place_samples, start_stored, stored_range, stored_sides,
+)
+from hforest.growth.stored_columns cimport best_random_stored, score_stored
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, HF_KEYS_32, HF_STREAM_CANDIDATES, hf_below, hf_between_f32, hf_between_f64, hf_draw,
-    hf_largest, hf_pending, hf_philox, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
-    no_split,
+    HF_COUNT, HF_FLOATS, HF_KEYS_32, hf_between_f32, hf_between_f64, hf_largest, hf_pending, hf_source,
+    hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
 
 ctypedef fused code_t:
@@ -42,30 +50,17 @@ ctypedef fused real:
 
 # The workspace of a tree.
 ctypedef struct hf_own:
-    uint32_t* column     # (n_columns,): a permutation, whose first ones are the features sampled
-    uint32_t* swapped    # (n_columns,): with which place each sampled one was swapped
+    hf_features features
     hf_codes codes       # whole weights: of columns with more than 256 bins, and of large nodes
     uint32_t* twice      # (2 n_columns,): the sampled features, those with missing values twice; or NULL
     hf_orders orders     # of columns with missing values, or categories
 
 
-# The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
-ctypedef struct hf_sampling:
-    uint64_t key
-    hf_draw draw
-    int64_t n_sampled
-
-
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
     # Allocates the workspace of a tree; returns whether there was memory.
     cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
-    cdef int64_t f
     r.columns = own
-    if own == NULL:
-        return False
-    own.column = <uint32_t*> malloc(c.n_columns * 4 + 1)
-    own.swapped = <uint32_t*> malloc(c.n_columns * 4 + 1)
-    if own.column == NULL or own.swapped == NULL:
+    if own == NULL or not start_features(&own.features, c.n_columns):
         return False
     if r.kind != HF_FLOATS and not start_codes(&own.codes, r.n):
         return False
@@ -75,45 +70,18 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         own.twice = <uint32_t*> malloc(2 * c.n_columns * 4 + 1)
         if own.twice == NULL:
             return False
-    for f in range(c.n_columns):
-        own.column[f] = <uint32_t> f
-    return True
+    return not is_stored(c) or start_stored(t, r, &c.stored.rows)
 
 
 cdef void finish_columns(hf_workspace* r) noexcept nogil:
     cdef hf_own* own = <hf_own*> r.columns
+    finish_stored(r)
     if own != NULL:
-        free(own.column)
-        free(own.swapped)
+        free_features(&own.features)
         free_codes(&own.codes)
         free_orders(&own.orders)
         free(own.twice)
         free(own)
-
-
-cdef uint32_t _sample(const hf_columns* c, hf_own* own, hf_sampling* s) noexcept nogil:
-    # Returns the next feature that a node samples.
-    cdef int64_t other
-    cdef uint32_t column
-    if s.n_sampled % 4 == 0:
-        s.draw = hf_philox(s.key, <uint64_t> (s.n_sampled // 4), HF_STREAM_CANDIDATES)
-    other = s.n_sampled + hf_below(s.draw.word[s.n_sampled % 4], <uint32_t> (c.n_columns - s.n_sampled))
-    column = own.column[other]
-    own.column[other] = own.column[s.n_sampled]
-    own.column[s.n_sampled] = column
-    own.swapped[s.n_sampled] = <uint32_t> other
-    s.n_sampled += 1
-    return column
-
-
-cdef void _undo(hf_own* own, hf_sampling* s) noexcept nogil:
-    # Puts the features back, so that what the next node samples does not depend on this one.
-    cdef uint32_t other, column
-    while s.n_sampled > 0:
-        s.n_sampled -= 1
-        other, column = own.swapped[s.n_sampled], own.column[s.n_sampled]
-        own.column[s.n_sampled] = own.column[other]
-        own.column[other] = column
 
 
 cdef void _read_keys(
@@ -227,18 +195,26 @@ cdef void _best_of_candidates(
     cdef int64_t n = node.last - node.first, n_steps = 0
     cdef uint32_t column
     cdef int32_t low = 0
-    cdef bint varies = False
+    cdef bint varies = False, started = False
     cdef int found
     scorer.kind = SORTED_SCAN
-    if c.width > 1 or weight >= HISTOGRAM_WEIGHT or t.has_defaults:
+    if is_stored(c) and not t.has_defaults:
+        pass  # it begins where a candidate asks for it
+    elif c.width > 1 or weight >= HISTOGRAM_WEIGHT or t.has_defaults:
         start_code_scorer(t, r, &own.codes, node, weight, True, &scorer)
+        started = True
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
         if hf_stopped_after(t.watch, &n_steps, n):
             return
-        column = _sample(c, own, sampling)
+        column = sample_feature(&own.features, sampling)
         found = -1
         if has_orders(c, column):
             varies |= _scan_orders(t, r, c, node, weight, column, &scorer, best)
+            if is_perfect(r, best.score, weight):
+                return
+            continue
+        if is_stored(c):
+            varies |= score_stored(t, r, c, node, weight, column, &own.codes, &scorer, &started, best)
             if is_perfect(r, best.score, weight):
                 return
             continue
@@ -283,7 +259,9 @@ cdef void _range_of(
 ) noexcept nogil:
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
-    if is_by_rows(c, t, n):
+    if is_stored(c):
+        stored_range(r, c, node, column, code, lowest, highest)
+    elif is_by_rows(c, t, n):
         _read_range[uint8_t](c.rows + column, c.n_columns, sample, n, code, lowest, highest)
     elif c.width == 1:
         _read_range[uint8_t](<const uint8_t*> c.codes + at, 1, sample, n, code, lowest, highest)
@@ -368,7 +346,7 @@ cdef hf_split _best_random_split(
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
         if hf_stopped_after(t.watch, &n_steps, node.last - node.first):
             break
-        split.column = _sample(c, own, &sampling)
+        split.column = sample_feature(&own.features, &sampling)
         split.missing = -1
         if has_orders(c, split.column):
             n_left = random_order(t, r, c, node, key, number, &own.orders, &split, left)
@@ -384,7 +362,7 @@ cdef hf_split _best_random_split(
             keep_sides(&own.orders)
             if is_perfect(r, best.score, weight):
                 break
-    _undo(own, &sampling)
+    undo_sampling(&own.features, &sampling)
     if best.column >= 0 and t.has_defaults:
         finish_split(t, r, c, node, &own.orders, &best)
     elif best.column >= 0:
@@ -403,14 +381,14 @@ cdef int64_t _list_twice(
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t f, i, count = 0, n = node.last - node.first
     for f in range(n_sampled):
-        own.twice[count] = own.column[f]
+        own.twice[count] = own.features.column[f]
         count += 1
-        if c.missing[own.column[f]] < 0:
+        if c.missing[own.features.column[f]] < 0:
             continue
-        code = <const uint8_t*> c.codes + own.column[f] * t.n
+        code = <const uint8_t*> c.codes + own.features.column[f] * t.n
         for i in range(n):
-            if code[sample[i]] == c.missing[own.column[f]]:
-                own.twice[count] = own.column[f] + <uint32_t> c.n_columns
+            if code[sample[i]] == c.missing[own.features.column[f]]:
+                own.twice[count] = own.features.column[f] + <uint32_t> c.n_columns
                 count += 1
                 break
     return count
@@ -423,10 +401,10 @@ cdef bint _best_of_bins(
     # The best split of the node's first candidates, by the pairwise or the histogram scorer. Returns False,
     # and nothing is sampled, if the node has too many classes.
     cdef hf_own* own = <hf_own*> r.columns
-    cdef const uint32_t* column = own.column
+    cdef const uint32_t* column = own.features.column
     cdef int64_t count
     while sampling.n_sampled < t.n_candidates:
-        _sample(c, own, sampling)
+        sample_feature(&own.features, sampling)
     count = sampling.n_sampled
     if c.twice:
         column, count = own.twice, _list_twice(t, r, c, node, own, count)
@@ -435,7 +413,7 @@ cdef bint _best_of_bins(
         return True
     if best_of_histograms(t, r, c, node, weight, column, count, best):
         return True
-    _undo(own, sampling)
+    undo_sampling(&own.features, sampling)
     return False
 
 
@@ -454,7 +432,9 @@ cdef void fill_sides(
     cdef const uint32_t* sample = r.sample + node.first
     cdef uint32_t column = <uint32_t> split.column
     cdef int64_t at = codes_at(c, t, column), n = node.last - node.first
-    if is_by_rows(c, t, n):
+    if is_stored(c):
+        stored_sides(r, c, node, split, r.goes_right)
+    elif is_by_rows(c, t, n):
         _fill_sides[uint8_t](c.rows + column, c.n_columns, sample, n, split.low, r.goes_right)
     elif c.width == 1:
         _fill_sides[uint8_t](<const uint8_t*> c.codes + at, 1, sample, n, split.low, r.goes_right)
@@ -474,7 +454,7 @@ cdef hf_split best_column(
     cdef int64_t n = node.last - node.first
     cdef int scorer = SORTED_SCAN
     cdef double low, high
-    if c.width == 1 and (c.twice or not t.has_defaults):
+    if c.width == 1 and not is_stored(c) and (c.twice or not t.has_defaults):
         scorer = scorer_of_bins(t, r, n, weight, c.n_codes)
     sampling.key, sampling.n_sampled = key, 0
     if scorer != SORTED_SCAN:
@@ -484,7 +464,7 @@ cdef hf_split best_column(
     # Also where all features sampled so far are constant in the node.
     if best.column < 0:
         _best_of_candidates(t, r, c, node, weight, &sampling, &best)
-    _undo(<hf_own*> r.columns, &sampling)
+    undo_sampling(&(<hf_own*> r.columns).features, &sampling)
     if best.column < 0 or (c.categorical != NULL and c.categorical[best.column]):
         return best
     if best.missing >= 0 and best.high == c.missing[best.column]:
@@ -511,6 +491,10 @@ cdef hf_split _best_split(
 ) noexcept nogil:
     cdef const hf_columns* c = <const hf_columns*> t.source.data
     cdef hf_split best
+    if is_stored(c):
+        place_samples(t, r, &c.stored.rows, node)
+        if c.random_thresholds and r.kind != HF_FLOATS and not t.has_defaults:
+            return best_random_stored(t, r, c, node, key, weight, &(<hf_own*> r.columns).features)
     if c.random_thresholds:
         return _best_random_split(t, r, c, node, key, weight)
     best = best_column(t, r, c, node, key, weight)

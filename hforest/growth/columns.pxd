@@ -1,12 +1,29 @@
 # Columns of bins, and how a node's codes are read from them.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from hforest.growth.task cimport hf_task
 
 cdef enum:
     NEAR_CODES = 1 << 19   # bytes of codes that stay in L2
     NEAR_SAMPLES = 64      # samples up to which these are read from rows
+
+
+# The columns in which each sample of a sparse matrix stores a number.
+ctypedef struct hf_stored_rows:
+    const int64_t* indptr    # (n + 1,)
+    const int32_t* column    # (n_stored,)
+    int64_t n
+    int64_t n_columns
+
+
+# Where the codes of a sparse matrix stand: those of column f are number indptr[f] to indptr[f + 1] - 1.
+ctypedef struct hf_stored:
+    const int64_t* indptr    # (n_columns + 1,)
+    const int32_t* sample    # (n_stored,)  ascending in each column
+    const int32_t* by_default  # (n_columns,)  the code of samples that are not stored
+    const int64_t* table     # (n_columns,)  where the tables of a column begin
+    hf_stored_rows rows
 
 
 # Columns of bins: column f's code c stands for the values from low[f * n_codes + c] to high[f * n_codes + c].
@@ -26,6 +43,14 @@ ctypedef struct hf_columns:
     const uint8_t* categorical  # (n_columns,): whether codes are categories; or NULL: none are
     bint twice               # codes hold every column twice: n_columns + f has f's missing values first
     bint random_thresholds   # one of each candidate, not the best
+    # Of a sparse matrix, whose codes are (n_stored,) and whose tables are (n_all_codes,); else all NULL.
+    hf_stored stored
+
+
+cdef inline bint is_stored(const hf_columns* c) noexcept nogil:
+    # Returns whether the columns are those of a sparse matrix.
+    return c.stored.indptr != NULL
+
 
 cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
     # Returns where the codes of a column begin.
@@ -34,6 +59,8 @@ cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t col
 
 cdef inline int64_t table_at(const hf_columns* c, int64_t column) noexcept nogil:
     # Returns where the row of the tables of a column begins.
+    if is_stored(c):
+        return c.stored.table[column]
     return 0 if c.offset != NULL else column * c.n_codes
 
 

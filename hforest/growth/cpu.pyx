@@ -22,7 +22,7 @@ from hforest.core.machine cimport (
 from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree, tree_key
 from hforest.growth.column_source cimport source_of_columns
-from hforest.growth.columns cimport hf_columns
+from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.projections cimport (
     HF_AXES, HF_PATCH, corner_t, hf_distribution, hf_projections, real, source_of_projections,
@@ -32,7 +32,9 @@ from hforest.growth.task cimport (
     HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
 )
 
+from ..core.sparse import Columns
 from .bins import Prepared
+from .sparse import stored_rows
 from .trees import NO_DEFAULTS
 
 cnp.import_array()
@@ -360,6 +362,16 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     return t
 
 
+cdef hf_stored_rows _stored_rows(rows, shape):
+    # Returns what stored_rows made, which must outlive it.
+    cdef hf_stored_rows a
+    indptr, columns = rows
+    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
+    a.column = <const int32_t*> cnp.PyArray_DATA(columns)
+    a.n, a.n_columns = shape
+    return a
+
+
 cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
@@ -368,13 +380,23 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.offset, c.random_thresholds = NULL, NULL, NULL, random_thresholds
     c.missing, c.categorical = NULL, NULL
-    c.twice = bins.missing is not None and workspace is not None
+    c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
+    c.twice = bins.missing is not None and workspace is not None and bins.stored is None
     if c.twice:
         c.codes = cnp.PyArray_DATA(workspace)
+    elif bins.stored is not None:
+        pass
     elif workspace is not None and workspace.dtype == np.uint8:
         c.rows = <const uint8_t*> cnp.PyArray_DATA(workspace)
     elif workspace is not None:
         c.values = cnp.PyArray_DATA(workspace)
+    if bins.stored is not None:
+        c.stored.indptr = <const int64_t*> cnp.PyArray_DATA(bins.stored.indptr)
+        c.stored.sample = <const int32_t*> cnp.PyArray_DATA(bins.stored.indices)
+        c.stored.by_default = <const int32_t*> cnp.PyArray_DATA(bins.stored.default)
+        c.stored.table = <const int64_t*> cnp.PyArray_DATA(bins.stored.table)
+        c.stored.rows = _stored_rows(workspace, bins.shape)
+        c.n_codes = int(np.diff(bins.stored.table).max())
     if bins.offset is not None:
         c.offset = <const int64_t*> cnp.PyArray_DATA(bins.offset)
     if bins.missing is not None:
@@ -435,10 +457,12 @@ def prepare_columns(bins, splitter):
 
     For nodes of few samples, samples first: of bins of 8 bits a copy; of wider ones, of one value each, with
     random thresholds, the values. Of bins of 8 bits with missing values every column twice: these come last,
-    and first.
+    and first. Of a sparse matrix the columns of each sample.
     """
     cdef Py_ssize_t i
     codes = bins.bins
+    if bins.stored is not None:
+        return stored_rows(bins.stored.indptr, bins.stored.indices, bins.stored.n_samples)
     if bins.missing is not None:
         if codes.itemsize > 1 or bins.categorical is not None or splitter == "random":
             return None
@@ -528,6 +552,9 @@ def _corners(x, distribution, bint narrow):
 def prepare_projections(x, distribution, bint has_missing):
     """Returns what `grow_projected` reads in place of x."""
     cdef hf_watch watch
+    if isinstance(x, Columns):
+        rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
+        return Prepared(False, None, rows, None, has_missing)
     numbers, found = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
@@ -550,10 +577,18 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     """Appends trees on random projections, as `grow`."""
     cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
-    p.distribution, p.x, p.single = _distribution(distribution), cnp.PyArray_DATA(x), t.single
+    p.distribution, p.x, p.single = _distribution(distribution), NULL, t.single
+    p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
+    if isinstance(x, Columns):
+        p.stored.indptr = <const int64_t*> cnp.PyArray_DATA(x.stored.indptr)
+        p.stored.sample = <const int32_t*> cnp.PyArray_DATA(x.stored.indices)
+        p.stored.number = cnp.PyArray_DATA(x.stored.data)
+        p.stored.rows = _stored_rows(workspace.columns, x.shape)
+    else:
+        p.x = cnp.PyArray_DATA(x)
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
-    p.columns = cnp.PyArray_DATA(workspace.columns)
+    p.columns = NULL if isinstance(x, Columns) else cnp.PyArray_DATA(workspace.columns)
     if workspace.numbers is not None:
         p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
     if workspace.corners is not None:

@@ -4,7 +4,7 @@ from ..core import supervised
 from ..core.aliases import ArrayLike
 from . import unchecked
 from .bins import Bins, Windows
-from .checks import check_no_categories, check_windows
+from .checks import check_no_categories, check_windows, columns_of
 
 
 def encode(
@@ -14,9 +14,10 @@ def encode(
 
     Parameters
     ----------
-    x : (n_samples, n_columns) array-like of real numbers, or Windows
-        Samples; finite, or NaN for missing values. Numbers that float32 holds exactly are computed in
-        float32, others in float64. Windows are taken as they are: C-contiguous, float32 or float64, finite.
+    x : (n_samples, n_columns) array-like of real numbers, CSR or CSC matrix of SciPy, or Windows
+        Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
+        float32 holds exactly are computed in float32, others in float64. Windows are taken as they are:
+        C-contiguous, float32 or float64, finite.
     max_bins : int, optional
         1 to 256: columns of more distinct values get at most so many bins of about as many samples each. By
         default every distinct value has a bin of its own (exact).
@@ -44,7 +45,8 @@ def encode(
     sort of each column, 8 bytes a bin for the values, 16 with max_bins. Windows have one row of bins: each
     number of x is encoded once, however many windows hold it; trees on them are those of a copy, bit for bit.
     If x has more than max_bins distinct values, columns of windows have bins of their own, and bins are
-    copied after all.
+    copied after all. Of a sparse matrix the bins of its stored numbers are stored (`Stored`), on the CPU;
+    trees on them are those of ``x.toarray()``.
 
     Examples
     --------
@@ -58,8 +60,5 @@ def encode(
         check_windows(x)
         check_no_categories(categorical)
         return unchecked.encode(x, n_bins)
-    x, has_missing = supervised.samples_or_missing("x", x)
-    is_categorical = supervised.categorical(categorical, x.shape[1])
-    if is_categorical is not None:
-        supervised.categories("x", x, is_categorical)
+    x, is_categorical, has_missing = columns_of(x, categorical)
     return unchecked.encode(x, n_bins, is_categorical, has_missing)

@@ -8,7 +8,7 @@ from ..core.progress import reporting
 from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from . import unchecked
 from .bins import Bins
-from .checks import SPLITTERS, check_bins, check_bootstrap, check_learned, check_windows_task
+from .checks import SPLITTERS, check_bins, check_bootstrap, check_learned, check_windows_task, samples_of
 from .trees import Projected, Trees
 
 _PACKAGE = __package__
@@ -187,9 +187,9 @@ def grow_projected(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers
-        Samples; finite, or NaN for missing values. Numbers that float32 holds exactly are computed in
-        float32, others in float64.
+    x : (n_samples, n_features) array-like of real numbers, or CSR or CSC matrix of SciPy
+        Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
+        float32 holds exactly are computed in float32, others in float64.
     y, n_trees
         As `grow` takes them.
     distribution : Distribution
@@ -233,7 +233,7 @@ def grow_projected(
     (array([-2, -1, -1], dtype=int32), np.float64(1.5))
     """
     distribution = check_distribution(distribution)
-    x, has_missing = supervised.samples_or_missing("x", x)
+    x, numbers, has_missing = samples_of(x)
     if distribution.n_features != x.shape[1]:
         raise ValueError(
             f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
@@ -243,10 +243,10 @@ def grow_projected(
     check.choice("splitter", splitter, SPLITTERS)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     learned = check_learned(
-        y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, criterion=criterion,
-        limits=limits, dtype=x.dtype,
+        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
+        criterion=criterion, limits=limits, dtype=x.dtype,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow_projected(

@@ -15,8 +15,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from hforest.growth.columns cimport hf_columns
+from hforest.growth.columns cimport hf_columns, is_stored, table_at
 from hforest.growth.random_thresholds cimport random_threshold
+from hforest.growth.stored cimport read_stored
 from hforest.growth.task cimport (
     HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, defaults_of, hf_add, hf_draw, hf_largest, hf_pending,
     hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
@@ -102,7 +103,9 @@ cdef void _read_column(
     # Writes the codes of a node's samples.
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t at = column * t.n, n = node.last - node.first
-    if c.width == 1:
+    if is_stored(c):
+        read_stored(r, c, node, column, o.code)
+    elif c.width == 1:
         _read(<const uint8_t*> c.codes + at, sample, n, o.code)
     elif c.width == 2:
         _read(<const uint16_t*> c.codes + at, sample, n, o.code)
@@ -314,7 +317,7 @@ cdef int64_t random_order(
 ) noexcept nogil:
     # Writes a random split of split.column, and the places of the samples on its left; returns how many these
     # are, 0 if the node has one code. Missing values go left or right by a fair draw.
-    cdef int64_t i, n_left = 0, n = node.last - node.first, table = split.column * c.n_codes
+    cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
     cdef const double* high = c.high + table
     cdef int32_t lowest = 0x7fffffff, highest = -1, below, above, middle
     _read_column(t, r, c, node, <uint32_t> split.column, o)
@@ -373,14 +376,14 @@ cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_spli
     _find_present(o, n)
     for i in range(o.n_present):
         if o.present[i] != o.missing:
-            category = <uint32_t> c.low[split.column * c.n_codes + o.present[i]]
+            category = <uint32_t> c.low[table_at(c, split.column) + o.present[i]]
             greatest = category if category > greatest else greatest
     o.n_words = greatest // 32 + 1
     memset(o.words, 0xff if split.default_left & HF_UNKNOWN_LEFT else 0, o.n_words * sizeof(uint32_t))
     for i in range(o.n_present):
         if o.present[i] == o.missing:
             continue
-        category = <uint32_t> c.low[split.column * c.n_codes + o.present[i]]
+        category = <uint32_t> c.low[table_at(c, split.column) + o.present[i]]
         if o.best_side[o.present[i]]:
             o.words[category // 32] &= ~(<uint32_t> 1 << category % 32)
         else:

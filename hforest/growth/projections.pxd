@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from hforest.growth.stored cimport hf_stored_numbers
 from hforest.growth.task cimport hf_draw, hf_source
 
 cdef extern from "core/projections.h" nogil:
@@ -38,7 +39,8 @@ ctypedef fused corner_t:
 # Random projections of x.
 ctypedef struct hf_projections:
     hf_distribution distribution
-    const void* x            # (n, n_features), float or double
+    const void* x            # (n, n_features), float or double; NULL of a sparse matrix
+    hf_stored_numbers stored  # of a sparse matrix; else all NULL
     bint single
     bint whole               # x is whole numbers, and sums of them are exact: values are integers
     const uint8_t* bytes     # x again, if that holds it, or NULL

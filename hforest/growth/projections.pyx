@@ -1,18 +1,14 @@
-"""Candidate source: random projections (p3; p2 section 6.2).
+"""Candidate source: random projections (p3; p2 section 6.2), of rows or of a sparse matrix.
 
 A value is summed in float64 in the order of its entries and rounded once to the dtype of x, as a walk down
-the grown tree does it. Where all of x is whole numbers and all sums are exact, values are integers: they sort
-in fewer passes, and sums over patches come from sums over corners:
-
-    corners of a plane, 3 x 3            0 0   0     0          sum of the patch  e f  =  S[2,3] - S[0,3]
-        a b c                            0 a   a+b   a+b+c                        h i   - S[2,1] + S[0,1]
-        d e f               S  =         0 a+d ...                 with rows 0, 1 and columns 1, 2
-        g h i                            0 ...
+the grown tree does it (projected_values.pyx, stored.pyx). Where all of x is whole numbers and all sums are
+exact, values are integers, which sort in fewer passes.
 """
 
 from libc.math cimport INFINITY, NAN
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
@@ -20,12 +16,16 @@ from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
+from hforest.growth.projected_values cimport project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, scan_codes
+from hforest.growth.stored cimport (
+    add_stored, finish_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
+)
 from hforest.growth.task cimport (
-    HF_COUNT, HF_PREFETCH, hf_between_f32, hf_between_f64, hf_draw, hf_largest, hf_pending, hf_philox,
+    HF_COUNT, HF_FLOATS, hf_between_f32, hf_between_f64, hf_draw, hf_largest, hf_pending, hf_philox,
     hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
 
@@ -36,8 +36,6 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
-    LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
     LARGE = 1 << 14      # samples from which each candidate looks for signals
 
 cdef int32_t LAST = 0x7fffffff   # no number has this code
@@ -59,189 +57,41 @@ ctypedef struct hf_own:
 
 # ----------------------------------------------------------------------------------- values of one candidate
 
-# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step].
-ctypedef struct hf_numbers:
-    const void* x
-    int64_t stride
-    int64_t step
-
-
-cdef inline void _prefetch(
-    const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, uint32_t index
+cdef int64_t _stored_sums(
+    hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
 ) noexcept nogil:
-    # Prefetches the row of a later sample: no processor foresees where it lies.
-    if a.stride > 1 and i + ROWS_AHEAD < n:
-        HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + index * a.step) * size)
+    # Adds up what a node's samples store of the projection that a key draws, as add_stored.
+    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
+    cdef int64_t n_entries = hf_draw_projection(&p.distribution, key, first, own.index, own.factor)
+    return add_stored(r, &p.stored, node, p.single, own.index, own.factor, n_entries)
 
 
-cdef inline void _add_entries(
-    int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const uint32_t* index,
-    const float* factor, int64_t n_entries, real* value
+cdef void _spread_sums(
+    hf_workspace* r, const hf_projections* p, int64_t n, int64_t n_touched
 ) noexcept nogil:
-    # Writes the values of n_samples, a constant where this is called: one's sum need not wait for another's.
-    cdef const real* at[4]
-    cdef double sum[4]
-    cdef double by
-    cdef int64_t e, step = a.step, place
-    cdef int j
-    for j in range(n_samples):
-        at[j], sum[j] = <const real*> a.x + sample[j] * a.stride, 0
-    for e in range(n_entries):
-        by, place = factor[e], index[e] * step
-        for j in range(n_samples):
-            sum[j] += by * <double> at[j][place]
-    for j in range(n_samples):
-        value[j] = <real> sum[j]
-
-
-cdef void _project(
-    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
-    const float* factor, int64_t n_entries, real* value
-) noexcept nogil:
-    # Writes the values of n samples.
-    cdef int64_t i = 0
-    cdef int j
-    while i + 4 <= n:
-        for j in range(4):
-            _prefetch(a, sizeof(real), sample, i + j, n, index[0])
-        _add_entries(4, a, unused, sample + i, index, factor, n_entries, value + i)
-        i += 4
-    while i < n:
-        _add_entries(1, a, unused, sample + i, index, factor, n_entries, value + i)
-        i += 1
-
-
-cdef void _project_whole(
-    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
-    const float* factor, int64_t n_entries, int32_t* value
-) noexcept nogil:
-    # The same of whole numbers, without rounding.
-    cdef int64_t i, e, step = a.step, stride = a.stride
-    cdef const real* at
-    cdef int32_t sum
-    for i in range(n):
-        at = <const real*> a.x + sample[i] * stride
-        sum = 0
-        _prefetch(a, sizeof(real), sample, i, n, index[0])
-        for e in range(n_entries):
-            sum += <int32_t> factor[e] * <int32_t> at[index[e] * step]
-        value[i] = sum
-
-
-cdef inline void _add_bytes(
-    int n_entries, bint add, const hf_numbers* a, const uint32_t* index, const float* factor,
-    const uint32_t* sample, int64_t n, int32_t* value
-) noexcept nogil:
-    # Adds up to four entries; n_entries is a constant where this is called.
-    cdef const uint8_t* at[4]
-    cdef int32_t by[4]
-    cdef int64_t i, first, stride = a.stride
-    cdef int32_t sum
-    cdef int e
-    for e in range(n_entries):
-        at[e], by[e] = <const uint8_t*> a.x + index[e] * a.step, <int32_t> factor[e]
-    for i in range(n):
-        first = sample[i] * stride
-        sum = value[i] if add else 0
-        if not add:
-            _prefetch(a, 1, sample, i, n, index[0])
-        for e in range(n_entries):
-            sum += by[e] * at[e][first]
-        value[i] = sum
-
-
-cdef void _project_bytes(
-    const hf_numbers* a, const uint32_t* sample, int64_t n, const uint32_t* index, const float* factor,
-    int64_t n_entries, int32_t* value
-) noexcept nogil:
-    # The same of bytes, four entries at a time.
-    cdef int64_t e
-    for e in range(0, n_entries, 4):
-        if e:
-            _add_bytes(<int> min(4, n_entries - e), True, a, index + e, factor + e, sample, n, value)
-        elif n_entries == 1:
-            _add_bytes(1, False, a, index, factor, sample, n, value)
-        elif n_entries == 2:
-            _add_bytes(2, False, a, index, factor, sample, n, value)
-        elif n_entries == 3:
-            _add_bytes(3, False, a, index, factor, sample, n, value)
+    # Writes the values of all n samples of a node to own.value.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef hf_own* own = <hf_own*> r.own
+    cdef int64_t j
+    memset(own.value, 0, n * (4 if p.single else 8))
+    for j in range(n_touched):
+        if p.single:
+            (<float*> own.value)[s.touched[j]] = <float> s.sum[s.touched[j]]
         else:
-            _add_bytes(4, False, a, index, factor, sample, n, value)
-
-
-cdef void _project_corners(
-    const hf_distribution* a, hf_patch p, const corner_t* corners, const uint32_t* sample, int64_t n,
-    int32_t* value
-) noexcept nogil:
-    # The same of a patch: four look-ups a plane.
-    cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, row = a.channels * a.shape[0] * plane
-    cdef int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step, wide = p.size[2]
-    cdef const corner_t* first = corners + (p.channel * a.shape[0] + p.corner[0]) * plane
-    cdef const corner_t* at
-    cdef corner_t difference
-    cdef int32_t sum
-    cdef int64_t i, _
-    for i in range(n):
-        at = first + <int64_t> sample[i] * row
-        sum = 0
-        if i + ROWS_AHEAD < n:
-            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + top)
-            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + bottom)
-        for _ in range(p.size[0]):
-            difference = at[bottom + wide] - at[bottom] - at[top + wide] + at[top]
-            # Of 16 bits a sum of bytes, of 32 one of either sign.
-            sum += difference if corner_t is uint16_t else <int32_t> difference
-            at += plane
-        value[i] = sum
-
-
-cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, int64_t n) noexcept nogil:
-    # Returns where n samples of a node have their numbers read: from rows where these are fewer cache lines
-    # than columns, for all candidates together.
-    cdef hf_numbers a
-    cdef int64_t size = 1 if p.bytes != NULL else 4 if p.single else 8
-    cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
-    if n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
-        a.x = <const void*> p.bytes if p.bytes != NULL else p.x
-        a.stride, a.step = p.distribution.n_features, 1
-    else:
-        a.x, a.stride, a.step = p.columns, 1, t.n
-    return a
+            (<double*> own.value)[s.touched[j]] = s.sum[s.touched[j]]
 
 
 cdef void _values_of(
-    const hf_task* t, const hf_projections* p, hf_own* own, const uint32_t* sample, int64_t n, uint64_t key
+    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
 ) noexcept nogil:
     # Writes the values of the projection that a key draws to own.value.
-    cdef const hf_distribution* a = &p.distribution
-    cdef int64_t n_entries
-    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
-    cdef hf_patch patch
-    cdef hf_numbers numbers = _numbers_of(t, p, n)
-    cdef uint32_t* index = own.index
-    cdef float* factor = own.factor
-    cdef int32_t* whole = <int32_t*> own.value
-    if p.corners != NULL:
-        patch = hf_patch_of(a, first, hf_philox(key, 1, HF_STREAM_ENTRY))
-        if patch.size[0] * patch.size[1] * patch.size[2] > LOOKED_UP:
-            if p.narrow:
-                _project_corners[uint16_t](a, patch, <const uint16_t*> p.corners, sample, n, whole)
-            else:
-                _project_corners[uint32_t](a, patch, <const uint32_t*> p.corners, sample, n, whole)
-            return
-        n_entries = hf_patch_entries(a, patch, index, factor)
+    cdef hf_own* own = <hf_own*> r.own
+    cdef int64_t n = node.last - node.first
+    if p.stored.indptr != NULL:
+        _spread_sums(r, p, n, _stored_sums(r, p, node, key))
     else:
-        n_entries = hf_draw_projection(a, key, first, index, factor)
-    if p.bytes != NULL:
-        _project_bytes(&numbers, sample, n, index, factor, n_entries, whole)
-    elif p.whole and p.single:
-        _project_whole[float](&numbers, 0, sample, n, index, factor, n_entries, whole)
-    elif p.whole:
-        _project_whole[double](&numbers, 0, sample, n, index, factor, n_entries, whole)
-    elif p.single:
-        _project[float](&numbers, 0, sample, n, index, factor, n_entries, <float*> own.value)
-    else:
-        _project[double](&numbers, 0, sample, n, index, factor, n_entries, <double*> own.value)
+        project_values(t, p, r.sample + node.first, n, key, own.index, own.factor, own.value)
 
 
 # ---------------------------------------------------------------------------------------- codes of the values
@@ -362,6 +212,79 @@ cdef void _score_missing(
             best.below, best.above, best.missing = greatest, INFINITY, 0
 
 
+# ------------------------------------------------------------------------------------------- sparse matrices
+
+cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogil:
+    # Writes the codes of k sums of float64: ranks, of which 0 has rank 0. Returns whether the call goes on.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef hf_own* own = <hf_own*> r.own
+    cdef uint64_t* order = own.order
+    cdef uint32_t* place = own.place
+    cdef uint64_t zero = hf_ordered(0)
+    cdef int32_t rank = 0
+    cdef int64_t j
+    cdef int swapped
+    for j in range(k):
+        order[j], place[j] = hf_ordered(s.sum[s.touched[j]]), <uint32_t> j
+    swapped = hf_sort(order, place, own.order2, own.place2, k, t.watch)
+    if swapped < 0:
+        return False
+    if swapped:
+        order, place = own.order2, own.place2
+    for j in range(k):  # -1 for each value below 0
+        rank -= order[j] < zero and (j == 0 or order[j] != order[j - 1])
+    for j in range(k):
+        if j > 0 and order[j] != order[j - 1]:
+            rank += 1
+        if order[j] > zero and rank == 0:
+            rank = 1
+        s.code[place[j]] = rank
+    return True
+
+
+cdef double _sum_of_code(const hf_workspace* r, int32_t code) noexcept nogil:
+    # Returns the sum that has a code.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t j = 0
+    if code == 0:
+        return 0
+    while s.code[j] != code:
+        j += 1
+    return s.sum[s.touched[j]]
+
+
+cdef bint _score_stored(
+    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, double weight,
+    uint64_t key, hf_split* best
+) noexcept nogil:
+    # Takes the best split of a candidate in a sparse matrix where it is better than `best`. Returns False,
+    # and writes its values to own.value, if many samples store numbers of it, or missing values, or sums are
+    # no integers.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, key), j
+    cdef double before = best.score
+    cdef bint dense = r.kind == HF_FLOATS or 2 * k > n
+    if k == 0:
+        return True
+    for j in range(k):
+        dense |= s.sum[s.touched[j]] != s.sum[s.touched[j]]
+    if dense:
+        _spread_sums(r, p, n, k)
+        return False
+    HF_COUNT(b"growth", b"stored_scan")
+    if p.single:
+        for j in range(k):
+            s.code[j] = hf_code_of_float(<float> s.sum[s.touched[j]])
+    elif not _rank_sums(t, r, k):
+        return True
+    scan_stored(t, r, node, weight, s.touched, s.code, k, hf_code_of_float(0) if p.single else 0, best)
+    if best.score > before and p.single:
+        best.below, best.above = _value(False, <int32_t> best.low), _value(False, <int32_t> best.high)
+    elif best.score > before:
+        best.below, best.above = _sum_of_code(r, <int32_t> best.low), _sum_of_code(r, <int32_t> best.high)
+    return True
+
+
 # ------------------------------------------------------------------------------------------------ best splits
 
 cdef hf_split _best_projection(
@@ -377,7 +300,7 @@ cdef hf_split _best_projection(
     cdef const int32_t* code = NULL
     cdef int32_t low = 0, best_low = 0
     cdef double before
-    cdef bint short = p.single or p.whole, scanned = False
+    cdef bint short = p.single or p.whole, scanned = False, stored = False
     cdef double greatest
     cdef int found
     scorer.kind = SORTED_SCAN
@@ -387,9 +310,16 @@ cdef hf_split _best_projection(
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
-        _values_of(t, p, own, r.sample + node.first, n, candidate)
         before = best.score
         found = -1
+        if p.stored.indptr == NULL:
+            _values_of(t, r, p, node, candidate)
+        elif _score_stored(t, r, p, node, weight, candidate, &best):
+            if best.score > before:
+                best.column, best.missing, own.best_key, scanned, stored = 0, -1, candidate, True, True
+                if is_perfect(r, best.score, weight):
+                    break
+            continue
         if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
             found = 0
             _score_missing(t, r, p, own, node, weight, greatest, &scorer, &best)
@@ -409,11 +339,14 @@ cdef hf_split _best_projection(
             if best.score > before:
                 best.missing, scanned = -1, True
         if best.score > before:
-            best.column = 0
+            best.column, stored = 0, False
             own.best_key = candidate
             own.value, own.best_value = own.best_value, own.value
             if is_perfect(r, best.score, weight):
                 break
+    if best.column >= 0 and stored:
+        _values_of(t, r, p, node, own.best_key)
+        own.value, own.best_value = own.best_value, own.value
     if best.column >= 0 and not scanned:
         best.below = _value(p.whole, best_low)
         best.above = _value(p.whole, next_code(_codes_of(p, own, own.best_value, n), n, best_low))
@@ -438,7 +371,7 @@ cdef hf_split _best_random_projection(
         if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
-        _values_of(t, p, own, r.sample + node.first, n, candidate)
+        _values_of(t, r, p, node, candidate)
         split.missing = -1
         if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
             n_left = split_missing(t, p.single, own.value, n, key, number, &split, left)
@@ -499,6 +432,8 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     own.factor = <float*> malloc(p.distribution.max_entries * 4)
     if own.value == NULL or own.best_value == NULL or own.index == NULL or own.factor == NULL:
         return False
+    if p.stored.indptr != NULL and not start_stored(t, r, &p.stored.rows):
+        return False
     if short:
         return start_codes(&own.codes, r.n)
     own.order, own.order2 = <uint64_t*> malloc(n * 8), <uint64_t*> malloc(n * 8)
@@ -508,6 +443,7 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
 
 cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef hf_own* own = <hf_own*> r.own
+    finish_stored(r)
     if own == NULL:
         return
     free_codes(&own.codes)
@@ -527,6 +463,8 @@ cdef hf_split _best_split(
 ) noexcept nogil:
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_split best
+    if p.stored.indptr != NULL:
+        place_samples(t, r, &p.stored.rows, node)
     if p.random_thresholds:
         return _best_random_projection(t, r, p, node, key, weight)
     best = _best_projection(t, r, p, node, key, weight)

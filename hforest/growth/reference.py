@@ -6,6 +6,7 @@ Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 
 import numpy as np
 
 from ..core.philox import below, philox
+from ..core.sparse import Columns
 from .reference_builder import (
     BOOTSTRAP,
     grow_batch,
@@ -14,6 +15,7 @@ from .reference_builder import (
     split_by_projection,
     tree_key,
 )
+from .sparse import all_bins, all_numbers
 from .trees import joined as join_arrays
 
 
@@ -58,6 +60,8 @@ def prepare_columns(bins, splitter):
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
+    if bins.stored is not None:
+        bins = all_bins(bins)
     codes, low, high, dtype, base, offset, *_ = bins
     kinds = kinds_of(bins)
     if base is not None:
@@ -83,6 +87,8 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     """Appends trees on random projections (p3 Alg. 1): as `grow`, then (indptr, indices, data) of their
     projections.
     """
+    if isinstance(x, Columns):
+        x = all_numbers(x)
 
     def split(tree, samples, mean, weight, key):
         min_leaf = learned.limits.min_samples_leaf

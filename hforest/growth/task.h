@@ -111,6 +111,7 @@ struct hf_workspace {
     hf_pending *pending;
     int64_t n_pending, pending_capacity;
     void *columns, *own; /* of the columns; of other sources */
+    void *stored;        /* of a sparse matrix, or NULL */
 };
 
 /* Adds weight * (target - mean) of sample i of the tree, or its weight to its class.

@@ -100,6 +100,7 @@ cdef extern from "growth/task.h" nogil:
         int64_t pending_capacity
         void* columns
         void* own
+        void* stored
     ctypedef struct hf_source:
         const void* data
         bint has_short_codes

@@ -14,6 +14,8 @@ from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import Report
 from ..core.projections import Distribution
+from ..core.sparse import Columns
+from . import sparse
 from .bins import Bins, Windows
 from .checks import BIN_DTYPES
 from .trees import Batch, Learned, Projected, Trees
@@ -130,12 +132,14 @@ def _encode_kinds(x: FloatArray, max_bins: int | None, categorical: np.ndarray, 
 
 
 def encode(
-    x: FloatArray | Windows,
+    x: FloatArray | Columns | Windows,
     max_bins: int | None,
     categorical: np.ndarray | None = None,
     has_missing: bool = False,
 ) -> Bins:
     """Bins of the columns of x (C-contiguous, no infinity, not empty) or of fitting windows."""
+    if isinstance(x, Columns):
+        return sparse.encode(x, max_bins, categorical, has_missing)
     if isinstance(x, Windows):
         return _encode_windows(x, max_bins)
     if categorical is None:
@@ -216,7 +220,7 @@ def grow(
 
 
 def grow_projected(
-    x: FloatArray,
+    x: FloatArray | Columns,
     learned: Learned,
     n_trees: int,
     distribution: Distribution,
@@ -228,8 +232,9 @@ def grow_projected(
     report: Report,
     seed: int,
 ) -> Projected:
-    """Trees on projections of x (C-contiguous, no infinity) from a distribution over its features."""
-    xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
+    """Trees on projections of x (C-contiguous or sparse, no infinity) of a distribution."""
+    numbers = x.stored.data if isinstance(x, Columns) else x
+    xp, backend = dispatch.array_module(numbers), dispatch.backend(_PACKAGE, numbers)
     learned = _scaled(learned, x.dtype, bootstrap)
     workspace = backend.prepare_projections(x, distribution, has_missing)
 
@@ -237,7 +242,7 @@ def grow_projected(
         backend.grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch)
 
     trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, xp=xp)
-    return joined(trees, learned.target.n_outputs, x)
+    return joined(trees, learned.target.n_outputs, numbers)
 
 
 def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:

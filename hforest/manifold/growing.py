@@ -19,7 +19,7 @@ from ..core.projections import (
     sparse_distribution,
 )
 from ..growth import unchecked
-from ..growth.checks import SPLITTERS, check_bootstrap, check_learned
+from ..growth.checks import SPLITTERS, check_bootstrap, check_learned, samples_of
 from ..tree import Forest
 
 _PROJECTIONS = ("patch", "sparse", "probe")
@@ -101,7 +101,7 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers
+    x : (n_samples, n_features) array-like of real numbers, or CSR or CSC matrix of SciPy
         Samples, at least one, finite or NaN for missing values; converted as `hforest.classic.grow` converts
         them. A projection of a missing value is missing.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
@@ -167,7 +167,7 @@ def grow(
     True
     """
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, has_missing = supervised.samples_or_missing("x", x)
+    x, numbers, has_missing = samples_of(x)
     n_features = x.shape[1]
     if projection is None:
         projection = "sparse" if shape is None else "patch"
@@ -182,10 +182,10 @@ def grow(
     check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     learned = check_learned(
-        y, x, len(x), task=task, n_classes=n_classes, sample_weight=sample_weight, class_weight=class_weight,
-        criterion=criterion, limits=limits, dtype=x.dtype,
+        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=x.dtype,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         grown = unchecked.grow_projected(
@@ -193,6 +193,6 @@ def grow(
             splitter=splitter, bootstrap=bootstrap, report=report, seed=seed,
         )  # fmt: skip
     return Forest(
-        n_features=array_module(x).array(n_features, np.int64), **grown.trees._asdict(), indptr=grown.indptr,
-        indices=grown.indices, data=grown.data,
+        n_features=array_module(numbers).array(n_features, np.int64), **grown.trees._asdict(),
+        indptr=grown.indptr, indices=grown.indices, data=grown.data,
     )  # fmt: skip

@@ -71,10 +71,19 @@ class Estimator(BaseEstimator):
     _finite: ClassVar[bool | str] = True
     """What samples hold: True for numbers alone, "allow-nan" for missing values too."""
 
+    _sparse: ClassVar[list[str] | bool] = False
+    """Formats of sparse matrices that are taken as they are."""
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._finite == "allow-nan"
+        tags.input_tags.sparse = bool(self._sparse)
         return tags
+
+    @property
+    def _kinds(self) -> dict[str, Any]:
+        """What `validate_data` is told of samples."""
+        return {"dtype": "numeric", "ensure_all_finite": self._finite, "accept_sparse": self._sparse}
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         """Returns those parameters that a function of hforest takes, under its names."""
@@ -106,5 +115,5 @@ class Estimator(BaseEstimator):
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict, with the features of the fit."""
         check_is_fitted(self)
-        x: np.ndarray = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite=self._finite)
+        x: np.ndarray = validate_data(self, X, reset=False, **self._kinds)
         return x

@@ -51,6 +51,7 @@ class GrownForest(Estimator):
 
     forest_: tree.Forest
     _finite: ClassVar[bool | str] = "allow-nan"
+    _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
     def _categorical(self, given: Any) -> Any:
         """Columns of categories as hforest takes them: names become numbers."""
@@ -81,7 +82,7 @@ class GrownForest(Estimator):
         ----------
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite, or NaN for missing values (not of CO2 forests): an array, a pandas or polars
-            DataFrame. Sparse matrices are refused.
+            DataFrame, or a sparse matrix (not of CO2 forests).
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
             What the forest learns.
         sample_weight : (n_samples,) array-like, optional
@@ -107,7 +108,7 @@ class GrownForest(Estimator):
         return self
 
     def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
-        counts = classic.bootstrap_counts(len(x), self.forest_.tree_start.size - 1, rng=seed)
+        counts = classic.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
         outputs = classic.out_of_bag(self.forest_, x, counts)
         self._keep_out_of_bag(outputs)
         seen = ~np.isnan(outputs[:, 0])

@@ -306,6 +306,7 @@ class CO2ForestClassifier(Classifier, GrownForest):
 
     _function = staticmethod(co2.grow)
     _finite = True
+    _sparse = False
     _names = _CO2_NAMES
 
     def __init__(
@@ -367,6 +368,7 @@ class CO2ForestRegressor(Regressor, GrownForest):
 
     _function = staticmethod(co2.grow)
     _finite = True
+    _sparse = False
     _names = _CO2_NAMES
 
     def __init__(

@@ -29,7 +29,7 @@ class Classifier(ClassifierMixin):
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, numbers of their classes, and what hforest is told of the classes."""
-        x, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite=self._finite)
+        x, y = validate_data(self, X, y, **self._kinds)
         check_classification_targets(y)
         self.classes_, places = np.unique(y, return_inverse=True)
         self.n_classes_ = len(self.classes_)
@@ -141,9 +141,7 @@ class Regressor(RegressorMixin):
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, targets, and what hforest is told of them."""
-        x, y = validate_data(
-            self, X, y, dtype="numeric", multi_output=True, y_numeric=True, ensure_all_finite=self._finite
-        )
+        x, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **self._kinds)
         targets = np.asarray(y)
         if targets.ndim == 2 and targets.shape[1] == 1:
             warnings.warn(

@@ -4,7 +4,7 @@ from cython.parallel cimport parallel
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
@@ -31,6 +31,7 @@ cdef enum:
     STEPS = 32            # nodes for each walk up to which packing them pays
     WALKS = 1 << 16       # walks between two looks for signals,
     OBLIQUE_WALKS = 1 << 12   # and through projections
+    ROW_BLOCK = 256       # rows of a sparse matrix for which a tree stays in cache, at most
 
 
 cdef void _add(
@@ -174,6 +175,85 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     return not w.watch.stopped
 
 
+# ----------------------------------------------------------------------------------- rows of sparse matrices
+
+# The rows of a sparse matrix: row i stores the numbers indptr[i] to indptr[i + 1] - 1.
+cdef struct Rows:
+    const int64_t* indptr
+    const int32_t* feature
+    const void* number        # float if `single` of the walk, else double
+
+
+cdef void _spread(const Walk* w, const Rows* rows, int64_t i, bint clear, void* row) noexcept nogil:
+    # Writes the numbers of a row to their features, or 0.
+    cdef int64_t e
+    for e in range(rows.indptr[i], rows.indptr[i + 1]):
+        if w.single:
+            (<float*> row)[rows.feature[e]] = 0 if clear else (<const float*> rows.number)[e]
+        else:
+            (<double*> row)[rows.feature[e]] = 0 if clear else (<const double*> rows.number)[e]
+
+
+cdef void _rows_block(
+    const Walk* w, const Rows* rows, int64_t first, int64_t n, char* row, int32_t* leaf, void* y,
+    double* total,
+) noexcept nogil:
+    # Writes the leaves that n rows from `first` reach, or their means: some trees, which stay in cache, for
+    # row after row.
+    #
+    # row    workspace (n_features,), 0
+    # total  workspace (n, n_outputs)
+    cdef int64_t tree = 0, last, i
+    cdef int32_t reached[8]  # HF_WALKS
+    if y != NULL:
+        memset(total, 0, n * w.n_outputs * sizeof(double))
+    while tree < w.n_trees and not hf_stopped(w.watch):
+        last = min(tree + HF_WALKS, w.n_trees)
+        for i in range(n):
+            _spread(w, rows, first + i, False, row)
+            find_leaves(w, row, NULL, 1, tree, last, NULL, reached, 1, 1)
+            _spread(w, rows, first + i, True, row)
+            if y == NULL:
+                memcpy(leaf + (first + i) * w.n_trees + tree, reached, (last - tree) * sizeof(int32_t))
+            else:
+                _add(w, 1, tree, last, reached, 1, total + i * w.n_outputs)
+        tree = last
+    if y == NULL:
+        return
+    for i in range(n * w.n_outputs):
+        if w.single:
+            (<float*> y)[first * w.n_outputs + i] = <float> (total[i] / w.n_trees)
+        else:
+            (<double*> y)[first * w.n_outputs + i] = total[i] / w.n_trees
+
+
+cdef int _run_rows(Walk* w, const Rows* rows, int32_t* leaf, void* y) noexcept nogil:
+    # Walks rows, each spread in an array of all features. Returns 0 if memory is out.
+    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
+    cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads))), block = 0
+    cdef int64_t n_sums = size * w.n_outputs + 1
+    cdef char* row = NULL
+    cdef double* total = NULL
+    hf_share(w.watch, (w.n_samples + size - 1) // size)
+    with parallel(num_threads=threads):
+        row = <char*> calloc(w.n_features + 1, 4 if w.single else 8)
+        total = <double*> malloc(n_sums * sizeof(double) if y != NULL else 1)
+        block = hf_take(w.watch)
+        while block >= 0:
+            if row == NULL or total == NULL:
+                hf_stop(w.watch)
+            else:
+                _rows_block(
+                    w, rows, block * size, min(size, w.n_samples - block * size), row, leaf, y, total
+                )
+            block = hf_take(w.watch)
+        free(row)
+        free(total)
+    return not w.watch.stopped
+
+
+# ---------------------------------------------------------------------------------------------------- calls
+
 cdef Walk _walk_of(cnp.ndarray x, forest):
     # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
     cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
@@ -240,6 +320,38 @@ def predict(x, forest, bint vote, y):
     w.n_outputs = cnp.PyArray_DIM(value, 1)
     w.vote = vote
     _call(&w, forest.feature, None, y)
+
+
+cdef int _call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1:
+    cdef cnp.ndarray number = rows.data, feature = rows.indices, indptr = rows.indptr, value = forest.value
+    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
+    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
+    cdef Walk w = _walk_of(number.reshape(1, -1), forest)
+    cdef Rows a
+    cdef hf_watch watch
+    cdef int done
+    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
+    a.feature, a.number = <const int32_t*> cnp.PyArray_DATA(feature), cnp.PyArray_DATA(number)
+    w.n_samples, w.n_features = cnp.PyArray_DIM(indptr, 0) - 1, rows.n_minor
+    w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
+    start_watch(&watch)
+    w.watch = &watch
+    with nogil:
+        done = _run_rows(&w, &a, leaves_to, y_to)
+    raise_interrupt(&watch)
+    if not done:
+        raise MemoryError(f"forest: no memory to walk it with rows of {rows.n_minor} features")
+    return 0
+
+
+def apply_rows(rows, forest, leaf):
+    """As `apply`, of the rows of a sparse matrix."""
+    _call_rows(rows, forest, False, leaf, None)
+
+
+def predict_rows(rows, forest, bint vote, y):
+    """As `predict`, of the rows of a sparse matrix."""
+    _call_rows(rows, forest, vote, None, y)
 
 
 cdef int _fault(

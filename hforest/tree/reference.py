@@ -50,6 +50,24 @@ def predict(x, forest, vote, y):
         y[i] = total / n_trees
 
 
+def _all_numbers(rows):
+    x = np.zeros((len(rows.indptr) - 1, rows.n_minor), rows.data.dtype)
+    for i in range(len(x)):
+        for e in range(rows.indptr[i], rows.indptr[i + 1]):
+            x[i, rows.indices[e]] = rows.data[e]
+    return x
+
+
+def apply_rows(rows, forest, leaf):
+    """As `apply`, of the rows of a sparse matrix."""
+    apply(_all_numbers(rows), forest, leaf)
+
+
+def predict_rows(rows, forest, vote, y):
+    """As `predict`, of the rows of a sparse matrix."""
+    predict(_all_numbers(rows), forest, vote, y)
+
+
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
     """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0.
 

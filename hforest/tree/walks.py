@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch, machine, supervised
+from ..core import dispatch, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .forest import (
     NO_DEFAULTS,
@@ -40,6 +40,12 @@ def _check_samples(forest: Forest, x: FloatArray) -> None:
         checks.finite("x", x, remedy=_REMEDY)
 
 
+def _check_forest(forest: Forest, values: bool) -> None:
+    if checks.values_checked():
+        check_nodes(forest)
+        check_numbers(forest, *(("data", "value") if values else ("data",)))
+
+
 def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
     """The samples in the dtype of the forest; both are checked, leaf values where `values` says so."""
     dtype = check_layout(forest)
@@ -59,9 +65,7 @@ def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
                 f"got {tuple(x.shape)}; "
                 "pass the features that the forest was grown on"
             )
-    if checks.values_checked():
-        check_nodes(forest)
-        check_numbers(forest, *(("data", "value") if values else ("data",)))
+    _check_forest(forest, values)
     return x
 
 
@@ -118,7 +122,8 @@ def _result(
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
     checks.array("out", out, dtype, axes, {})
-    checks.outputs({"out": out}, {"x": supervised.as_given("x", given), "forest": forest})
+    read = given.data if sparse.is_sparse(given) else supervised.as_given("x", given)
+    checks.outputs({"out": out}, {"x": read, "forest": forest})
     return out
 
 
@@ -129,9 +134,9 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     ----------
     forest : Forest
         n_trees trees.
-    x : (n_samples, n_features) array_like
+    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too.
+        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
     out : (n_samples, n_trees) array of int32, optional
         Where to write the result.
 
@@ -160,6 +165,13 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     >>> hforest.tree.apply(forest, [[0], [1], [2]]).ravel()
     array([1, 2, 2], dtype=int32)
     """
+    if sparse.is_sparse(x):
+        rows = _checked_rows(forest, x, values=False)
+        shape = (len(rows.indptr) - 1, forest.tree_start.size - 1)
+        leaf = _result(forest, rows.data, x, out, checks.INT32, shape)
+        if leaf.size:
+            dispatch.backend(PACKAGE, rows.data).apply_rows(rows, forest, leaf)
+        return leaf
     given, x = x, checked(forest, x, values=False)
     leaf = _result(forest, x, given, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
     if leaf.size:
@@ -179,6 +191,33 @@ def outputs(
     return y
 
 
+def _checked_rows(forest: Forest, x: object, *, values: bool = True) -> sparse.Compressed:
+    """The rows of a sparse matrix in the dtype of the forest; both are checked."""
+    dtype = check_layout(forest)
+    checks.same_device(**{"forest.feature": forest.feature, "x": np.zeros(0)})
+    rows = sparse.rows("x", x, dtype, missing=knows_missing(forest), remedy=_REMEDY)
+    n_features = int(forest.n_features)
+    if rows.n_minor != n_features:
+        raise ValueError(
+            f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), got "
+            f"{(len(rows.indptr) - 1, rows.n_minor)}; pass the features that the forest was grown on"
+        )
+    _check_forest(forest, values)
+    return rows
+
+
+def _checked_outputs(forest: Forest, x: ArrayLike, vote: bool, out: Array | None) -> FloatArray:
+    """As `outputs`, of arguments that are checked here."""
+    if not sparse.is_sparse(x):
+        return outputs(forest, checked(forest, x), vote, out, x)
+    rows = _checked_rows(forest, x)
+    shape = (len(rows.indptr) - 1, forest.value.shape[1])
+    y = _result(forest, rows.data, x, out, forest.threshold.dtype, shape)
+    if y.size:
+        dispatch.backend(PACKAGE, rows.data).predict_rows(rows, forest, vote, y)
+    return y
+
+
 def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Leaf values, averaged over trees: class probabilities, or regression means.
 
@@ -186,9 +225,9 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
     ----------
     forest : Forest
         n_outputs classes or targets.
-    x : (n_samples, n_features) array_like
+    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too.
+        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -219,7 +258,7 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
            [0., 1.],
            [0., 1.]])
     """
-    return outputs(forest, checked(forest, x), False, out, x)
+    return _checked_outputs(forest, x, False, out)
 
 
 def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
@@ -229,9 +268,9 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     ----------
     forest : Forest
         A classification forest.
-    x : (n_samples, n_features) array_like
+    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too.
+        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -258,7 +297,7 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     >>> hforest.tree.vote_shares(forest, x).sum(axis=1)
     array([1., 1., 1.])
     """
-    return outputs(forest, checked(forest, x), True, out, x)
+    return _checked_outputs(forest, x, True, out)
 
 
 def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:

@@ -57,7 +57,9 @@ def layout(s: Setting) -> Case:
         return replaced(given, path, layouts.plain(at(given, path), None if keeps else a.dtype))
 
     # Repeated rows of labels lack classes; masks are refused.
-    good_anyhow = lenient and how not in ("masked", "a row repeated") and name not in in_place(s.target)
+    good_anyhow = (
+        lenient and how not in ("masked", "sparse", "a row repeated") and name not in in_place(s.target)
+    )
     if (a.dtype.kind in "iu" and np.dtype(how[6:] if how.startswith("dtype ") else a.dtype).kind == "f") or (
         arguments.get("out") is not None and how not in ("strided", "Fortran order", "negative strides")
     ):  # labels are whole; the dtype of `out` follows from the good call
@@ -144,7 +146,7 @@ def _takes(*texts: str) -> Callable[[Target], bool]:
     return applies
 
 
-_TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Distribution", "Cascade", "Scanner", "StumpSettings",
+_TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Stored", "Distribution", "Cascade", "Scanner", "StumpSettings",
            "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "LeafTargets", "OnlineState", "TrainingState")  # fmt: skip
 
 

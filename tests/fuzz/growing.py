@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from hforest import cascade, classic, co2, demo, growth, manifold, tabular, tree
 
@@ -127,10 +128,18 @@ def _windows(s: Setting) -> growth.Windows:
 @value("classic.grow.x", "classic.grow_extra.x", "classic.grow_random.x", "growth.encode.x")
 def _samples_or_windows(s: Setting) -> Any:
     may = s.target.last == "encode" or not _regression(s)
-    return _windows(s) if may and s.choice((False, False, True)) else _x_with_missing(s)
+    if may and s.choice((False, False, True)):
+        return _windows(s)
+    x = _x_with_missing(s)
+    return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
 
 
-value("bins")(lambda s: growth.encode(s.numbers(s.n, s.n_features), max_bins=s.choice((None, 4))))
+@value("bins")
+def _bins(s: Setting) -> growth.Bins:
+    x = s.numbers(s.n, s.n_features)
+    return growth.encode(scipy.sparse.csc_array(x) if s.flag() else x, max_bins=s.choice((None, 4)))
+
+
 options("growth.splitter manifold.splitter", "best", "random")
 options("classic.max_features", "auto", "sqrt", None, 1, 0.5)
 value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))

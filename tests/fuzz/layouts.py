@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 
 def _strided(a: np.ndarray) -> np.ndarray:
@@ -47,6 +48,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "table": _table,
     "objects": lambda a: a.astype(object),
     "masked": np.ma.masked_array,
+    "sparse": lambda a: scipy.sparse.csr_array(a),
 }
 
 DTYPES = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g")
@@ -56,11 +58,12 @@ def layouts_of(a: np.ndarray) -> list[str]:
     """Names of layouts that an array can have."""
     if a.ndim == 0:
         return ["read-only", "byte order", "nested lists", "objects"]
+    names = [name for name in LAYOUTS if name != "sparse" or (a.ndim == 2 and a.dtype.kind in "iuf")]
     try:
         import pandas  # noqa: F401
     except ImportError:
-        return [name for name in LAYOUTS if name != "table"]
-    return [name for name in LAYOUTS if name != "table" or a.ndim <= 2]
+        return [name for name in names if name != "table"]
+    return [name for name in names if name != "table" or a.ndim <= 2]
 
 
 def dtypes_of(a: np.ndarray) -> list[str]:
@@ -78,7 +81,7 @@ def plain(a: Any, dtype: np.dtype | None) -> np.ndarray:
     `dtype` is that of the good call: other integers than labels become float32 or float64, labels what they were. None:
     the dtype stays.
     """
-    given = np.asarray(a)
+    given = a.toarray() if scipy.sparse.issparse(a) else np.asarray(a)
     if dtype is None:
         return np.array(given, given.dtype.newbyteorder("="), order="C")
     if given.dtype.kind == "O":

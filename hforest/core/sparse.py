@@ -1,0 +1,177 @@
+"""Sparse matrices of SciPy as plain arrays: checked, without duplicates, in ascending order."""
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import check
+from .aliases import FloatArray, IntArray
+from .supervised import MAX_CATEGORY, converted_numbers, float_dtype
+
+_AXES = ("n_samples", "n_features")
+
+
+class Compressed(NamedTuple):
+    """A matrix by its major axis: rows (CSR) or columns (CSC)."""
+
+    data: FloatArray
+    """(n_stored,) float32 or float64, finite or NaN."""
+    indices: IntArray
+    """(n_stored,) int32: places along the other axis, ascending in each row or column."""
+    indptr: IntArray
+    """(n_major + 1,) int64."""
+    n_minor: int
+    """Places along the other axis."""
+
+
+class Columns(NamedTuple):
+    """Samples in a sparse matrix, column by column; what is not stored is 0."""
+
+    stored: Compressed
+    """The samples are along its other axis."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and features."""
+        return self.stored.n_minor, len(self.stored.indptr) - 1
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64: in which samples are computed."""
+        return self.stored.data.dtype
+
+    def __len__(self) -> int:
+        return self.stored.n_minor
+
+
+def is_sparse(a: Any) -> bool:
+    """Whether this is a sparse matrix or array of SciPy, which whoever has one has imported."""
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(a))
+
+
+def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
+    """Row pointers and indices that lie inside their arrays."""
+    indptr, indices = a.indptr, a.indices
+    fine = (
+        indptr.shape == (n_major + 1,)
+        and indices.ndim == 1
+        and a.data.ndim == 1
+        and indptr.dtype.kind in "iu"
+        and indices.dtype.kind in "iu"
+        and int(indptr[0]) == 0
+        and bool((indptr[1:] >= indptr[:-1]).all())
+        and int(indptr[-1]) <= min(len(indices), len(a.data))
+    )
+    if not fine:
+        raise ValueError(
+            f"{name}.indptr: expected {n_major + 1} numbers from 0, ascending, at most as large as indices "
+            f"and data are long, got others; make the matrix with scipy.sparse.{a.format}_array((data, "
+            "indices, indptr))"
+        )
+    used = indices[: int(indptr[-1])]
+    if used.size and not 0 <= int(used.min()) <= int(used.max()) < n_minor:
+        raise IndexError(
+            f"{name}.indices: expected 0 <= index < {n_minor}, got {int(used.min())} to {int(used.max())}; "
+            "pass a matrix of the right shape"
+        )
+
+
+def _check_kind(name: str, a: Any) -> tuple[int, int]:
+    """A CSR or CSC matrix of real numbers; returns its shape."""
+    if a.format not in ("csr", "csc"):
+        raise TypeError(
+            f"{name}: expected a sparse matrix in CSR or CSC format, got {a.format.upper()}; pass "
+            f"{name}.tocsr()"
+        )
+    if a.ndim != 2:
+        raise ValueError(
+            f"{name}: expected shape ({', '.join(_AXES)}), got {tuple(a.shape)}; pass a row for each sample"
+        )
+    if a.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name}: expected real numbers, got dtype {a.dtype}; encode text as numbers, and dates and "
+            "complex numbers too"
+        )
+    if max(a.shape) > check.MAX_COUNT:
+        raise ValueError(
+            f"{name}: expected at most 2**31 - 1 samples and features, got shape {tuple(a.shape)}; take a "
+            "part of them"
+        )
+    return a.shape
+
+
+def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
+    """(n_stored,) bool: whether a row or column begins at a stored number."""
+    found = np.zeros(n_stored + 1, bool)
+    found[indptr] = True
+    return found[:-1]
+
+
+def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
+    """The matrix by columns or by rows, its indices ascending."""
+    n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
+    _check_structure(name, a, n_major, n_minor)
+    given = a
+    if (a.format == "csc") != by_columns:
+        a = a.tocsc() if by_columns else a.tocsr()
+        n_major, n_minor = n_minor, n_major
+    indptr = a.indptr.astype(np.int64, copy=False)
+    n_stored = int(indptr[-1])
+    indices, data = a.indices[:n_stored], a.data[:n_stored]
+    inside = ~_starts(indptr, n_stored)[1:]
+    if bool((inside & (indices[1:] < indices[:-1])).any()):
+        order = np.lexsort((indices, np.repeat(np.arange(n_major), np.diff(indptr))))
+        indices, data = indices[order], data[order]
+    twice = inside & (indices[1:] == indices[:-1])
+    if bool(twice.any()):
+        at = int(twice.argmax())
+        major = int(np.searchsorted(indptr, at, side="right")) - 1
+        place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
+        raise ValueError(
+            f"{name}: expected each place stored once, got entry {place} twice or more; call "
+            f"{name}.sum_duplicates()"
+        )
+    numbers = converted_numbers(data, float_dtype(given) if dtype is None else dtype)
+    return Compressed(numbers, indices.astype(np.int32, copy=False), indptr, n_minor)
+
+
+def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
+    """Samples to learn from, in the dtype in which they are computed; and whether there are missing values.
+
+    At least one sample and one feature.
+    """
+    n_samples, n_features = _check_kind(name, a)
+    for count, axis in ((n_samples, "samples"), (n_features, "features")):
+        if not count:
+            raise ValueError(f"{name}: expected 1 to 2**31 - 1 {axis}, got 0; pass some to learn from")
+    stored = _compressed(name, a, True, None)
+    return Columns(stored), check.finite_or_missing(f"{name}.data", stored.data)
+
+
+def rows(name: str, a: Any, dtype: np.dtype, *, missing: bool, remedy: str) -> Compressed:
+    """Samples by rows in `dtype`: finite, or with NaN where `missing` allows it."""
+    _check_kind(name, a)
+    stored = _compressed(name, a, False, dtype)
+    if missing:
+        check.finite_or_missing(f"{name}.data", stored.data)
+    else:
+        check.finite(f"{name}.data", stored.data, remedy=remedy)
+    return stored
+
+
+def check_categories(name: str, x: Columns, is_categorical: np.ndarray) -> None:
+    """Checks that the columns of categories hold whole numbers 0 to 65535, or NaN."""
+    if not check.values_checked():
+        return
+    data, indices, indptr, _ = x.stored
+    bad = (data < 0) | (data > MAX_CATEGORY) | (data != np.floor(data)) & (data == data)
+    for at in np.flatnonzero(bad).tolist():
+        f = int(np.searchsorted(indptr, at, side="right")) - 1
+        if is_categorical[f]:
+            raise ValueError(
+                f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
+                f"{float(data[at])} at index ({int(indices[at])}, {f}); number the categories, for example "
+                "with numpy.unique(column, return_inverse=True)[1]"
+            )

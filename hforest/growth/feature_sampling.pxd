@@ -1,0 +1,22 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from hforest.growth.task cimport hf_draw
+
+
+# The features of a tree.
+ctypedef struct hf_features:
+    uint32_t* column     # (n,): a permutation, whose first ones are the features sampled
+    uint32_t* swapped    # (n,): with which place each sampled one was swapped
+    int64_t n
+
+
+# The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
+ctypedef struct hf_sampling:
+    uint64_t key
+    hf_draw draw
+    int64_t n_sampled
+
+cdef bint start_features(hf_features* f, int64_t n) noexcept nogil
+cdef void free_features(hf_features* f) noexcept nogil
+cdef uint32_t sample_feature(hf_features* f, hf_sampling* s) noexcept nogil
+cdef void undo_sampling(hf_features* f, hf_sampling* s) noexcept nogil

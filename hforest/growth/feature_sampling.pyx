@@ -1,0 +1,47 @@
+"""The features that a node samples, without replacement."""
+
+from libc.stdlib cimport free, malloc
+
+from hforest.growth.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
+
+
+cdef bint start_features(hf_features* f, int64_t n) noexcept nogil:
+    # Allocates the features of a tree; returns whether there was memory.
+    cdef int64_t i
+    f.n = n
+    f.column, f.swapped = <uint32_t*> malloc(n * 4 + 1), <uint32_t*> malloc(n * 4 + 1)
+    if f.column == NULL or f.swapped == NULL:
+        return False
+    for i in range(n):
+        f.column[i] = <uint32_t> i
+    return True
+
+
+cdef void free_features(hf_features* f) noexcept nogil:
+    free(f.column)
+    free(f.swapped)
+
+
+cdef uint32_t sample_feature(hf_features* f, hf_sampling* s) noexcept nogil:
+    # Returns the next feature that a node samples.
+    cdef int64_t other
+    cdef uint32_t column
+    if s.n_sampled % 4 == 0:
+        s.draw = hf_philox(s.key, <uint64_t> (s.n_sampled // 4), HF_STREAM_CANDIDATES)
+    other = s.n_sampled + hf_below(s.draw.word[s.n_sampled % 4], <uint32_t> (f.n - s.n_sampled))
+    column = f.column[other]
+    f.column[other] = f.column[s.n_sampled]
+    f.column[s.n_sampled] = column
+    f.swapped[s.n_sampled] = <uint32_t> other
+    s.n_sampled += 1
+    return column
+
+
+cdef void undo_sampling(hf_features* f, hf_sampling* s) noexcept nogil:
+    # Puts the features back, so that what the next node samples does not depend on this one.
+    cdef uint32_t other, column
+    while s.n_sampled > 0:
+        s.n_sampled -= 1
+        other, column = f.swapped[s.n_sampled], f.column[s.n_sampled]
+        f.column[s.n_sampled] = f.column[other]
+        f.column[other] = column

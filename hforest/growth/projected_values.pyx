@@ -1,0 +1,209 @@
+"""Values of random projections of the rows of x.
+
+Where all of x is whole numbers and all sums are exact, values are integers, and sums over patches come from
+sums over corners:
+
+    corners of a plane, 3 x 3            0 0   0     0          sum of the patch  e f  =  S[2,3] - S[0,3]
+        a b c                            0 a   a+b   a+b+c                        h i   - S[2,1] + S[0,1]
+        d e f               S  =         0 a+d ...                 with rows 0, 1 and columns 1, 2
+        g h i                            0 ...
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from hforest.growth.projections cimport (
+    HF_STREAM_ENTRY, corner_t, hf_distribution, hf_draw_projection, hf_patch, hf_patch_entries,
+    hf_patch_of, hf_projections, real,
+)
+from hforest.growth.task cimport HF_PREFETCH, hf_draw, hf_philox, hf_task
+
+cdef enum:
+    ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
+    LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
+
+
+# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step].
+ctypedef struct hf_numbers:
+    const void* x
+    int64_t stride
+    int64_t step
+
+
+cdef inline void _prefetch(
+    const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, uint32_t index
+) noexcept nogil:
+    # Prefetches the row of a later sample: no processor foresees where it lies.
+    if a.stride > 1 and i + ROWS_AHEAD < n:
+        HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + index * a.step) * size)
+
+
+cdef inline void _add_entries(
+    int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const uint32_t* index,
+    const float* factor, int64_t n_entries, real* value
+) noexcept nogil:
+    # Writes the values of n_samples, a constant where this is called: one's sum need not wait for another's.
+    cdef const real* at[4]
+    cdef double sum[4]
+    cdef double by
+    cdef int64_t e, step = a.step, place
+    cdef int j
+    for j in range(n_samples):
+        at[j], sum[j] = <const real*> a.x + sample[j] * a.stride, 0
+    for e in range(n_entries):
+        by, place = factor[e], index[e] * step
+        for j in range(n_samples):
+            sum[j] += by * <double> at[j][place]
+    for j in range(n_samples):
+        value[j] = <real> sum[j]
+
+
+cdef void _project(
+    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const float* factor, int64_t n_entries, real* value
+) noexcept nogil:
+    # Writes the values of n samples.
+    cdef int64_t i = 0
+    cdef int j
+    while i + 4 <= n:
+        for j in range(4):
+            _prefetch(a, sizeof(real), sample, i + j, n, index[0])
+        _add_entries(4, a, unused, sample + i, index, factor, n_entries, value + i)
+        i += 4
+    while i < n:
+        _add_entries(1, a, unused, sample + i, index, factor, n_entries, value + i)
+        i += 1
+
+
+cdef void _project_whole(
+    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const float* factor, int64_t n_entries, int32_t* value
+) noexcept nogil:
+    # The same of whole numbers, without rounding.
+    cdef int64_t i, e, step = a.step, stride = a.stride
+    cdef const real* at
+    cdef int32_t sum
+    for i in range(n):
+        at = <const real*> a.x + sample[i] * stride
+        sum = 0
+        _prefetch(a, sizeof(real), sample, i, n, index[0])
+        for e in range(n_entries):
+            sum += <int32_t> factor[e] * <int32_t> at[index[e] * step]
+        value[i] = sum
+
+
+cdef inline void _add_bytes(
+    int n_entries, bint add, const hf_numbers* a, const uint32_t* index, const float* factor,
+    const uint32_t* sample, int64_t n, int32_t* value
+) noexcept nogil:
+    # Adds up to four entries; n_entries is a constant where this is called.
+    cdef const uint8_t* at[4]
+    cdef int32_t by[4]
+    cdef int64_t i, first, stride = a.stride
+    cdef int32_t sum
+    cdef int e
+    for e in range(n_entries):
+        at[e], by[e] = <const uint8_t*> a.x + index[e] * a.step, <int32_t> factor[e]
+    for i in range(n):
+        first = sample[i] * stride
+        sum = value[i] if add else 0
+        if not add:
+            _prefetch(a, 1, sample, i, n, index[0])
+        for e in range(n_entries):
+            sum += by[e] * at[e][first]
+        value[i] = sum
+
+
+cdef void _project_bytes(
+    const hf_numbers* a, const uint32_t* sample, int64_t n, const uint32_t* index, const float* factor,
+    int64_t n_entries, int32_t* value
+) noexcept nogil:
+    # The same of bytes, four entries at a time.
+    cdef int64_t e
+    for e in range(0, n_entries, 4):
+        if e:
+            _add_bytes(<int> min(4, n_entries - e), True, a, index + e, factor + e, sample, n, value)
+        elif n_entries == 1:
+            _add_bytes(1, False, a, index, factor, sample, n, value)
+        elif n_entries == 2:
+            _add_bytes(2, False, a, index, factor, sample, n, value)
+        elif n_entries == 3:
+            _add_bytes(3, False, a, index, factor, sample, n, value)
+        else:
+            _add_bytes(4, False, a, index, factor, sample, n, value)
+
+
+cdef void _project_corners(
+    const hf_distribution* a, hf_patch p, const corner_t* corners, const uint32_t* sample, int64_t n,
+    int32_t* value
+) noexcept nogil:
+    # The same of a patch: four look-ups a plane.
+    cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, row = a.channels * a.shape[0] * plane
+    cdef int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step, wide = p.size[2]
+    cdef const corner_t* first = corners + (p.channel * a.shape[0] + p.corner[0]) * plane
+    cdef const corner_t* at
+    cdef corner_t difference
+    cdef int32_t sum
+    cdef int64_t i, _
+    for i in range(n):
+        at = first + <int64_t> sample[i] * row
+        sum = 0
+        if i + ROWS_AHEAD < n:
+            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + top)
+            HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + bottom)
+        for _ in range(p.size[0]):
+            difference = at[bottom + wide] - at[bottom] - at[top + wide] + at[top]
+            # Of 16 bits a sum of bytes, of 32 one of either sign.
+            sum += difference if corner_t is uint16_t else <int32_t> difference
+            at += plane
+        value[i] = sum
+
+
+cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, int64_t n) noexcept nogil:
+    # Returns where n samples of a node have their numbers read: from rows where these are fewer cache lines
+    # than columns, for all candidates together.
+    cdef hf_numbers a
+    cdef int64_t size = 1 if p.bytes != NULL else 4 if p.single else 8
+    cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
+    if n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
+        a.x = <const void*> p.bytes if p.bytes != NULL else p.x
+        a.stride, a.step = p.distribution.n_features, 1
+    else:
+        a.x, a.stride, a.step = p.columns, 1, t.n
+    return a
+
+
+cdef void project_values(
+    const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, uint64_t key,
+    uint32_t* index, float* factor, void* value
+) noexcept nogil:
+    # Writes the values of the projection that a key draws, of n samples.
+    #
+    # index, factor  OUT (n_entries,)  its entries
+    # value          OUT (n,)          float or double; of whole numbers int32
+    cdef const hf_distribution* a = &p.distribution
+    cdef int64_t n_entries
+    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
+    cdef hf_patch patch
+    cdef hf_numbers numbers = _numbers_of(t, p, n)
+    cdef int32_t* whole = <int32_t*> value
+    if p.corners != NULL:
+        patch = hf_patch_of(a, first, hf_philox(key, 1, HF_STREAM_ENTRY))
+        if patch.size[0] * patch.size[1] * patch.size[2] > LOOKED_UP:
+            if p.narrow:
+                _project_corners[uint16_t](a, patch, <const uint16_t*> p.corners, sample, n, whole)
+            else:
+                _project_corners[uint32_t](a, patch, <const uint32_t*> p.corners, sample, n, whole)
+            return
+        n_entries = hf_patch_entries(a, patch, index, factor)
+    else:
+        n_entries = hf_draw_projection(a, key, first, index, factor)
+    if p.bytes != NULL:
+        _project_bytes(&numbers, sample, n, index, factor, n_entries, whole)
+    elif p.whole and p.single:
+        _project_whole[float](&numbers, 0, sample, n, index, factor, n_entries, whole)
+    elif p.whole:
+        _project_whole[double](&numbers, 0, sample, n, index, factor, n_entries, whole)
+    elif p.single:
+        _project[float](&numbers, 0, sample, n, index, factor, n_entries, <float*> value)
+    else:
+        _project[double](&numbers, 0, sample, n, index, factor, n_entries, <double*> value)

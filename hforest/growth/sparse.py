@@ -1,0 +1,136 @@
+"""Columns of a sparse matrix as bins, in memory that is linear in its stored numbers."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.aliases import FloatArray, IntArray
+from ..core.sparse import Columns
+from .bins import Bins, Stored
+from .checks import BIN_DTYPES
+
+
+class _Values(NamedTuple):
+    """The distinct values of all columns, column after column, ascending, missing values last."""
+
+    value: FloatArray
+    """(n_values,) float64."""
+    column: IntArray
+    """(n_values,)"""
+    count: IntArray
+    """(n_values,) samples that have it."""
+    of_entry: IntArray
+    """(n_stored + n_columns,): of each stored number, then of 0 in each column."""
+
+
+def _distinct_values(x: Columns) -> _Values:
+    """Values that are stored, and 0 in each column, with as many samples as store none there."""
+    n_samples, n_columns = x.shape
+    data, _, indptr, _ = x.stored
+    counts = np.diff(indptr)
+    value = np.concatenate([data.astype(np.float64), np.zeros(n_columns)]) + 0.0
+    column = np.concatenate([np.repeat(np.arange(n_columns), counts), np.arange(n_columns)])
+    weight = np.concatenate([np.ones(len(data), np.int64), n_samples - counts])
+    order = np.lexsort((value, column))
+    value, column = value[order], column[order]
+    same = (value[1:] == value[:-1]) | np.isnan(value[1:]) & np.isnan(value[:-1])
+    begins = np.concatenate([[True], ~same | (column[1:] != column[:-1])])
+    first = np.flatnonzero(begins)
+    of_entry = np.empty(len(order), np.int64)
+    of_entry[order] = np.cumsum(begins) - 1
+    return _Values(value[first], column[first], np.add.reduceat(weight[order], first), of_entry)
+
+
+def _firsts(column: IntArray, n_columns: int) -> IntArray:
+    """(n_columns + 1,): where each column begins."""
+    return np.searchsorted(column, np.arange(n_columns + 1))
+
+
+def _bins_of(values: _Values, n_columns: int, limit: IntArray) -> IntArray:
+    """The bin of each distinct value in its column: `limit` (n_columns,) bins at most."""
+    first, column = _firsts(values.column, n_columns), values.column
+    rank = np.arange(len(column)) - first[column]
+    n_distinct = np.diff(first)
+    cut = np.flatnonzero(n_distinct > limit)
+    for f in cut.tolist():
+        part = slice(first[f], first[f + 1])
+        stop = np.cumsum(values.count[part])
+        # The bin where the middle of a value's samples lies; then bins are numbered without gaps.
+        wanted = (2 * stop - values.count[part]) * limit[f] // (2 * stop[-1])
+        rank[part] = np.cumsum(np.diff(wanted, prepend=wanted[0]) > 0)
+    return rank
+
+
+def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has_missing: bool) -> Bins:
+    """Bins of the columns of a sparse matrix, the same as of all its numbers."""
+    n_samples, n_columns = x.shape
+    n_stored = len(x.stored.data)
+    found = _distinct_values(x)
+    # 0 is no value of a column that stores all samples.
+    occurs = found.count > 0
+    is_missing = np.isnan(found.value)
+    number = occurs & ~is_missing
+    if max_bins is not None and has_missing:
+        max_bins = max(1, max_bins - 1)  # missing values have a bin too
+    limit = np.full(n_columns, n_samples if max_bins is None else max_bins)
+    if categorical is not None:
+        limit[categorical] = n_samples
+    numbers = _Values(found.value[number], found.column[number], found.count[number], found.of_entry)
+    rank = _bins_of(numbers, n_columns, limit)
+    # Tables: the least and the greatest value of each bin. That of missing values repeats what is before it.
+    n_bins = np.zeros(n_columns, np.int64)
+    np.maximum.at(n_bins, numbers.column, rank + 1)
+    missing = np.full(n_columns, -1, np.int64)
+    missing[found.column[is_missing]] = n_bins[found.column[is_missing]]
+    table = np.concatenate([[0], np.cumsum(n_bins + (missing >= 0))])
+    place = table[numbers.column] + rank
+    low, high = np.zeros((1, int(table[-1]))), np.zeros((1, int(table[-1])))
+    low[0, place[::-1]] = numbers.value[::-1]
+    high[0, place] = numbers.value
+    after = table[:-1][(missing >= 0) & (n_bins > 0)] + n_bins[(missing >= 0) & (n_bins > 0)]
+    low[0, after], high[0, after] = low[0, after - 1], high[0, after - 1]
+    bin_of = np.zeros(len(found.value), np.int64)
+    bin_of[number] = rank
+    bin_of[is_missing] = missing[found.column[is_missing]]
+    of_entry = bin_of[found.of_entry]
+    widest = int(np.diff(table).max())
+    dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)
+    stored = Stored(x.stored.indptr, x.stored.indices, of_entry[n_stored:].astype(np.int32), table, n_samples)
+    kinds = has_missing or categorical is not None
+    return Bins(
+        of_entry[:n_stored].astype(dtype)[None], low, high, x.dtype, missing=missing if kinds else None,
+        categorical=categorical, stored=stored,
+    )  # fmt: skip
+
+
+def all_bins(bins: Bins) -> Bins:
+    """The same bins, every one of them stored."""
+    stored = bins.stored
+    assert stored is not None
+    n_columns = len(stored.indptr) - 1
+    full = np.repeat(stored.default[:, None], stored.n_samples, axis=1).astype(bins.bins.dtype)
+    full[np.repeat(np.arange(n_columns), np.diff(stored.indptr)), stored.indices] = bins.bins[0]
+    n_bins = int(np.diff(stored.table).max())
+    low, high = np.zeros((n_columns, n_bins)), np.zeros((n_columns, n_bins))
+    for f in range(n_columns):
+        part = slice(stored.table[f], stored.table[f + 1])
+        count = part.stop - part.start
+        for full_table, one in ((low, bins.low), (high, bins.high)):
+            full_table[f, :count] = one[0, part]
+            full_table[f, count:] = one[0, part.stop - 1]
+    return bins._replace(bins=full, low=low, high=high, stored=None)
+
+
+def all_numbers(x: Columns) -> FloatArray:
+    """The samples as an array of all their numbers."""
+    dense = np.zeros(x.shape, x.dtype)
+    dense[x.stored.indices, np.repeat(np.arange(x.shape[1]), np.diff(x.stored.indptr))] = x.stored.data
+    return dense
+
+
+def stored_rows(indptr: IntArray, indices: IntArray, n_samples: int) -> tuple[IntArray, IntArray]:
+    """In which columns each sample stores a number: (n_samples + 1,) int64 and (n_stored,) int32."""
+    columns = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    of_rows = np.zeros(n_samples + 1, np.int64)
+    np.cumsum(np.bincount(indices, minlength=n_samples), out=of_rows[1:])
+    return of_rows, columns[np.argsort(indices, kind="stable")]

@@ -1,0 +1,60 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from hforest.growth.columns cimport hf_columns, hf_stored_rows
+from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+
+
+# The workspace of a tree on a sparse matrix: r.stored. A candidate stores k numbers of a node.
+ctypedef struct hf_stored_in_node:
+    uint32_t* place   # (t.n,)  where a sample was in r.sample when its node was placed
+    int32_t* at       # (n,)    of k numbers: the place in the node of its sample,
+    int32_t* entry    # (n,)    its number in the column,
+    int32_t* code     # (n,)    and its code
+    int32_t* all      # (n,)    the codes of all samples of the node
+    # In nodes of few samples: the number of the last node in which a column stores something. A column that
+    # stores nothing needs no look at its numbers.
+    uint32_t* seen    # (n_columns,)
+    uint32_t node     # the number of this node; 0: seen is not of it
+    uint32_t n_nodes
+    # Of a projection: the places in the node of samples that store a number of it, and their sums.
+    int32_t* touched  # (n,)
+    double* sum       # (n,)    by place
+    uint8_t* is_touched  # (n,) by place; 0 between two candidates
+
+# The numbers of a sparse matrix: those of feature f are number indptr[f] to indptr[f + 1] - 1.
+ctypedef struct hf_stored_numbers:
+    const int64_t* indptr    # (n_features + 1,)
+    const int32_t* sample    # (n_stored,)  ascending in each feature
+    const void* number       # (n_stored,)  float or double
+    hf_stored_rows rows
+
+cdef bint start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil
+cdef void finish_stored(hf_workspace* r) noexcept nogil
+cdef void place_samples(
+    const hf_task* t, hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
+) noexcept nogil
+cdef int64_t find_stored(
+    const hf_workspace* r, const hf_pending* node, const int32_t* sample, int64_t n_stored
+) noexcept nogil
+cdef bint scan_stored(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
+    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+) noexcept nogil
+cdef int64_t add_stored(
+    hf_workspace* r, const hf_stored_numbers* a, const hf_pending* node, bint single, const uint32_t* index,
+    const float* factor, int64_t n_entries
+) noexcept nogil
+cdef int64_t stored_codes(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
+) noexcept nogil
+cdef bint read_stored(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, int32_t* code
+) noexcept nogil
+cdef void stored_range(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, uint32_t* code,
+    uint32_t* lowest, uint32_t* highest
+) noexcept nogil
+cdef void stored_sides(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split,
+    uint8_t* goes_right
+) noexcept nogil

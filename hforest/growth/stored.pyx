@@ -1,0 +1,302 @@
+"""Candidates in a sparse matrix: what is stored of a node's samples, and the best split of it.
+
+A column stores the numbers of some samples; all others have its code by default, that of 0:
+
+    node, r.sample     2 3 5 8 9            stored: at      1    4
+    column, sample     1 3 4 9                      entry   1    3     (number in the column)
+                                                    code    c1   c3
+
+With whole weights a split costs as much as what is stored: sums of the samples by default are what is left of
+the node's sums, which are integers. All else is done on the codes of all samples of the node.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from hforest.growth.sorted_scan cimport sort_keys
+from hforest.growth.task cimport weight_bits
+
+cdef uint32_t SIGN = <uint32_t> 1 << 31
+
+
+cdef bint start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
+    # Allocates the workspace of a tree; returns whether there was memory.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> calloc(1, sizeof(hf_stored_in_node))
+    cdef int64_t n = r.n + 1
+    r.stored = s
+    if s == NULL:
+        return False
+    s.place, s.seen = <uint32_t*> calloc(t.n, 4), <uint32_t*> calloc(rows.n_columns + 1, 4)
+    s.at, s.entry = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
+    s.code, s.all = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
+    s.touched, s.sum = <int32_t*> malloc(n * 4), <double*> malloc(n * 8)
+    s.is_touched = <uint8_t*> calloc(n, 1)
+    if s.place == NULL or s.at == NULL or s.entry == NULL or s.code == NULL or s.all == NULL:
+        return False
+    return s.seen != NULL and s.touched != NULL and s.sum != NULL and s.is_touched != NULL
+
+
+cdef void finish_stored(hf_workspace* r) noexcept nogil:
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    if s != NULL:
+        free(s.place)
+        free(s.seen)
+        free(s.at)
+        free(s.entry)
+        free(s.code)
+        free(s.all)
+        free(s.touched)
+        free(s.sum)
+        free(s.is_touched)
+        free(s)
+
+
+cdef inline bint _is_by_rows(const hf_task* t, const hf_stored_rows* rows, int64_t n) noexcept nogil:
+    # Returns whether the rows of n samples are fewer numbers than what their candidates would look at.
+    cdef int64_t n_stored = rows.indptr[rows.n], of_rows = n * (n_stored // rows.n + 1)
+    cdef int64_t looks = max(t.n_candidates, rows.n_columns // of_rows)
+    return of_rows <= 2 * looks * min(8 * n, n_stored // rows.n_columns + 1)
+
+
+cdef void place_samples(
+    const hf_task* t, hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
+) noexcept nogil:
+    # Writes where the samples of a node are and, where these are few, which columns store something of them;
+    # called before its candidates are looked at.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef int64_t i, e
+    cdef uint32_t sample
+    s.node = 0
+    for i in range(node.first, node.last):
+        s.place[r.sample[i]] = <uint32_t> i
+    if not _is_by_rows(t, rows, node.last - node.first):
+        return
+    s.n_nodes += 1
+    s.node = s.n_nodes
+    for i in range(node.first, node.last):
+        sample = r.sample[i]
+        for e in range(rows.indptr[sample], rows.indptr[sample + 1]):
+            s.seen[rows.column[e]] = s.node
+
+
+cdef inline bint _is_unseen(const hf_workspace* r, int64_t column) noexcept nogil:
+    # Returns whether a column is known to store nothing of a node.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    return s.node and s.seen[column] != s.node
+
+
+cdef int64_t find_stored(
+    const hf_workspace* r, const hf_pending* node, const int32_t* sample, int64_t n_stored
+) noexcept nogil:
+    # Writes which numbers of a column the samples of a node store, in their order, to `at` and `entry` of
+    # r.stored; returns how many.
+    #
+    # sample  IN (n_stored,)  of each number of the column, ascending
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef const uint32_t* of_node = r.sample + node.first
+    cdef int64_t i, e, p, low = 0, high, middle, k = 0, steps = 1, n = node.last - node.first
+    while (<int64_t> 1 << steps) < n_stored:
+        steps += 1
+    if n * steps < n_stored:
+        # Few samples: each is looked for among those of the column that follow the last one.
+        for i in range(n):
+            high = n_stored
+            while low < high:
+                middle = low + (high - low) // 2
+                if <uint32_t> sample[middle] < of_node[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == n_stored:
+                break
+            if <uint32_t> sample[low] == of_node[i]:
+                s.at[k], s.entry[k] = <int32_t> i, <int32_t> low
+                k += 1
+        return k
+    for e in range(n_stored):
+        p = s.place[sample[e]]
+        # A sample that is elsewhere, or not in the tree, has a place that another one holds.
+        if node.first <= p < node.last and r.sample[p] == <uint32_t> sample[e]:
+            s.at[k], s.entry[k] = <int32_t> (p - node.first), <int32_t> e
+            k += 1
+    return k
+
+
+cdef bint scan_stored(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
+    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+) noexcept nogil:
+    # Writes the best split of a candidate to `best` where it scores more than best.score; of equal scores the
+    # lowest. For whole weights and Gini, where less than all samples are stored; called after sum_up. Returns
+    # whether the codes differ in the node.
+    #
+    # at, code  IN (k,)  the places in the node of the stored samples, and their codes
+    cdef uint64_t* key = <uint64_t*> r.key
+    cdef uint32_t middle = <uint32_t> by_default ^ SIGN, ordered, next, lowest = <uint32_t> -1, highest = 0
+    cdef uint32_t low = 0, high = 0, y
+    cdef int bits = weight_bits(r)
+    cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
+    cdef uint64_t left_square, right_square, square = 0, left_weight = 0, right_weight = 0, w, before
+    cdef uint64_t all = <uint64_t> weight
+    cdef int64_t i, m = 0, below = 0, n = node.last - node.first
+    cdef double score, found = -INFINITY, above = -INFINITY
+    for i in range(k):
+        if code[i] != by_default:
+            ordered = <uint32_t> code[i] ^ SIGN
+            lowest = ordered if ordered < lowest else lowest
+            highest = ordered if ordered > highest else highest
+            below += ordered < middle
+            key[m] = <uint64_t> ordered << 32 | r.payload[node.first + at[i]]
+            m += 1
+    if m == 0:
+        return False
+    key = sort_keys[uint64_t](key, <uint64_t*> r.key2, m, lowest, highest, t.watch)
+    memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
+    for i in range(t.n_outputs):
+        square += <uint64_t> r.count[i] * r.count[i]
+    # Codes below the default, ascending: sums of the left side.
+    left_square, right_square = 0, square
+    for i in range(below):
+        y, w = <uint32_t> (<uint32_t> key[i] >> bits), key[i] & mask
+        before = r.count_left[y]
+        left_square += w * (2 * before + w)
+        right_square -= w * (2 * (r.count[y] - before) - w)
+        r.count_left[y] = <uint32_t> (before + w)
+        left_weight += w
+        ordered = <uint32_t> (key[i] >> 32)
+        next = <uint32_t> (key[i + 1] >> 32) if i + 1 < below else middle
+        if ordered == next or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        score = (
+            <double> left_square / <double> left_weight
+            + <double> right_square / <double> (all - left_weight)
+        )
+        if score > found:
+            found, low, high = score, ordered, next
+    # Codes above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
+    memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
+    left_square, right_square = square, 0
+    for i in range(m - 1, below - 1, -1):
+        y, w = <uint32_t> (<uint32_t> key[i] >> bits), key[i] & mask
+        before = r.count_left[y]
+        right_square += w * (2 * before + w)
+        left_square -= w * (2 * (r.count[y] - before) - w)
+        r.count_left[y] = <uint32_t> (before + w)
+        right_weight += w
+        ordered = <uint32_t> (key[i] >> 32)
+        next = <uint32_t> (key[i - 1] >> 32) if i > below else middle
+        if ordered == next or m - i < t.min_leaf or n - m + i < t.min_leaf:
+            continue
+        score = (
+            <double> left_square / <double> (all - right_weight)
+            + <double> right_square / <double> right_weight
+        )
+        if score > found and score >= above:
+            above, low, high = score, next, ordered
+    found = above if above > found else found
+    if found > best.score:
+        best.score, best.low, best.high = found, low ^ SIGN, high ^ SIGN
+    return True
+
+
+cdef int64_t add_stored(
+    hf_workspace* r, const hf_stored_numbers* a, const hf_pending* node, bint single, const uint32_t* index,
+    const float* factor, int64_t n_entries
+) noexcept nogil:
+    # Writes the samples of a node that store a number of a projection to `touched`, and their sums to `sum`;
+    # returns how many. A sum is that over all entries, in their order: others would add 0.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef int64_t e, j, k, first, n_touched = 0
+    cdef int32_t at
+    cdef double number
+    for e in range(n_entries):
+        if _is_unseen(r, index[e]):
+            continue
+        first = a.indptr[index[e]]
+        k = find_stored(r, node, a.sample + first, a.indptr[index[e] + 1] - first)
+        for j in range(k):
+            at = s.at[j]
+            if not s.is_touched[at]:
+                s.is_touched[at], s.sum[at], s.touched[n_touched] = True, 0, at
+                n_touched += 1
+            if single:
+                number = (<const float*> a.number)[first + s.entry[j]]
+            else:
+                number = (<const double*> a.number)[first + s.entry[j]]
+            s.sum[at] += <double> factor[e] * number
+    for j in range(n_touched):
+        s.is_touched[s.touched[j]] = False
+    return n_touched
+
+
+# --------------------------------------------------------------------------------------------- codes of bins
+
+cdef int64_t stored_codes(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
+) noexcept nogil:
+    # Writes which numbers of a column the samples of a node store to `at` and `code` of r.stored; returns how
+    # many.
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
+    cdef int64_t first = c.stored.indptr[column], j, k
+    if _is_unseen(r, column):
+        return 0
+    k = find_stored(r, node, c.stored.sample + first, c.stored.indptr[column + 1] - first)
+    for j in range(k):
+        if c.width == 1:
+            s.code[j] = (<const uint8_t*> c.codes)[first + s.entry[j]]
+        elif c.width == 2:
+            s.code[j] = (<const uint16_t*> c.codes)[first + s.entry[j]]
+        else:
+            s.code[j] = <int32_t> (<const uint32_t*> c.codes)[first + s.entry[j]]
+    return k
+
+
+cdef bint read_stored(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, int32_t* code
+) noexcept nogil:
+    # Writes the codes of all samples of a node; returns whether they differ.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
+    cdef int32_t by_default = c.stored.by_default[column], differ = 0
+    for i in range(n):
+        code[i] = by_default
+    for i in range(k):
+        code[s.at[i]] = s.code[i]
+        differ |= s.code[i] ^ (by_default if k < n else s.code[0])
+    return differ != 0
+
+
+cdef void stored_range(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, uint32_t* code,
+    uint32_t* lowest, uint32_t* highest
+) noexcept nogil:
+    # Writes the codes of all samples of a node, if they differ, and the least and the greatest of them.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
+    cdef uint32_t by_default = <uint32_t> c.stored.by_default[column]
+    cdef uint32_t a, low = by_default if k < n else <uint32_t> s.code[0], high = low
+    for i in range(k):
+        a = <uint32_t> s.code[i]
+        low = a if a < low else low
+        high = a if a > high else high
+    lowest[0], highest[0] = low, high
+    if low == high:
+        return
+    for i in range(n):
+        code[i] = by_default
+    for i in range(k):
+        code[s.at[i]] = <uint32_t> s.code[i]
+
+
+cdef void stored_sides(
+    const hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split,
+    uint8_t* goes_right
+) noexcept nogil:
+    # Writes the sides of a node's samples.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t i, k = stored_codes(r, c, node, split.column)
+    memset(goes_right, <uint32_t> c.stored.by_default[split.column] > split.low, node.last - node.first)
+    for i in range(k):
+        goes_right[s.at[i]] = <uint32_t> s.code[i] > split.low
