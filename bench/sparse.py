@@ -123,7 +123,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         error = "–" if peer[2] is None else f"{100 * peer[2]:.1f}"
         cells = [
             f"{row['n']} x {row['n_features']}", row["kind"], f"{row['seconds_a_tree']:.2f}", shown[0],
-            f"{row['predict_seconds']:.2f}", shown[1], f"{100 * row['error']:.1f}", error, f"{row['peak_mb']:.0f}",
+            f"{row['predict_seconds']:.2f}", shown[1], f"{100 * row['error']:.1f}", error,
+            f"{row['peak_mb']:.0f}",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

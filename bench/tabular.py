@@ -20,7 +20,8 @@ not installed, or refuse a table, are left out.
 
 Seconds are of the processor, which one thread spends: other work on the machine hardly moves them. Errors
 are in percent of labels, or 1 - R2 in percent. --scale changes the columns after loading: to [0, 1],
-to deviations from the mean (both by the rows for fitting), or by random powers of ten, 1e-12 to 1e12.
+to deviations from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from
+columns of at most 16 whole numbers to an indicator of each.
 The json record keeps its rows, so the same command goes on where it was stopped.
 """
 
@@ -61,7 +62,9 @@ JUDGE = (
 HALVES = {"choose": CHOOSE, "judge": JUDGE}
 REGRESSIONS = ("abalone",)
 """Tables whose targets are whole numbers."""
-SCALES = ("raw", "unit", "deviations", "powers")
+SCALES = ("raw", "unit", "deviations", "powers", "indicators")
+CATEGORIES = 16
+"""Values of a column of whole numbers that has an indicator for each, at most."""
 BASE = "rf"
 """The method that others are compared with."""
 
@@ -286,8 +289,22 @@ def find(folders: Iterable[Path], table: str) -> Path:
     raise SystemExit(f"--data: expected folders with {table}.npz, found it in none; add its folder")
 
 
+def _indicators(x: np.ndarray) -> Predict:
+    """Columns of few whole numbers become an indicator for each of them, which the samples for fitting have."""
+    values = [np.unique(column) for column in x.T]
+    few = [len(v) <= CATEGORIES and bool((v == np.round(v)).all()) for v in values]
+
+    def changed(a: np.ndarray) -> np.ndarray:
+        columns = [a[:, f, None] == values[f] if is_few else a[:, f, None] for f, is_few in enumerate(few)]
+        return np.concatenate(columns, axis=1).astype(np.float32)
+
+    return changed
+
+
 def _scaler(scale: str, x: np.ndarray, seed: int) -> Predict:
     """The change of columns: of samples, by the samples for fitting."""
+    if scale == "indicators":
+        return _indicators(x)
     low: Any = np.zeros(x.shape[1])
     divisor: Any = np.ones(x.shape[1])
     if scale == "unit":
