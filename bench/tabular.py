@@ -290,7 +290,7 @@ def find(folders: Iterable[Path], table: str) -> Path:
 
 
 def _indicators(x: np.ndarray) -> Predict:
-    """Columns of few whole numbers become an indicator for each of them, which the samples for fitting have."""
+    """Columns of few whole numbers become indicators of those that the samples for fitting have."""
     values = [np.unique(column) for column in x.T]
     few = [len(v) <= CATEGORIES and bool((v == np.round(v)).all()) for v in values]
 
