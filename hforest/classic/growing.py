@@ -61,18 +61,20 @@ def _grow(
     max_features: int,
     splitter: str,
     bootstrap: bool | IntArray,
+    first_tree: int,
     progress: Progress,
     rng: Rng,
 ) -> Forest:
     """A forest on checked samples; the rest of the settings is checked here."""
     n_samples, n_features = x.shape
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         trees = unchecked.grow(
             unchecked.encode(x, max_bins, *kinds), learned, n_trees, splitter=splitter,
-            max_features=max_features, bootstrap=bootstrap, report=report, seed=seed,
+            max_features=max_features, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip
     xp = array_module(trees.threshold)
     return Forest(
@@ -102,6 +104,7 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -151,6 +154,11 @@ def grow(
     n_classes : int, optional
         Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
         occurs.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of given in-bag counts is of tree
+        first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
@@ -212,7 +220,7 @@ def grow(
     return _grow(
         x, learned, n_trees, max_bins=max_bins, kinds=kinds,
         max_features=_sampled(max_features, x.shape[1], task), splitter="best", bootstrap=bootstrap,
-        progress=progress, rng=rng,
+        first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
@@ -234,6 +242,7 @@ def grow_extra(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -271,6 +280,8 @@ def grow_extra(
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
+        As `grow` takes it.
+    first_tree : int
         As `grow` takes it.
     progress : callable or bool, optional
         As `grow` takes it.
@@ -315,7 +326,7 @@ def grow_extra(
     return _grow(
         x, learned, n_trees, max_bins=max_bins, kinds=kinds,
         max_features=_sampled(max_features, x.shape[1], task), splitter="random",
-        bootstrap=bootstrap, progress=progress, rng=rng,
+        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
@@ -333,6 +344,7 @@ def grow_random(
     min_samples_leaf: int = 1,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -361,6 +373,8 @@ def grow_random(
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
+        As `grow` takes it.
+    first_tree : int
         As `grow` takes it.
     progress : callable or bool, optional
         As `grow` takes it.
@@ -395,5 +409,6 @@ def grow_random(
     return grow_extra(
         x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, categorical=categorical,
         bootstrap=bootstrap, max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, progress=progress, rng=rng,
+        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, first_tree=first_tree,
+        progress=progress, rng=rng,
     )  # fmt: skip
