@@ -9,8 +9,9 @@ from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.progress import reporting
-from ..growth import Windows, unchecked
+from ..growth import Bins, Windows, unchecked
 from ..growth.checks import (
+    check_bins,
     check_bootstrap,
     check_learned,
     check_no_categories,
@@ -21,25 +22,48 @@ from ..growth.trees import Learned
 from ..tree import Forest
 
 
-class _Kinds(NamedTuple):
-    """Which features are categories, and whether values are missing."""
+class _Samples(NamedTuple):
+    """Checked samples, and how they are encoded."""
 
-    categorical: np.ndarray | None
-    has_missing: bool
+    x: Array | Windows | Bins
+    numbers: Array
+    """An array on the device of the samples."""
+    dtype: np.dtype
+    """Of the forest."""
+    max_bins: int | None = None
+    categorical: np.ndarray | None = None
+    has_missing: bool = False
+
+    def bins(self) -> Bins:
+        """Returns the bins that trees grow on."""
+        if isinstance(self.x, Bins):
+            return self.x
+        return unchecked.encode(self.x, self.max_bins, self.categorical, self.has_missing)
 
 
-def _samples(x: ArrayLike | Windows, task: str, categorical: ArrayLike | None) -> tuple[Array, Array, _Kinds]:
-    """Checked samples, the array that holds their numbers, and their kinds."""
-    if not isinstance(x, Windows):
-        x, has_missing = supervised.samples_or_missing("x", x)
-        is_categorical = supervised.categorical(categorical, x.shape[1])
-        if is_categorical is not None:
-            supervised.categories("x", x, is_categorical)
-        return x, x, _Kinds(is_categorical, has_missing)
-    check_windows(x)
-    check_windows_task(x.base, task)
-    check_no_categories(categorical)
-    return x, x.x, _Kinds(None, False)
+def _samples(
+    x: ArrayLike | Windows | Bins, task: str, max_bins: int | None, categorical: ArrayLike | None
+) -> _Samples:
+    max_bins = supervised.max_bins(max_bins)
+    if isinstance(x, Bins):
+        check_bins(x, "x")
+        check_windows_task(x.base, task)
+        for name, given in (("max_bins", max_bins), ("categorical", categorical)):
+            if given is not None:
+                raise ValueError(
+                    f"{name}: expected None for bins, got {type(given).__name__}; give it to encode"
+                )
+        return _Samples(x, x.bins, x.dtype)
+    if isinstance(x, Windows):
+        check_windows(x)
+        check_windows_task(x.base, task)
+        check_no_categories(categorical)
+        return _Samples(x, x.x, x.x.dtype, max_bins)
+    x, has_missing = supervised.samples_or_missing("x", x)
+    is_categorical = supervised.categorical(categorical, x.shape[1])
+    if is_categorical is not None:
+        supervised.categories("x", x, is_categorical)
+    return _Samples(x, x, x.dtype, max_bins, is_categorical, has_missing)
 
 
 def _sampled(value: Any, n_features: int, task: str) -> int:
@@ -52,12 +76,10 @@ def _sampled(value: Any, n_features: int, task: str) -> int:
 
 
 def _grow(
-    x: Array,
+    samples: _Samples,
     learned: Learned,
     n_trees: int,
     *,
-    max_bins: int | None,
-    kinds: _Kinds,
     max_features: int,
     splitter: str,
     bootstrap: bool | IntArray,
@@ -66,15 +88,15 @@ def _grow(
     rng: Rng,
 ) -> Forest:
     """A forest on checked samples; the rest of the settings is checked here."""
-    n_samples, n_features = x.shape
+    n_samples, n_features = samples.x.shape
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         trees = unchecked.grow(
-            unchecked.encode(x, max_bins, *kinds), learned, n_trees, splitter=splitter,
-            max_features=max_features, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
+            samples.bins(), learned, n_trees, splitter=splitter, max_features=max_features,
+            bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip
     xp = array_module(trees.threshold)
     return Forest(
@@ -87,7 +109,7 @@ def _grow(
 
 
 def grow(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -112,10 +134,11 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, hforest.growth.Windows or hforest.growth.Bins
         Samples, at least one, finite or NaN for missing values; any strides and order. Bools, integers of up
         to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
-        they are, without NaN or categories, and are for classification alone.
+        they are, without NaN or categories, and are for classification alone. Bins are samples that
+        `hforest.growth.encode` has encoded; several forests then grow on one encoding.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         at most 1e100 and in the range of the forest's dtype. Number other labels with
@@ -137,9 +160,10 @@ def grow(
     max_bins : int, optional
         1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
         trees. By default every threshold between neighbours of different value is compared (exact). Features
-        of at most max_bins distinct values are exact either way.
+        of at most max_bins distinct values are exact either way. None for Bins, which have theirs.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+        None for Bins, which know theirs.
     bootstrap : bool or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts,
         such as from `bootstrap_counts`).
@@ -210,22 +234,21 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers, kinds = _samples(x, task, categorical)
+    samples = _samples(x, task, max_bins, categorical)
+    n_samples, n_features = samples.x.shape
     learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
+        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
-        max_features=_sampled(max_features, x.shape[1], task), splitter="best", bootstrap=bootstrap,
-        first_tree=first_tree, progress=progress, rng=rng,
+        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="best",
+        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
 def grow_extra(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -250,7 +273,7 @@ def grow_extra(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, hforest.growth.Windows or hforest.growth.Bins
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them.
@@ -316,22 +339,21 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers, kinds = _samples(x, task, categorical)
+    samples = _samples(x, task, max_bins, categorical)
+    n_samples, n_features = samples.x.shape
     learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
+        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
-        max_features=_sampled(max_features, x.shape[1], task), splitter="random",
+        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="random",
         bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
 def grow_random(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -352,7 +374,7 @@ def grow_random(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, hforest.growth.Windows or hforest.growth.Bins
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them; they decide when a node is pure, and the leaf values.
