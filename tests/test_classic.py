@@ -446,3 +446,57 @@ def test_in_bag_counts_may_be_objects():
     expected = classic.out_of_bag(forest, x, counts)
     for got, want in zip(classic.out_of_bag(forest, x, counts.astype(object)), expected, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+# -------------------------------------------------------------------------------------------- bins
+
+
+@pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
+@pytest.mark.parametrize(
+    ("encoding", "missing", "regression"),
+    [
+        ({}, False, False),
+        ({}, True, True),
+        ({"categorical": [2]}, True, False),
+        ({"max_bins": 8}, False, True),
+    ],
+)
+def test_samples_in_bins_give_the_same_forest(backend, dtype, grow, encoding, missing, regression):
+    if grow is classic.grow_random and "max_bins" in encoding:
+        pytest.skip("grow_random has no max_bins")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 4)).astype(dtype)
+    x[:, 2] = rng.integers(0, 5, 40)
+    if missing:
+        x[rng.random(x.shape) < 0.2] = np.nan
+    y = rng.normal(size=40) if regression else rng.integers(0, 3, 40)
+    settings = {"task": "regression"} if regression else {}
+    want = grow(x, y, 3, rng=1, **encoding, **settings)
+    got = grow(growth.encode(x, **encoding), y, 3, rng=1, **settings)
+    for name, a, b in zip(want._fields, got, want, strict=True):
+        assert a.dtype == b.dtype, name
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def test_windows_in_bins_give_the_same_forest():
+    windows = growth.Windows(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) * 3, np.arange(3))
+    y = np.arange(40) % 2
+    forests = [classic.grow(x, y, 3, rng=1) for x in (windows, growth.encode(windows))]
+    for a, b in zip(*forests, strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match=r"^task: "):
+        classic.grow(growth.encode(windows), y, 3, task="regression")
+
+
+def test_bad_bins():
+    bins, y = growth.encode(np.arange(6.0).reshape(6, 1)), [0, 1] * 3
+    with pytest.raises(ValueError, match=r"^max_bins: expected None for bins, got int; give it to encode$"):
+        classic.grow(bins, y, 1, max_bins=8)
+    with pytest.raises(
+        ValueError, match=r"^categorical: expected None for bins, got list; give it to encode$"
+    ):
+        classic.grow_random(bins, y, 1, categorical=[0])
+    with pytest.raises(IndexError, match=r"^x.bins: expected numbers below n_bins = 6, got 7; call encode"):
+        classic.grow(bins._replace(bins=bins.bins + np.uint8(2)), y, 1)
+    with pytest.raises(TypeError, match=r"^x.base: expected it with x.offset or neither"):
+        classic.grow(bins._replace(base=np.zeros(6, np.int64)), y, 1)

@@ -50,42 +50,17 @@ def key(seed: int, *place: int) -> np.random.Generator:
 
 
 def join(forests: Sequence[Forest]) -> Forest:
-    """The trees of several forests as one forest."""
-    oblique = any(forest.indptr.size for forest in forests)
-    starts, entries, nodes = [np.zeros(1, np.int64)], 0, 0
-    roots, words, n_words = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], 0
-    known = any(forest.default_left.size for forest in forests)
-    sets = any(forest.category_bits.size for forest in forests)
-    for forest in forests:
-        roots.append(forest.tree_start[1:] + nodes)
-        nodes += forest.feature.size
-        if sets:
-            indptr = forest.category_indptr
-            words.append(
-                (indptr if indptr.size else np.zeros(forest.feature.size + 1, np.int64))[1:] + n_words
-            )
-            n_words += forest.category_bits.size
-        if oblique:
-            given = forest.indptr if forest.indptr.size else np.zeros(forest.feature.size + 1, np.int64)
-            starts.append(given[1:] + entries)
-            entries += forest.indices.size
-    arrays = {
-        name: np.concatenate([getattr(forest, name) for forest in forests])
-        for name in ("feature", "threshold", "left", "value", "gain", "indices", "data", "category_bits")
-    }
-    if known:
-        # Trees that know no missing values send them left, as they do alone.
-        arrays["default_left"] = np.concatenate(
-            [f.default_left if f.default_left.size else (f.feature != -1).astype(np.uint8) for f in forests]
-        )
-    if sets:
-        arrays["category_indptr"] = np.concatenate(words)
-    return Forest(
-        n_features=forests[0].n_features,
-        tree_start=np.concatenate(roots),
-        indptr=np.concatenate(starts) if oblique else np.zeros(0, np.int64),
-        **arrays,
-    )
+    """The trees of checked forests of several folds as one forest.
+
+    Where some fold's samples had missing values and another's none, trees of the latter send them left.
+    """
+    if any(forest.default_left.size for forest in forests):
+        forests = [
+            f if f.default_left.size else f._replace(default_left=(f.feature != -1).astype(np.uint8))
+            for f in forests
+        ]
+    with check.unchecked():
+        return tree.join(forests)
 
 
 def part(forest: Forest, first: int, last: int) -> Forest:

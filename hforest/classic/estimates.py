@@ -32,7 +32,8 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
         The samples; converted to the dtype of the forest.
     counts : (n_trees, n_samples) array of integers
         How often each tree drew each sample: the array given as `bootstrap`, or
-        ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the seed that was given as rng.
+        ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the seed that was given as rng, and the
+        first_tree of a range of trees.
 
     Returns
     -------

@@ -10,8 +10,9 @@ from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.progress import reporting
 from ..core.sparse import Columns
-from ..growth import Windows, unchecked
+from ..growth import Bins, Windows, unchecked
 from ..growth.checks import (
+    check_bins,
     check_bootstrap,
     check_learned,
     check_no_categories,
@@ -23,23 +24,46 @@ from ..growth.trees import Learned
 from ..tree import Forest
 
 
-class _Kinds(NamedTuple):
-    """Which features are categories, and whether values are missing."""
+class _Samples(NamedTuple):
+    """Checked samples, and how they are encoded."""
 
-    categorical: np.ndarray | None
-    has_missing: bool
+    x: Array | Columns | Windows | Bins
+    numbers: Array
+    """An array on the device of the samples."""
+    dtype: np.dtype
+    """Of the forest."""
+    max_bins: int | None = None
+    categorical: np.ndarray | None = None
+    has_missing: bool = False
+
+    def bins(self) -> Bins:
+        """Returns the bins that trees grow on."""
+        if isinstance(self.x, Bins):
+            return self.x
+        return unchecked.encode(self.x, self.max_bins, self.categorical, self.has_missing)
 
 
-def _samples(x: ArrayLike | Windows, task: str, categorical: ArrayLike | None) -> tuple[Any, Array, _Kinds]:
-    """Checked samples, the array that holds their numbers, and their kinds."""
-    if not isinstance(x, Windows):
-        x, is_categorical, has_missing = columns_of(x, categorical)
-        numbers = x.stored.data if isinstance(x, Columns) else x
-        return x, numbers, _Kinds(is_categorical, has_missing)
-    check_windows(x)
-    check_windows_task(x.base, task)
-    check_no_categories(categorical)
-    return x, x.x, _Kinds(None, False)
+def _samples(
+    x: ArrayLike | Windows | Bins, task: str, max_bins: int | None, categorical: ArrayLike | None
+) -> _Samples:
+    max_bins = supervised.max_bins(max_bins)
+    if isinstance(x, Bins):
+        check_bins(x, "x")
+        check_windows_task(x.base, task)
+        for name, given in (("max_bins", max_bins), ("categorical", categorical)):
+            if given is not None:
+                raise ValueError(
+                    f"{name}: expected None for bins, got {type(given).__name__}; give it to encode"
+                )
+        return _Samples(x, x.bins, x.dtype)
+    if isinstance(x, Windows):
+        check_windows(x)
+        check_windows_task(x.base, task)
+        check_no_categories(categorical)
+        return _Samples(x, x.x, x.x.dtype, max_bins)
+    x, is_categorical, has_missing = columns_of(x, categorical)
+    numbers = x.stored.data if isinstance(x, Columns) else x
+    return _Samples(x, numbers, x.dtype, max_bins, is_categorical, has_missing)
 
 
 def _sampled(value: Any, n_features: int, task: str) -> int:
@@ -52,27 +76,27 @@ def _sampled(value: Any, n_features: int, task: str) -> int:
 
 
 def _grow(
-    x: Array,
+    samples: _Samples,
     learned: Learned,
     n_trees: int,
     *,
-    max_bins: int | None,
-    kinds: _Kinds,
     max_features: int,
     splitter: str,
     bootstrap: bool | IntArray,
+    first_tree: int,
     progress: Progress,
     rng: Rng,
 ) -> Forest:
     """A forest on checked samples; the rest of the settings is checked here."""
-    n_samples, n_features = x.shape
+    n_samples, n_features = samples.x.shape
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
     seed = check.seed(rng)
     with reporting(progress, n_trees, "tree") as report:
         trees = unchecked.grow(
-            unchecked.encode(x, max_bins, *kinds), learned, n_trees, splitter=splitter,
-            max_features=max_features, bootstrap=bootstrap, report=report, seed=seed,
+            samples.bins(), learned, n_trees, splitter=splitter, max_features=max_features,
+            bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip
     xp = array_module(trees.threshold)
     return Forest(
@@ -85,7 +109,7 @@ def _grow(
 
 
 def grow(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -102,6 +126,7 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -109,11 +134,12 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
         Samples, at least one, finite or NaN for missing values; any strides and order. What a CSR or CSC
         matrix of SciPy does not store is 0; trees are those of ``x.toarray()``. Bools, integers of up
         to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
-        they are, without NaN or categories, and are for classification alone.
+        they are, without NaN or categories, and are for classification alone. Bins are samples that
+        `hforest.growth.encode` has encoded; several forests then grow on one encoding.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         at most 1e100 and in the range of the forest's dtype. Number other labels with
@@ -135,9 +161,10 @@ def grow(
     max_bins : int, optional
         1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
         trees. By default every threshold between neighbours of different value is compared (exact). Features
-        of at most max_bins distinct values are exact either way.
+        of at most max_bins distinct values are exact either way. None for Bins, which have theirs.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+        None for Bins, which know theirs.
     bootstrap : bool or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts,
         such as from `bootstrap_counts`).
@@ -152,6 +179,11 @@ def grow(
     n_classes : int, optional
         Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
         occurs.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of given in-bag counts is of tree
+        first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
@@ -203,22 +235,21 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers, kinds = _samples(x, task, categorical)
+    samples = _samples(x, task, max_bins, categorical)
+    n_samples, n_features = samples.x.shape
     learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
+        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
-        max_features=_sampled(max_features, x.shape[1], task), splitter="best", bootstrap=bootstrap,
-        progress=progress, rng=rng,
+        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="best",
+        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
 def grow_extra(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -235,6 +266,7 @@ def grow_extra(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -242,7 +274,7 @@ def grow_extra(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them.
@@ -272,6 +304,8 @@ def grow_extra(
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
+        As `grow` takes it.
+    first_tree : int
         As `grow` takes it.
     progress : callable or bool, optional
         As `grow` takes it.
@@ -306,22 +340,21 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    max_bins = supervised.max_bins(max_bins)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
-    x, numbers, kinds = _samples(x, task, categorical)
+    samples = _samples(x, task, max_bins, categorical)
+    n_samples, n_features = samples.x.shape
     learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=numbers.dtype,
+        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     return _grow(
-        x, learned, n_trees, max_bins=max_bins, kinds=kinds,
-        max_features=_sampled(max_features, x.shape[1], task), splitter="random",
-        bootstrap=bootstrap, progress=progress, rng=rng,
+        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="random",
+        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 
 def grow_random(
-    x: ArrayLike | Windows,
+    x: ArrayLike | Windows | Bins,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -334,6 +367,7 @@ def grow_random(
     min_samples_leaf: int = 1,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -341,7 +375,7 @@ def grow_random(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or hforest.growth.Windows
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them; they decide when a node is pure, and the leaf values.
@@ -362,6 +396,8 @@ def grow_random(
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
+        As `grow` takes it.
+    first_tree : int
         As `grow` takes it.
     progress : callable or bool, optional
         As `grow` takes it.
@@ -396,5 +432,6 @@ def grow_random(
     return grow_extra(
         x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, categorical=categorical,
         bootstrap=bootstrap, max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, progress=progress, rng=rng,
+        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, first_tree=first_tree,
+        progress=progress, rng=rng,
     )  # fmt: skip

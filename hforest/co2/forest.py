@@ -46,6 +46,7 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -102,6 +103,8 @@ def grow(
         What y is.
     n_classes : int, optional
         Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
+    first_tree : int
+        Number of the first tree, as `hforest.classic.grow` takes it.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
@@ -152,6 +155,7 @@ def grow(
     settings = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     x = supervised.samples("x", x)
     found, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
     if class_weight is not None:
@@ -184,8 +188,8 @@ def grow(
     xp = dispatch.array_module(x)
     with reporting(progress, n_trees, "tree") as report:
         trees = unchecked.in_batches(
-            grow_some, len(x), n_trees, bootstrap, report, check.seed(rng), xp=xp,
-            batch=machine.get_num_threads() if xp is np else None,
+            grow_some, len(x), n_trees, bootstrap, report, check.seed(rng), first_tree=first_tree,
+            xp=xp, batch=machine.get_num_threads() if xp is np else None,
         )  # fmt: skip
     forest = _forest(trees, found.n_outputs, x)
     return forest if of_x is None else units.with_units(forest, of_x, of_y)

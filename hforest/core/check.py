@@ -383,6 +383,17 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     return int(value)
 
 
+def first_tree(value: Any, n_trees: int, most: int = MAX_TREES) -> int:
+    """Returns the number of the first of n_trees trees as an int; the last one is below `most`."""
+    value = integer("first_tree", value, 0)
+    if value + n_trees > most:
+        raise ValueError(
+            f"first_tree: expected first_tree + n_trees <= {most}, got {value} + {n_trees}; number the trees "
+            "of a forest from 0"
+        )
+    return value
+
+
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
     """Returns a finite real number in low <= value <= high (low < value if `open_low`) as a float."""
     value = scalar(value)

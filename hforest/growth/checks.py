@@ -45,15 +45,16 @@ def check_windows(windows: Windows) -> None:
         check.finite("x", windows.x)
 
 
-def check_bins(bins: Bins) -> None:
+def check_bins(bins: Bins, name: str = "bins") -> None:
     """Bins such as `encode` makes: their arrays fit each other, and indices are inside the tables."""
     if not isinstance(bins, Bins):
-        raise TypeError(f"bins: expected hforest.growth.Bins, got {type(bins).__name__}; call encode(x)")
+        raise TypeError(f"{name}: expected hforest.growth.Bins, got {type(bins).__name__}; call encode(x)")
     if (bins.base is None) != (bins.offset is None):
         raise TypeError(
-            "bins.base: expected it with bins.offset or neither, got one without the other; call encode(x)"
+            f"{name}.base: expected it with {name}.offset or neither, got one without the other; call "
+            "encode(x)"
         )
-    with check.fields_of("bins"):
+    with check.fields_of(name):
         _check_fields(bins)
 
 

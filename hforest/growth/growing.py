@@ -14,7 +14,7 @@ from .trees import Projected, Trees
 _PACKAGE = __package__
 
 
-def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArray:
+def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: Rng = None) -> IntArray:
     """Returns how often each tree draws each sample: n_samples times with replacement.
 
     Parameters
@@ -23,6 +23,9 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArr
         Samples.
     n_trees : int
         Trees.
+    first_tree : int
+        Number of the first tree, as `grow` takes it: the rows are of trees first_tree to
+        first_tree + n_trees - 1, which is below 2**31.
     rng : None, int or numpy.random.Generator
         Where the seed comes from.
 
@@ -38,7 +41,8 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArr
 
     Notes
     -----
-    These are the bootstraps that `grow` draws itself from the same rng. Cost: a Philox round for four draws.
+    These are the bootstraps that `grow` draws itself from the same rng and first_tree. Cost: a Philox round
+    for four draws.
 
     Examples
     --------
@@ -48,9 +52,10 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, rng: Rng = None) -> IntArr
     """
     n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
     n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
+    first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
     with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
         counts = np.empty((n_trees, n_samples), np.int32)
-    dispatch.backend(_PACKAGE, counts).bootstrap_counts(check.seed(rng), 0, counts)
+    dispatch.backend(_PACKAGE, counts).bootstrap_counts(check.seed(rng), first_tree, counts)
     return counts
 
 
@@ -70,6 +75,7 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Trees:
@@ -109,6 +115,11 @@ def grow(
     n_classes : int, optional
         Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
         occurs.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of given in-bag counts is of tree
+        first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
@@ -132,7 +143,8 @@ def grow(
     equal splits the column sampled first wins, in it the lowest threshold. What a node samples depends on its
     key alone, which comes from its parent's by a counter-based generator: trees do not depend on the number
     of threads. A tree whose bootstrap holds no weight takes every sample. Extreme weights are scaled by a
-    power of two, and `gain` with them (`hforest.tree.Forest`). Cost: for each level, sample and candidate a
+    power of two, and `gain` with them (`hforest.tree.Forest`); the power may depend on in-bag counts that
+    are given, and then on the range of trees. Cost: for each level, sample and candidate a
     few nanoseconds; a tree has as many levels as samples where each split parts off one of them.
 
     Examples
@@ -146,6 +158,7 @@ def grow(
     check_bins(bins)
     n_samples, n_columns = bins.shape
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
     learned = check_learned(
         y, bins.bins, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
@@ -159,7 +172,7 @@ def grow(
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow(
             bins, learned, n_trees, splitter=splitter, max_features=n_candidates, bootstrap=bootstrap,
-            report=report, seed=seed,
+            first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip
 
 
@@ -180,6 +193,7 @@ def grow_projected(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Projected:
@@ -200,7 +214,7 @@ def grow_projected(
         As `grow` takes them; with the splitter "random" each projection has one random threshold.
     min_samples_leaf, min_impurity_decrease
         As `grow` takes them.
-    task, n_classes, progress, rng
+    task, n_classes, first_tree, progress, rng
         As `grow` takes them.
 
     Returns
@@ -239,6 +253,7 @@ def grow_projected(
             f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
         )
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
     limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
@@ -251,5 +266,5 @@ def grow_projected(
     with reporting(progress, n_trees, "tree") as report:
         return unchecked.grow_projected(
             x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
-            splitter=splitter, bootstrap=bootstrap, report=report, seed=seed,
+            splitter=splitter, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip

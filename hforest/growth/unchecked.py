@@ -158,12 +158,14 @@ def in_batches(
     report: Report,
     seed: int,
     *,
+    first_tree: int,
     batch: int | None = None,
     xp: ModuleType = np,
 ) -> list[Any]:
     """Calls grow_some until all trees have grown, or a report ends the growth; returns the trees.
 
-    `bootstrap` is a bool or in-bag counts; `batch` is how many trees grow between reports.
+    `bootstrap` is a bool or in-bag counts; `first_tree` is the number of the first tree, by which random
+    numbers are keyed; `batch` is how many trees grow between reports.
     """
     batch = _TREES_A_THREAD * machine.get_num_threads() if batch is None else batch
     trees: list[Any] = []
@@ -172,10 +174,10 @@ def in_batches(
         counts = None
         if bootstrap is True:
             counts = xp.empty((count, n_samples), np.int32)
-            dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first, counts)
+            dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree + first, counts)
         elif bootstrap is not False:
             counts = bootstrap[first : first + count]
-        grow_some(Batch(seed, first, count, counts, trees))
+        grow_some(Batch(seed, first_tree + first, count, counts, trees))
         if not report(len(trees)):
             break
     return trees
@@ -203,6 +205,7 @@ def grow(
     max_features: int,
     splitter: str,
     bootstrap: bool | IntArray,
+    first_tree: int,
     report: Report,
     seed: int,
 ) -> Trees:
@@ -215,7 +218,7 @@ def grow(
     def grow_some(batch: Batch) -> None:
         backend.grow(bins, workspace, learned, max_features, splitter, batch)
 
-    trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, xp=xp)
+    trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, first_tree=first_tree, xp=xp)
     return Trees(*backend.joined(trees, learned.target.n_outputs, bins.dtype, False))
 
 
@@ -229,6 +232,7 @@ def grow_projected(
     n_projections: int,
     splitter: str,
     bootstrap: bool | IntArray,
+    first_tree: int,
     report: Report,
     seed: int,
 ) -> Projected:
@@ -241,7 +245,7 @@ def grow_projected(
     def grow_some(batch: Batch) -> None:
         backend.grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch)
 
-    trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, xp=xp)
+    trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, first_tree=first_tree, xp=xp)
     return joined(trees, learned.target.n_outputs, numbers)
 
 

@@ -94,6 +94,7 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -136,7 +137,7 @@ def grow(
         As `hforest.classic.grow` takes it.
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
         As `hforest.classic.grow` takes them.
-    task, n_classes, progress, rng
+    task, n_classes, first_tree, progress, rng
         As `hforest.classic.grow` takes them.
 
     Returns
@@ -181,6 +182,7 @@ def grow(
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    first_tree = check.first_tree(first_tree, n_trees)
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
         class_weight=class_weight, criterion=criterion, limits=limits, dtype=x.dtype,
@@ -190,7 +192,7 @@ def grow(
     with reporting(progress, n_trees, "tree") as report:
         grown = unchecked.grow_projected(
             x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
-            splitter=splitter, bootstrap=bootstrap, report=report, seed=seed,
+            splitter=splitter, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
         )  # fmt: skip
     return Forest(
         n_features=array_module(numbers).array(n_features, np.int64), **grown.trees._asdict(),

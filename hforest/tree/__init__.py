@@ -18,6 +18,7 @@ from .export import to_dict
 from .files import load, save
 from .forest import Forest, check
 from .importances import importance, permutation_importance
+from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
 from .proximities import proximity
 from .text import to_text
@@ -30,6 +31,7 @@ __all__ = [
     "check",
     "from_sklearn",
     "importance",
+    "join",
     "leaf_targets",
     "load",
     "path",

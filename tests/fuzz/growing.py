@@ -350,6 +350,12 @@ options("window", 1)
 options("cascade.stride", 1)
 
 
+@value("tree.join.forests")
+def _forests(s: Setting) -> list[tree.Forest]:
+    forest = _forest(s)
+    return [forest] * s.choice((2, 1, 3))
+
+
 @value("forests")
 def _forests(s: Setting) -> Any:
     return [functools.partial(classic.grow, n_trees=2, max_depth=2)]

@@ -1,0 +1,7 @@
+"""Growing and training on several workers: processes of one machine, or of many.
+
+No engine of its own: workers are started by, and bytes carried by, an executor of `concurrent.futures` or
+what has its methods (Dask, mpi4py, loky).
+"""
+
+__all__: list[str] = []

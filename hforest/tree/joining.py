@@ -1,0 +1,131 @@
+"""The trees of several forests as one forest."""
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from types import ModuleType
+
+import numpy as np
+
+from ..core import check as checks
+from ..core import dispatch
+from ..core.aliases import Array, IntArray
+from .forest import NO_DEFAULTS, Forest, check_layout, check_nodes, has_sets
+
+_PER_NODE = ("feature", "threshold", "left", "gain", "value", "indices", "data", "category_bits")
+
+
+def join(forests: Sequence[Forest]) -> Forest:
+    """Returns the trees of several forests as one forest, in the order of the forests.
+
+    Parameters
+    ----------
+    forests : sequence of Forest
+        At least one; all of one dtype, device, number of features and number of outputs. Either all know
+        where missing values go (`default_left`), or none. Splits may be of features in some and of
+        projections in others, and by sets of categories in some alone.
+
+    Returns
+    -------
+    Forest
+        New arrays. Tree m of forest k is tree ``n_trees[0] + ... + n_trees[k - 1] + m``.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        No sequence of forests, or an empty one; forests that `check` refuses; forests of different dtypes,
+        devices, features or outputs; some that know missing values beside some that do not.
+
+    Notes
+    -----
+    Forests that a function of hforest grew from the same arguments and the same int as rng in ranges
+    of trees (its argument first_tree) are joined to the forest that one call grows, bit for bit. A forest
+    grows on by the same two: grow trees ``first_tree = n_trees`` and later, and join.
+
+    Means over trees weigh each tree alike, so a prediction of the joined forest is the mean of the forests'
+    predictions, weighted by their numbers of trees, up to rounding.
+
+    Whether a forest knows missing values depends on the samples that it was grown on. One that does not
+    refuses them, so joined with one that does it would need a rule that nobody chose; it is refused. Where
+    missing values are to go left in such a forest, replace its array:
+    ``forest._replace(default_left=(forest.feature != -1).astype(numpy.uint8))``. Cost: a copy of the arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> y = x[:, 0] > x[:, 1]
+    >>> parts = [hforest.classic.grow(x, y, 5, first_tree=first, rng=3) for first in (0, 5)]
+    >>> whole = hforest.classic.grow(x, y, 10, rng=3)
+    >>> all((a == b).all() for a, b in zip(hforest.tree.join(parts), whole))
+    True
+    """
+    _check(forests)
+    xp = dispatch.array_module(forests[0].feature)
+    n_nodes = [forest.feature.size for forest in forests]
+    arrays = {
+        name: xp.concatenate([xp.asarray(getattr(forest, name)) for forest in forests]) for name in _PER_NODE
+    }
+    tree_start = _starts(xp, [forest.tree_start for forest in forests], n_nodes)
+    indptr, category_indptr = xp.zeros(0, np.int64), xp.zeros(0, np.int64)
+    if any(forest.indptr.size for forest in forests):
+        indptr = _pointers(xp, [f.indptr for f in forests], n_nodes, [f.indices.size for f in forests])
+    if any(has_sets(forest) for forest in forests):
+        words = [forest.category_bits.size for forest in forests]
+        category_indptr = _pointers(xp, [f.category_indptr for f in forests], n_nodes, words)
+    default_left = xp.asarray(NO_DEFAULTS[0])
+    if forests[0].default_left.size:
+        default_left = xp.concatenate([forest.default_left for forest in forests])
+    return Forest(
+        n_features=forests[0].n_features.copy(), tree_start=tree_start, indptr=indptr,
+        default_left=default_left, category_indptr=category_indptr, **arrays,
+    )  # fmt: skip
+
+
+def _check(forests: Sequence[Forest]) -> None:
+    remedy = "pass such as [forest, other]"
+    if isinstance(forests, Forest) or not isinstance(forests, Sequence) or isinstance(forests, str | bytes):
+        raise TypeError(f"forests: expected a sequence of forests, got {type(forests).__name__}; {remedy}")
+    if not forests:
+        raise ValueError(f"forests: expected at least one forest, got none; {remedy}")
+    for i, forest in enumerate(forests):
+        try:
+            check_layout(forest)
+            if checks.values_checked():
+                check_nodes(forest)
+        except (TypeError, ValueError, IndexError) as error:
+            raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", f"forests[{i}]", str(error))) from None
+    first, n_features = forests[0], int(forests[0].n_features)
+    for i, forest in enumerate(forests[1:], 1):
+        checks.same_device(**{"forests[0].feature": first.feature, f"forests[{i}].feature": forest.feature})
+        for what, expected, got, kind in (
+            ("dtype", first.threshold.dtype, forest.threshold.dtype, TypeError),
+            ("n_features", n_features, int(forest.n_features), ValueError),
+            ("n_outputs", first.value.shape[1], forest.value.shape[1], ValueError),
+        ):
+            if got != expected:
+                raise kind(
+                    f"forests[{i}]: expected {what} = {expected} as forests[0] has, got {got}; join forests "
+                    "that were grown on samples of the same features, classes or targets, and dtype"
+                )
+        if bool(forest.default_left.size) != bool(first.default_left.size):
+            wanted, got = (
+                ("n_nodes numbers", "none") if first.default_left.size else ("none", "n_nodes numbers")
+            )
+            raise ValueError(
+                f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow all forests "
+                "on samples with missing values, or replace the empty array as the notes of join say"
+            )
+
+
+def _starts(xp: ModuleType, starts: list[IntArray], sizes: list[int]) -> Array:
+    """Starts within each part as starts within all parts; each has one entry more than it has members."""
+    before = [0, *accumulate(sizes)]
+    shifted = [start[1:] + n for start, n in zip(starts, before, strict=False)]
+    return xp.concatenate([xp.zeros(1, np.int64), *shifted])
+
+
+def _pointers(xp: ModuleType, given: list[IntArray], n_nodes: list[int], n_entries: list[int]) -> Array:
+    """As `_starts` for the nodes' entries; a forest without such entries has an empty array."""
+    full = [p if p.size else xp.zeros(n + 1, np.int64) for p, n in zip(given, n_nodes, strict=True)]
+    return _starts(xp, full, n_entries)

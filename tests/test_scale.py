@@ -1,0 +1,1 @@
+"""Growing on several workers."""
