@@ -101,6 +101,7 @@ def measure_table(name: str, folders: list[Path], seed: int) -> list[dict[str, A
     for kind, share in [("none", 0.0), *((kind, share) for kind in KINDS for share in SHARES)]:
         z = removed(x, kind, share, np.random.default_rng([seed, int(100 * share)])) if share else x
         row: dict[str, Any] = {"table": name, "seed": seed, "kind": kind, "share": share, "n_fitted": cut}
+        row["nodes"] = int(classic.grow(z[:cut], y[:cut], rng=seed).feature.size)
         for method, fit in (("hforest", forest), ("scikit-learn", of_sklearn)):
             row[method] = dict(
                 zip(("error", "seconds"), timed(fit, z[:cut], y[:cut], z[cut:], y[cut:], seed), strict=True)
@@ -174,9 +175,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 def summary(rows: list[dict[str, Any]]) -> str:
     """A markdown table of geometric means over tables and seeds."""
     lines = [
-        "| removed | error / scikit-learn's | within a deviation | growing / nothing removed | "
-        "scikit-learn's | growing / scikit-learn's |",
-        "|---|---|---|---|---|---|",
+        "| removed | error / scikit-learn's | within a deviation | growing / nothing removed | nodes | "
+        "scikit-learn's growing | growing / scikit-learn's |",
+        "|---|---|---|---|---|---|---|",
     ]
     base = {(row["table"], row["seed"]): row for row in rows if row["kind"] == "none"}
     for kind, share in dict.fromkeys((row["kind"], row["share"]) for row in rows):
@@ -195,11 +196,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
             )
             for m in ("hforest", "scikit-learn")
         ]
+        nodes = geometric_mean([row["nodes"] / base[row["table"], row["seed"]]["nodes"] for row in some])
         beside = geometric_mean([row["hforest"]["seconds"] / row["scikit-learn"]["seconds"] for row in some])
         what = f"{share:.0%} {kind}" if share else "none"
         lines.append(
             f"| {what} | {geometric_mean(ratio):.3f} | {near} of {len(names)} | {slower[0]:.2f} | "
-            f"{slower[1]:.2f} | {beside:.2f} |"
+            f"{nodes:.2f} | {slower[1]:.2f} | {beside:.2f} |"
         )
     return "\n".join(lines)
 

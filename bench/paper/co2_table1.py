@@ -47,6 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "optdigits": {"nu": 10.0, "lr": 0.01, "max_features": 12},
     "shuttle": {"nu": 4.0, "lr": 0.03, **MEASUREMENTS},
     "shuttle, no bootstrap": {"nu": 43.0, "lr": 0.1, **MEASUREMENTS, "bootstrap": False},
+    **{f"{name}, defaults": {} for name in ("letter", "usps", "connect4")},
 }
 METHODS = {"CO2": "CO2", "RF": "RF", "OC1": "OC1, no restarts"}
 PAPER = {

@@ -2,22 +2,23 @@
 
 from cython.parallel cimport parallel
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 cimport numpy as cnp
 
 from hforest.core.machine cimport (
     hf_has_stopped, hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch,
-    raise_interrupt, simd_gathers, simd_path, start_watch,
+    raise_interrupt, start_watch,
 )
 from hforest.tree.members cimport (
     Members, Neighbors, Quantiles, group_tree, write_neighbors, write_quantiles,
 )
+from hforest.tree.stored_rows cimport call_rows
 from hforest.tree.walk cimport (
     BY_COLUMNS, HF_DOWN, HF_WALKS, Walk, add_leaves, find_leaves, hf_top, make_columns, node_size,
-    pack_tree, real, way_of, write_classes,
+    pack_tree, real, walk_of, write_classes,
 )
 
 cnp.import_array()
@@ -29,9 +30,6 @@ cdef enum:
     LINE = 64             # bytes of a cache line
     SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
     STEPS = 32            # nodes for each walk up to which packing them pays
-    WALKS = 1 << 16       # walks between two looks for signals,
-    OBLIQUE_WALKS = 1 << 12   # and through projections
-    ROW_BLOCK = 256       # rows of a sparse matrix for which a tree stays in cache, at most
 
 
 cdef void _add(
@@ -175,120 +173,7 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     return not w.watch.stopped
 
 
-# ----------------------------------------------------------------------------------- rows of sparse matrices
-
-# The rows of a sparse matrix: row i stores the numbers indptr[i] to indptr[i + 1] - 1.
-cdef struct Rows:
-    const int64_t* indptr
-    const int32_t* feature
-    const void* number        # float if `single` of the walk, else double
-
-
-cdef void _spread(const Walk* w, const Rows* rows, int64_t i, bint clear, void* row) noexcept nogil:
-    # Writes the numbers of a row to their features, or 0.
-    cdef int64_t e
-    for e in range(rows.indptr[i], rows.indptr[i + 1]):
-        if w.single:
-            (<float*> row)[rows.feature[e]] = 0 if clear else (<const float*> rows.number)[e]
-        else:
-            (<double*> row)[rows.feature[e]] = 0 if clear else (<const double*> rows.number)[e]
-
-
-cdef void _rows_block(
-    const Walk* w, const Rows* rows, int64_t first, int64_t n, char* row, int32_t* leaf, void* y,
-    double* total,
-) noexcept nogil:
-    # Writes the leaves that n rows from `first` reach, or their means: some trees, which stay in cache, for
-    # row after row.
-    #
-    # row    workspace (n_features,), 0
-    # total  workspace (n, n_outputs)
-    cdef int64_t tree = 0, last, i
-    cdef int32_t reached[8]  # HF_WALKS
-    if y != NULL:
-        memset(total, 0, n * w.n_outputs * sizeof(double))
-    while tree < w.n_trees and not hf_stopped(w.watch):
-        last = min(tree + HF_WALKS, w.n_trees)
-        for i in range(n):
-            _spread(w, rows, first + i, False, row)
-            find_leaves(w, row, NULL, 1, tree, last, NULL, reached, 1, 1)
-            _spread(w, rows, first + i, True, row)
-            if y == NULL:
-                memcpy(leaf + (first + i) * w.n_trees + tree, reached, (last - tree) * sizeof(int32_t))
-            else:
-                _add(w, 1, tree, last, reached, 1, total + i * w.n_outputs)
-        tree = last
-    if y == NULL:
-        return
-    for i in range(n * w.n_outputs):
-        if w.single:
-            (<float*> y)[first * w.n_outputs + i] = <float> (total[i] / w.n_trees)
-        else:
-            (<double*> y)[first * w.n_outputs + i] = total[i] / w.n_trees
-
-
-cdef int _run_rows(Walk* w, const Rows* rows, int32_t* leaf, void* y) noexcept nogil:
-    # Walks rows, each spread in an array of all features. Returns 0 if memory is out.
-    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
-    cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads))), block = 0
-    cdef int64_t n_sums = size * w.n_outputs + 1
-    cdef char* row = NULL
-    cdef double* total = NULL
-    hf_share(w.watch, (w.n_samples + size - 1) // size)
-    with parallel(num_threads=threads):
-        row = <char*> calloc(w.n_features + 1, 4 if w.single else 8)
-        total = <double*> malloc(n_sums * sizeof(double) if y != NULL else 1)
-        block = hf_take(w.watch)
-        while block >= 0:
-            if row == NULL or total == NULL:
-                hf_stop(w.watch)
-            else:
-                _rows_block(
-                    w, rows, block * size, min(size, w.n_samples - block * size), row, leaf, y, total
-                )
-            block = hf_take(w.watch)
-        free(row)
-        free(total)
-    return not w.watch.stopped
-
-
 # ---------------------------------------------------------------------------------------------------- calls
-
-cdef Walk _walk_of(cnp.ndarray x, forest):
-    # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
-    cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
-    cdef cnp.ndarray default_left, category_indptr, category_bits
-    (
-        _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
-        category_bits,
-    ) = forest
-    cdef bint oblique = cnp.PyArray_DIM(indptr, 0) > 0
-    cdef Walk w
-    memset(&w, 0, sizeof(Walk))
-    w.forest.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
-    w.forest.feature = <const int32_t*> cnp.PyArray_DATA(feature)
-    w.forest.threshold = cnp.PyArray_DATA(threshold)
-    w.forest.left = <const int32_t*> cnp.PyArray_DATA(left)
-    w.forest.indptr = <const int64_t*> cnp.PyArray_DATA(indptr) if oblique else NULL
-    w.forest.indices = <const int32_t*> cnp.PyArray_DATA(indices)
-    w.forest.data = cnp.PyArray_DATA(data)
-    if cnp.PyArray_DIM(default_left, 0) > 0:
-        w.forest.default_left = <const uint8_t*> cnp.PyArray_DATA(default_left)
-        w.node_by_node = True
-    if cnp.PyArray_DIM(category_indptr, 0) > 0:
-        w.forest.category_indptr = <const int64_t*> cnp.PyArray_DATA(category_indptr)
-        w.forest.category_bits = <const uint32_t*> cnp.PyArray_DATA(category_bits)
-    w.node_by_node |= oblique
-    w.x = cnp.PyArray_DATA(x)
-    w.single = cnp.PyArray_ITEMSIZE(x) == 4
-    w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
-    w.n_samples = cnp.PyArray_DIM(x, 0)
-    w.n_features = cnp.PyArray_DIM(x, 1)
-    w.walks = OBLIQUE_WALKS if oblique else WALKS
-    w.path = simd_path()
-    w.way = way_of(&w, simd_gathers(), cnp.PyArray_DIM(feature, 0))
-    return w
-
 
 cdef int _call(Walk* w, cnp.ndarray feature, cnp.ndarray leaf, cnp.ndarray y) except -1:
     cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
@@ -308,50 +193,28 @@ cdef int _call(Walk* w, cnp.ndarray feature, cnp.ndarray leaf, cnp.ndarray y) ex
 
 def apply(x, forest, leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    cdef Walk w = _walk_of(x, forest)
+    cdef Walk w = walk_of(x, forest)
     _call(&w, forest.feature, leaf, None)
 
 
 def predict(x, forest, bint vote, y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     cdef cnp.ndarray value = forest.value
-    cdef Walk w = _walk_of(x, forest)
+    cdef Walk w = walk_of(x, forest)
     w.value = cnp.PyArray_DATA(value)
     w.n_outputs = cnp.PyArray_DIM(value, 1)
     w.vote = vote
     _call(&w, forest.feature, None, y)
 
 
-cdef int _call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1:
-    cdef cnp.ndarray number = rows.data, feature = rows.indices, indptr = rows.indptr, value = forest.value
-    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
-    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
-    cdef Walk w = _walk_of(number.reshape(1, -1), forest)
-    cdef Rows a
-    cdef hf_watch watch
-    cdef int done
-    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
-    a.feature, a.number = <const int32_t*> cnp.PyArray_DATA(feature), cnp.PyArray_DATA(number)
-    w.n_samples, w.n_features = cnp.PyArray_DIM(indptr, 0) - 1, rows.n_minor
-    w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
-    start_watch(&watch)
-    w.watch = &watch
-    with nogil:
-        done = _run_rows(&w, &a, leaves_to, y_to)
-    raise_interrupt(&watch)
-    if not done:
-        raise MemoryError(f"forest: no memory to walk it with rows of {rows.n_minor} features")
-    return 0
-
-
 def apply_rows(rows, forest, leaf):
     """As `apply`, of the rows of a sparse matrix."""
-    _call_rows(rows, forest, False, leaf, None)
+    call_rows(rows, forest, False, leaf, None)
 
 
 def predict_rows(rows, forest, bint vote, y):
     """As `predict`, of the rows of a sparse matrix."""
-    _call_rows(rows, forest, vote, None, y)
+    call_rows(rows, forest, vote, None, y)
 
 
 cdef int _fault(

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+cimport numpy as cnp
+
 from hforest.core.machine cimport hf_watch
 
 cdef extern from "tree/route.h" nogil:
@@ -91,6 +93,7 @@ cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
     return HF_SMALL_KEYS if n_nodes < HF_SMALL and n_columns < HF_SMALL else HF_FLOAT_KEYS
 
 
+cdef Walk walk_of(cnp.ndarray x, forest)
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil
 cdef void make_columns(const real* x, int64_t n_features, int64_t n, void* columns) noexcept nogil

@@ -8,6 +8,12 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+cimport numpy as cnp
+
+from hforest.core.machine cimport simd_gathers, simd_path
+
+cnp.import_array()
+
 cdef extern from "tree/simd/columns.h" nogil:
     int hf_enter(
         int path, int single, const hf_top* top, const void* columns, int64_t group_words, int n_groups,
@@ -38,6 +44,8 @@ cdef enum:
     LISTED = 512          # samples of columns whose unfinished walks are listed together
     FEW = 16              # samples from which columns and gathers pay
     KEYS = 256            # keys made at once
+    WALKS = 1 << 16       # walks between two looks for signals,
+    OBLIQUE_WALKS = 1 << 12   # and through projections
 
 
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
@@ -53,6 +61,43 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     if w.n_features <= min(most, <int64_t> WIDEST):
         return BY_COLUMNS
     return BY_GATHERS if vector else BY_ROWS
+
+
+cdef Walk walk_of(cnp.ndarray x, forest):
+    # Returns what a call on samples works on.
+    # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
+    cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
+    cdef cnp.ndarray default_left, category_indptr, category_bits
+    (
+        _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
+        category_bits,
+    ) = forest
+    cdef bint oblique = cnp.PyArray_DIM(indptr, 0) > 0
+    cdef Walk w
+    memset(&w, 0, sizeof(Walk))
+    w.forest.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
+    w.forest.feature = <const int32_t*> cnp.PyArray_DATA(feature)
+    w.forest.threshold = cnp.PyArray_DATA(threshold)
+    w.forest.left = <const int32_t*> cnp.PyArray_DATA(left)
+    w.forest.indptr = <const int64_t*> cnp.PyArray_DATA(indptr) if oblique else NULL
+    w.forest.indices = <const int32_t*> cnp.PyArray_DATA(indices)
+    w.forest.data = cnp.PyArray_DATA(data)
+    if cnp.PyArray_DIM(default_left, 0) > 0:
+        w.forest.default_left = <const uint8_t*> cnp.PyArray_DATA(default_left)
+        w.node_by_node = True
+    if cnp.PyArray_DIM(category_indptr, 0) > 0:
+        w.forest.category_indptr = <const int64_t*> cnp.PyArray_DATA(category_indptr)
+        w.forest.category_bits = <const uint32_t*> cnp.PyArray_DATA(category_bits)
+    w.node_by_node |= oblique
+    w.x = cnp.PyArray_DATA(x)
+    w.single = cnp.PyArray_ITEMSIZE(x) == 4
+    w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
+    w.n_samples = cnp.PyArray_DIM(x, 0)
+    w.n_features = cnp.PyArray_DIM(x, 1)
+    w.walks = OBLIQUE_WALKS if oblique else WALKS
+    w.path = simd_path()
+    w.way = way_of(&w, simd_gathers(), cnp.PyArray_DIM(feature, 0))
+    return w
 
 
 # ----------------------------------------------------------------------------------------- packing

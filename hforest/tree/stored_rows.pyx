@@ -1,0 +1,244 @@
+"""Walks of the rows of a sparse matrix.
+
+A row is spread in an array of all features, which is 0 between two rows; a set of bits says what it stores.
+Few features of many are stored, so that most comparisons with 0 read the bits alone, which stay in cache:
+
+    stored      . . 3 . . . 7 .
+    row         0 0 3 0 0 0 7 0
+    bits        0 0 1 0 0 0 1 0
+"""
+
+from cython.parallel cimport parallel
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+cimport numpy as cnp
+
+from hforest.core.machine cimport (
+    hf_share, hf_stop, hf_stopped, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+)
+from hforest.tree.walk cimport (
+    BY_ROWS, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, node_size, pack_tree,
+    real, walk_of,
+)
+
+cnp.import_array()
+
+cdef enum:
+    ROW_BLOCK = 256       # rows for which some trees stay in cache, at most
+    TREES = 32            # these trees
+    SMALL = 1 << 10       # pairs of a row and a tree below which a second thread does not pay
+    STEPS = 32            # nodes for each walk up to which packing them pays
+
+
+# The rows of a sparse matrix: row i stores the numbers indptr[i] to indptr[i + 1] - 1.
+cdef struct Rows:
+    const int64_t* indptr
+    const int32_t* feature
+    const void* number        # float if `single` of the walk, else double
+
+
+# The workspace of a thread.
+cdef struct Space:
+    char* row                 # (n_features,) float or double; 0 between two rows
+    uint64_t* bits            # (n_features / 64,)  1: the row stores the feature
+    int32_t* leaf             # (TREES,)
+    double* total             # (rows of a block, n_outputs)
+
+
+cdef void _spread(const Walk* w, const Rows* rows, int64_t i, bint clear, Space* s) noexcept nogil:
+    # Writes the numbers of a row to their features, and their bits; or 0.
+    cdef int64_t e
+    cdef int32_t f
+    for e in range(rows.indptr[i], rows.indptr[i + 1]):
+        f = rows.feature[e]
+        if clear:
+            s.bits[f >> 6] = 0
+        else:
+            s.bits[f >> 6] |= <uint64_t> 1 << (f & 63)
+        if w.single:
+            (<float*> s.row)[f] = 0 if clear else (<const float*> rows.number)[e]
+        else:
+            (<double*> s.row)[f] = 0 if clear else (<const double*> rows.number)[e]
+
+
+cdef inline int32_t _step(
+    const Walk* w, const char* tree, int32_t v, const real* row, const uint64_t* bits
+) noexcept nogil:
+    # Returns the child of a packed node, or the node where it is a leaf.
+    cdef const hf_float_node* floats
+    cdef const hf_double_node* doubles
+    cdef real value = 0
+    if real is float:
+        floats = <const hf_float_node*> tree + v
+        if bits[floats.feature >> 6] >> (floats.feature & 63) & 1:
+            value = row[floats.feature]
+        return floats.next + (value > floats.threshold)
+    else:
+        doubles = <const hf_double_node*> tree + v
+        if bits[doubles.feature >> 6] >> (doubles.feature & 63) & 1:
+            value = row[doubles.feature]
+        return doubles.next + (value > doubles.threshold)
+
+
+cdef void _walk_packed(
+    const Walk* w, int64_t first, int64_t last, const real* row, const uint64_t* bits, int32_t* leaf
+) noexcept nogil:
+    # Writes the leaves that a row reaches in packed trees. Walks run interleaved; where one ends, that of the
+    # next tree takes its place.
+    cdef const char* tree[8]  # HF_WALKS
+    cdef int32_t* to[8]
+    cdef int32_t v[8]
+    cdef int32_t next
+    cdef int64_t entered = first
+    cdef int n = 0, g
+    while n < HF_WALKS and entered < last:
+        tree[n], v[n] = w.nodes + w.forest.tree_start[entered] * node_size(w), 0
+        to[n] = leaf + (entered - first)
+        n += 1
+        entered += 1
+    while n:
+        g = 0
+        while g < n:
+            next = _step(w, tree[g], v[g], row, bits)
+            if next != v[g]:
+                v[g] = next
+                g += 1
+                continue
+            to[g][0] = next
+            if entered < last:
+                tree[g], v[g] = w.nodes + w.forest.tree_start[entered] * node_size(w), 0
+                to[g] = leaf + (entered - first)
+                entered += 1
+                g += 1
+            else:
+                n -= 1
+                tree[g], v[g], to[g] = tree[n], v[n], to[n]
+
+
+cdef void _find(const Walk* w, int64_t first, int64_t last, Space* s) noexcept nogil:
+    # Writes the leaves of a row in trees [first, last).
+    if w.nodes == NULL:
+        find_leaves(w, s.row, NULL, 1, first, last, NULL, s.leaf, 1, 1)
+    elif w.single:
+        _walk_packed(w, first, last, <const float*> s.row, s.bits, s.leaf)
+    else:
+        _walk_packed(w, first, last, <const double*> s.row, s.bits, s.leaf)
+
+
+cdef void _add(const Walk* w, int64_t first, int64_t last, const int32_t* leaf, double* total) noexcept nogil:
+    # Adds the leaf values, or votes, of a row.
+    cdef int64_t tree = first, stop
+    while tree < last:
+        stop = min(tree + HF_WALKS, last)
+        if w.single:
+            add_leaves(w, <const float*> w.value, tree, stop, 1, leaf + (tree - first), 1, total)
+        else:
+            add_leaves(w, <const double*> w.value, tree, stop, 1, leaf + (tree - first), 1, total)
+        tree = stop
+
+
+cdef void _block(
+    const Walk* w, const Rows* rows, int64_t first, int64_t n, int32_t* leaf, void* y, Space* s
+) noexcept nogil:
+    # Writes the leaves that n rows from `first` reach, or their means: some trees, which stay in cache, for
+    # row after row.
+    cdef int64_t tree = 0, last, i
+    if y != NULL:
+        memset(s.total, 0, n * w.n_outputs * sizeof(double))
+    while tree < w.n_trees and not hf_stopped(w.watch):
+        last = min(tree + TREES, w.n_trees)
+        for i in range(n):
+            _spread(w, rows, first + i, False, s)
+            _find(w, tree, last, s)
+            _spread(w, rows, first + i, True, s)
+            if y == NULL:
+                memcpy(leaf + (first + i) * w.n_trees + tree, s.leaf, (last - tree) * sizeof(int32_t))
+            else:
+                _add(w, tree, last, s.leaf, s.total + i * w.n_outputs)
+        tree = last
+    if y == NULL:
+        return
+    for i in range(n * w.n_outputs):
+        if w.single:
+            (<float*> y)[first * w.n_outputs + i] = <float> (s.total[i] / w.n_trees)
+        else:
+            (<double*> y)[first * w.n_outputs + i] = s.total[i] / w.n_trees
+
+
+cdef int _start(const Walk* w, int64_t n_sums, Space* s) noexcept nogil:
+    # Allocates a workspace; returns 0 if memory is out.
+    s.row = <char*> calloc(w.n_features + 1, 4 if w.single else 8)
+    s.bits = <uint64_t*> calloc(w.n_features // 64 + 1, 8)
+    s.leaf = <int32_t*> malloc(TREES * sizeof(int32_t))
+    s.total = <double*> malloc((n_sums + 1) * sizeof(double))
+    return s.row != NULL and s.bits != NULL and s.leaf != NULL and s.total != NULL
+
+
+cdef void _finish(Space* s) noexcept nogil:
+    free(s.row)
+    free(s.bits)
+    free(s.leaf)
+    free(s.total)
+
+
+cdef int _run(Walk* w, const Rows* rows, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
+    # Returns 0 if memory is out.
+    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
+    cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads))), tree = 0
+    cdef char* nodes = NULL
+    if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
+        nodes = <char*> malloc(n_nodes * node_size(w))
+        if nodes == NULL:
+            return 0
+        w.nodes, w.way = nodes, BY_ROWS
+        for tree in range(w.n_trees):
+            if w.single:
+                pack_tree(w, <const float*> w.forest.threshold, tree)
+            else:
+                pack_tree(w, <const double*> w.forest.threshold, tree)
+    hf_share(w.watch, (w.n_samples + size - 1) // size)
+    with parallel(num_threads=threads):
+        run_blocks(w, rows, size, leaf, y)
+    free(nodes)
+    return not w.watch.stopped
+
+
+cdef void run_blocks(Walk* w, const Rows* rows, int64_t size, int32_t* leaf, void* y) noexcept nogil:
+    # The blocks of a thread, of `size` rows.
+    cdef Space s
+    cdef int has_memory = _start(w, size * w.n_outputs if y != NULL else 0, &s)
+    cdef int64_t block = hf_take(w.watch)
+    while block >= 0:
+        if has_memory:
+            _block(w, rows, block * size, min(size, w.n_samples - block * size), leaf, y, &s)
+        else:
+            hf_stop(w.watch)
+        block = hf_take(w.watch)
+    _finish(&s)
+
+
+cdef int call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1:
+    # Writes leaves, means or vote shares of the rows of a sparse matrix.
+    cdef cnp.ndarray number = rows.data, feature = rows.indices, indptr = rows.indptr, value = forest.value
+    cdef cnp.ndarray of_nodes = forest.feature
+    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
+    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
+    cdef Walk w = walk_of(number.reshape(1, -1), forest)
+    cdef int64_t n_nodes = cnp.PyArray_DIM(of_nodes, 0)
+    cdef Rows a
+    cdef hf_watch watch
+    cdef int done
+    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
+    a.feature, a.number = <const int32_t*> cnp.PyArray_DATA(feature), cnp.PyArray_DATA(number)
+    w.n_samples, w.n_features = cnp.PyArray_DIM(indptr, 0) - 1, rows.n_minor
+    w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
+    start_watch(&watch)
+    w.watch = &watch
+    with nogil:
+        done = _run(&w, &a, leaves_to, y_to, n_nodes)
+    raise_interrupt(&watch)
+    if not done:
+        raise MemoryError(f"forest: no memory to walk it with rows of {rows.n_minor} features")
+    return 0
