@@ -1,0 +1,152 @@
+"""The site: the pages of this folder, and a page for each public function, made from its docstring.
+
+    python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+Reference pages are written to docs/api when the site is built, from the public names of the subpackages.
+Those of libraries that are not installed are left out, with a note.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import hforest  # noqa: E402 (from this checkout)
+
+project = "hforest"
+version = release = hforest.__version__
+extensions = [
+    "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]  # fmt: skip
+templates_path = ["_templates"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build"]
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
+autosummary_generate = True
+autosummary_imported_members = True
+default_role = "py:obj"  # names in docstrings lead to their pages
+autodoc_typehints = "none"  # signatures are those of help(), and docstrings name the types
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+html_theme = "pydata_sphinx_theme"
+html_title = f"hforest {version}"
+html_theme_options = {
+    "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
+}  # fmt: skip
+html_show_sourcelink = False
+copybutton_exclude = ".linenos, .gp, .go"
+
+SUBPACKAGES = {
+    "Shared": ["growth", "tree", "split", "project", "layers", "optim"],
+    "Algorithms": ["hinge", "neural", "classic", "manifold", "co2"],
+    "Applications": ["cascade", "tabular", "scale", "demo"],
+    "Integrations": ["sklearn", "torch", "jax", "treelite", "onnx", "plot"],
+}
+LIBRARY = {"plot": "matplotlib"}
+"""Libraries of integrations with another name."""
+
+
+def _title(text: str) -> list[str]:
+    return [text, "=" * len(text), ""]
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    text = "\n".join(lines) + "\n"
+    if not path.is_file() or path.read_text() != text:  # unchanged pages are not read again
+        path.write_text(text)
+
+
+def _is_installed(name: str) -> bool:
+    return (
+        name not in SUBPACKAGES["Integrations"]
+        or importlib.util.find_spec(LIBRARY.get(name, name)) is not None
+    )
+
+
+def write_reference(folder: Path) -> None:
+    """Writes a page of each subpackage, with a table of its public names, and a page of all of them."""
+    folder.mkdir(exist_ok=True)
+    known = {path.name for path in (ROOT / "hforest").iterdir() if (path / "__init__.py").is_file()}
+    listed = {name for names in SUBPACKAGES.values() for name in names}
+    if known - listed - {"core"}:
+        raise ValueError(
+            f"SUBPACKAGES: expected all subpackages, {sorted(known - listed - {'core'})} are missing"
+        )
+    index = [*_title("Reference"), "What `import hforest` has itself: :doc:`hforest`.", ""]
+    pages = {"hforest": hforest}
+    for group, names in SUBPACKAGES.items():
+        found = [name for name in names if _is_installed(name)]
+        index += [group, "-" * len(group), "", ".. toctree::", "   :maxdepth: 1", ""]
+        index += [f"   {name}" for name in found] + [""]
+        missing = [name for name in names if name not in found]
+        if missing:
+            index += [f"Not built here, for lack of their libraries: {', '.join(missing)}.", ""]
+        pages |= {name: importlib.import_module(f"hforest.{name}") for name in found}
+    _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
+    for name, module in pages.items():
+        names = [public for public in module.__all__ if not inspect.ismodule(getattr(module, public))]
+        _write(
+            folder / f"{name}.rst",
+            [
+                *_title(module.__name__), f".. automodule:: {module.__name__}", "   :no-members:", "",
+                f".. currentmodule:: {module.__name__}", "", ".. autosummary::", "   :toctree: generated", "",
+                *(f"   {public}" for public in names),
+            ],
+        )  # fmt: skip
+
+
+def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Escapes what reStructuredText reads in formulas of docstrings, which are written for help(): |r*|."""
+    in_example = in_table = False
+    for i, line in enumerate(lines):
+        if re.fullmatch(r"\s*=+( +=+)+", line):
+            in_table = i + 1 < len(lines) and bool(lines[i + 1].strip())
+        if in_table:
+            # A backslash takes the place of a space after the cell.
+            lines[i] = re.sub(r"(?<=[ (])\*(\w+\S*)  ", r"\\*\1 ", line)
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if in_example or in_table:
+            continue
+        bullet, text = re.match(r"(\s*(?:[*-] )?)(.*)", line).groups()
+        parts = re.split(r"(``.*?``|`.*?`)", re.sub(r":(?:ref|term):`([^`<]*?)(?: <[^>]*>)?`", r"\1", text))
+        for j in range(0, len(parts), 2):
+            parts[j] = re.sub(r"(?<!\\)([*|])", r"\\\1", parts[j])
+            parts[j] = re.sub(r"(\w)_(?!\w)", r"\1\\_", parts[j])
+        lines[i] = bullet + "".join(parts)
+
+
+def add_reference_implementation(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Shows what a function is tested against, where the subpackage's reference has one of its name."""
+    if what != "function":
+        return
+    path = ROOT / "hforest" / name.split(".")[1] / "reference.py"
+    if path.is_file() and f"\ndef {obj.__name__}(" in path.read_text():
+        source = path.relative_to(ROOT).as_posix()
+        lines += [
+            "", ".. rubric:: Reference implementation", "", f"Backends are tested against `{source}`:", "",
+            f".. literalinclude:: /../{source}", f"   :pyobject: {obj.__name__}", "",
+        ]  # fmt: skip
+
+
+def skip_member(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Leaves out what scikit-learn adds to every estimator to route metadata."""
+    return skip or name.endswith("_request") or name == "get_metadata_routing"
+
+
+def setup(app: Any) -> None:
+    """Writes the reference pages before the site is read."""
+    write_reference(Path(__file__).parent / "api")
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-docstring", escape_formulas, priority=100)
+    app.connect("autodoc-process-docstring", add_reference_implementation, priority=900)
