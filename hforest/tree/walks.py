@@ -24,6 +24,8 @@ _REMEDY = "impute or drop such samples, or grow the forest on samples with missi
 _AXES = ("n_samples", "n_features")
 
 
+_STEPS = 2
+"""Nodes of a tree for each sample from which walks node by node are faster than a forest without NaN."""
 _WIDENED = 1 << 22
 """Numbers of x of which columns with missing values are copied at a time."""
 
@@ -107,7 +109,7 @@ def _walk(forest: Forest, x: FloatArray, run: Callable[[slice, Forest, FloatArra
         run(slice(None), forest, x)
     elif isinstance(x, np.ndarray) and machine.first_nonfinite(x) < 0:
         run(slice(None), forest._replace(default_left=NO_DEFAULTS[0]), x)
-    elif forest.indptr.size:
+    elif forest.indptr.size or len(x) * (forest.tree_start.size - 1) * _STEPS < forest.feature.size:
         run(slice(None), forest, x)
     else:
         for rows, narrow, samples in _widened(forest, x):
