@@ -23,11 +23,11 @@ project = "hforest"
 version = release = hforest.__version__
 extensions = [
     "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode",
-    "sphinx_copybutton",
+    "sphinx_copybutton", "sphinx_gallery.gen_gallery",
 ]  # fmt: skip
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
@@ -43,6 +43,10 @@ html_theme_options = {
     "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
 }  # fmt: skip
 html_show_sourcelink = False
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery", "gallery_dirs": "auto_gallery", "download_all_examples": False,
+    "image_scrapers": ("matplotlib",), "matplotlib_animations": False, "min_reported_time": 20,
+}  # fmt: skip
 copybutton_exclude = ".linenos, .gp, .go"
 
 SUBPACKAGES = {
@@ -92,6 +96,10 @@ def write_reference(folder: Path) -> None:
             index += [f"Not built here, for lack of their libraries: {', '.join(missing)}.", ""]
         pages |= {name: importlib.import_module(f"hforest.{name}") for name in found}
     _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
+    for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # of earlier builds
+        name = path.stem.removeprefix("hforest.").split(".")[0]
+        if name not in {*pages, "index"} and not hasattr(hforest, name):
+            path.unlink()
     for name, module in pages.items():
         names = [public for public in module.__all__ if not inspect.ismodule(getattr(module, public))]
         _write(

@@ -1,0 +1,36 @@
+"""
+Errors of few samples: patches and pixels
+=========================================
+
+Neighbouring pixels belong together. A forest whose splits are sums over patches (MORF) learns bars from
+fewer samples than one on single pixels or on sparse sums of any pixels (SPORF).
+"""
+
+import matplotlib.pyplot as plt
+
+from hforest import classic, manifold, tree
+
+x_test, y_test = manifold.simulate_bars(1000, rng=99)
+sizes = (20, 50, 100, 200, 400)
+grow = {
+    "pixels": lambda x, y: classic.grow(x, y, 50, rng=0),
+    "sparse sums (SPORF)": lambda x, y: manifold.grow(x, y, 50, projection="sparse", rng=0),
+    "patches (MORF)": lambda x, y: manifold.grow(x, y, 50, shape=(28, 28), patch_max=4, rng=0),
+}
+figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+for name, function in grow.items():
+    errors = []
+    for n in sizes:
+        forest = function(*manifold.simulate_bars(n, rng=1))
+        errors.append(100 * float((tree.predict(forest, x_test).argmax(axis=1) != y_test).mean()))
+    ax.plot(sizes, errors, marker="o", label=name)
+ax.set(
+    xlabel="samples to grow on",
+    ylabel="error on 1000 others, %",
+    xscale="log",
+    xticks=sizes,
+    xticklabels=sizes,
+)
+ax.minorticks_off()
+ax.legend()
+plt.show()
