@@ -1,7 +1,7 @@
 """The documentation runs: docstring examples, the guide's code, README's commands and links."""
 
 import doctest
-import importlib
+import importlib.util
 import pkgutil
 import re
 from pathlib import Path
@@ -61,11 +61,21 @@ def test_examples_are_found():
     assert sum(bool(test.examples) for test in found) >= 8
 
 
+def importable(block):
+    """Whether all libraries that a block of a page with several engines imports are installed."""
+    names = re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE)
+    return all(importlib.util.find_spec(name) for name in names)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of Dask's workers
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
 def test_code_on_pages_runs(page, tmp_path, monkeypatch):
     need(page.name)
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(blocks(page, "python"))
+    found = blocks(page, "python")
+    if page.name == "scale.md":
+        found = [block for block in found if importable(block)]
+    code = "\n".join(found)
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
 
 
@@ -95,6 +105,7 @@ def test_links_lead_somewhere(page):
         "optim",
         "plot",
         "project",
+        "scale",
         "sklearn",
         "split",
         "tabular",

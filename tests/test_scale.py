@@ -1,1 +1,475 @@
-"""Growing on several workers."""
+"""Forests that grow on workers: the bits of one call, and errors of workers that end."""
+
+import functools
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scale_workers as workers
+
+import hforest
+from hforest import classic, co2, growth, manifold, scale
+from hforest.scale import worker
+
+N_TREES = 7
+
+
+def samples(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4)).astype(dtype)
+    x[:, 3] = rng.integers(0, 5, 60)
+    return x, (x[:, 0] + x[:, 1] > 0).astype(np.int32)
+
+
+def processes(kind="spawn", n=2):
+    """Two processes of one thread each."""
+    return ProcessPoolExecutor(
+        n, mp_context=multiprocessing.get_context(kind), initializer=hforest.set_num_threads, initargs=(1,)
+    )
+
+
+class AtOnce(Executor):
+    """An executor that runs a task when it is submitted, in this process."""
+
+    def __init__(self):
+        self.carried = []
+
+    def submit(self, fn, /, *args):
+        self.carried.append(args[1] is not None)
+        future = Future()
+        try:
+            future.set_result(fn(*args))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+def assert_same(a, b):
+    for name, one, other in zip(a._fields, a, b, strict=True):
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+# Name: (function, settings).
+GROWN = {
+    "classic": (classic.grow, {}),
+    "classic, 8 bins and categories": (classic.grow, {"max_bins": 8, "categorical": [3], "max_depth": 3}),
+    "classic, partial": (
+        functools.partial(classic.grow_extra, max_bins=16, bootstrap=True),
+        {"max_features": 2},
+    ),
+    "random, counts": (classic.grow_random, {"bootstrap": growth.bootstrap_counts(60, N_TREES, rng=9)}),
+    "manifold": (manifold.grow, {"projection": "sparse", "n_projections": 3}),
+    "co2": (co2.grow, {"max_depth": 2, "max_rounds": 3}),
+}
+
+
+@pytest.fixture(scope="module")
+def two_processes():
+    with processes() as executor:
+        yield executor
+
+
+# ------------------------------------------------------------------------------------- equality
+
+
+@pytest.mark.parametrize("name", list(GROWN))
+def test_processes_grow_the_forest_of_one_call(name, dtype, two_processes):
+    grow, settings = GROWN[name]
+    x, y = samples(dtype)
+    want = grow(x, y, N_TREES, rng=3, **settings)
+    assert_same(scale.grow_by_trees(two_processes, grow, x, y, N_TREES, settings=settings, rng=3), want)
+
+
+@pytest.mark.parametrize("n_tasks", [None, 1, 2, 3, 100])
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
+    x, y = samples()
+    with ThreadPoolExecutor(n_workers) as executor:
+        got = scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, n_tasks=n_tasks, rng=3)
+    assert_same(got, classic.grow(x, y, N_TREES, rng=3))
+    assert worker._held == {}  # nothing is left in this process
+
+
+def test_forked_processes():
+    x, y = samples()
+    before = classic.grow(x, y, N_TREES, rng=3)
+    with processes("fork") as executor:
+        assert_same(scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, rng=3), before)
+
+
+def test_missing_values_and_targets(two_processes):
+    x, y = samples()
+    x[::7, :2] = np.nan
+    settings = {"task": "regression", "min_samples_leaf": 2}
+    want = classic.grow(x, y * 0.3, N_TREES, rng=1, **settings)
+    got = scale.grow_by_trees(two_processes, classic.grow, x, y * 0.3, N_TREES, settings=settings, rng=1)
+    assert_same(got, want)
+
+
+def test_bins_windows_lists_and_files(two_processes, tmp_path):
+    x, y = samples()
+    want = classic.grow(x, y, N_TREES, rng=3)
+    mapped = np.memmap(tmp_path / "x", x.dtype, "w+", shape=x.shape)
+    mapped[:] = x
+    for given in (growth.encode(x), x.tolist(), np.asfortranarray(x), mapped):
+        assert_same(scale.grow_by_trees(two_processes, classic.grow, given, y, N_TREES, rng=3), want)
+    windows = growth.Windows(x, np.arange(60) * 4, np.arange(3))
+    assert_same(
+        scale.grow_by_trees(two_processes, classic.grow, windows, y.tolist(), N_TREES, rng=3),
+        classic.grow(windows, y, N_TREES, rng=3),
+    )
+
+
+def test_generators_and_ranges():
+    x, y = samples()
+    a, b = np.random.default_rng(5), np.random.default_rng(5)
+    for first in (0, 4):
+        want = classic.grow(x, y, 3, first_tree=first, rng=a)
+        assert_same(scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3, first_tree=first, rng=b), want)
+    assert a.bit_generator.state == b.bit_generator.state
+    forests = [scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3) for _ in range(2)]
+    assert any(not np.array_equal(one, other) for one, other in zip(*forests, strict=True))  # seeds are drawn
+
+
+# ---------------------------------------------------------------------------------- what is shipped
+
+
+def test_samples_are_shipped_once_a_worker(tmp_path):
+    x, y = samples()
+    with processes() as executor:
+        for _ in range(2):
+            got = scale.grow_by_trees(
+                executor, workers.grow_counted, workers.Counted(x, str(tmp_path)), y, 20, n_tasks=20, rng=3
+            )
+    assert_same(got, classic.grow(x, y, 20, rng=3))
+    # The second call ships them again. A worker may get them twice if the other one is late.
+    assert 2 <= len(workers.notes(tmp_path)) <= 6
+    assert len(set(workers.notes(tmp_path))) <= 2
+
+
+def test_one_task_carries_the_samples_of_one_worker():
+    x, y = samples()
+    executor = AtOnce()
+    scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
+    assert sum(executor.carried) == 1
+    assert len(executor.carried) == 12 + 12  # each was submitted once in vain
+
+
+def test_few_bins_are_shipped_in_place_of_samples():
+    x, y = samples()
+    shipped = []
+
+    class Spy(AtOnce):
+        def submit(self, fn, /, *args):
+            if args[1] is not None:
+                shipped.append(args[1])
+            return super().submit(fn, *args)
+
+    for settings in ({"max_bins": 8}, {}, {"categorical": [3]}):
+        scale.grow_by_trees(Spy(), classic.grow, x, y, 4, settings=settings, rng=3)
+    assert isinstance(shipped[0].x, growth.Bins)
+    assert shipped[0].x.bins.dtype == np.uint8
+    assert shipped[0].encoding is None
+    assert shipped[1].x is x
+    assert shipped[1].encoding == {}  # a worker encodes them once
+    assert shipped[2].encoding == {"categorical": [3]}
+
+
+def test_a_worker_encodes_once(monkeypatch):
+    x, y = samples()
+    calls = []
+    encode = growth.encode
+    monkeypatch.setattr(
+        growth, "encode", lambda *args, **settings: calls.append(1) or encode(*args, **settings)
+    )
+    with ThreadPoolExecutor(3) as executor:
+        scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
+    assert len(calls) == 1
+
+
+def test_calls_of_two_threads_share_an_executor():
+    x, y = samples()
+    want = [classic.grow(x, y, 12, rng=seed) for seed in range(3)]
+    with ThreadPoolExecutor(2) as executor, ThreadPoolExecutor(3) as callers:
+        calls = [
+            callers.submit(scale.grow_by_trees, executor, classic.grow, x, y, 12, n_tasks=6, rng=seed)
+            for seed in range(3)
+        ]
+        for call, forest in zip(calls, want, strict=True):
+            assert_same(call.result(timeout=60), forest)
+
+
+# ------------------------------------------------------------------------------------------ progress
+
+
+def test_progress_counts_leading_trees():
+    x, y = samples()
+    seen = []
+    with ThreadPoolExecutor(3) as executor:
+        scale.grow_by_trees(
+            executor, classic.grow, x, y, 9, n_tasks=9, progress=lambda *a: seen.append(a), rng=3
+        )
+    assert [total for _, total in seen] == [9] * len(seen)
+    done = [done for done, _ in seen]
+    assert done == sorted(set(done))
+    assert done[-1] == 9
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_false_ends_the_growth(stop):
+    x, y = samples()
+    seen = []
+
+    def progress(done, total):
+        seen.append(done)
+        return done < stop
+
+    with ThreadPoolExecutor(1) as executor:
+        forest = scale.grow_by_trees(
+            executor,
+            workers.grow_slowly,
+            x,
+            y,
+            9,
+            n_tasks=9,
+            progress=progress,
+            settings={"seconds": 0.05},
+            rng=3,
+        )
+    assert seen[-1] == len(forest.tree_start) - 1 < 9
+    assert_same(forest, classic.grow(x, y, seen[-1], rng=3))
+
+
+def test_an_interrupt_cancels_what_waits():
+    x, y = samples()
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1) as executor:
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            scale.grow_by_trees(
+                executor, workers.grow_slowly, x, y, 60, n_tasks=60, progress=interrupt, rng=3
+            )
+    assert time.monotonic() - start < 6  # 12 s if all ranges grew
+    assert worker._held == {}
+
+
+# -------------------------------------------------------------------------------------------- faults
+
+
+def test_a_worker_that_ends_is_an_error_that_names_the_trees():
+    x, y = samples()
+    before = set(multiprocessing.active_children())
+    start = time.monotonic()
+    with processes() as executor, pytest.raises(RuntimeError) as caught:
+        scale.grow_by_trees(executor, workers.end_process, x, y, 10, n_tasks=5, rng=3)
+    assert time.monotonic() - start < 30
+    message = str(caught.value)
+    assert message.startswith("executor: expected workers that grow trees ")
+    assert "got BrokenProcessPool: " in message
+    assert message.endswith("start new ones, and call again")
+    assert set(multiprocessing.active_children()) == before  # nothing is left
+
+
+def test_failed_ranges_are_grown_again(tmp_path):
+    x, y = samples()
+    arguments = (classic.grow, x, y, 8)
+    with ThreadPoolExecutor(2) as executor:
+        forest = scale.grow_by_trees(
+            executor, workers.fail_once, *arguments[1:], n_tasks=4, settings={"folder": str(tmp_path)}, rng=3
+        )
+    assert len(workers.notes(tmp_path)) >= 1
+    assert_same(forest, classic.grow(x, y, 8, rng=3))
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_range_that_fails_too_often(retries):
+    x, y = samples()
+    executor = AtOnce()
+    message = (
+        r"^executor: expected workers that grow trees 0 to 7, got OSError: no space left on device; see that "
+    )
+    with pytest.raises(RuntimeError, match=message) as caught:
+        scale.grow_by_trees(executor, workers.fail, x, y, 8, n_tasks=1, retries=retries)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert len(executor.carried) == 2 + 2 * retries - retries  # the samples stay where a range fails
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, IndexError])
+def test_errors_of_arguments_come_through(error, two_processes):
+    x, y = samples()
+    with pytest.raises(error, match="^no space left on device$"):
+        scale.grow_by_trees(two_processes, workers.fail, x, y, 8, settings={"error": error}, retries=9)
+    with pytest.raises(ValueError, match=r"^x: expected finite numbers, or NaN"):
+        scale.grow_by_trees(two_processes, classic.grow, np.full_like(x, np.inf), y, 4)
+    with pytest.raises(IndexError, match=r"^y: "):
+        scale.grow_by_trees(two_processes, classic.grow, x, y - 1, 4)
+
+
+def test_functions_that_return_other_trees():
+    x, y = samples()
+    with pytest.raises(
+        ValueError, match=r"^grow: expected a function that returns n_trees = 4 trees, got 3; pass "
+    ):
+        scale.grow_by_trees(AtOnce(), workers.fewer_trees, x, y, 8, n_tasks=2)
+    with pytest.raises(
+        TypeError, match=r"^grow: expected a function that returns a hforest.tree.Forest, got a int; "
+    ):
+        scale.grow_by_trees(AtOnce(), workers.no_forest, x, y, 8)
+    with pytest.raises(TypeError, match=r"got a Trees; pass such as hforest.classic.grow$"):
+        scale.grow_by_trees(AtOnce(), growth.grow, growth.encode(x), y, 8)
+
+
+def test_an_executor_that_is_shut_down():
+    x, y = samples()
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match=r"trees 0 to 0, got RuntimeError: cannot schedule new futures"):
+        scale.grow_by_trees(executor, classic.grow, x, y, 8, n_tasks=8)
+
+
+def no_settings(x, y, n_trees, *, first_tree, rng):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"executor": None}, TypeError, "executor: expected an object with the method submit, got NoneType; pass "),
+        ({"grow": 3}, TypeError, "grow: expected a function, got int; pass such as hforest.classic.grow"),
+        ({"grow": lambda x, y: 0}, TypeError, "grow: expected a function to be called with (x, y, n_trees=..., first_tree=..., rng=...), got "),
+        ({"grow": no_settings, "settings": {"q": 1}}, TypeError, "grow: expected a function to be called with (x, y, n_trees=..., first_tree=..., rng=..., q=...), got "),
+        ({"settings": {"rng": 1}}, ValueError, "settings: expected further arguments of grow, got 'rng'; pass it to grow_by_trees"),
+        ({"settings": 3}, TypeError, "settings: expected None or a mapping, got int; pass such as "),
+        ({"settings": {"bootstrap": np.ones((3, 60), int)}}, ValueError, "bootstrap: expected in-bag counts of n_trees = 4 trees, got 3; "),
+        ({"n_trees": 0}, ValueError, "n_trees: expected 1 to 1048576, got 0; "),
+        ({"n_tasks": 0}, ValueError, "n_tasks: expected at least 1, got 0; "),
+        ({"retries": -1}, ValueError, "retries: expected at least 0, got -1; "),
+        ({"first_tree": 2**20}, ValueError, "first_tree: expected first_tree + n_trees <= 1048576, got "),
+        ({"progress": 3}, TypeError, "progress: expected None, True or a function, got int; "),
+        ({"rng": "a"}, TypeError, "rng: expected None, an int or a numpy.random.Generator, got str; "),
+        ({"settings": {"max_bins": 999}}, ValueError, "max_bins: expected "),
+        ({"settings": {"max_depth": -1}}, ValueError, "max_depth: expected "),
+    ],
+)  # fmt: skip
+def test_bad_arguments(change, error, message):
+    x, y = samples()
+    given = {"executor": AtOnce(), "grow": classic.grow, "x": x, "y": y, "n_trees": 4} | change
+    with pytest.raises(error) as caught:
+        scale.grow_by_trees(**given)
+    assert str(caught.value).startswith(message)
+
+
+# ------------------------------------------------------------------------------------------- engines
+
+
+def check_three_kinds(executor):
+    x, y = samples()
+    for name in ("classic", "classic, 8 bins and categories", "manifold", "co2"):
+        grow, settings = GROWN[name]
+        got = scale.grow_by_trees(executor, grow, x, y, N_TREES, settings=settings, rng=3)
+        assert_same(got, grow(x, y, N_TREES, rng=3, **settings))
+
+
+def test_loky():
+    loky = pytest.importorskip("loky", reason="needs loky")
+    executor = loky.ProcessPoolExecutor(2, initializer=hforest.set_num_threads, initargs=(1,))
+    try:
+        check_three_kinds(executor)
+        start = time.monotonic()
+        x, y = samples()
+        with pytest.raises(
+            RuntimeError, match="executor: expected workers that grow trees .*TerminatedWorkerError"
+        ):
+            scale.grow_by_trees(executor, workers.end_process, x, y, 10, n_tasks=5, rng=3)
+        assert time.monotonic() - start < 30
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+@pytest.fixture(scope="module")
+def dask_executor():
+    """Two processes of one thread each, which are started again when they end."""
+    distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
+    settings = {"dashboard_address": None, "memory_limit": None, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, **settings) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        yield executor
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_dask(dask_executor, tmp_path):
+    check_three_kinds(dask_executor)
+    # The scheduler gives the tasks of a worker that has ended to another one.
+    x, y = samples()
+    settings = {"folder": str(tmp_path)}
+    start = time.monotonic()
+    forest = scale.grow_by_trees(
+        dask_executor, workers.end_process_once, x, y, 8, n_tasks=8, settings=settings, rng=3
+    )
+    assert time.monotonic() - start < 30
+    assert len(workers.notes(tmp_path)) >= 1
+    assert_same(forest, classic.grow(x, y, 8, rng=3))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_dask_takes_samples_of_many_bytes(dask_executor):
+    x = np.random.default_rng(0).normal(size=(200_000, 10))  # Dask warns of tasks of more than 10 MB
+    y = x[:, 0] > 0
+    settings = {"max_depth": 2, "projection": "probe", "n_projections": 1}
+    got = scale.grow_by_trees(dask_executor, manifold.grow, x, y, 4, settings=settings, rng=3)
+    assert_same(got, manifold.grow(x, y, 4, rng=3, **settings))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_dask_gives_up_a_task_that_ends_its_workers(dask_executor):
+    x, y = samples()
+    start = time.monotonic()
+    with pytest.raises(
+        RuntimeError, match="^executor: expected workers that grow trees .*, got KilledWorker: "
+    ):
+        scale.grow_by_trees(dask_executor, workers.end_process, x, y, 8, n_tasks=4, retries=0, rng=3)
+    assert time.monotonic() - start < 30
+
+
+MPI = """
+from mpi4py.futures import MPIPoolExecutor
+import hforest, test_scale
+
+if __name__ == "__main__":
+    with MPIPoolExecutor(initializer=hforest.set_num_threads, initargs=(1,)) as executor:
+        assert executor.num_workers == 2
+        test_scale.check_three_kinds(executor)
+    print("equal")
+"""
+
+
+def test_mpi(tmp_path):
+    pytest.importorskip("mpi4py", reason="needs mpi4py")
+    beside = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("needs mpiexec, such as of the package mpich")
+    script = tmp_path / "grow.py"
+    script.write_text(MPI)
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [mpiexec, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)],
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'tests'}", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=100, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "equal"

@@ -4,4 +4,6 @@ No engine of its own: workers are started by, and bytes carried by, an executor 
 what has its methods (Dask, mpi4py, loky).
 """
 
-__all__: list[str] = []
+from .by_trees import grow_by_trees
+
+__all__ = ["grow_by_trees"]

@@ -1,0 +1,200 @@
+"""Ranges of trees over the workers of an executor."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from copy import deepcopy
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .. import classic, growth, tree
+from ..core import check
+from ..core.aliases import ArrayLike, Progress, Rng
+from ..core.progress import check_progress, reporting
+from ..tree import Forest
+from .driver import Driver
+from .worker import Range, Samples
+
+_TASKS = 16
+"""By default: enough for some workers, few enough for each to pay."""
+_GIVEN = ("x", "y", "n_trees", "first_tree", "progress", "rng")
+_ENCODES = (classic.grow, classic.grow_extra, classic.grow_random)
+"""Functions that grow on bins of x."""
+
+
+def grow_by_trees(
+    executor: Executor,
+    grow: Callable[..., Forest],
+    x: ArrayLike,
+    y: ArrayLike,
+    n_trees: int,
+    *,
+    settings: Mapping[str, object] | None = None,
+    n_tasks: int | None = None,
+    retries: int = 1,
+    first_tree: int = 0,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns the forest that one call of `grow` returns, grown by the workers of an executor.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Where tasks are submitted: ProcessPoolExecutor, ThreadPoolExecutor, loky's, Dask's
+        ``client.get_executor()``, mpi4py's MPIPoolExecutor, or another object with their method `submit`.
+        It is not shut down.
+    grow : callable
+        `hforest.classic.grow`, `grow_extra`, `grow_random`, `hforest.manifold.grow`, `hforest.co2.grow`, or
+        a function that is called as ``grow(x, y, n_trees=..., first_tree=..., rng=..., **settings)`` and
+        returns these trees as a Forest. Processes must be able to import it. Settings may also be bound by
+        `functools.partial`.
+    x, y : array-likes
+        As `grow` takes them.
+    n_trees : int
+        Trees, 1 to 2**20.
+    settings : mapping of str, optional
+        Further keyword arguments of `grow`, such as ``{"max_features": 3}``. In-bag counts, an array as
+        "bootstrap", are divided among the tasks.
+    n_tasks : int, optional
+        Into how many ranges the trees are divided; by default 16. A few times the number of workers is best:
+        one worker is not left alone with the last range. At most n_trees are made.
+    retries : int
+        How often a range is submitted again whose worker died, 0 or more.
+    first_tree : int
+        Number of the first tree, as `hforest.classic.grow` takes it.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) whenever there are more finished trees before the first unfinished
+        one; False ends the growth and returns these. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from; drawn once.
+
+    Returns
+    -------
+    Forest
+        The bits of ``grow(x, y, n_trees, first_tree=first_tree, rng=rng, **settings)``, whatever the number
+        of workers and of tasks.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As from `grow`; no executor, settings that `grow` does not take or that this function gives it, a
+        function that returns something else than n_trees trees.
+    RuntimeError
+        A range whose workers died, or failed in another way, more than `retries` times, or that the executor
+        did not take. The message names the trees and the cause.
+
+    Notes
+    -----
+    Random numbers are keyed by seed, number of the tree and node (`first_tree`), so a tree is the same
+    wherever it grows; `hforest.tree.join` puts them together. Samples are shipped about once a worker, not
+    with each task: a worker keeps those of one call until it ends or serves another call, and the first task
+    that it takes says whether it lacks them. `hforest.classic` makes bins once: with max_bins here, so that a
+    byte a number is shipped, and without on each worker. Pass ``hforest.growth.encode(x)`` as x to make
+    exact bins here.
+
+    An error, an interrupt (KeyboardInterrupt) and the end by `progress` cancel tasks that wait; those that
+    run on a worker run to their end there, and their trees are dropped. Each task runs on as many threads as
+    its worker has: give workers on one machine their share of it, such as by
+    ``initializer=hforest.set_num_threads, initargs=(1,)``. Cost beside the growth: for each worker the
+    pickled samples; for each task a message, a check of the samples and the pickled trees.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest, hforest.scale
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> y = x[:, 0] > x[:, 1]
+    >>> with ThreadPoolExecutor(2) as executor:
+    ...     forest = hforest.scale.grow_by_trees(
+    ...         executor, hforest.classic.grow, x, y, 20, settings={"max_depth": 3}, rng=0)
+    >>> whole = hforest.classic.grow(x, y, 20, max_depth=3, rng=0)
+    >>> all((a == b).all() for a, b in zip(forest, whole))
+    True
+    """
+    check_progress(progress)
+    if not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor: expected an object with the method submit, got {type(executor).__name__}; pass "
+            "such as concurrent.futures.ProcessPoolExecutor()"
+        )
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
+    retries = check.integer("retries", retries, 0)
+    first_tree = check.first_tree(first_tree, n_trees)
+    function, bound = _bound(grow, settings)
+    counts = _counts(bound, n_trees)
+    first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]
+    ranges = [
+        Range(first_tree + a, b - a, None if counts is None else counts[a:b]) for a, b in pairwise(first)
+    ]
+    samples = _samples(function, x, y, bound)
+    with reporting(progress, n_trees, "tree") as report:
+        driver = Driver(executor, samples, function, ranges, _same_seed(rng), retries)
+        forests = driver.run(report)
+    return tree.join(forests)
+
+
+def _bound(
+    grow: Callable[..., Forest], settings: Mapping[str, object] | None
+) -> tuple[Callable[..., Forest], dict[str, Any]]:
+    """The function without its partial, and all its settings."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(
+            f"settings: expected None or a mapping, got {type(settings).__name__}; pass such as "
+            '{"max_depth": 8}'
+        )
+    given = dict(settings or {})
+    for name in given:
+        if name in _GIVEN:
+            raise ValueError(
+                f"settings: expected further arguments of grow, got {name!r}; pass it to grow_by_trees"
+            )
+    remedy = "pass such as hforest.classic.grow"
+    if not callable(grow):
+        raise TypeError(f"grow: expected a function, got {type(grow).__name__}; {remedy}")
+    names = ["n_trees", "first_tree", "rng", *given]
+    check.called_with("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in names)]), remedy)
+    while isinstance(grow, partial) and not grow.args:
+        given = {**grow.keywords, **given}
+        grow = grow.func
+    return grow, {name: value for name, value in given.items() if name not in _GIVEN}
+
+
+def _counts(settings: dict[str, Any], n_trees: int) -> Any:
+    """In-bag counts, which are taken out of the settings, or None if `bootstrap` is absent or a bool."""
+    bootstrap = settings.get("bootstrap")
+    if bootstrap is None or np.ndim(bootstrap) != 2:  # what grow takes or refuses as a whole
+        return None
+    counts = np.asarray(settings.pop("bootstrap"))
+    if len(counts) != n_trees:
+        raise ValueError(
+            f"bootstrap: expected in-bag counts of n_trees = {n_trees} trees, got {len(counts)}; pass a row "
+            "for each tree"
+        )
+    return counts
+
+
+def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str, Any]) -> Samples:
+    """What is shipped: bins where they are smaller than x."""
+    # The pickle of an array that is mapped into memory is that of all its numbers either way.
+    x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
+    if function not in _ENCODES or isinstance(x, growth.Bins | growth.Windows):
+        return Samples(x, y, settings, None)
+    encoding: dict[str, Any] = {
+        name: settings.pop(name) for name in ("max_bins", "categorical") if name in settings
+    }
+    if encoding.get("max_bins") is None:
+        return Samples(x, y, settings, encoding)
+    return Samples(growth.encode(x, **encoding), y, settings, None)
+
+
+def _same_seed(rng: Rng) -> Rng:
+    """What gives every worker the seed that grow draws from `rng`."""
+    if isinstance(rng, np.random.Generator):
+        copied = deepcopy(rng)
+        check.seed(rng)  # a call of grow advances it, too
+        return copied
+    return check.repeatable_seed(rng)

@@ -1,0 +1,144 @@
+"""The state machine that spreads ranges of trees over the workers of an executor.
+
+The driver does not know which worker takes a task, nor how many there are:
+
+    task without samples --> the worker has them: grows the range, and is done
+                         --> it lacks them: says so at once; the range waits, the worker is counted as lacking
+    task with samples    --> whatever worker takes it: keeps them, grows the range, and is done
+
+At most as many tasks carry samples at a time as workers are known to lack them, so that samples are shipped
+about once a worker.
+"""
+
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from heapq import heappop, heappush
+from typing import Any
+
+from ..core.aliases import Rng
+from ..core.progress import Report
+from ..tree import Forest
+from .worker import Answer, Range, Samples, forget, grow_range
+
+_OF_ARGUMENTS = (TypeError, ValueError, IndexError)
+"""What functions raise that refuse their arguments: another worker would raise the same."""
+
+
+class Driver:
+    """Ranges of trees, of which some have grown, some are running and some wait."""
+
+    def __init__(
+        self, executor: Any, samples: Samples, grow: Callable[..., Any], ranges: Sequence[Range], rng: Rng,
+        retries: int,
+    ) -> None:  # fmt: skip
+        self._executor, self._samples, self._grow, self._rng = executor, samples, grow, rng
+        self._key = uuid.uuid4().hex
+        self._ranges, self._retries = ranges, retries
+        self._forests: list[Forest | None] = [None] * len(ranges)
+        self._n_failures = [0] * len(ranges)
+        self._waiting = list(range(len(ranges)))  # a heap: first trees first
+        self._running: dict[Future[Answer], tuple[int, bool]] = {}
+        """Number of the range, and whether the task carries the samples."""
+        self._lacking: set[str] = set()
+        """Workers that have said that they lack the samples."""
+        self._unknown = True
+        """Whether no worker is known to lack or to have the samples."""
+        self._have_some = False
+        """Whether some worker is known to have the samples."""
+
+    def run(self, report: Report) -> list[Forest]:
+        """Returns the forests of the ranges in their order; if a report ends the growth, of the first ones.
+
+        What is reported is how many trees have grown before the first one that has not.
+        """
+        n_leading = n_trees = 0
+        try:
+            while n_leading < len(self._ranges):
+                self._submit()
+                done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=self._running.__getitem__):
+                    self._collect(future)
+                before = n_leading
+                while n_leading < len(self._ranges) and self._forests[n_leading] is not None:
+                    n_trees += self._ranges[n_leading].n_trees
+                    n_leading += 1
+                if n_leading > before and not report(n_trees):
+                    break
+        finally:
+            for future in self._running:
+                future.cancel()
+            forget(self._key)  # a thread of this process may have kept the samples
+        return [forest for forest in self._forests[:n_leading] if forest is not None]
+
+    def _submit(self) -> None:
+        """Submits what can be of use: see the head of this file."""
+        n_carrying = sum(carries for _, carries in self._running.values())
+        while self._waiting and n_carrying < len(self._lacking):
+            self._submit_range(heappop(self._waiting), True)
+            n_carrying += 1
+        # Until a worker has the samples one task looks for others that lack them.
+        alone = len(self._running) == n_carrying
+        while self._waiting and (self._unknown or self._have_some or alone):
+            self._submit_range(heappop(self._waiting), False)
+            alone = False
+
+    def _submit_range(self, number: int, carries: bool) -> None:
+        trees, samples = self._ranges[number], self._samples if carries else None
+        try:
+            with warnings.catch_warnings():
+                # Dask advises to scatter arrays; they are shipped once a worker as they are.
+                warnings.filterwarnings("ignore", message="Sending large graph")
+                future = self._executor.submit(grow_range, self._key, samples, self._grow, trees, self._rng)
+        except Exception as error:  # of an executor that takes no more tasks, whose kinds differ
+            raise _lost(trees, error) from error
+        self._running[future] = number, carries
+
+    def _collect(self, future: Future[Answer]) -> None:
+        """Takes a finished task; raises where its range cannot grow."""
+        number, _ = self._running.pop(future)
+        trees = self._ranges[number]
+        try:
+            worker, forest = future.result()
+        except _OF_ARGUMENTS:
+            raise
+        except Exception as error:  # the worker died, was interrupted, or has no memory
+            self._n_failures[number] += 1
+            self._lacking.clear()  # the one that died may be among them
+            self._have_some, self._unknown = False, True
+            if self._n_failures[number] > self._retries:
+                raise _lost(trees, error) from error
+            heappush(self._waiting, number)
+            return
+        self._unknown = False
+        if forest is None:
+            self._lacking.add(worker)
+            heappush(self._waiting, number)
+            return
+        _check_forest(forest, trees)
+        self._lacking.discard(worker)
+        self._have_some = True
+        self._forests[number] = forest
+
+
+def _lost(trees: Range, error: Exception) -> RuntimeError:
+    cause = f"{type(error).__name__}: {error}".rstrip(": ")
+    return RuntimeError(
+        f"executor: expected workers that grow {trees}, got {cause}; see that workers have the memory and "
+        "the modules that they need, start new ones, and call again"
+    )
+
+
+def _check_forest(forest: Any, trees: Range) -> None:
+    remedy = "pass such as hforest.classic.grow"
+    if not isinstance(forest, Forest):
+        raise TypeError(
+            f"grow: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
+            f"{remedy}"
+        )
+    n_trees = forest.tree_start.size - 1
+    if n_trees != trees.n_trees:
+        raise ValueError(
+            f"grow: expected a function that returns n_trees = {trees.n_trees} trees, got {n_trees}; {remedy}"
+        )

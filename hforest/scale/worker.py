@@ -1,0 +1,87 @@
+"""What a worker runs: it keeps the samples of the last call, and grows ranges of trees on them."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from .. import growth
+from ..core.aliases import Array, Rng
+
+
+class Samples(NamedTuple):
+    """What all ranges of trees share; a worker gets it once."""
+
+    x: Any
+    y: Any
+    settings: dict[str, Any]
+    """Further keyword arguments of the function that grows."""
+    encoding: dict[str, Any] | None
+    """Arguments of `growth.encode`, by which the worker makes bins of x; None: trees grow on x as it is."""
+
+
+class Range(NamedTuple):
+    """Trees first, ..., first + n_trees - 1."""
+
+    first: int
+    n_trees: int
+    counts: Array | None
+    """(n_trees, n_samples) in-bag counts, where the caller gave such."""
+
+    def __str__(self) -> str:
+        return f"trees {self.first} to {self.first + self.n_trees - 1}"
+
+
+class Answer(NamedTuple):
+    """What a worker returns for a range."""
+
+    worker: str
+    """Name of the process."""
+    forest: Any
+    """What the caller's function returned; None where the worker has no samples yet."""
+
+
+_held: dict[str, Samples] = {}
+"""The samples of one call, by its key."""
+_lock = threading.Lock()
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
+
+
+def _hold(key: str, samples: Samples | None) -> Samples | None:
+    """Returns the samples of a call, or None if there are none; keeps them in place of those of another."""
+    with _lock:
+        if key not in _held and samples is not None:
+            _held.clear()
+            if samples.encoding is not None:
+                bins = growth.encode(samples.x, **samples.encoding)
+                samples = samples._replace(x=bins, encoding=None)
+            _held[key] = samples
+        return _held.get(key)
+
+
+def forget(key: str) -> None:
+    """Drops the samples of a call from this process."""
+    with _lock:
+        _held.pop(key, None)
+
+
+def grow_range(key: str, samples: Samples | None, grow: Callable[..., Any], trees: Range, rng: Rng) -> Answer:
+    """Returns the trees of a range; `samples` is None in the hope that this worker has those of the key."""
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    held = _hold(key, samples)
+    if held is None:
+        return Answer(worker, None)
+    settings = held.settings if trees.counts is None else {**held.settings, "bootstrap": trees.counts}
+    rng = deepcopy(rng)  # threads share one, which the function advances
+    forest = grow(held.x, held.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **settings)
+    return Answer(worker, forest)
