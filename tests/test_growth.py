@@ -1,6 +1,7 @@
 """The engine: bins, in-bag counts, and trees that equal the reference's."""
 
 import itertools
+import math
 
 import hypothesis
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ from conftest import entered, several_paths
 
 import hforest
 from hforest import classic, growth, manifold, project, tree
-from hforest.core import dispatch, machine
+from hforest.core import dispatch, machine, philox
 
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
@@ -108,6 +109,30 @@ def test_bootstrap_counts():
     # A sample stays out with probability (1 - 1 / n)**n, about 1 / e.
     assert abs((counts == 0).mean() - np.exp(-1)) < 0.03
     assert not np.array_equal(counts[0], counts[1])
+
+
+def test_poisson_counts(backend):
+    whole = growth.poisson_counts(2001, 3, first_tree=5, rng=3)
+    shares = np.bincount(whole.ravel(), minlength=5)[:5] / whole.size
+    np.testing.assert_allclose(shares, np.exp(-1) / np.array([1, 1, 2, 6, 24]), atol=0.02)
+    for first, n in ((0, 1), (1, 7), (1998, 3), (5, 0)):  # parts of rows, parts of trees
+        part = growth.poisson_counts(n, 2, first_row=first, first_tree=6, rng=3)
+        np.testing.assert_array_equal(part, whole[1:, first : first + n])
+    x, y = np.arange(2001.0)[:, None], np.arange(2001) % 3 == 0
+    drawn = classic.grow(x, y, 3, bootstrap="poisson", first_tree=5, max_depth=2, rng=3)
+    given = classic.grow(x, y, 3, bootstrap=whole, first_tree=5, max_depth=2, rng=3)
+    for a, b in zip(drawn, given, strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="bootstrap: expected"):
+        growth.grow(growth.encode(x), y, 1, bootstrap="bernoulli")
+
+
+def test_the_table_of_poisson_counts():
+    shares = np.cumsum([np.exp(-1) / math.factorial(k) for k in range(12)]) * 2.0**32
+    words = [0, *(int(a) + d for a in shares for d in (-1, 1)), 2**32 - 1]
+    found = [philox.poisson(word) for word in words]
+    assert found == sorted(found)
+    assert set(found) == set(range(13))
 
 
 # ------------------------------------------------------------------------------------------- trees
@@ -790,6 +815,13 @@ def cuda(request):
     return call
 
 
+def test_host_poisson_counts(cuda):
+    for n, n_trees, first in ((0, 2, 0), (1, 3, 2), (7, 0, 1), (1000, 5, 2**40 + 3)):
+        settings = {"first_row": first, "first_tree": 4, "rng": 1}
+        want = growth.poisson_counts(n, n_trees, **settings)
+        np.testing.assert_array_equal(cuda(growth.poisson_counts, n, n_trees, **settings), want)
+
+
 def test_host_bootstrap_counts(cuda):
     for n, n_trees in ((0, 2), (1, 3), (7, 0), (1000, 5)):
         for seed in range(4):  # seeds of the generator in either half of 64 bits
@@ -1388,7 +1420,7 @@ def test_flags_are_true_or_false(value):
 def test_counts_that_are_no_array(counts):
     x, y = np.zeros((2, 1)), [0, 1]
     for grow in (classic.grow, classic.grow_extra, classic.grow_random):
-        with pytest.raises(TypeError, match="^bootstrap: expected .*, got .*; "):
+        with pytest.raises((TypeError, ValueError), match="^bootstrap: expected .*, got .*; "):
             grow(x, y, 1, bootstrap=counts)
     with pytest.raises(TypeError, match="^counts: expected .*, got .*; "):
         classic.out_of_bag(classic.grow(x, y, 1), x, counts)

@@ -7,7 +7,7 @@ wrong shapes and values ValueError, labels out of range IndexError; the checks t
 skipped inside `hforest.unchecked()`.
 """
 
-from ..growth import bootstrap_counts
+from ..growth import bootstrap_counts, poisson_counts
 from .estimates import Interval, out_of_bag, prediction_intervals
 from .growing import grow, grow_extra, grow_random
 
@@ -18,5 +18,6 @@ __all__ = [
     "grow_extra",
     "grow_random",
     "out_of_bag",
+    "poisson_counts",
     "prediction_intervals",
 ]

@@ -82,7 +82,7 @@ def _grow(
     *,
     max_features: int,
     splitter: str,
-    bootstrap: bool | IntArray,
+    bootstrap: bool | str | IntArray,
     first_tree: int,
     progress: Progress,
     rng: Rng,
@@ -119,7 +119,7 @@ def grow(
     max_features: int | float | str | None = "auto",
     max_bins: int | None = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | IntArray = True,
+    bootstrap: bool | str | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -165,9 +165,9 @@ def grow(
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
         None for Bins, which know theirs.
-    bootstrap : bool or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts,
-        such as from `bootstrap_counts`).
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement, or has each as often as `poisson_counts`
+        says, or how often it has each (in-bag counts, such as from `bootstrap_counts`).
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
     min_samples_split, min_samples_leaf : int
@@ -259,7 +259,7 @@ def grow_extra(
     max_features: int | float | str | None = "auto",
     max_bins: int | None = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | IntArray = False,
+    bootstrap: bool | str | IntArray = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -293,7 +293,7 @@ def grow_extra(
         each value has a bin of its own.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         As `grow` takes it. A random split sends each category left or right by a fair draw.
-    bootstrap : bool or (n_trees, n_samples) array of integers
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         As `grow` takes it; by default every tree has every sample.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
@@ -361,7 +361,7 @@ def grow_random(
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | IntArray = False,
+    bootstrap: bool | str | IntArray = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -387,7 +387,7 @@ def grow_random(
         As `grow` takes it.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         As `grow_extra` takes it.
-    bootstrap : bool or (n_trees, n_samples) array of integers
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         As `grow` takes it; by default every tree has every sample.
     max_depth : int, optional
         Depth of the deepest leaf.

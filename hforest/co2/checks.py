@@ -65,7 +65,7 @@ def moderate_weight(name: str, weight: FloatArray) -> None:
 
 
 def check_gains(
-    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: bool | IntArray
+    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: bool | str | IntArray
 ) -> None:
     """Gains of splits are numbers of the dtype of the forest."""
     n_drawn = unchecked.most_drawn(len(weight), bootstrap)

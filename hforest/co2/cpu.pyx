@@ -153,7 +153,7 @@ def fit_oc1(
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
-    fine = start_samples(&t, &r, NULL)
+    fine = start_samples(&t, &r, NULL, 0, t.n)
     fine = fine and start_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     if fine:
         with nogil:

@@ -39,7 +39,7 @@ def grow(
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
-    bootstrap: bool | IntArray = False,
+    bootstrap: bool | str | IntArray = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -90,7 +90,7 @@ def grow(
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity by which the univariate split is chosen; by default "entropy", for a regression
         "squared_error".
-    bootstrap : bool or (n_trees, n_samples) array of int32
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of int32
         Whether each tree samples n_samples samples with replacement, as the paper's do, or how often it has
         each. By default every tree has every sample: features are sampled, and errors were lower.
     max_depth : int, optional

@@ -31,3 +31,14 @@ def below(word: int, stop: int) -> int:
 def unit(words: tuple[int, int, int, int]) -> float:
     """Returns a multiple of 2**-53, uniform in [0, 1)."""
     return (keys(words)[0] >> 11) * 2.0**-53
+
+
+_POISSON = (
+    1580030168, 3160060337, 3950075421, 4213413783, 4279248373, 4292415291, 4294609777, 4294923276,
+    4294962463, 4294966817, 4294967252, 4294967292,
+)  # fmt: skip
+
+
+def poisson(word: int) -> int:
+    """Returns k with probability exp(-1) / k!, within 2**-32, from a word of 32 bits; at most 12."""
+    return sum(word >= up_to for up_to in _POISSON)

@@ -13,7 +13,7 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 
 from .bins import Bins, Stored, Windows
 from .encoding import encode
-from .growing import bootstrap_counts, grow, grow_projected
+from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
 from .trees import Projected, Trees
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "encode",
     "grow",
     "grow_projected",
+    "poisson_counts",
 ]

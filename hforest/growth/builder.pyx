@@ -169,7 +169,7 @@ cdef bint _split_or_leave(
         tree.n_leaves += 1
         return True
     weight = sum_up(t, r, &node)
-    if v == 0:
+    if v == 0 and t.roots.indptr == NULL:
         root_weight[0] = weight
     if pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth:
         return _write_leaf(t, r, tree, v, weight)
@@ -196,25 +196,32 @@ cdef bint _split_or_leave(
 
 
 cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil:
-    # Grows tree `number`; returns False, and no tree, if memory is out or the call is to end.
+    # Grows tree `number`, or what t.roots has for it; returns False, and no tree, if memory is out or the
+    # call is to end.
     #
     # counts  IN (t.n,)  how often each sample was drawn; NULL for once
     # tree    OUT        freed with free_tree
     cdef hf_workspace r
     cdef hf_pending node
     cdef double root_weight = 0
-    cdef int64_t n_steps = 0
+    cdef int64_t n_steps = 0, first = 0, last = t.n
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
     memset(tree, 0, sizeof(hf_tree))
     tree.has_defaults = t.has_defaults
-    fine = start_samples(t, &r, counts)
+    node.key, node.depth, node.side, node.at = 0, 0, 0, 0
+    if t.roots.indptr == NULL:
+        node.key = tree_key(t.seed, number)
+    else:
+        first, last = t.roots.indptr[number], t.roots.indptr[number + 1]
+        node.key, node.depth = t.roots.key[number], <int32_t> t.roots.depth[number]
+        root_weight = t.roots.weight[number]
+    fine = start_samples(t, &r, counts, first, last)
     if fine and r.n == 0:  # only samples without weight were drawn: the tree takes all
         free_samples(&r)
-        fine = start_samples(t, &r, NULL)
+        fine = start_samples(t, &r, NULL, first, last)
     fine = fine and t.source.start(t, &r)
-    node.first, node.last, node.key = 0, r.n, tree_key(t.seed, number)
-    node.depth = node.side = node.at = 0
+    node.first, node.last = 0, r.n
     fine = fine and _push(&r, tree, node)
     # Depth-first: the samples of a small subtree stay in cache.
     while fine and r.n_pending:

@@ -11,6 +11,7 @@ from .trees import Learned
 
 BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
 SPLITTERS = ("best", "random")
+POISSON = "poisson"
 _FLOAT64 = np.dtype(np.float64)
 _COMPARED = 1 << 22  # entries of tables that are compared at a time
 
@@ -267,10 +268,14 @@ def check_windows_task(base: IntArray | None, task: str) -> None:
         )
 
 
-def check_bootstrap(bootstrap: bool | Array, n_trees: int, n_samples: int, beside: Array) -> bool | IntArray:
-    """A bool, or in-bag counts on the device of the array `beside`."""
+def check_bootstrap(
+    bootstrap: bool | str | Array, n_trees: int, n_samples: int, beside: Array
+) -> bool | str | IntArray:
+    """A bool, "poisson", or in-bag counts on the device of the array `beside`."""
     if isinstance(bootstrap, bool | np.bool_):
         return bool(bootstrap)
+    if isinstance(bootstrap, str):
+        return str(check.choice("bootstrap", bootstrap, (POISSON,)))
     counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
     check.same_device(x=beside, bootstrap=counts)
     return counts

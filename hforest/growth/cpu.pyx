@@ -20,17 +20,16 @@ from hforest.core.machine cimport (
     simd_path, start_watch,
 )
 from hforest.growth.bodies cimport HF_PATH_PLAIN
-from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree, tree_key
+from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree
 from hforest.growth.column_source cimport source_of_columns
 from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
+from hforest.growth.draws cimport count_draws
 from hforest.growth.projections cimport (
     HF_AXES, HF_PATCH, corner_t, hf_distribution, hf_projections, real, source_of_projections,
 )
 from hforest.growth.sorted_scan cimport sort_keys
-from hforest.growth.task cimport (
-    HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox, hf_task, hf_tree,
-)
+from hforest.growth.task cimport hf_roots, hf_task, hf_tree
 
 from ..core.sparse import Columns
 from .bins import Prepared
@@ -58,30 +57,14 @@ cdef enum:
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
-cdef void _count_draws(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
-    cdef hf_draw draw
-    cdef int64_t i
-    memset(count, 0, n * sizeof(int32_t))
-    for i in range(n):
-        if i % 4 == 0:
-            draw = hf_philox(key, <uint64_t> (i // 4), HF_STREAM_BOOTSTRAP)
-        count[hf_below(draw.word[i % 4], <uint32_t> n)] += 1
-
-
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
-    cdef int64_t m = 0
-    cdef hf_watch watch
-    if counts.size == 0:
-        return
-    start_watch(&watch)
-    hf_share(&watch, counts.shape[0])
-    with nogil, parallel(num_threads=hf_threads()):
-        m = hf_take(&watch)
-        while m >= 0:
-            _count_draws(tree_key(seed, first + m), counts.shape[1], &counts[m, 0])
-            m = hf_take(&watch)
-    raise_interrupt(&watch)
+    count_draws(seed, first, 0, False, counts)
+
+
+def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
+    """Writes to counts[m] (OUT) how often tree first + m has each of the rows from first_row on."""
+    count_draws(seed, first, first_row, True, counts)
 
 
 # -------------------------------------------------------------------------------------------------- encoding
@@ -344,6 +327,18 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
+cdef hf_roots _roots(roots):
+    # Returns trees.Roots as task.h knows them.
+    cdef hf_roots a
+    a.indptr, a.key, a.weight, a.depth = NULL, NULL, NULL, NULL
+    if roots is not None:
+        a.indptr = <const int64_t*> cnp.PyArray_DATA(roots.indptr)
+        a.key = <const uint64_t*> cnp.PyArray_DATA(roots.key)
+        a.weight = <const double*> cnp.PyArray_DATA(roots.weight)
+        a.depth = <const int64_t*> cnp.PyArray_DATA(roots.depth)
+    return a
+
+
 cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     # Returns the task of trees, without its source.
     cdef hf_task t
@@ -356,7 +351,7 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     else:
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
-    t.has_defaults = False
+    t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease = learned.limits
     t.seed, t.watch = batch.seed, NULL
     return t

@@ -11,6 +11,7 @@
 // Members of structs are IN but in the kernels that their comment names.
 
 #include "core/projections.h"
+#include "growth/poisson.h"
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
@@ -110,6 +111,16 @@ extern "C" __global__ void bootstrap_counts(
     const size tree = i / n_draws, at = i % n_draws;
     const hf_draw draw = hf_philox(key[tree], (uint64_t)at, BOOTSTRAP);
     for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
+}
+
+// Writes to counts (n_trees, n) how often a tree has each of the rows from first_row on.
+extern "C" __global__ void poisson_counts(
+    const unsigned long long *__restrict__ key, size n_trees, size n, size first_row, int *__restrict__ counts
+) {
+    const size i = thread_number();
+    if (i >= n_trees * n) return;
+    const size row = first_row + i % n;
+    counts[i] = hf_poisson(hf_philox(key[i / n], (uint64_t)(row / 4), HF_STREAM_POISSON).word[row % 4]);
 }
 
 extern "C" __global__ void child_keys(

@@ -31,6 +31,14 @@ def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
     )  # fmt: skip
 
 
+def poisson_counts(seed: int, first: int, first_row: int, counts: Array) -> None:
+    """Writes to counts[m] (OUT) how often tree first + m has each of the rows from first_row on."""
+    n_trees, n = counts.shape
+    key = tree_keys(array_module(counts), seed, first, n_trees)
+    arguments = (key, n_trees, n, first_row, counts)
+    launch_each(PACKAGE, "poisson_counts", np.dtype(np.float64), n_trees * n, arguments)
+
+
 def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> None:
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low`
     holds; NaN has the bin after the last one."""

@@ -12,6 +12,7 @@ from .checks import SPLITTERS, check_bins, check_bootstrap, check_learned, check
 from .trees import Projected, Trees
 
 _PACKAGE = __package__
+_MAX_ROW = 2**62
 
 
 def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: Rng = None) -> IntArray:
@@ -59,6 +60,60 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: 
     return counts
 
 
+def poisson_counts(
+    n_samples: int, n_trees: int, *, first_row: int = 0, first_tree: int = 0, rng: Rng = None
+) -> IntArray:
+    """Returns how often each tree has each sample: a Poisson number of mean 1, whatever the other samples.
+
+    Parameters
+    ----------
+    n_samples : int
+        Samples.
+    n_trees : int
+        Trees.
+    first_row : int
+        Number of the first sample among all, 0 to 2**62: the columns are of samples first_row to
+        first_row + n_samples - 1.
+    first_tree : int
+        Number of the first tree, as `bootstrap_counts` takes it.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    (n_trees, n_samples) array of int32
+        In-bag counts, at most 12: k with probability ``exp(-1) / k!``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is no int, or out of its range.
+
+    Notes
+    -----
+    The limit of the bootstrap for many samples (Oza and Russell 2001), of which a part can be drawn alone: a
+    count depends on the seed, the number of the tree and the number of the sample. A row's sum is near
+    n_samples. These are the counts that functions with ``bootstrap="poisson"`` draw from the same rng and
+    first_tree. Cost: a Philox round for four counts.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> whole = hforest.growth.poisson_counts(100, 2, rng=0)
+    >>> part = hforest.growth.poisson_counts(30, 2, first_row=70, rng=0)
+    >>> bool((part == whole[:, 70:]).all()), whole.mean(axis=1)
+    (True, array([1.11, 0.88]))
+    """
+    n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
+    n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
+    first_row = check.integer("first_row", first_row, 0, _MAX_ROW)
+    first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
+    with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
+        counts = np.empty((n_trees, n_samples), np.int32)
+    dispatch.backend(_PACKAGE, counts).poisson_counts(check.seed(rng), first_tree, first_row, counts)
+    return counts
+
+
 def grow(
     bins: Bins,
     y: ArrayLike,
@@ -68,7 +123,7 @@ def grow(
     criterion: str | None = None,
     splitter: str = "best",
     max_features: int | float | str | None = "sqrt",
-    bootstrap: bool | IntArray = True,
+    bootstrap: bool | str | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -102,8 +157,9 @@ def grow(
     max_features : "sqrt", int, float or None
         Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
         until one of them is not constant in the node.
-    bootstrap : bool or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement, or how often it has each (in-bag counts).
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement, or has each as often as `poisson_counts`
+        says, or how often it has each (in-bag counts).
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a leaf alone. By default there is no limit.
     min_samples_split, min_samples_leaf : int
@@ -186,7 +242,7 @@ def grow_projected(
     sample_weight: ArrayLike | None = None,
     criterion: str | None = None,
     splitter: str = "best",
-    bootstrap: bool | IntArray = True,
+    bootstrap: bool | str | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,

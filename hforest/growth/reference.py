@@ -5,10 +5,11 @@ Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 
 
 import numpy as np
 
-from ..core.philox import below, philox
+from ..core.philox import below, philox, poisson
 from ..core.sparse import Columns
 from .reference_builder import (
     BOOTSTRAP,
+    POISSON,
     grow_batch,
     kinds_of,
     split_by_column,
@@ -27,6 +28,15 @@ def bootstrap_counts(seed, first, counts):
         count[:] = 0
         for i in range(n):
             count[below(philox(key, i // 4, BOOTSTRAP)[i % 4], n)] += 1
+
+
+def poisson_counts(seed, first, first_row, counts):
+    """Writes to counts[m] (OUT) how often tree first + m has each of the rows from first_row on."""
+    for m, count in enumerate(counts):
+        key = tree_key(seed, first + m)
+        for i in range(counts.shape[1]):
+            row = first_row + i
+            count[i] = poisson(philox(key, row // 4, POISSON)[row % 4])
 
 
 def encode(x, bins, low, high, n_bins):

@@ -15,6 +15,7 @@ from ..core.scores import node_score
 
 # Streams of the generator.
 BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION = 1, 2, 3, 4, 5
+POISSON = 12
 
 MISSING_LEFT, UNKNOWN_LEFT = 1, 2
 """Bits of default_left."""
@@ -242,9 +243,11 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
-def grow_tree(tree, split, limits, dtype, root_key):
+def grow_tree(tree, split, limits, dtype, root):
     """Returns (feature, threshold, left, gain, value), the projections by node, default_left, and the sets of
     categories by node.
+
+    root: the key of its root, its depth, and the weight of the whole tree, or None if this is one.
     """
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease = limits
     columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
@@ -253,9 +256,11 @@ def grow_tree(tree, split, limits, dtype, root_key):
     projections: dict[int, tuple[list[int], list[float]]] = {}
     default_left: dict[int, int] = {}
     sets: dict[int, list[int]] = {}
-    root = [int(s) for s in np.flatnonzero(tree.weight > 0)]
-    pending = [(root, root_key, 0)]
-    root_weight = tree.mean(root)[1]
+    root_key, root_depth, root_weight = root
+    all_samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
+    pending = [(all_samples, root_key, root_depth)]
+    if root_weight is None:
+        root_weight = tree.mean(all_samples)[1]
     v = 0
     while v < len(pending):  # breadth-first
         samples, key, depth = pending[v]
@@ -310,11 +315,16 @@ def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
     """
     (labels, targets, n_outputs), sample_weight, criterion, limits = learned
     for m in range(batch.n_trees):
-        weight = in_bag_weight(sample_weight, batch.counts, m)
+        if batch.roots is None:
+            weight = in_bag_weight(sample_weight, batch.counts, m)
+            root: tuple[int, int, float | None] = (tree_key(batch.seed, batch.first + m), 0, None)
+        else:
+            inside = np.zeros(len(sample_weight), bool)
+            inside[batch.roots.indptr[m] : batch.roots.indptr[m + 1]] = True
+            weight = np.where(inside, sample_weight, 0)
+            root = int(batch.roots.key[m]), int(batch.roots.depth[m]), float(batch.roots.weight[m])
         tree = Tree(codes, labels, targets, n_outputs, weight, criterion)
-        *arrays, projections, default_left, sets = grow_tree(
-            tree, split, limits, dtype, tree_key(batch.seed, batch.first + m)
-        )
+        *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root)
         if projected:
             entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]
             sizes = [len(indices) for indices, _ in entries]

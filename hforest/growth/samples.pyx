@@ -59,14 +59,16 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
     return True
 
 
-cdef bint start_samples(const hf_task* t, hf_workspace* r, const int32_t* counts) noexcept nogil:
-    # Fills a workspace, all zeros, with the samples that weigh something; returns whether there was memory.
-    # Which do cannot be predicted: nothing branches on it.
+cdef bint start_samples(
+    const hf_task* t, hf_workspace* r, const int32_t* counts, int64_t first, int64_t last
+) noexcept nogil:
+    # Fills a workspace, all zeros, with those of the samples first to last - 1 that weigh something; returns
+    # whether there was memory. Which do cannot be predicted: nothing branches on it.
     cdef int64_t i, at = 0
     cdef double w, largest = 0, sum = 0
     cdef bint whole = True, integers
     r.n = 0
-    for i in range(t.n):
+    for i in range(first, last):
         w = _weight_of(t, counts, i)
         r.n += w > 0
         sum += w
@@ -81,7 +83,7 @@ cdef bint start_samples(const hf_task* t, hf_workspace* r, const int32_t* counts
         r.kind = HF_FLOATS
     if not _allocate(t, r, sum, whole):
         return False
-    for i in range(t.n):
+    for i in range(first, last):
         w = _weight_of(t, counts, i)
         # With labels in the payload a sample is only ever a place among codes.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])

@@ -72,8 +72,17 @@ typedef struct {
     int (*write)(const hf_task *t, hf_workspace *r, const hf_split *split, hf_tree *tree, int64_t v);
 } hf_source;
 
+/* Nodes of other trees, each the root of a tree here. Tree m has the samples indptr[m] to indptr[m + 1] - 1. */
+typedef struct {
+    const int64_t *indptr; /* (n_trees + 1,), or NULL: whole trees */
+    const uint64_t *key;   /* (n_trees,) the node's key */
+    const double *weight;  /* (n_trees,) the weight of its whole tree */
+    const int64_t *depth;  /* (n_trees,) the node's depth there */
+} hf_roots;
+
 struct hf_task {
     hf_source source;
+    hf_roots roots;
     int64_t n;
     int single; /* x and thresholds are float32 */
     int path;   /* vector path */

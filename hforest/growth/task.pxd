@@ -112,8 +112,14 @@ cdef extern from "growth/task.h" nogil:
         bint (*write)(
             const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
         ) noexcept nogil
+    ctypedef struct hf_roots:
+        const int64_t* indptr
+        const uint64_t* key
+        const double* weight
+        const int64_t* depth
     ctypedef struct hf_task:
         hf_source source
+        hf_roots roots
         int64_t n
         bint single
         int path

@@ -44,6 +44,19 @@ class Learned(NamedTuple):
     limits: Limits
 
 
+class Roots(NamedTuple):
+    """Nodes of other trees, each of which becomes the root of a tree: the subtree that grows below it."""
+
+    indptr: IntArray
+    """(n_trees + 1,) int64: tree m has the samples indptr[m] to indptr[m + 1] - 1, of weight above 0."""
+    key: IntArray
+    """(n_trees,) uint64: the node's key."""
+    weight: FloatArray
+    """(n_trees,) float64: the weight of its whole tree."""
+    depth: IntArray
+    """(n_trees,) int64: the node's depth there."""
+
+
 class Batch(NamedTuple):
     """Trees first, ..., first + n_trees - 1, which a backend appends to `trees`."""
 
@@ -53,6 +66,8 @@ class Batch(NamedTuple):
     counts: IntArray | None
     """(n_trees, n_samples): in-bag counts; None if each sample is drawn once."""
     trees: list[Any]
+    roots: Roots | None = None
+    """Of nodes in place of whole trees: `first` is 0, `counts` is None. On the CPU alone."""
 
 
 def joined(

@@ -25,6 +25,7 @@ _PACKAGE = __package__
 _LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
 _ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
+MAX_POISSON = 12  # the greatest count
 _TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
 
 GrowSome = Callable[[Batch], None]
@@ -154,7 +155,7 @@ def in_batches(
     grow_some: GrowSome,
     n_samples: int,
     n_trees: int,
-    bootstrap: bool | IntArray,
+    bootstrap: bool | str | IntArray,
     report: Report,
     seed: int,
     *,
@@ -164,8 +165,8 @@ def in_batches(
 ) -> list[Any]:
     """Calls grow_some until all trees have grown, or a report ends the growth; returns the trees.
 
-    `bootstrap` is a bool or in-bag counts; `first_tree` is the number of the first tree, by which random
-    numbers are keyed; `batch` is how many trees grow between reports.
+    `bootstrap` is a bool, "poisson" or in-bag counts; `first_tree` is the number of the first tree, by
+    which random numbers are keyed; `batch` is how many trees grow between reports.
     """
     batch = _TREES_A_THREAD * machine.get_num_threads() if batch is None else batch
     trees: list[Any] = []
@@ -175,7 +176,10 @@ def in_batches(
         if bootstrap is True:
             counts = xp.empty((count, n_samples), np.int32)
             dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree + first, counts)
-        elif bootstrap is not False:
+        elif isinstance(bootstrap, str):
+            counts = xp.empty((count, n_samples), np.int32)
+            dispatch.backend(_PACKAGE, counts).poisson_counts(seed, first_tree + first, 0, counts)
+        elif not isinstance(bootstrap, bool):
             counts = bootstrap[first : first + count]
         grow_some(Batch(seed, first_tree + first, count, counts, trees))
         if not report(len(trees)):
@@ -183,14 +187,16 @@ def in_batches(
     return trees
 
 
-def most_drawn(n_samples: int, bootstrap: bool | IntArray) -> int:
+def most_drawn(n_samples: int, bootstrap: bool | str | IntArray) -> int:
     """How many samples a tree draws at most."""
+    if isinstance(bootstrap, str):
+        return MAX_POISSON * n_samples
     if isinstance(bootstrap, bool) or not bootstrap.size:
         return n_samples
     return n_samples * max(1, int(bootstrap.max()))
 
 
-def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | IntArray) -> Learned:
+def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | str | IntArray) -> Learned:
     """With weights scaled so that sums, and gains in `dtype`, are in range."""
     n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
     weight, _ = supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)
@@ -204,7 +210,7 @@ def grow(
     *,
     max_features: int,
     splitter: str,
-    bootstrap: bool | IntArray,
+    bootstrap: bool | str | IntArray,
     first_tree: int,
     report: Report,
     seed: int,
@@ -231,7 +237,7 @@ def grow_projected(
     has_missing: bool,
     n_projections: int,
     splitter: str,
-    bootstrap: bool | IntArray,
+    bootstrap: bool | str | IntArray,
     first_tree: int,
     report: Report,
     seed: int,

@@ -87,7 +87,7 @@ def grow(
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
     splitter: str = "best",
-    bootstrap: bool | IntArray = True,
+    bootstrap: bool | str | IntArray = True,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -133,7 +133,7 @@ def grow(
     splitter : "best" or "random"
         Whether a projection has its best threshold, or one that is uniform between its least and greatest
         value in the node: extra trees on projections.
-    bootstrap : bool or (n_trees, n_samples) array of integers
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         As `hforest.classic.grow` takes it.
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
         As `hforest.classic.grow` takes them.

@@ -51,6 +51,7 @@ def _x_with_missing(s: Setting) -> np.ndarray:
 
 
 options("max_depth", None, 0, 2)
+options("first_row", 0, 3)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
 options("min_impurity_decrease", 0.0, 0.1)
@@ -116,7 +117,7 @@ def _criterion(s: Setting) -> Any:
 @value("bootstrap")
 def _bootstrap(s: Setting) -> Any:
     counts = growth.bootstrap_counts(s.n, s.n_trees, rng=0)
-    return s.choice((True, False, counts))
+    return s.choice((True, False, "poisson", counts))
 
 
 def _windows(s: Setting) -> growth.Windows:

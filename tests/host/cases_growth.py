@@ -91,6 +91,7 @@ def _missing_projections(splitter: str, dtype: type) -> dict[str, np.ndarray]:
 def cases(dtype: type) -> Iterator[Case]:
     """All bits agree: every sum runs in the order of the reference implementation."""
     yield Case("bootstrap", lambda: {"counts": growth.bootstrap_counts(11, 3, rng=0)})
+    yield Case("poisson", lambda: {"counts": growth.poisson_counts(11, 3, first_row=2, rng=0)})
     for n, weightings in ((1, (False,)), (25, (False, True))):
         for name in SETTINGS if n > 1 else ("gini",):
             for weighted in weightings:

@@ -1,0 +1,59 @@
+"""The samples that trees draw."""
+
+from cython.parallel cimport parallel
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from hforest.core.machine cimport hf_share, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch
+from hforest.growth.builder cimport tree_key
+from hforest.growth.task cimport HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox
+
+cdef extern from "growth/poisson.h" nogil:
+    int HF_STREAM_POISSON
+    int hf_poisson(uint32_t word)
+
+
+cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
+    # Writes how often a tree draws each of n samples, n times with replacement.
+    cdef hf_draw draw
+    cdef int64_t i
+    memset(count, 0, n * sizeof(int32_t))
+    for i in range(n):
+        if i % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (i // 4), HF_STREAM_BOOTSTRAP)
+        count[hf_below(draw.word[i % 4], <uint32_t> n)] += 1
+
+
+cdef void _poisson(uint64_t key, int64_t first_row, int64_t n, int32_t* count) noexcept nogil:
+    # Writes how often a tree has each of the rows first_row to first_row + n - 1.
+    cdef hf_draw draw
+    cdef int64_t i, row
+    draw.word[0] = draw.word[1] = draw.word[2] = draw.word[3] = 0
+    for i in range(n):
+        row = first_row + i
+        if i == 0 or row % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (row // 4), HF_STREAM_POISSON)
+        count[i] = hf_poisson(draw.word[row % 4])
+
+
+cdef int count_draws(
+    uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
+) except -1:
+    # Writes to counts[m] (OUT) how often tree first + m has each sample: of a bootstrap, or by Poisson's law.
+    cdef int64_t m = 0
+    cdef uint64_t key
+    cdef hf_watch watch
+    if counts.size == 0:
+        return 0
+    start_watch(&watch)
+    hf_share(&watch, counts.shape[0])
+    with nogil, parallel(num_threads=hf_threads()):
+        m = hf_take(&watch)
+        while m >= 0:
+            key = tree_key(seed, first + m)
+            if poisson:
+                _poisson(key, first_row, counts.shape[1], &counts[m, 0])
+            else:
+                _bootstrap(key, counts.shape[1], &counts[m, 0])
+            m = hf_take(&watch)
+    return raise_interrupt(&watch)
