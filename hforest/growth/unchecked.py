@@ -18,9 +18,9 @@ from ..core.sparse import Columns
 from . import sparse
 from .bins import Bins, Windows
 from .checks import BIN_DTYPES
-from .trees import Batch, Learned, Projected, Trees
+from .trees import Batch, Learned, Projected, Roots, Trees
 
-_PACKAGE = __package__
+PACKAGE = __package__
 
 _LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
 _ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
@@ -72,7 +72,7 @@ def _encode_columns(x: FloatArray, max_bins: int | None, has_missing: bool = Fal
     if has_missing and max_bins is not None:
         max_bins = max(1, max_bins - 1)  # missing values have a bin too
     n_entries = n if max_bins is None else min(n, max_bins)  # of a column's table, at most
-    xp, backend = dispatch.array_module(x), dispatch.backend(_PACKAGE, x)
+    xp, backend = dispatch.array_module(x), dispatch.backend(PACKAGE, x)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
     # as many entries as samples, for all columns, would be many times x.
     block = n_columns
@@ -175,10 +175,10 @@ def in_batches(
         counts = None
         if bootstrap is True:
             counts = xp.empty((count, n_samples), np.int32)
-            dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree + first, counts)
+            dispatch.backend(PACKAGE, counts).bootstrap_counts(seed, first_tree + first, counts)
         elif isinstance(bootstrap, str):
             counts = xp.empty((count, n_samples), np.int32)
-            dispatch.backend(_PACKAGE, counts).poisson_counts(seed, first_tree + first, 0, counts)
+            dispatch.backend(PACKAGE, counts).poisson_counts(seed, first_tree + first, 0, counts)
         elif not isinstance(bootstrap, bool):
             counts = bootstrap[first : first + count]
         grow_some(Batch(seed, first_tree + first, count, counts, trees))
@@ -218,7 +218,7 @@ def grow(
     """Trees on bins."""
     learned = _scaled(learned, bins.dtype, bootstrap)
     weight = learned.sample_weight
-    xp, backend = dispatch.array_module(weight), dispatch.backend(_PACKAGE, weight)
+    xp, backend = dispatch.array_module(weight), dispatch.backend(PACKAGE, weight)
     workspace = backend.prepare_columns(bins, splitter)
 
     def grow_some(batch: Batch) -> None:
@@ -244,7 +244,7 @@ def grow_projected(
 ) -> Projected:
     """Trees on projections of x (C-contiguous or sparse, no infinity) of a distribution."""
     numbers = x.stored.data if isinstance(x, Columns) else x
-    xp, backend = dispatch.array_module(numbers), dispatch.backend(_PACKAGE, numbers)
+    xp, backend = dispatch.array_module(numbers), dispatch.backend(PACKAGE, numbers)
     learned = _scaled(learned, x.dtype, bootstrap)
     workspace = backend.prepare_projections(x, distribution, has_missing)
 
@@ -257,5 +257,17 @@ def grow_projected(
 
 def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:
     """Trees on projections of x, which a backend has grown."""
-    arrays = dispatch.backend(_PACKAGE, x).joined(trees, n_outputs, x.dtype, True)
+    arrays = dispatch.backend(PACKAGE, x).joined(trees, n_outputs, x.dtype, True)
     return Projected(Trees(*arrays[:9]), *arrays[9:])
+
+
+def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int) -> list[Trees]:
+    """The subtrees that grow from nodes of other trees, each by itself; NumPy arrays alone."""
+    weight = learned.sample_weight
+    backend = dispatch.backend(PACKAGE, weight)
+    batch = Batch(0, 0, len(roots.key), None, [], roots)
+    backend.grow(bins, backend.prepare_columns(bins, "best"), learned, max_features, "best", batch)
+    arrays = [
+        backend.joined([tree], learned.target.n_outputs, bins.dtype, False) for tree in batch.trees
+    ]
+    return [Trees(*a) for a in arrays]

@@ -1,0 +1,185 @@
+"""Forests on rows that lie on several workers."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.progress import check_progress, reporting
+from ..tree import Forest
+from . import machine
+from .communicators import Communicator, OneWorker
+from .parts import Given, Settings
+from .workers import Workers
+
+
+def grow_by_rows(
+    comm: Communicator | None,
+    x: ArrayLike,
+    y: ArrayLike,
+    n_trees: int = 100,
+    *,
+    sample_weight: ArrayLike | None = None,
+    criterion: str | None = None,
+    max_features: int | float | str | None = "auto",
+    max_bins: int = 256,
+    categorical: ArrayLike | None = None,
+    bootstrap: bool | str | IntArray = "poisson",
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    max_gathered: int | None = None,
+    first_tree: int = 0,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns a random forest on the rows of all workers: the same on each, however rows are divided.
+
+    Parameters
+    ----------
+    comm : Communicator or None
+        `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
+        worker calls this function, with the same settings.
+    x : (n_rows, n_features) array-like of real numbers
+        This worker's rows, finite or NaN for missing values; 0 or more. The rows of all workers in the order
+        of their ranks are the samples.
+    y : (n_rows,) array-like of labels, or (n_rows,) or (n_rows, n_outputs) array-like of targets
+        Of these rows, as `hforest.classic.grow` takes them. Labels may be absent on a worker.
+    n_trees : int
+        Trees, 1 to 2**20.
+    sample_weight : (n_rows,) array-like, optional
+        Whole numbers 0 to 2**24, not all 0.
+    criterion, max_features, categorical
+        As `hforest.classic.grow` takes them.
+    max_bins : int
+        1 to 256: thresholds lie between at most so many bins of each feature, the same on all workers. A
+        feature of at most max_bins distinct values is exact. Others have bins of about as many rows each:
+        of all rows up to 131072 of them, else of about so many, which are sampled by their numbers.
+    bootstrap : "poisson", bool or (n_trees, n_rows) array of integers
+        Whether trees have each row as often as `hforest.growth.poisson_counts` says, or once (False), or how
+        often they have each of these rows. True is refused: no worker can draw from all rows.
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
+        As `hforest.classic.grow` takes them.
+    max_gathered : int, optional
+        Nodes of at most so many rows are gathered on one worker, which finishes them; by default as many as
+        make less traffic than sums do. The trees of a classification do not depend on it.
+    first_tree : int
+        Number of the first tree, as `hforest.classic.grow` takes it.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after some trees, on this worker; where one worker's returns False,
+        all end and return the trees so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from; that of worker 0 counts.
+
+    Returns
+    -------
+    Forest
+        As from `hforest.classic.grow`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `hforest.classic.grow`; settings or numbers of features that differ between workers. What is
+        wrong on one worker is raised on all, with its number.
+    RuntimeError
+        A worker ended, or does not answer: as the communicator says.
+
+    Notes
+    -----
+    A level at a time: each worker counts its rows by class in the bins of the features that each pending node
+    samples; sums of integers over workers are exact, so all find the same splits. Small nodes are finished by
+    the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts and seed the trees of
+    a classification are those of `hforest.growth.grow` on one machine, bit for bit. In a regression targets
+    are rounded to multiples of ``2**-e`` in the nodes that are not gathered, where e is such that sums fit 62
+    bits: the error of a leaf's mean there is at most ``2**-(e + 1)``, about the greatest absolute target times
+    the rows' number times 2**-58.
+
+    Cost of a level: on each worker a look at each row and sampled feature; for each pending node and sampled
+    feature ``4 n_bins (n_classes + 1)`` bytes that are summed. Memory: a byte a number, 24 bytes a row and
+    tree of a batch of up to 64 trees (at most 512 MB), 256 MB for histograms.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest, hforest.scale
+    >>> x = np.random.default_rng(0).normal(size=(300, 4))
+    >>> y = x[:, 0] > x[:, 1]
+    >>> forest = hforest.scale.grow_by_rows(None, x, y, 10, rng=0)
+    >>> bins = hforest.growth.encode(x, max_bins=256)
+    >>> trees = hforest.growth.grow(bins, y, 10, bootstrap="poisson", rng=0)
+    >>> all((a == b).all() for a, b in zip(trees, forest[1:]))
+    True
+    """
+    workers = Workers(_communicator(comm))
+    check_progress(progress)
+    settings = settings_of(
+        criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
+        bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
+        n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
+    )  # fmt: skip
+    counts = bootstrap if settings.bootstrap == "counts" else None
+    seeds = workers.collect(lambda: (check.seed(rng), settings), ())
+    machine.same_settings([found for _, found in seeds])
+    given = Given(x, y, sample_weight, counts)
+    with reporting(progress, settings.n_trees, "tree") as report:
+        return machine.grow(workers, given, settings, seeds[0][0], report)
+
+
+def _communicator(comm: Any) -> Communicator:
+    if comm is None:
+        return OneWorker()
+    for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
+        if not hasattr(comm, name):
+            raise TypeError(
+                f"comm: expected a communicator with {name}, got {type(comm).__name__}; pass such as "
+                "hforest.scale.TorchComm()"
+            )
+    return comm
+
+
+def settings_of(
+    *,
+    criterion: str | None,
+    max_features: Any,
+    max_bins: int,
+    categorical: Any,
+    bootstrap: Any,
+    max_depth: int | None,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float,
+    task: str,
+    n_classes: int | None,
+    n_trees: int,
+    first_tree: int,
+    max_gathered: int | None,
+) -> Settings:
+    """Checked settings, as far as they can be checked without samples."""
+    check.choice("task", task, supervised.TASKS)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    kind = "counts"
+    if isinstance(bootstrap, str):
+        kind = str(check.choice("bootstrap", bootstrap, ("poisson",)))
+    elif isinstance(bootstrap, bool | np.bool_):
+        if bootstrap:
+            raise ValueError(
+                'bootstrap: expected "poisson", False or in-bag counts, got True; no worker draws from all '
+                'rows: pass "poisson"'
+            )
+        kind = "none"
+    if task == "classification" and n_classes is not None:
+        n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
+    if categorical is not None:
+        given = np.asarray(categorical)
+        categorical = tuple(given.tolist()) if given.ndim == 1 else categorical
+    return Settings(
+        task, n_classes, supervised.criterion(criterion, task), check.scalar(max_features),
+        check.integer("max_bins", max_bins, 1, 256), categorical, kind,
+        supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease),
+        n_trees, check.first_tree(first_tree, n_trees),
+        None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
+    )  # fmt: skip

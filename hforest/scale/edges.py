@@ -1,0 +1,87 @@
+"""The bins of columns whose values lie on several workers: the same on all, whatever rows each has."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.aliases import FloatArray, IntArray
+from ..growth.checks import BIN_DTYPES
+
+
+class Edges(NamedTuple):
+    """The bins of all columns, as `hforest.growth.Bins` has them."""
+
+    low: FloatArray
+    """(n_columns, widest) float64: least value known of each bin; what follows the last one repeats it."""
+    high: FloatArray
+    n_bins: IntArray
+    """(n_columns,) int64: without the bin of missing values."""
+    missing: IntArray | None
+    """(n_columns,) int64: the bin of missing values, the last one, or -1. None: no column has any."""
+    categorical: np.ndarray | None
+    dtype: np.dtype
+    """Of values and thresholds."""
+
+    def cells(self, column: IntArray) -> IntArray:
+        """Returns where the cells of slots of these features begin, and where the last one ends."""
+        sizes = self.n_bins + (0 if self.missing is None else self.missing >= 0)
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[column])])
+
+    def threshold(self, f: int, low: int, high: int) -> float:
+        """Returns the threshold between two bins of column f."""
+        return between(self.high[f, low], self.low[f, high], self.dtype)
+
+
+def between(low: float, high: float, dtype: np.dtype) -> float:
+    """Returns a threshold t with low <= t < high: the mean, or low where the mean rounds to high."""
+    t = float(dtype.type(low / 2 + high / 2))
+    return t if low <= t < high else float(low)
+
+
+def of_sample(values: FloatArray, max_bins: int) -> tuple[FloatArray, FloatArray]:
+    """Returns the least and the greatest value of at most max_bins bins of about as many values each.
+
+    The bins of `hforest.growth.encode`.
+    """
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(distinct) <= max_bins:
+        return distinct, distinct
+    stop = np.cumsum(counts)
+    wanted = (2 * stop - counts) * max_bins // (2 * stop[-1])
+    first = np.flatnonzero(np.diff(wanted, prepend=-1) > 0)
+    return distinct[first], distinct[np.concatenate([first[1:], [len(distinct)]]) - 1]
+
+
+def edges_of(
+    tables: list[tuple[FloatArray, FloatArray]],
+    has_missing: np.ndarray,
+    categorical: np.ndarray | None,
+    dtype: np.dtype,
+) -> Edges:
+    """Returns the bins of columns, of each the least and the greatest values."""
+    n_bins = np.array([len(low) for low, _ in tables], np.int64)
+    some_missing = bool(has_missing.any())
+    widest = max(1, int(n_bins.max())) + some_missing
+    low, high = (np.zeros((len(tables), widest)) for _ in range(2))
+    for f, (least, greatest) in enumerate(tables):
+        if len(least):
+            low[f], high[f] = least[-1], greatest[-1]
+            low[f, : len(least)], high[f, : len(least)] = least, greatest
+    missing = None
+    if some_missing or categorical is not None:
+        missing = np.where(has_missing, n_bins, -1)
+    return Edges(low, high, n_bins, missing, categorical, dtype)
+
+
+def bins_of(x: FloatArray, edges: Edges) -> IntArray:
+    """Returns the bin of each value: (n_columns, n_rows). A value between two bins is on its threshold's side."""
+    widest = edges.low.shape[1]
+    dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)
+    codes = np.empty((x.shape[1], len(x)), dtype)
+    for f, n in enumerate(edges.n_bins.tolist()):
+        column = x[:, f].astype(np.float64) + 0.0
+        limits = [edges.threshold(f, b, b + 1) for b in range(n - 1)]
+        found = np.searchsorted(np.array(limits), column, side="left")
+        found[np.isnan(column)] = n
+        codes[f] = found
+    return codes

@@ -1,0 +1,400 @@
+"""What a worker does with its own rows: functions of a part of the samples, which return new values.
+
+None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
+
+    Given -> describe -> (on every worker: the same bins of all) -> encode -> Part
+    Part  -> start -> State of a batch of trees -> advance -> State of the next level -> ...
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import check, dispatch, supervised
+from ..core.aliases import Array, FloatArray, IntArray
+from ..growth import Bins, unchecked
+from ..growth.trees import Learned, Roots, Trees
+from . import levels
+from .edges import Edges, bins_of
+
+MAX_ROW_WEIGHT = 2**24
+"""Of a sample: products with in-bag counts are kept in 32 bits."""
+
+State = tuple[IntArray, IntArray, IntArray]
+"""(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
+
+
+class Settings(NamedTuple):
+    """What every worker is called with."""
+
+    task: str
+    n_classes: int | None
+    criterion: int
+    max_features: Any
+    max_bins: int
+    categorical: Any
+    bootstrap: str
+    """ "poisson", "none" or "counts"."""
+    limits: supervised.Limits
+    n_trees: int
+    first_tree: int
+    max_gathered: int | None
+
+
+class Given(NamedTuple):
+    """A part as the caller gave it."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+    counts: Any
+    """(n_trees, n_rows) in-bag counts, or None."""
+
+
+class Description(NamedTuple):
+    """What all workers are told about a part."""
+
+    n_rows: int
+    n_columns: int
+    itemsize: int
+    has_missing: np.ndarray
+    """(n_columns,) bool."""
+    distinct: list[FloatArray | None]
+    """Of each column its distinct values in order, or None where these are more than its bins."""
+    n_outputs: int
+    labels: IntArray | None
+    """How many rows each class has."""
+    total: FloatArray | None
+    """The greatest absolute target."""
+    weight: int
+    """Sum of the weights of the rows."""
+    max_weight: int
+    """Greatest product of a weight and an in-bag count that is given."""
+
+
+class Part(NamedTuple):
+    """A part as bins, and what is learned from it."""
+
+    edges: Edges
+    codes: IntArray
+    """(n_columns, n_rows) of uint8, uint16 or uint32."""
+    labels: IntArray | None
+    """(n_rows,) int32."""
+    targets: FloatArray | None
+    """(n_rows, n_outputs) float64."""
+    fixed: IntArray | None
+    """(n_rows, n_outputs + 2) int64: targets in fixed point, 1, a hash of them."""
+    weight: IntArray | None
+    """(n_rows,) int64; None: all are 1."""
+    counts: IntArray | None
+    first_row: int
+    """Number of the first row among all."""
+    n_outputs: int
+
+
+class Draw(NamedTuple):
+    """The trees of a batch."""
+
+    seed: int
+    first: int
+    """Number of the first tree, by which random numbers are keyed."""
+    at: int
+    """Its place in the call."""
+    n_trees: int
+    bootstrap: str
+    whole: tuple[bool, ...] | None
+    """Trees that take every row, for their draws hold no weight."""
+
+
+# -------------------------------------------------------------------------------------------- before growth
+
+_DISTINCT_ROWS = 1 << 16  # rows whose distinct values are found at a time
+
+
+def _distinct(column: Array, most: int) -> FloatArray | None:
+    found = np.zeros(0)
+    for first in range(0, len(column), _DISTINCT_ROWS):
+        some = column[first : first + _DISTINCT_ROWS].astype(np.float64) + 0.0
+        found = np.unique(np.concatenate([found, some[~np.isnan(some)]]))
+        if len(found) > most:
+            return None
+    return found
+
+
+def _checked(given: Given, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+    """Samples, what is learned, and whole weights or None, of any number of rows."""
+    x = supervised.matrix("x", given.x, missing=True)
+    n = len(x)
+    if x.shape[1] == 0 or max(x.shape) > check.MAX_COUNT:
+        raise ValueError(
+            f"x: expected 1 to 2**31 - 1 features and fewer rows, got shape {x.shape}; pass some columns"
+        )
+    if n == 0:
+        y = np.zeros((0, *np.shape(given.y)[1:]), np.float64 if settings.task == "regression" else np.int32)
+    else:
+        y = given.y
+    n_classes = settings.n_classes
+    if settings.task == "classification" and n_classes is None:
+        n_classes = supervised.MAX_CLASSES
+    most = min(supervised.MAX_WEIGHT, float(np.finfo(x.dtype).max))
+    target = supervised.target(y, n, settings.task, n_classes, most)
+    return x, target, _whole_weight(given.sample_weight, n)
+
+
+def _whole_weight(weight: Any, n: int) -> IntArray | None:
+    if weight is None:
+        return None
+    given = supervised.sample_weight(weight, np.zeros(n), MAX_ROW_WEIGHT, some_above_0=False)
+    if not bool((given == np.floor(given)).all()):
+        raise ValueError(
+            "sample_weight: expected whole numbers, got fractions; scale them to whole numbers, for sums of "
+            "these do not depend on the order of workers"
+        )
+    return given.astype(np.int64)
+
+
+def describe(given: Given, settings: Settings) -> Description:
+    """Checks a part and describes it."""
+    x, target, weight = _checked(given, settings)
+    n, n_columns = x.shape
+    is_categorical = supervised.categorical(settings.categorical, n_columns)
+    if is_categorical is not None:
+        supervised.categories("x", x, is_categorical)
+    most = [settings.max_bins] * n_columns
+    if is_categorical is not None:
+        most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
+    greatest = 1 if weight is None or not n else int(weight.max())
+    if settings.bootstrap == "counts":
+        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, n)
+        of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
+        greatest = max(greatest, int(of_row.max(initial=0)))
+    elif settings.bootstrap == "poisson":
+        greatest *= unchecked.MAX_POISSON
+    if greatest > check.MAX_COUNT:
+        raise ValueError(
+            "sample_weight: expected products with in-bag counts below 2**31, got more; scale the weights"
+        )
+    labels = total = None
+    n_outputs = target.n_outputs
+    if target.labels is not None:
+        labels = np.bincount(target.labels, minlength=1)
+    else:
+        total = np.abs(target.targets).max(initial=0.0)
+    return Description(
+        n, n_columns, x.dtype.itemsize, np.isnan(x).any(axis=0),
+        [_distinct(x[:, f], most[f]) for f in range(n_columns)], n_outputs, labels, total,
+        n if weight is None else int(weight.sum()), greatest,
+    )  # fmt: skip
+
+
+def sample(given: Given, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
+    """Returns the values of some columns of the rows that are sampled, in the order of rows.
+
+    chosen: the seed, the number of the first row, and how many rows of 2**32 are sampled.
+    """
+    x = supervised.matrix("x", given.x, dtype, missing=True)
+    seed, first_row, threshold = chosen
+    if threshold < 2**32:
+        x = x[sampled_rows(seed, first_row, len(x), threshold)]
+    return x[:, columns].astype(np.float64) + 0.0
+
+
+def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarray:
+    """Returns which of the rows from first_row on are sampled: each by its own draw."""
+    return levels.words(seed, first_row, n) < threshold
+
+
+def encode(
+    given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
+) -> Part:
+    """Returns a part as bins. Targets are rounded to multiples of 2**-exponent."""
+    x = supervised.matrix("x", given.x, edges.dtype, missing=True)
+    targets = fixed = counts = None
+    _, target, weight = _checked(given, settings)
+    if target.targets is not None:
+        targets = target.targets.reshape(len(x), n_outputs)
+        fixed = _in_fixed_point(targets, exponent)
+    if settings.bootstrap == "counts":
+        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, len(x))
+    codes = bins_of(x, edges)
+    return Part(edges, codes, target.labels, targets, fixed, weight, counts, first_row, n_outputs)
+
+
+def _in_fixed_point(targets: FloatArray, exponent: int) -> IntArray:
+    """Targets in fixed point, a column of ones, and a hash of each row."""
+    found = np.rint(np.ldexp(targets, exponent)).astype(np.int64)
+    hashed = np.zeros(len(found), np.uint64)
+    for column in found.T:
+        hashed = _mixed(hashed + column.astype(np.uint64))
+    return np.column_stack([found, np.ones(len(found), np.int64), hashed.astype(np.int64)])
+
+
+def _mixed(a: np.ndarray) -> np.ndarray:
+    """A permutation of words of 64 bits (Steele, Lea and Flood 2014)."""
+    a = a + np.uint64(0x9E3779B97F4A7C15)
+    a = (a ^ (a >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    a = (a ^ (a >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return a ^ (a >> np.uint64(31))
+
+
+def hash_of(row: IntArray) -> int:
+    """Returns the hash of one row of targets in fixed point."""
+    hashed = np.zeros(1, np.uint64)
+    for a in row:
+        hashed = _mixed(hashed + np.array([a], np.int64).astype(np.uint64))
+    return int(hashed[0])
+
+
+# -------------------------------------------------------------------------------------------- levels
+
+
+def start(part: Part, draw: Draw) -> State:
+    """Returns the roots of the trees of a batch, with the rows that they hold."""
+    n = part.codes.shape[1]
+    if draw.bootstrap == "poisson":
+        counts = np.empty((draw.n_trees, n), np.int32)
+        backend = dispatch.backend(unchecked.PACKAGE, counts)
+        backend.poisson_counts(draw.seed, draw.first, part.first_row, counts)
+    elif part.counts is not None:
+        counts = part.counts[draw.at : draw.at + draw.n_trees]
+    else:
+        counts = np.ones((draw.n_trees, n), np.int32)
+    if draw.whole is not None:
+        counts = counts.copy()
+        counts[np.array(draw.whole)] = 1
+    rows, weights, indptr = [], [], [0]
+    for count in counts:
+        in_bag = count if part.weight is None else count * part.weight
+        row = np.flatnonzero(in_bag).astype(np.int32)
+        rows.append(row)
+        weights.append(in_bag[row].astype(np.int32))
+        indptr.append(indptr[-1] + len(row))
+    return np.concatenate(rows), np.concatenate(weights), np.array(indptr, np.int64)
+
+
+def root_sums(part: Part, state: State) -> IntArray:
+    """Returns the sums of the nodes of a state: (n_nodes, n_channels) int64."""
+    row, weight, indptr = state
+    n_nodes, k = len(indptr) - 1, part.n_outputs
+    sums = np.zeros((n_nodes, k + (1 if part.fixed is None else 3)), np.int64)
+    for v in range(n_nodes):
+        entries = slice(indptr[v], indptr[v + 1])
+        some, by = row[entries], weight[entries].astype(np.int64)
+        if part.labels is not None:
+            sums[v, :k] = np.bincount(part.labels[some], by, k)
+        elif part.fixed is not None:
+            sums[v, : k + 2] = (part.fixed[some] * by[:, None]).sum(axis=0, dtype=np.int64)
+        sums[v, -1] = len(some)
+    return sums
+
+
+def histograms(part: Part, state: State, node: IntArray, column: IntArray, dtype: np.dtype) -> IntArray:
+    """Returns the histograms of slots: see levels.pyx."""
+    cells = part.edges.cells(column)
+    found = levels.histograms(
+        part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells
+    )
+    return found.astype(dtype, copy=False)
+
+
+class Step(NamedTuple):
+    """What becomes of the nodes of a state."""
+
+    column: IntArray
+    """(n_nodes,) int32: the feature of the split; -1: the node's rows are dropped."""
+    tables: IntArray
+    """(n_nodes + 1,) int64: where the sides of its bins begin."""
+    goes_left: IntArray
+    """uint8."""
+    keeps: np.ndarray
+    """(n_nodes, 2) bool: whether the left and the right child are pending."""
+
+
+def advance(part: Part, state: State, step: Step) -> State:
+    """Returns the kept children of the nodes of a state."""
+    return levels.partitioned(part.codes, state, *step)
+
+
+# -------------------------------------------------------------------------------------------- small nodes
+
+
+class Gathered(NamedTuple):
+    """Rows of some nodes, node after node."""
+
+    indptr: IntArray
+    codes: IntArray
+    """(n_columns, n_rows)."""
+    labels: IntArray | None
+    targets: FloatArray | None
+    weight: IntArray
+
+
+class Below(NamedTuple):
+    """What the worker that finishes nodes is told."""
+
+    key: IntArray
+    depth: IntArray
+    root_weight: FloatArray
+    criterion: int
+    max_features: int
+    limits: supervised.Limits
+    scale: int
+    """Weights are multiplied by 2**scale, so that gains are in range."""
+
+
+def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
+    """Returns the rows of some nodes of a state."""
+    row, weight, indptr = state
+    entries = [np.arange(indptr[v], indptr[v + 1]) for v in nodes]
+    at = np.concatenate([np.zeros(0, np.int64), *entries])
+    some = row[at]
+    return Gathered(
+        np.cumsum([0, *(len(a) for a in entries)], dtype=np.int64),
+        np.ascontiguousarray(part.codes[:, some]),
+        None if part.labels is None else part.labels[some],
+        None if part.targets is None else part.targets[some],
+        weight[at],
+    )
+
+
+def _merged(parts: list[Gathered]) -> Gathered:
+    """The rows of each node in the order of parts, which is that of all rows."""
+    if len(parts) == 1:
+        return parts[0]
+    n_nodes = len(parts[0].indptr) - 1
+    sizes = np.stack([np.diff(part.indptr) for part in parts], axis=1)  # (n_nodes, n_parts)
+    first = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+    order = np.concatenate(
+        [np.zeros(0, np.int64)]
+        + [
+            first[p] + np.arange(part.indptr[v], part.indptr[v + 1])
+            for v in range(n_nodes)
+            for p, part in enumerate(parts)
+        ]
+    )
+
+    def joined(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if arrays[0] is None else np.concatenate(arrays)[order]
+
+    return Gathered(
+        np.cumsum([0, *sizes.sum(axis=1)], dtype=np.int64),
+        np.ascontiguousarray(np.concatenate([part.codes for part in parts], axis=1)[:, order]),
+        joined("labels"), joined("targets"), joined("weight"),
+    )  # fmt: skip
+
+
+def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) -> list[Trees]:
+    """Returns the subtrees of nodes whose rows come from all parts."""
+    rows = _merged(parts)
+    bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)
+    if edges.categorical is not None:
+        bins = bins._replace(categorical=edges.categorical)
+    learned = Learned(
+        supervised.Target(rows.labels, rows.targets, n_outputs),
+        np.ldexp(rows.weight.astype(np.float64), below.scale),
+        below.criterion,
+        below.limits,
+    )
+    roots = Roots(rows.indptr, below.key, np.ldexp(below.root_weight, below.scale), below.depth)
+    return unchecked.grow_below(bins, learned, roots, max_features=below.max_features)

@@ -1,0 +1,131 @@
+"""The engine of workers that all run the same program, each with its own rows (SPMD)."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.aliases import Array
+from .communicators import Communicator
+
+
+class _Failure:
+    """An error on a worker, as others are told about it."""
+
+    def __init__(self, rank: int, error: Exception) -> None:
+        self.rank, self.error = rank, error
+
+    def raised(self, size: int) -> Exception:
+        """The error that every worker raises: of the same type, with the number of the worker."""
+        message = str(self.error.args[0]) if self.error.args else type(self.error).__name__
+        where = f" (on worker {self.rank})" if size > 1 else ""
+        for kind in (TypeError, IndexError, ValueError, MemoryError):
+            if isinstance(self.error, kind):
+                return kind(message + where)
+        return RuntimeError(f"{type(self.error).__name__}: {message}{where}")
+
+
+class Workers:
+    """Calls functions of this worker's part, and tells the others.
+
+    An error of a part is kept until the next message, with which every worker raises it.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm = comm
+        self.n_tasks = comm.size
+        self._failure: _Failure | None = None
+
+    def _try(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._failure is None:
+            try:
+                return function(*args)
+            except Exception as error:
+                self._failure = _Failure(self.comm.rank, error)
+        return self._failure
+
+    def _told(self) -> None:
+        """Tells the other workers about a failure; raises the first one."""
+        if self.comm.size == 1:
+            if self._failure is not None:
+                raise self._failure.error
+            return
+        found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(self._failure))]
+        for failure in found:
+            if failure is not None:
+                raise failure.raised(self.comm.size) from (
+                    None if self._failure is None else self._failure.error
+                )
+
+    def map(
+        self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
+    ) -> Any:
+        """Returns the value of this worker."""
+        own = [each[self.comm.rank]] if len(each) else []
+        return self._try(function, *handles, *args, *own)
+
+    def collect(
+        self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Returns what all workers' calls return."""
+        own = self.map(function, handles, *args, each=each)
+        if self.comm.size == 1:
+            self._told()
+            return [own]
+        found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(own, protocol=5))]
+        if any(isinstance(a, _Failure) for a in found):
+            self._told()
+        return found
+
+    def total(
+        self,
+        function: Callable[..., Array],
+        handles: Sequence[Any],
+        *args: Any,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> Array:
+        """Returns the sum of all workers' arrays. The last number that is sent says who failed."""
+        own = self._try(function, *handles, *args)
+        if self.comm.size == 1:
+            self._told()
+            return own
+        sent = np.zeros(int(np.prod(shape)) + 1, dtype)
+        if isinstance(own, _Failure):
+            sent[-1] = 1
+        else:
+            sent[:-1] = own.ravel()
+        found = self.comm.allreduce(sent)
+        if found[-1]:
+            self._told()
+        return found[:-1].reshape(shape)
+
+    def exchange(
+        self,
+        send: Callable[..., Any],
+        handles: Sequence[Any],
+        items: Sequence[Any],
+        receive: Callable[..., Any],
+        args: Sequence[tuple[Any, ...]],
+    ) -> list[Any]:
+        """Returns what worker r receives for item r, of each item."""
+        sent = [self._try(send, *handles, item) for item in items]
+        rank = self.comm.rank
+        if self.comm.size == 1:
+            self._told()
+            return [receive(sent, *args[0])]
+        data = [pickle.dumps(a, protocol=5) for a in sent] + [b""] * (self.comm.size - len(sent))
+        found = [pickle.loads(a) for a in self.comm.alltoall(data) if a]
+        if any(isinstance(a, _Failure) for a in found) or self._failure is not None:
+            own = None  # every worker that has a failure tells the others below
+        else:
+            own = self._try(receive, found, *args[rank]) if rank < len(items) else None
+        results = [pickle.loads(a) for a in self.comm.allgather(pickle.dumps((own, self._failure), protocol=5))]
+        if any(failure is not None for _, failure in results):
+            self._told()
+        return [result for result, _ in results[: len(items)]]
+
+    def agree(self, go_on: bool) -> bool:
+        """Returns whether all workers go on."""
+        return not int(self.comm.allreduce(np.array([0 if go_on else 1], np.int64))[0])

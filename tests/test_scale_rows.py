@@ -1,0 +1,402 @@
+"""Forests on rows of several workers: one machine's bits, whatever the partition."""
+
+import numpy as np
+import pytest
+import row_comms
+
+import hforest
+from hforest import growth, scale
+from hforest.core import supervised
+from hforest.growth import unchecked
+from hforest.growth.trees import Batch, Learned, Roots
+from hforest.scale import edges, machine, parts, workers
+from hforest.tree import Forest
+
+N_TREES = 5
+PARTITIONS = {
+    "one": (1.0,),
+    "two": (0.5, 1.0),
+    "three": (0.2, 0.3, 1.0),
+    "five": (0.01, 0.4, 0.6, 0.9, 1.0),
+    "empty": (0.5, 0.5, 1.0),
+    "empty first": (0.0, 1.0),
+}
+
+
+def samples(n=300, n_classes=2, missing=False, categories=False, dtype=np.float64, seed=0):
+    """Samples with columns of few and of many values, a constant one, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 7))
+    x[:, 1] = rng.integers(0, 5, n)
+    x[:, 2] = 3.5
+    x[:, 3] = np.round(x[:, 3], 1)
+    x[:, 5] = rng.integers(0, 9, n) * 3
+    x[:, 6] = rng.integers(0, 3, n)
+    score = x[:, 0] + np.where(x[:, 1] == 2, 1, 0) + (x[:, 5] % 2) + 0.3 * rng.normal(size=n)
+    y = np.argsort(np.argsort(score)) * n_classes // n
+    if missing:
+        x[rng.random(x.shape) < 0.1] = np.nan
+        x[:, 2] = np.where(np.isnan(x[:, 2]), np.nan, 3.5)
+    settings = {"categorical": [5, 6]} if categories else {}
+    return x.astype(dtype), y.astype(np.int32), settings
+
+
+def divided(cuts, *arrays):
+    """The parts of arrays, as tuples."""
+    n = len(arrays[0])
+    at = [0, *(round(n * cut) for cut in cuts)]
+    return [tuple(a[i:j] for a in arrays) for i, j in zip(at[:-1], at[1:], strict=True)]
+
+
+def grown(cuts, x, y, *, bootstrap="poisson", sample_weight=None, **settings):
+    """The forest of each worker, which are the same."""
+    given = divided(cuts, x, y)
+    counts = [bootstrap] * len(cuts)
+    if isinstance(bootstrap, np.ndarray):
+        counts = [a.T for (a,) in divided(cuts, bootstrap.T)]
+    weights = [None] * len(cuts)
+    if sample_weight is not None:
+        weights = [a for (a,) in divided(cuts, sample_weight)]
+
+    def work(comm):
+        own = {"bootstrap": counts[comm.rank], "sample_weight": weights[comm.rank], **settings}
+        return scale.grow_by_rows(comm, *given[comm.rank], N_TREES, rng=3, **own)
+
+    found = row_comms.run(len(cuts), work)
+    for forest in found:
+        if isinstance(forest, Exception):
+            raise forest
+        same(found[0], forest)
+    return found[0]
+
+
+def same(a, b):
+    for name in a._fields:
+        one, other = getattr(a, name), getattr(b, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def on_one_machine(x, y, *, max_bins=256, categorical=None, max_features=None, **settings):
+    """What the engine of one machine grows on the same bins."""
+    bins = growth.encode(x, max_bins=max_bins, categorical=categorical)
+    return growth.grow(bins, y, N_TREES, max_features=max_features or "sqrt", rng=3, **settings)
+
+
+# Name: (samples, settings).
+CASES = {
+    "2": ({}, {}),
+    "10": ({"n_classes": 10}, {}),
+    "26, entropy": ({"n_classes": 26}, {"criterion": "entropy"}),
+    "2, entropy, float32": ({"dtype": np.float32}, {"criterion": "entropy", "max_features": 4}),
+    "missing": ({"missing": True}, {}),
+    "missing, 10": ({"missing": True, "n_classes": 10}, {"max_features": 3}),
+    "categories": ({"categories": True}, {"max_features": 4}),
+    "categories, 10": ({"categories": True, "n_classes": 10}, {"max_features": 4}),
+    "all, 26": ({"missing": True, "categories": True, "n_classes": 26}, {"criterion": "entropy"}),
+    "all, 2": ({"missing": True, "categories": True}, {"max_features": 3, "max_bins": 8}),
+    "bins": ({"n_classes": 10}, {"max_bins": 7, "max_features": 7}),
+    "one feature": ({"n_classes": 10}, {"max_features": 1, "max_bins": 3}),
+    "limits": ({"missing": True}, {"min_samples_leaf": 7, "min_samples_split": 30, "max_depth": 4}),
+    "decrease": ({}, {"min_impurity_decrease": 0.01, "max_depth": 9}),
+    "all samples": ({"n_classes": 10}, {"bootstrap": False}),
+}
+
+
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
+@pytest.mark.parametrize("name", CASES)
+def test_a_worker_grows_the_trees_of_one_machine(name, max_gathered):
+    of_samples, settings = CASES[name]
+    x, y, more = samples(**of_samples)
+    settings = {"bootstrap": "poisson", **more, **settings}
+    forest = scale.grow_by_rows(None, x, y, N_TREES, rng=3, max_gathered=max_gathered, **settings)
+    same(on_one_machine(x, y, **settings), forest)
+    hforest.tree.check(forest)
+
+
+@pytest.mark.parametrize("cuts", PARTITIONS.values(), ids=PARTITIONS)
+@pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", "limits", "one feature"])
+def test_no_partition_changes_a_bit(name, cuts):
+    of_samples, settings = CASES[name]
+    x, y, more = samples(**of_samples)
+    settings = {**more, **settings}
+    want = on_one_machine(x, y, bootstrap="poisson", **settings)
+    for max_gathered in (0, 25, None):
+        same(want, grown(cuts, x, y, max_gathered=max_gathered, **settings))
+
+
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
+@pytest.mark.parametrize("name", ["2", "all, 2", "limits"])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathered):
+    of_samples, settings = CASES[name]
+    x, y, more = samples(**of_samples)
+    rng = np.random.default_rng(1)
+    targets = y[:, None] * 5.0 + rng.normal(size=(len(y), n_outputs))
+    targets[x[:, 1] == 2] = 0.25  # pure nodes
+    settings = {**more, **settings, "task": "regression", "max_gathered": max_gathered}
+    want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, **settings)
+    for cuts in PARTITIONS.values():
+        same(want, grown(cuts, x, targets, **settings))
+    del settings["max_gathered"]
+    exact = Forest(
+        n_features=want.n_features, indptr=want.indptr, indices=want.indices, data=want.data,
+        **on_one_machine(x, targets, bootstrap="poisson", max_features=7, **{**settings, "max_features": 7})
+        ._asdict(),
+    )  # fmt: skip
+    if settings.get("max_features") is None:
+        found = hforest.tree.predict(want, x)
+        np.testing.assert_allclose(found, hforest.tree.predict(exact, x), atol=1e-7)
+
+
+def test_weights_and_counts(threads):
+    x, y, _ = samples(n_classes=10)
+    weight = np.random.default_rng(2).integers(0, 4, len(y))
+    counts = growth.bootstrap_counts(len(y), N_TREES, rng=8)
+    counts[1] = 0  # a tree that takes every row
+    settings = {"bootstrap": counts, "sample_weight": weight}
+    want = on_one_machine(x, y, **settings)
+    for n_threads in (1, 2, 7):
+        threads(n_threads)
+        for cuts in PARTITIONS.values():
+            same(want, grown(cuts, x, y, max_gathered=20, **settings))
+
+
+def test_a_range_of_trees():
+    x, y, _ = samples()
+    whole = scale.grow_by_rows(None, x, y, 7, rng=3)
+    some = [scale.grow_by_rows(None, x, y, n, first_tree=a, rng=3) for a, n in ((0, 2), (2, 5))]
+    same(whole, hforest.tree.join(some))
+
+
+def test_bins_of_sampled_rows(monkeypatch):
+    monkeypatch.setattr(machine, "SAMPLED", 400)
+    x, y, _ = samples(n=3000, n_classes=3, missing=True)
+    want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
+    for cuts in PARTITIONS.values():
+        same(want, grown(cuts, x, y, max_bins=16))
+        same(want, grown(cuts, x, y, max_bins=16, max_gathered=0))
+    # Rows that were not sampled go where their bins went.
+    given = parts.Given(x, y, None, None)
+    settings = scale.by_rows.settings_of(
+        criterion=None, max_features="sqrt", max_bins=16, categorical=None, bootstrap="poisson",
+        max_depth=None, min_samples_split=2, min_samples_leaf=1, min_impurity_decrease=0.0,
+        task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None,
+    )  # fmt: skip
+    engine = workers.Workers(scale.communicators.OneWorker())
+    known, part = machine.plan(engine, given, settings, 3)
+    assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
+    assert known.edges.n_bins[0] == 15
+    bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
+    one_machine = growth.grow(bins, y, N_TREES, bootstrap="poisson", rng=3)
+    same(one_machine, want)
+    # Leaves hold the in-bag rows that reach them.
+    counts = growth.poisson_counts(3000, N_TREES, rng=3)
+    found = hforest.tree.apply(want, x)
+    for m in range(N_TREES):
+        shares = np.zeros((want.value.shape[0], 3))
+        np.add.at(shares, (want.left[found[:, m]] if found.max() >= len(want.value) else found[:, m], y), counts[m])
+        drawn = shares.sum(axis=1) > 0
+        shares[drawn] /= shares[drawn].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(shares[drawn], want.value[drawn], atol=1e-12)
+
+
+def test_bins_are_those_of_encode():
+    rng = np.random.default_rng(0)
+    for n, most in ((1000, 256), (1000, 5), (3, 256), (1000, 1)):
+        values = np.round(rng.normal(size=n), 1 if n > 3 else 9)
+        bins = growth.encode(values[:, None], max_bins=most)
+        low, high = edges.of_sample(values, most)
+        np.testing.assert_array_equal(low, bins.low[0])
+        np.testing.assert_array_equal(high, bins.high[0])
+        table = edges.edges_of([(low, high)], np.zeros(1, bool), None, np.dtype(np.float64))
+        np.testing.assert_array_equal(edges.bins_of(values[:, None], table), bins.bins)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_subtrees_grow_from_their_keys(backend, dtype):
+    """A node of a tree, grown alone, has the nodes that it has in the tree."""
+    x, y, _ = samples(n=60, n_classes=3, missing=True, categories=True, dtype=dtype)
+    bins = growth.encode(x, categorical=[5, 6])
+    whole = growth.grow(bins, y, 1, bootstrap=False, max_features=3, max_depth=3, rng=3)
+    forest = Forest(
+        n_features=np.array(7), **whole._asdict(), indptr=np.zeros(0, np.int64),
+        indices=np.zeros(0, np.int32), data=np.zeros(0, dtype),
+    )  # fmt: skip
+    root = machine.keys(machine.philox(3, 0, 0))[0]
+    side = hforest.tree.apply(forest._replace(**depth_one(forest)), x)[:, 0]
+    order = np.argsort(side, kind="stable")
+    n_left = int((side == side.min()).sum())
+    both = machine.levels.child_keys(np.array([root], np.uint64))[0]
+    roots = Roots(
+        np.array([0, n_left, 60]), both, np.full(2, 60.0), np.ones(2, np.int64)
+    )
+    learned = Learned(
+        supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1)
+    )
+    part = bins._replace(bins=np.ascontiguousarray(bins.bins[:, order]))
+    left, right = unchecked.grow_below(part, learned, roots, max_features=3)
+    tree = machine.Tree()
+    first = tree.make_split(
+        0, machine.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
+                         int(whole.default_left[0]), whole.category_bits[: whole.category_indptr[1]].tolist())
+    )  # fmt: skip
+    tree.below = {first: left, first + 1: right}
+    arrays = growth.trees.joined([tree.arrays(3, np.dtype(dtype), True)], 3, np.dtype(dtype), False)
+    same(whole, growth.Trees(*arrays))
+    assert Batch(0, 0, 1, None, []).roots is None
+
+
+def depth_one(forest):
+    """The arrays of the first split alone; a leaf's number is its side."""
+    return {
+        "tree_start": np.array([0, 3]), "feature": np.array([forest.feature[0], -1, -1], np.int32),
+        "threshold": forest.threshold[:3], "left": np.array([1, 0, 1], np.int32), "gain": forest.gain[:3],
+        "value": forest.value[:2], "default_left": forest.default_left[:3] * np.array([1, 0, 0], np.uint8),
+        "category_indptr": np.array([0, forest.category_indptr[1]] + [forest.category_indptr[1]] * 2),
+        "category_bits": forest.category_bits[: forest.category_indptr[1]],
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+
+def bad(name, x, y):
+    """Arguments of a worker, of which one is wrong."""
+    x, y, settings = x.copy(), y.copy(), {}
+    if name == "infinity":
+        x[0, 0] = np.inf
+    elif name == "labels":
+        y[0] = -1
+    elif name == "label dtype":
+        y = y + 0.5
+    elif name == "columns":
+        x = x[:, :5]
+    elif name == "text":
+        x = np.full(x.shape, "a")
+    elif name == "weights":
+        settings["sample_weight"] = np.full(len(y), 0.5)
+    elif name == "length":
+        y = y[1:]
+    elif name == "depth":
+        settings["max_depth"] = 3
+    elif name == "seedless trees":
+        settings["max_bins"] = 0
+    return x, y, settings
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("infinity", ValueError, "^x: expected .*on worker 1"),
+        ("labels", IndexError, "^y: expected .*on worker 1"),
+        ("label dtype", TypeError, "^y: expected .*on worker 1"),
+        ("columns", ValueError, "^x: expected the same on every worker, got 7 on worker 0 and 5 on worker 1"),
+        ("text", TypeError, "^x: expected .*on worker 1"),
+        ("weights", ValueError, "^sample_weight: expected whole numbers.*on worker 1"),
+        ("length", ValueError, "^y: expected .*on worker 1"),
+        ("depth", ValueError, "^limits: expected the same on every worker"),
+        ("seedless trees", ValueError, "^max_bins: expected .*on worker 1"),
+    ],
+)
+def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message):
+    x, y, _ = samples()
+    given = divided(PARTITIONS["three"], x, y)
+
+    def work(comm):
+        x, y = given[comm.rank]
+        settings = {}
+        if comm.rank == 1:
+            x, y, settings = bad(name, x, y)
+        return scale.grow_by_rows(comm, x, y, 2, rng=0, **settings)
+
+    found = row_comms.run(3, work)
+    assert [type(a) for a in found] == [error] * 3
+    for a in found:
+        with pytest.raises(error, match=message):
+            raise a
+
+
+def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
+    """In each of the calls of a worker's functions, one after the other."""
+    x, y, _ = samples()
+    given = divided(PARTITIONS["three"], x, y)
+    for name in ("encode", "start", "root_sums", "histograms", "advance", "gathered", "finish"):
+        function = getattr(parts, name)
+
+        def fails(part, *args, function=function, name=name):
+            n = part.codes.shape[1] if isinstance(part, parts.Part) else None
+            if n is None and name == "encode":
+                n = len(part.x)
+            if n == len(given[1][0]) or name == "finish":
+                raise MemoryError("no memory")
+            return function(part, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(parts, name, fails)
+            found = row_comms.run(
+                3, lambda comm: scale.grow_by_rows(comm, *given[comm.rank], 2, max_gathered=40, rng=0)
+            )
+        assert [type(a) for a in found] == [MemoryError] * 3, name
+        assert all("no memory (on worker" in str(a) for a in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bootstrap": True}, 'bootstrap: expected "poisson", False'),
+        ({"max_bins": None}, "max_bins: expected"),
+        ({"n_trees": 0}, "n_trees: expected"),
+        ({"y": np.zeros(3, int), "n_classes": None, "labels": (0, 2)}, "y: expected labels 0 to 2 that each"),
+        ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected some above 0"),
+        ({"rows": 0}, "x: expected at least 1 sample"),
+    ],
+)
+def test_settings_that_are_refused(settings, message):
+    settings = dict(settings)
+    x, y = np.arange(6.0).reshape(3, 2), np.array(settings.pop("labels", (0, 1)) * 2)[:3]
+    settings.pop("y", None)
+    n = settings.pop("rows", 3)
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        scale.grow_by_rows(None, x[:n], y[:n], **{"n_trees": 1, **settings})
+
+
+def test_objects_that_are_no_communicator():
+    with pytest.raises(TypeError, match="^comm: expected a communicator with rank, got int; pass"):
+        scale.grow_by_rows(3, np.zeros((2, 1)), [0, 1], 1)
+
+
+def test_progress_ends_all_workers(monkeypatch):
+    monkeypatch.setattr(machine, "_BATCH", 2)
+    x, y, _ = samples()
+    given = divided(PARTITIONS["three"], x, y)
+    seen = []
+
+    def work(comm):
+        def progress(done, total):
+            seen.append((comm.rank, done, total))
+            return not (comm.rank == 1 and done == 4)
+
+        return scale.grow_by_rows(comm, *given[comm.rank], 10, progress=progress, rng=3)
+
+    found = row_comms.run(3, work)
+    want = scale.grow_by_rows(None, x, y, 4, rng=3)
+    for forest in found:
+        same(want, forest)
+    assert sorted(seen) == [(rank, done, 10) for rank in range(3) for done in (2, 4)]
+
+
+def test_bytes_of_a_level():
+    """Sums are of int32 where they fit; a root's histogram is n_bins (n_classes + 1) numbers a feature."""
+    x, y, _ = samples(n=2000, n_classes=10)
+    sent = {}
+
+    def work(comm):
+        part = slice(comm.rank, None, 2)
+        scale.grow_by_rows(comm, x[part], y[part], 1, max_depth=1, max_features=7, max_gathered=0, rng=0)
+        sent[comm.rank] = comm.n_bytes
+
+    row_comms.run(2, work)
+    n_cells = sum(min(256, len(np.unique(column))) for column in x.T)
+    known = 8 * (2000 // 2) * 2 + 8 * sum(len(np.unique(c)) for c in x.T)  # samples of rows, distinct values
+    assert 4 * n_cells * 11 <= sent[0] <= 4 * n_cells * 11 + known + 30_000
