@@ -39,7 +39,8 @@ cdef void _poisson(uint64_t key, int64_t first_row, int64_t n, int32_t* count) n
 cdef int count_draws(
     uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
 ) except -1:
-    # Writes to counts[m] (OUT) how often tree first + m has each sample: of a bootstrap, or by Poisson's law.
+    # Writes to counts[m] (OUT) how often tree first + m has each sample: of a bootstrap, or from a Poisson
+    # distribution.
     cdef int64_t m = 0
     cdef uint64_t key
     cdef hf_watch watch

@@ -1,4 +1,4 @@
-/* In-bag counts of Poisson's law with mean 1, for Cython and CUDA. core/philox.py has the same table. */
+/* In-bag counts from the Poisson distribution of mean 1, for Cython and CUDA. core/philox.py has the same table. */
 #ifndef HFOREST_GROWTH_POISSON_H
 #define HFOREST_GROWTH_POISSON_H
 #include "core/both.h"

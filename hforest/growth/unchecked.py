@@ -267,7 +267,5 @@ def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int)
     backend = dispatch.backend(PACKAGE, weight)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     backend.grow(bins, backend.prepare_columns(bins, "best"), learned, max_features, "best", batch)
-    arrays = [
-        backend.joined([tree], learned.target.n_outputs, bins.dtype, False) for tree in batch.trees
-    ]
+    arrays = [backend.joined([tree], learned.target.n_outputs, bins.dtype, False) for tree in batch.trees]
     return [Trees(*a) for a in arrays]

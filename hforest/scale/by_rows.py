@@ -95,8 +95,8 @@ def grow_by_rows(
     the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts and seed the trees of
     a classification are those of `hforest.growth.grow` on one machine, bit for bit. In a regression targets
     are rounded to multiples of ``2**-e`` in the nodes that are not gathered, where e is such that sums fit 62
-    bits: the error of a leaf's mean there is at most ``2**-(e + 1)``, about the greatest absolute target times
-    the rows' number times 2**-58.
+    bits: the error of a mean there is at most ``2**-(e + 1)``, less than ``max(2**-52, 2**-56 W)`` times the
+    greatest absolute target, W the sum of the weights of all rows.
 
     Cost of a level: on each worker a look at each row and sampled feature; for each pending node and sampled
     feature ``4 n_bins (n_classes + 1)`` bytes that are summed. Memory: a byte a number, 24 bytes a row and
@@ -114,19 +114,23 @@ def grow_by_rows(
     True
     """
     workers = Workers(_communicator(comm))
-    check_progress(progress)
-    settings = settings_of(
-        criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
-        bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
-        n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
-    )  # fmt: skip
-    counts = bootstrap if settings.bootstrap == "counts" else None
-    seeds = workers.collect(lambda: (check.seed(rng), settings), ())
-    machine.same_settings([found for _, found in seeds])
-    given = Given(x, y, sample_weight, counts)
+
+    def checked() -> tuple[int, Settings]:
+        check_progress(progress)
+        settings = settings_of(
+            criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
+            bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
+            n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
+        )  # fmt: skip
+        return check.seed(rng), settings
+
+    found = workers.collect(checked, ())
+    machine.same_settings([settings for _, settings in found])
+    seed, settings = found[0]
+    given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
     with reporting(progress, settings.n_trees, "tree") as report:
-        return machine.grow(workers, given, settings, seeds[0][0], report)
+        return machine.grow(workers, given, settings, seed, report)
 
 
 def _communicator(comm: Any) -> Communicator:

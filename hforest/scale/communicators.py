@@ -26,7 +26,7 @@ class Communicator(Protocol):
     """How many workers there are."""
 
     def allreduce(self, a: IntArray) -> IntArray:
-        """Returns the sum of all workers' arrays of int32 or int64, of one shape; the order is of no account."""
+        """Returns the sum of all workers' arrays of int32 or int64, of one shape."""
         ...
 
     def allgather(self, data: bytes) -> list[bytes]:
@@ -63,8 +63,8 @@ def _lost(rank: int, what: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise RuntimeError(
-            f"comm: expected {what} with every worker, got on worker {rank}: {error}; a worker ended or hangs: "
-            "see its own output, and start all again"
+            f"comm: expected {what} with every worker, got on worker {rank}: {error}; a worker ended or "
+            "hangs: see its own output, and start all again"
         ) from error
 
 
@@ -129,8 +129,10 @@ class TorchComm:
             sizes = self._sizes(len(data))
             found = []
             for rank, size in enumerate(sizes):
-                part = self._bytes(data) if rank == self.rank else self._torch.empty(
-                    size, dtype=self._torch.uint8
+                part = (
+                    self._bytes(data)
+                    if rank == self.rank
+                    else self._torch.empty(size, dtype=self._torch.uint8)
                 )
                 if size:
                     self._torch.distributed.broadcast(part, group=self._group, group_src=rank)
@@ -182,7 +184,7 @@ class MpiComm:
         forest = hforest.scale.grow_by_rows(hforest.scale.MpiComm(), x, y, 100, rng=0)
     """
 
-    def __init__(self, comm: object | None = None) -> None:
+    def __init__(self, comm: Any = None) -> None:
         if comm is None:
             try:
                 from mpi4py import MPI

@@ -74,7 +74,10 @@ def edges_of(
 
 
 def bins_of(x: FloatArray, edges: Edges) -> IntArray:
-    """Returns the bin of each value: (n_columns, n_rows). A value between two bins is on its threshold's side."""
+    """Returns the bin of each value: (n_columns, n_rows).
+
+    A value between two bins belongs to the one on its side of the threshold between them.
+    """
     widest = edges.low.shape[1]
     dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)
     codes = np.empty((x.shape[1], len(x)), dtype)

@@ -12,7 +12,7 @@ Handle = Any
 
 
 class Engine(Protocol):
-    """Calls functions of parts. Errors of a part are raised by `collect`, `total` and `exchange`, everywhere."""
+    """Calls functions of parts. `collect`, `total` and `exchange` raise the errors of all parts."""
 
     n_tasks: int
     """How many tasks of one kind run beside each other."""
@@ -20,7 +20,10 @@ class Engine(Protocol):
     def map(
         self, function: Callable[..., Any], handles: Sequence[Handle], *args: Any, each: Sequence[Any] = ()
     ) -> Handle:
-        """Returns the values function(*values of the part, *args), which stay; each: a last argument a part."""
+        """Returns the values function(*values of the part, *args), which stay where they are.
+
+        each: a last argument for each part.
+        """
         ...
 
     def collect(

@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import IntArray
 
 State = tuple[IntArray, IntArray, IntArray]
 
@@ -27,13 +27,3 @@ def partitioned(
     goes_left: IntArray,
     keeps: np.ndarray[Any, Any],
 ) -> State: ...
-def best_splits(
-    total: IntArray,
-    sums: IntArray,
-    cells: IntArray,
-    missing: IntArray,
-    categorical: IntArray,
-    criterion: int,
-    min_leaf: int,
-    all_sampled: bool,
-) -> tuple[FloatArray, IntArray, IntArray]: ...

@@ -20,9 +20,11 @@ from ..core.scores import node_score
 from ..growth.trees import Trees
 from ..growth.trees import joined as join_arrays
 from ..tree import Forest
-from . import levels, parts
+from . import parts
+from .best_splits import best_splits
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
+from .levels import child_keys, sampled_features
 from .nodes import MISSING_LEFT, UNKNOWN_LEFT, Split, Tree
 from .parts import Below, Description, Draw, Settings, Step
 
@@ -85,7 +87,9 @@ def _n_outputs(found: list[Description], settings: Settings) -> int:
     if settings.task == "regression":
         if len({d.n_outputs for d in with_rows}) > 1:
             numbers = sorted({d.n_outputs for d in with_rows})
-            raise ValueError(f"y: expected as many outputs on every worker, got {numbers}; pass the same columns")
+            raise ValueError(
+                f"y: expected as many outputs on every worker, got {numbers}; pass the same columns"
+            )
         return with_rows[0].n_outputs
     if settings.n_classes is not None:
         return settings.n_classes
@@ -116,7 +120,12 @@ def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray 
 
 
 def _edges(
-    engine: Engine, given: Handle, found: list[Description], first_rows: list[int], settings: Settings, seed: int
+    engine: Engine,
+    given: Handle,
+    found: list[Description],
+    first_rows: list[int],
+    settings: Settings,
+    seed: int,
 ) -> Edges:
     """The bins of all columns."""
     n, n_columns = sum(d.n_rows for d in found), found[0].n_columns
@@ -243,7 +252,7 @@ class BatchOfTrees:
         self.trees = [Tree() for _ in range(draw.n_trees)]
         self.state: Handle = None
         self.root_weight: list[int] = []
-        self.dtype = np.dtype(np.int64)
+        self.dtype: np.dtype = check.INT64
 
     def grow(self) -> list[tuple[Any, ...]]:
         """Returns the trees as `growth.trees.joined` takes them."""
@@ -264,18 +273,17 @@ class BatchOfTrees:
 
     def _roots(self) -> list[Pending]:
         draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
-        int64 = np.dtype(np.int64)
         while True:
             self.state = self.engine.map(parts.start, (self.data,), draw)
             handles = (self.data, self.state)
-            sums = self.engine.total(parts.root_sums, handles, shape=shape, dtype=int64)
+            sums = self.engine.total(parts.root_sums, handles, shape=shape, dtype=check.INT64)
             empty = sums[:, -1] == 0
             if draw.whole is not None or not empty.any():
                 break
             draw = draw._replace(whole=tuple(empty.tolist()))  # these trees take every row
         self.root_weight = [self._weight(row) for row in sums]
         if self.plan.is_classification and max(self.root_weight) <= check.MAX_COUNT:
-            self.dtype = np.dtype(np.int32)
+            self.dtype = check.INT32
         roots = []
         for m, row in enumerate(sums):
             key = keys(philox(draw.seed, draw.first + m, 0))[0]
@@ -348,8 +356,8 @@ class BatchOfTrees:
         tables: list[IntArray] = [np.zeros(0, np.uint8)] * len(pending)
         children = []
         found = self._best_splits(pending, large)
-        child_keys = levels.child_keys(np.array([pending[i].key for i in large], np.uint64)).tolist()
-        for i, best, of_children in zip(large, found, child_keys, strict=True):
+        of_children = child_keys(np.array([pending[i].key for i in large], np.uint64))
+        for i, best, two_keys in zip(large, found, of_children.tolist(), strict=True):
             p = pending[i]
             base = self._base_score(p.sums)
             limit = self.plan.settings.limits.min_impurity_decrease
@@ -360,7 +368,7 @@ class BatchOfTrees:
             first = self.trees[p.tree].make_split(p.node, self._record(best, base, *both))
             column[i], tables[i] = best.column, (best.side == _LEFT).astype(np.uint8)
             for side, sums in enumerate(both):
-                child = Pending(p.tree, first + side, of_children[side], p.depth + 1, sums)
+                child = Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums)
                 if self._is_leaf(child):
                     self._make_leaf(child)
                 else:
@@ -404,13 +412,17 @@ class BatchOfTrees:
         return [found.get(i) for i in nodes]
 
     def _compare(
-        self, pending: list[Pending], nodes: list[int], sampled: tuple[int, int], found: dict[int, "Best | None"]
+        self,
+        pending: list[Pending],
+        nodes: list[int],
+        sampled: tuple[int, int],
+        found: dict[int, "Best | None"],
     ) -> list[int]:
-        """Writes the best splits of nodes over their features of these numbers; returns where all are constant."""
+        """Writes the best splits of nodes over a range of their features; returns where all are constant."""
         first, count = sampled
         node_keys = np.array([pending[i].key for i in nodes], np.uint64)
         edges, settings = self.plan.edges, self.plan.settings
-        columns = levels.sampled_features(node_keys, first, count, len(edges.n_bins))
+        columns = sampled_features(node_keys, first, count, len(edges.n_bins))
         sizes = np.array([edges.cells(row)[-1] for row in columns]) * (8 * self.plan.n_channels)
         constant: list[int] = []
         for some in _chunks(np.arange(len(nodes)), sizes, _HISTOGRAM_BYTES):
@@ -427,7 +439,7 @@ class BatchOfTrees:
             if edges.categorical is not None:
                 named = edges.categorical[column].astype(np.uint8)
             total = np.stack([pending[i].sums for i in numbers.tolist()])
-            score, split, sides = levels.best_splits(
+            score, split, sides = best_splits(
                 total, sums, cells, missing, named, settings.criterion, settings.limits.min_samples_leaf,
                 first == 0,
             )  # fmt: skip
@@ -459,7 +471,7 @@ class Best(NamedTuple):
 
 
 def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
-    """Words of a set of categories: those here are in it, those there not, others up to the last word or not."""
+    """Words of a set of categories: those here, and others up to the last word if `others` says so."""
     words = [0xFFFFFFFF if others else 0] * (max([*here, *there], default=0) // 32 + 1)
     for c in here:
         words[c // 32] |= 1 << c % 32

@@ -114,7 +114,9 @@ def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
     n_nodes, n_values, n_all_words = len(splits), len(tree.value), len(words[0])
     for v, below in tree.below.items():
         known = len(below.default_left) > 0
-        indptr = below.category_indptr if len(below.category_indptr) else np.zeros(len(below.left) + 1, np.int64)
+        indptr = (
+            below.category_indptr if len(below.category_indptr) else np.zeros(len(below.left) + 1, np.int64)
+        )
         inner = below.feature != -1
         # Node j of the subtree, but its root, is number n_nodes + j - 1.
         lefts = np.where(inner, below.left + (n_nodes - 1), below.left + n_values).astype(np.int64)

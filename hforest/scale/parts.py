@@ -14,8 +14,9 @@ from ..core import check, dispatch, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from ..growth import Bins, unchecked
 from ..growth.trees import Learned, Roots, Trees
-from . import levels
 from .edges import Edges, bins_of
+from .levels import histograms as histograms_of
+from .levels import partitioned, words
 
 MAX_ROW_WEIGHT = 2**24
 """Of a sample: products with in-bag counts are kept in 32 bits."""
@@ -178,7 +179,7 @@ def describe(given: Given, settings: Settings) -> Description:
     n_outputs = target.n_outputs
     if target.labels is not None:
         labels = np.bincount(target.labels, minlength=1)
-    else:
+    elif target.targets is not None:
         total = np.abs(target.targets).max(initial=0.0)
     return Description(
         n, n_columns, x.dtype.itemsize, np.isnan(x).any(axis=0),
@@ -201,7 +202,7 @@ def sample(given: Given, dtype: np.dtype, columns: IntArray, chosen: tuple[int, 
 
 def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarray:
     """Returns which of the rows from first_row on are sampled: each by its own draw."""
-    return levels.words(seed, first_row, n) < threshold
+    return words(seed, first_row, n) < threshold
 
 
 def encode(
@@ -291,9 +292,7 @@ def root_sums(part: Part, state: State) -> IntArray:
 def histograms(part: Part, state: State, node: IntArray, column: IntArray, dtype: np.dtype) -> IntArray:
     """Returns the histograms of slots: see levels.pyx."""
     cells = part.edges.cells(column)
-    found = levels.histograms(
-        part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells
-    )
+    found = histograms_of(part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells)
     return found.astype(dtype, copy=False)
 
 
@@ -312,7 +311,7 @@ class Step(NamedTuple):
 
 def advance(part: Part, state: State, step: Step) -> State:
     """Returns the kept children of the nodes of a state."""
-    return levels.partitioned(part.codes, state, *step)
+    return partitioned(part.codes, state, *step)
 
 
 # -------------------------------------------------------------------------------------------- small nodes

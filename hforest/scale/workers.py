@@ -9,21 +9,18 @@ import numpy as np
 from ..core.aliases import Array
 from .communicators import Communicator
 
+_KINDS = (TypeError, IndexError, ValueError, MemoryError)
+
 
 class _Failure:
     """An error on a worker, as others are told about it."""
 
     def __init__(self, rank: int, error: Exception) -> None:
-        self.rank, self.error = rank, error
-
-    def raised(self, size: int) -> Exception:
-        """The error that every worker raises: of the same type, with the number of the worker."""
-        message = str(self.error.args[0]) if self.error.args else type(self.error).__name__
-        where = f" (on worker {self.rank})" if size > 1 else ""
-        for kind in (TypeError, IndexError, ValueError, MemoryError):
-            if isinstance(self.error, kind):
-                return kind(message + where)
-        return RuntimeError(f"{type(self.error).__name__}: {message}{where}")
+        text = str(error.args[0]) if error.args else type(error).__name__
+        self.kind: type[Exception] = next((kind for kind in _KINDS if isinstance(error, kind)), RuntimeError)
+        self.message = f"{text} (on worker {rank})"
+        if self.kind is RuntimeError:
+            self.message = f"{type(error).__name__}: {self.message}"
 
 
 class Workers:
@@ -36,27 +33,26 @@ class Workers:
         self.comm = comm
         self.n_tasks = comm.size
         self._failure: _Failure | None = None
+        self._error: Exception | None = None
 
     def _try(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._failure is None:
             try:
                 return function(*args)
             except Exception as error:
-                self._failure = _Failure(self.comm.rank, error)
+                self._failure, self._error = _Failure(self.comm.rank, error), error
         return self._failure
 
     def _told(self) -> None:
         """Tells the other workers about a failure; raises the first one."""
         if self.comm.size == 1:
-            if self._failure is not None:
-                raise self._failure.error
+            if self._error is not None:
+                raise self._error
             return
         found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(self._failure))]
         for failure in found:
             if failure is not None:
-                raise failure.raised(self.comm.size) from (
-                    None if self._failure is None else self._failure.error
-                )
+                raise failure.kind(failure.message) from self._error
 
     def map(
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
@@ -121,7 +117,9 @@ class Workers:
             own = None  # every worker that has a failure tells the others below
         else:
             own = self._try(receive, found, *args[rank]) if rank < len(items) else None
-        results = [pickle.loads(a) for a in self.comm.allgather(pickle.dumps((own, self._failure), protocol=5))]
+        results = [
+            pickle.loads(a) for a in self.comm.allgather(pickle.dumps((own, self._failure), protocol=5))
+        ]
         if any(failure is not None for _, failure in results):
             self._told()
         return [result for result, _ in results[: len(items)]]

@@ -1,0 +1,12 @@
+from ..core.aliases import FloatArray, IntArray
+
+def best_splits(
+    total: IntArray,
+    sums: IntArray,
+    cells: IntArray,
+    missing: IntArray,
+    categorical: IntArray,
+    criterion: int,
+    min_leaf: int,
+    all_sampled: bool,
+) -> tuple[FloatArray, IntArray, IntArray]: ...

@@ -1,0 +1,348 @@
+"""The best splits of nodes, from histograms of the features that they sample: see levels.pyx for these.
+
+Scores, ties and orders are those of `hforest.growth`, whose scorers read samples.
+"""
+
+from cython.parallel cimport parallel
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+import numpy as np
+
+from hforest.core.machine cimport (
+    hf_share, hf_stop, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+)
+from hforest.growth.task cimport hf_node_score
+
+cdef extern from "core/score.h" nogil:
+    int HF_SQUARED
+    double hf_branch_score(int criterion, const double* sums, const double* node, int64_t n, double weight)
+
+cdef extern from "growth/categories.h" nogil:
+    int HF_ALL_DIVISIONS
+    void hf_score_categories(
+        int is_ordered, double* sums, const double* size, const double* total, double weight, int64_t k,
+        int64_t n_outputs, double* axis, double* score
+    )
+    void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
+
+cdef enum:
+    RIGHT = 0
+    LEFT = 1
+    ABSENT = 2
+
+
+# What all nodes of a call share.
+ctypedef struct hf_scoring:
+    int criterion
+    int64_t n_outputs
+    int64_t n_channels
+    int64_t min_leaf
+    bint all_sampled      # whether all slots of a node are compared, or those up to the first that varies
+
+
+# The sums of a node, and of a side of it; what a thread works with.
+ctypedef struct hf_node:
+    const int64_t* total  # (n_channels,)
+    int64_t* left         # (n_channels,)
+    double* sums          # (n_outputs,): of the left side
+    double* all           # (n_outputs,): of the node
+    double weight
+    int64_t n
+    # Categories of a slot: numbers of those present, places, and what hf_score_categories takes.
+    int32_t* present
+    int32_t* place
+    int32_t* sorted
+    double* of_category
+    double* size
+    double* score
+    double* axis
+
+
+# The best split of a node so far.
+ctypedef struct hf_best:
+    double score
+    int64_t slot          # of the node's, -1: none
+    int64_t low
+    int64_t high
+    int missing           # 1 or 0: missing values go left or right; -1: the node has none
+
+
+cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
+    # Returns the weight of a side.
+    cdef int64_t k, weight = 0
+    if g.criterion == HF_SQUARED:
+        return <double> sums[g.n_outputs]
+    for k in range(g.n_outputs):
+        weight += sums[k]
+    return <double> weight
+
+
+cdef inline double _score(const hf_scoring* g, hf_node* a, double weight) noexcept nogil:
+    # Returns the score of the split whose left side has the sums a.left and a weight.
+    cdef int64_t k
+    if g.criterion == HF_SQUARED:
+        for k in range(g.n_outputs):
+            a.sums[k] = <double> a.left[k] - weight * (<double> a.total[k] / a.weight)
+    else:
+        for k in range(g.n_outputs):
+            a.sums[k] = <double> a.left[k]
+    return hf_node_score(g.criterion, a.sums, g.n_outputs, weight) + hf_branch_score(
+        g.criterion, a.sums, a.all, g.n_outputs, a.weight - weight
+    )
+
+
+cdef inline void _add(const hf_scoring* g, const int64_t* cell, int64_t* sums) noexcept nogil:
+    cdef int64_t k
+    for k in range(g.n_channels):
+        sums[k] = <int64_t> (<uint64_t> sums[k] + <uint64_t> cell[k])
+
+
+cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noexcept nogil:
+    # Compares the split whose left side has the sums a.left; returns whether it is the best so far.
+    cdef int64_t n_left = a.left[g.n_channels - 1]
+    cdef double weight = _weight_of(g, a.left), score
+    if n_left < g.min_leaf or a.n - n_left < g.min_leaf or not a.weight - weight > 0:
+        return False
+    score = _score(g, a, weight)
+    if not score > best.score:
+        return False
+    best.score = score
+    return True
+
+
+cdef bint _scan_numbers(
+    const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, bint first,
+    hf_best* best
+) noexcept nogil:
+    # Compares the splits between neighbouring bins of the node, with missing values (bin `missing`, or -1)
+    # last, or first; returns whether one of them is the best so far.
+    cdef int64_t b, last = -1, count = g.n_channels - 1
+    cdef bint found = False, better = False
+    memset(a.left, 0, g.n_channels * 8)
+    if first:  # missing values against all others: compared where they are last
+        _add(g, cell + missing * g.n_channels, a.left)
+    for b in range(n_bins):
+        if cell[b * g.n_channels + count] == 0 or (first and b == missing):
+            continue
+        if better:
+            best.low, best.high, found = last, b, True
+        _add(g, cell + b * g.n_channels, a.left)
+        last = b
+        better = a.left[count] < a.n and _is_better(g, a, best)
+    return found
+
+
+cdef bint _scan_places(
+    const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_present, hf_best* best
+) noexcept nogil:
+    # As _scan_numbers, of categories in the order a.sorted; best.low is the last place on the left.
+    cdef int64_t j
+    cdef bint found = False
+    memset(a.left, 0, g.n_channels * 8)
+    for j in range(n_present - 1):
+        _add(g, cell + a.present[a.sorted[j]] * g.n_channels, a.left)
+        if _is_better(g, a, best):
+            best.low, found = j, True
+    return found
+
+
+cdef bint _best_categories(
+    const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, hf_best* best,
+    uint8_t* side
+) noexcept nogil:
+    # Compares the splits of a feature of categories; returns whether one is the best so far, and writes the
+    # side of each category.
+    cdef int64_t b, j, k, n_present = 0, mask
+    cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED else 2), found = False
+    cdef const int64_t* sums
+    for b in range(n_bins):
+        if cell[b * g.n_channels + g.n_channels - 1]:
+            a.present[n_present] = <int32_t> b
+            n_present += 1
+    if not is_ordered and n_present <= HF_ALL_DIVISIONS:
+        for mask in range(1, 1 << (n_present - 1)):
+            memset(a.left, 0, g.n_channels * 8)
+            for j in range(n_present):
+                if mask >> j & 1:
+                    _add(g, cell + a.present[j] * g.n_channels, a.left)
+            if _is_better(g, a, best):
+                found = True
+                memset(side, ABSENT, n_bins)
+                for j in range(n_present):
+                    side[a.present[j]] = LEFT if mask >> j & 1 else RIGHT
+    else:
+        for j in range(n_present):
+            sums = cell + a.present[j] * g.n_channels
+            a.size[j] = _weight_of(g, sums)
+            for k in range(g.n_outputs):
+                a.of_category[j * g.n_outputs + k] = <double> sums[k]
+                if g.criterion == HF_SQUARED:
+                    a.of_category[j * g.n_outputs + k] -= a.size[j] * (<double> a.total[k] / a.weight)
+        hf_score_categories(
+            is_ordered, a.of_category, a.size, a.all, a.weight, n_present, g.n_outputs, a.axis, a.score
+        )
+        hf_place_categories(a.score, n_present, a.sorted, a.place)
+        found = _scan_places(g, a, cell, n_present, best)
+        if found:
+            memset(side, ABSENT, n_bins)
+            for j in range(n_present):
+                side[a.present[j]] = LEFT if a.place[j] <= best.low else RIGHT
+    if found:
+        best.missing = -1
+        if missing >= 0 and side[missing] != ABSENT:
+            best.missing = side[missing]
+    return found
+
+
+cdef bint _best_numbers(
+    const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, hf_best* best,
+    uint8_t* side
+) noexcept nogil:
+    # As _best_categories, of a feature of numbers.
+    cdef int64_t b, count = g.n_channels - 1
+    cdef bint found, has_missing = missing >= 0 and cell[missing * g.n_channels + count] > 0
+    found = _scan_numbers(g, a, cell, n_bins, missing, False, best)
+    if found:
+        best.missing = 0 if has_missing else -1
+    if has_missing and _scan_numbers(g, a, cell, n_bins, missing, True, best):
+        found, best.missing = True, 1
+    if not found:
+        return False
+    for b in range(n_bins):
+        side[b] = LEFT if b <= best.low else RIGHT
+        if b == missing:
+            side[b] = LEFT if best.missing == 1 else RIGHT
+        if cell[b * g.n_channels + count] == 0:
+            side[b] = ABSENT
+    return True
+
+
+cdef void _best_split(
+    const hf_scoring* g, hf_node* a, const int64_t[:, ::1] sums, const int64_t* cells, int64_t n_slots,
+    const int64_t* missing, const uint8_t* categorical, hf_best* best, int64_t* n_varied,
+    uint8_t[::1] sides
+) noexcept nogil:
+    # Writes the best split of a node over its slots, and how many of them vary in it.
+    cdef int64_t s, b, k, n_bins, n_present
+    cdef const int64_t* cell
+    cdef bint found
+    best.score, best.slot, best.low, best.high, best.missing = -INFINITY, -1, 0, 0, -1
+    n_varied[0] = 0
+    a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
+    for k in range(g.n_outputs):
+        a.all[k] = 0 if g.criterion == HF_SQUARED else <double> a.total[k]
+    for s in range(n_slots):
+        if n_varied[0] and not g.all_sampled:
+            break
+        n_bins, n_present = cells[s + 1] - cells[s], 0
+        if n_bins == 0:
+            continue
+        cell = &sums[cells[s], 0]
+        for b in range(n_bins):
+            n_present += cell[b * g.n_channels + g.n_channels - 1] > 0
+        if n_present < 2:
+            continue
+        n_varied[0] += 1
+        if categorical[s]:
+            found = _best_categories(g, a, cell, n_bins, missing[s], best, &sides[cells[s]])
+        else:
+            found = _best_numbers(g, a, cell, n_bins, missing[s], best, &sides[cells[s]])
+        if found:
+            best.slot = s
+
+
+cdef bint _start_node(const hf_scoring* g, int64_t n_bins, hf_node* a) noexcept nogil:
+    # Allocates what a thread works with; returns whether there was memory.
+    cdef int64_t k = g.n_outputs
+    a.left = <int64_t*> malloc(g.n_channels * 8)
+    a.sums, a.all, a.axis = <double*> malloc(k * 8), <double*> malloc(k * 8), <double*> malloc(k * 16)
+    a.present, a.place = <int32_t*> malloc(n_bins * 4 + 4), <int32_t*> malloc(n_bins * 4 + 4)
+    a.sorted, a.of_category = <int32_t*> malloc(n_bins * 4 + 4), <double*> malloc(n_bins * k * 8 + 8)
+    a.size, a.score = <double*> malloc(n_bins * 8 + 8), <double*> malloc(n_bins * 8 + 8)
+    if a.left == NULL or a.sums == NULL or a.all == NULL or a.axis == NULL or a.present == NULL:
+        return False
+    if a.place == NULL or a.sorted == NULL or a.of_category == NULL or a.size == NULL:
+        return False
+    return a.score != NULL
+
+
+cdef void _free_node(hf_node* a) noexcept nogil:
+    free(a.left)
+    free(a.sums)
+    free(a.all)
+    free(a.axis)
+    free(a.present)
+    free(a.place)
+    free(a.sorted)
+    free(a.of_category)
+    free(a.size)
+    free(a.score)
+
+
+cdef void _take_nodes(
+    const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
+    const int64_t[::1] missing, const uint8_t[::1] categorical, int64_t widest, double[::1] score,
+    int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+) noexcept nogil:
+    # What a thread does: writes the best splits of the nodes that it takes.
+    cdef int64_t v, first, n_slots = missing.shape[0] // total.shape[0], varied = 0
+    cdef hf_node a
+    cdef hf_best best
+    if not _start_node(g, widest, &a):
+        hf_stop(watch)
+    v = hf_take(watch)
+    while v >= 0:
+        a.total, first = &total[v, 0], v * n_slots
+        _best_split(
+            g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
+        )
+        score[v] = best.score
+        split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
+        split[v, 3], split[v, 4] = best.missing, varied
+        v = hf_take(watch)
+    _free_node(&a)
+
+
+cdef void _best_splits(
+    const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
+    const int64_t[::1] missing, const uint8_t[::1] categorical, int64_t widest, double[::1] score,
+    int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+) noexcept nogil:
+    hf_share(watch, total.shape[0])
+    with parallel(num_threads=hf_threads()):
+        _take_nodes(g, total, sums, cells, missing, categorical, widest, score, split, sides, watch)
+
+
+def best_splits(
+    total, sums, cells, missing, categorical, int criterion, int64_t min_leaf, bint all_sampled
+):
+    """Returns the best split of each node: score, split and sides.
+
+    total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), of their slots,
+    equally many of each node. missing, categorical: (n_slots,) int64 and uint8, of the slots' features.
+    all_sampled: whether all slots of a node are compared, or those up to the first that varies in the node.
+
+    score: (n_nodes,) float64. split: (n_nodes, 5) int64: slot of the node (-1: none), bins below and above
+    the threshold, side of missing values (1 left, 0 right, -1 none), number of slots that vary. sides:
+    (n_cells,) uint8: of the best slot, 1 for bins that go left, 0 right, 2 for those that the node has not.
+    """
+    cdef hf_watch watch
+    cdef hf_scoring g
+    g.criterion, g.n_channels, g.min_leaf, g.all_sampled = criterion, total.shape[1], min_leaf, all_sampled
+    g.n_outputs = g.n_channels - (3 if criterion == HF_SQUARED else 1)
+    score, split = np.empty(len(total)), np.empty((len(total), 5), np.int64)
+    n_cells = cells[len(cells) - 1]
+    sides = np.full(max(1, n_cells), ABSENT, np.uint8)
+    if not len(total):
+        return score, split, sides
+    start_watch(&watch)
+    _best_splits(
+        &g, total, sums, cells, missing, categorical, int(np.diff(cells).max()), score, split, sides, &watch
+    )
+    raise_interrupt(&watch)
+    if watch.stopped:
+        raise MemoryError(f"grow_by_rows: no memory to score {n_cells} bins")
+    return score, split, sides
