@@ -2,10 +2,18 @@
 
 import contextlib
 import itertools
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import row_comms
+import row_worker
 
 import hforest
 from hforest import growth, scale
@@ -411,3 +419,76 @@ def test_bytes_of_a_level():
     n_cells = sum(min(256, len(np.unique(column))) for column in x.T)
     known = 8 * (2000 // 2) * 2 + 8 * sum(len(np.unique(c)) for c in x.T)  # samples of rows, distinct values
     assert 4 * n_cells * 11 <= sent[0] <= 4 * n_cells * 11 + known + 30_000
+
+
+# ------------------------------------------------------------------------------------------- processes
+
+WORKER = Path(__file__).with_name("row_worker.py")
+
+
+def processes(kind, size, case):
+    """What each worker's process prints, and its exit status."""
+    path = os.pathsep.join([str(WORKER.parents[1]), os.environ.get("PYTHONPATH", "")])
+    more = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(size)}
+    command = [sys.executable, str(WORKER), kind, case]
+    if kind == "mpi":
+        pytest.importorskip("mpi4py")
+        folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        mpiexec = shutil.which("mpiexec", path=folders)
+        if mpiexec is None:
+            pytest.skip("no mpiexec")
+        command = [mpiexec, "-n", str(size), *command]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env={**os.environ, **more}
+        )
+        lines = done.stdout.splitlines() or [done.stderr]
+        return [(line, done.returncode) for line in lines]
+    pytest.importorskip("torch")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        more["MASTER_PORT"] = str(free.getsockname()[1])
+    started = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **more, "RANK": str(rank)},
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    return [(p.communicate(timeout=120)[0].strip(), p.returncode) for p in started]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "case"),
+    [
+        ("torch", 2, "classification"),
+        ("torch", 3, "regression"),
+        ("mpi", 2, "classification"),
+        ("mpi", 3, "regression"),
+    ],
+)
+def test_processes_grow_one_forest(kind, size, case):
+    x, y, settings = row_worker.samples(case)
+    want = row_worker.digest(scale.grow_by_rows(None, x, y, 6, rng=5, **settings))
+    found = processes(kind, size, case)
+    assert found == [(want, 0)] * size
+
+
+@pytest.mark.parametrize("kind", ["torch", "mpi"])
+def test_an_error_of_one_process_is_raised_in_all(kind):
+    found = processes(kind, 2, "bad labels")
+    assert len(found) == 2
+    for line, _ in found:
+        assert re.match(r"[\d.]+ IndexError: y: expected .*on worker 1", line), line
+
+
+def test_a_process_that_is_killed_ends_the_others():
+    survivor, killed = processes("torch", 2, "killed")
+    assert killed[1] == 7
+    seconds, _, message = survivor[0].partition(" ")
+    assert float(seconds) < 30
+    assert message.startswith("RuntimeError: comm: expected a sum with every worker, got on worker 0: ")
+
+
+def test_a_process_of_mpi_that_is_killed_ends_all():
+    found = processes("mpi", 2, "killed")
+    assert all(status != 0 for _, status in found)
