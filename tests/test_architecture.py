@@ -24,7 +24,7 @@ LAYERS = [
     {"cascade", "tabular"},
     {"demo"},
     {"scale"},
-    {"torch", "jax", "sklearn", "treelite", "onnx", "plot"},
+    {"torch", "jax", "sklearn", "treelite", "onnx", "plot", "dask"},
 ]
 INTEGRATIONS = LAYERS[-2] | LAYERS[-1]
 """Optional: each is imported by its own name alone, and uses public functions only."""
@@ -38,7 +38,7 @@ SUBPACKAGES = sorted(
 )
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
 # Pages of several subpackages.
-PAGES = {"treelite": "exchange", "onnx": "exchange"}
+PAGES = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
 # On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
 CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors", "apply_rows", "predict_rows"}}  # fmt: skip
 
@@ -87,6 +87,8 @@ def test_integrations_use_public_functions(path):
     for module, name in imported_names(path):
         if module.startswith(("hforest.core", "hforest.growth")) and path.parent.name in NO_LIBRARY:
             continue  # checks and progress, and the engine that it runs on several workers
+        if module == "hforest.core.aliases":
+            continue  # names of types
         public = importlib.import_module(module).__all__
         assert name in public, f"{path.name} imports {module}.{name}, which is not public"
     # Attributes of public subpackages: hinge.tree_forward, hforest.hinge.tree_forward.

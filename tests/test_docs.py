@@ -25,6 +25,7 @@ INTEGRATIONS = {
     "treelite": "4.0",
     "onnx": "1.16",
     "plot": "3.8",
+    "dask": "2024.8",
 }
 """With the oldest version of the library."""
 LIBRARY = {"plot": "matplotlib"}
@@ -95,6 +96,7 @@ def test_links_lead_somewhere(page):
         "cascade",
         "classic",
         "co2",
+        "dask",
         "growth",
         "hinge",
         "jax",
@@ -116,7 +118,7 @@ def test_links_lead_somewhere(page):
 )
 def test_page_names_every_function(subpackage):
     need(f"hforest.{subpackage}")
-    page = {"treelite": "exchange", "onnx": "exchange"}.get(subpackage, subpackage)
+    page = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}.get(subpackage, subpackage)
     text = (ROOT / "docs" / f"{page}.md").read_text()
     for name in importlib.import_module(f"hforest.{subpackage}").__all__:
         assert f"`{name}`" in text, name

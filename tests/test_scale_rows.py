@@ -20,7 +20,7 @@ from hforest import growth, scale
 from hforest.core import check, supervised
 from hforest.growth import unchecked
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import edges, machine, parts, workers
+from hforest.scale import edges, parts, state_machine, workers
 from hforest.tree import Forest
 
 N_TREES = 5
@@ -191,7 +191,7 @@ def test_a_range_of_trees():
 
 
 def test_bins_of_sampled_rows(monkeypatch):
-    monkeypatch.setattr(machine, "SAMPLED", 400)
+    monkeypatch.setattr(state_machine, "SAMPLED", 400)
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     for cuts in PARTITIONS.values():
@@ -205,7 +205,7 @@ def test_bins_of_sampled_rows(monkeypatch):
         task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None,
     )  # fmt: skip
     engine = workers.Workers(scale.communicators.OneWorker())
-    known, part = machine.plan(engine, given, settings, check.seed(3))
+    known, part = state_machine.plan(engine, given, settings, check.seed(3))
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
     assert known.edges.n_bins[0] == 15
     bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
@@ -246,18 +246,18 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         bins = growth.encode(x, categorical=[5, 6])
         whole = growth.grow(bins, y, 1, bootstrap=False, max_features=3, max_depth=3, rng=3)
         forest = as_forest(whole, 7)
-        root = machine.keys(machine.philox(check.seed(3), 0, 0))[0]
+        root = state_machine.keys(state_machine.philox(check.seed(3), 0, 0))[0]
         side = hforest.tree.apply(forest._replace(**depth_one(forest)), x)[:, 0]
         order = np.argsort(side, kind="stable")
         n_left = int((side == side.min()).sum())
-        both = machine.child_keys(np.array([root], np.uint64))[0]
+        both = state_machine.child_keys(np.array([root], np.uint64))[0]
         roots = Roots(np.array([0, n_left, 60]), both, np.full(2, 60.0), np.ones(2, np.int64))
         learned = Learned(supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1))
         part = bins._replace(bins=np.ascontiguousarray(bins.bins[:, order]))
         left, right = unchecked.grow_below(part, learned, roots, max_features=3)
-        tree = machine.Tree()
+        tree = state_machine.Tree()
         first = tree.make_split(
-            0, machine.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
+            0, state_machine.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
                              int(whole.default_left[0]), whole.category_bits[: whole.category_indptr[1]].tolist())
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
@@ -386,7 +386,7 @@ def test_objects_that_are_no_communicator():
 
 
 def test_progress_ends_all_workers(monkeypatch):
-    monkeypatch.setattr(machine, "_BATCH", 2)
+    monkeypatch.setattr(state_machine, "_BATCH", 2)
     x, y, _ = samples()
     given = divided(PARTITIONS["three"], x, y)
     seen = []

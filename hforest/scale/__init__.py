@@ -4,8 +4,17 @@ No engine of its own: workers are started by, and bytes carried by, an executor 
 what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 """
 
-from .by_rows import grow_by_rows
+from .by_rows import grow_by_rows, grow_on_engine
 from .by_trees import grow_by_trees
 from .communicators import Communicator, MpiComm, TorchComm
+from .engine import Engine
 
-__all__ = ["Communicator", "MpiComm", "TorchComm", "grow_by_rows", "grow_by_trees"]
+__all__ = [
+    "Communicator",
+    "Engine",
+    "MpiComm",
+    "TorchComm",
+    "grow_by_rows",
+    "grow_by_trees",
+    "grow_on_engine",
+]

@@ -8,9 +8,10 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
 from ..tree import Forest
-from . import machine
+from . import state_machine
 from .communicators import Communicator, OneWorker
-from .parts import Given, Settings
+from .engine import Engine, Handle
+from .parts import Given, Settings, as_given
 from .workers import Workers
 
 
@@ -126,11 +127,85 @@ def grow_by_rows(
         return check.seed(rng), settings
 
     found = workers.collect(checked, ())
-    machine.same_settings([settings for _, settings in found])
+    state_machine.same_settings([settings for _, settings in found])
     seed, settings = found[0]
     given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
     with reporting(progress, settings.n_trees, "tree") as report:
-        return machine.grow(workers, given, settings, seed, report)
+        return state_machine.grow(workers, given, settings, seed, report)
+
+
+def grow_on_engine(
+    engine: Engine,
+    samples: Handle,
+    n_trees: int = 100,
+    *,
+    criterion: str | None = None,
+    max_features: int | float | str | None = "auto",
+    max_bins: int = 256,
+    categorical: ArrayLike | None = None,
+    bootstrap: bool | str = "poisson",
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    max_gathered: int | None = None,
+    first_tree: int = 0,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Forest:
+    """Returns the forest of `grow_by_rows` on parts of samples that an engine reaches: for engines' authors.
+
+    Parameters
+    ----------
+    engine : Engine
+        Calls functions of parts; `hforest.dask` has one.
+    samples : object
+        A handle of the engine: of each part a tuple (x, y, sample_weight or None).
+    n_trees, criterion, max_features, max_bins, categorical
+        As `grow_by_rows` takes them.
+    bootstrap : "poisson" or False
+        Likewise, without in-bag counts.
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes, max_gathered
+        As `grow_by_rows` takes them.
+    first_tree, progress, rng
+        As `grow_by_rows` takes them.
+
+    Returns
+    -------
+    Forest
+        The bits of ``grow_by_rows(None, ...)`` on all rows in the order of parts.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `grow_by_rows`; what the engine raises.
+
+    Notes
+    -----
+    The state machine runs where this function is called; functions of parts run where the engine has them,
+    and may run again. Cost: that of `grow_by_rows`.
+
+    Examples
+    --------
+    See the source of `hforest.dask`.
+    """
+    check_progress(progress)
+    settings = settings_of(
+        criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
+        bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
+        n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
+    )  # fmt: skip
+    if settings.bootstrap == "counts":
+        raise TypeError(
+            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; parts draw their own'
+        )
+    seed = check.seed(rng)
+    given = engine.map(as_given, (samples,))
+    with reporting(progress, settings.n_trees, "tree") as report:
+        return state_machine.grow(engine, given, settings, seed, report)
 
 
 def _communicator(comm: Any) -> Communicator:

@@ -52,6 +52,11 @@ class Given(NamedTuple):
     """(n_trees, n_rows) in-bag counts, or None."""
 
 
+def as_given(samples: tuple[Any, Any, Any]) -> Given:
+    """Returns a part of a tuple (x, y, sample_weight)."""
+    return Given(*samples, None)
+
+
 class Description(NamedTuple):
     """What all workers are told about a part."""
 

@@ -1,0 +1,221 @@
+"""Forests on the partitions of Dask collections: the driver decides, workers compute sums of their rows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import scale, tree
+from ..core.aliases import Array, ArrayLike, Progress, Rng
+
+_KINDS = (TypeError, IndexError, ValueError, MemoryError)
+
+
+def grow(
+    client: object,
+    x: ArrayLike,
+    y: ArrayLike,
+    n_trees: int = 100,
+    *,
+    sample_weight: ArrayLike | None = None,
+    criterion: str | None = None,
+    max_features: int | float | str | None = "auto",
+    max_bins: int = 256,
+    categorical: ArrayLike | None = None,
+    bootstrap: bool | str = "poisson",
+    max_depth: int | None = None,
+    min_samples_split: int = 2,
+    min_samples_leaf: int = 1,
+    min_impurity_decrease: float = 0.0,
+    task: str = "classification",
+    n_classes: int | None = None,
+    max_gathered: int | None = None,
+    first_tree: int = 0,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> tree.Forest:
+    """Returns a random forest on the rows of Dask collections, whose partitions stay where they are.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of a cluster of this machine, of many, or one that adapts its size.
+    x : dask.array.Array or dask.dataframe.DataFrame
+        (n_rows, n_features) real numbers, finite or NaN for missing values.
+    y : dask.array.Array, dask.dataframe.Series or DataFrame
+        Labels or targets, in partitions of the same rows; an array is rechunked like x.
+    n_trees : int
+        Trees, 1 to 2**20.
+    sample_weight : dask.array.Array or dask.dataframe.Series, optional
+        As y: whole numbers 0 to 2**24.
+    criterion, max_features, max_bins, categorical
+        As `hforest.scale.grow_by_rows` takes them.
+    bootstrap : "poisson" or False
+        Likewise, without in-bag counts.
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes, max_gathered
+        Likewise.
+    first_tree : int
+        Number of the first tree, as `hforest.classic.grow` takes it.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after some trees; False ends the growth and returns these.
+    rng : None, int or numpy.random.Generator
+        Where the seed comes from.
+
+    Returns
+    -------
+    Forest
+        The bits of ``hforest.scale.grow_by_rows(None, x, y, ...)`` on all rows in the order of partitions.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        As from `hforest.scale.grow_by_rows`, with the number of the partition; no Dask collection, other
+        partitions.
+    distributed.KilledWorker
+        Several workers ended during one task.
+
+    Notes
+    -----
+    A task computes the histograms of a partition, and tasks add them in pairs; the driver gets the sum. What
+    a worker held that ends is computed again by Dask, from the collections on: the forest is the same. Keep
+    collections that cost much in memory with ``client.persist``. Cost: for each level and partition a few
+    tasks of about a millisecond; partitions of 100000 rows and more are best.
+
+    Examples
+    --------
+    >>> import dask.array, hforest.dask, numpy as np
+    >>> from distributed import Client
+    >>> with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+    ...     x = dask.array.random.default_rng(0).normal(size=(400, 3), chunks=(100, 3))
+    ...     forest = hforest.dask.grow(client, x, x[:, 0] > 0, 5, rng=0)
+    >>> forest.tree_start.size
+    6
+    """
+    if not callable(getattr(client, "submit", None)) or not callable(getattr(client, "compute", None)):
+        raise TypeError(
+            f"client: expected a distributed.Client, got {type(client).__name__}; pass distributed.Client()"
+        )
+    if not isinstance(bootstrap, str | bool | np.bool_):
+        raise TypeError(
+            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; in-bag counts are '
+            "taken by hforest.scale.grow_by_rows"
+        )
+    engine = _Engine(client)
+    return scale.grow_on_engine(
+        engine, engine.parts(x, y, sample_weight), n_trees, criterion=criterion, max_features=max_features,
+        max_bins=max_bins, categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+        min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
+        max_gathered=max_gathered, first_tree=first_tree, progress=progress, rng=rng,
+    )  # fmt: skip
+
+
+def _blocks(name: str, a: Any, like: Any) -> list[Any]:
+    """The partitions of a collection as delayed values."""
+    if not callable(getattr(a, "to_delayed", None)):
+        raise TypeError(
+            f"{name}: expected a Dask array or DataFrame, got {type(a).__name__}; pass such as "
+            f"dask.array.from_array({name}, chunks=100000), or call hforest.scale.grow_by_rows"
+        )
+    if hasattr(a, "chunks"):
+        if a.ndim > 1 and a.numblocks[1] > 1:
+            a = a.rechunk({1: -1})
+        known = like is not None and hasattr(like, "chunks") and not np.isnan(like.chunks[0]).any()
+        if known and not np.isnan(a.chunks[0]).any() and sum(a.chunks[0]) == sum(like.chunks[0]):
+            a = a.rechunk({0: like.chunks[0]})
+    return list(np.ravel(np.array(a.to_delayed(), dtype=object)))
+
+
+def _call(function: Callable[..., Any], number: int, *args: Any) -> Any:
+    """Calls a function of a partition; its errors say which one."""
+    try:
+        return function(*args)
+    except _KINDS as error:
+        kind = next(kind for kind in _KINDS if isinstance(error, kind))
+        raise kind(f"{error.args[0] if error.args else ''} (in partition {number})") from None
+
+
+def _sum(*arrays: Array) -> Array:
+    total = arrays[0].copy()
+    for a in arrays[1:]:
+        total += a
+    return total
+
+
+def _tuple(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+class _Engine:
+    """Calls functions of partitions as tasks; a value of each partition is a list of futures."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.n_tasks = max(1, len(client.nthreads()))
+
+    def parts(self, x: Any, y: Any, sample_weight: Any) -> list[Any]:
+        """The partitions as tuples (x, y, sample_weight)."""
+        named = {"x": x, "y": y, "sample_weight": sample_weight}
+        blocks = {name: _blocks(name, a, x) for name, a in named.items() if a is not None}
+        for name, found in blocks.items():
+            if len(found) != len(blocks["x"]):
+                raise ValueError(
+                    f"{name}: expected the {len(blocks['x'])} partitions of x, got {len(found)}; pass "
+                    "collections that are divided alike"
+                )
+        futures = {name: self._client.compute(found) for name, found in blocks.items()}
+        nothing = [None] * len(blocks["x"])
+        weights = futures.get("sample_weight", nothing)
+        triples = zip(futures["x"], futures["y"], weights, strict=True)
+        return [self._client.submit(_tuple, *triple, pure=False) for triple in triples]
+
+    def map(
+        self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Returns the futures of function(*values of a partition, *args)."""
+        return [
+            self._client.submit(_call, function, p, *values, *args, *each[p : p + 1], pure=False)
+            for p, values in enumerate(zip(*handles, strict=True))
+        ]
+
+    def collect(
+        self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Returns what the partitions' calls return."""
+        return list(self._client.gather(self.map(function, handles, *args, each=each)))
+
+    def total(
+        self,
+        function: Callable[..., Array],
+        handles: Sequence[Any],
+        *args: Any,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> Array:
+        """Returns the sum of the partitions' arrays, which tasks add in fours."""
+        found = self.map(function, handles, *args)
+        while len(found) > 1:
+            found = [
+                self._client.submit(_sum, *found[i : i + 4], pure=False) for i in range(0, len(found), 4)
+            ]
+        return np.asarray(found[0].result())
+
+    def exchange(
+        self,
+        send: Callable[..., Any],
+        handles: Sequence[Any],
+        items: Sequence[Any],
+        receive: Callable[..., Any],
+        args: Sequence[tuple[Any, ...]],
+    ) -> list[Any]:
+        """Returns receive([send(*values, item) of each partition], *args) of each item."""
+        sent = [self.map(send, handles, item) for item in items]
+        found = [
+            self._client.submit(receive, futures, *more, pure=False)
+            for futures, more in zip(sent, args, strict=True)
+        ]
+        return list(self._client.gather(found))
+
+    def agree(self, go_on: bool) -> bool:
+        """Returns `go_on`: there is one driver."""
+        return go_on
