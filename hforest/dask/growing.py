@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import scale, tree
+from .. import tree
 from ..core.aliases import Array, ArrayLike, Progress, Rng
+from ..scale import grow_on_engine
 
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
 
@@ -101,7 +102,7 @@ def grow(
             "taken by hforest.scale.grow_by_rows"
         )
     engine = _Engine(client)
-    return scale.grow_on_engine(
+    return grow_on_engine(
         engine, engine.parts(x, y, sample_weight), n_trees, criterion=criterion, max_features=max_features,
         max_bins=max_bins, categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,

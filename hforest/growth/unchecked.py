@@ -267,5 +267,27 @@ def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int)
     backend = dispatch.backend(PACKAGE, weight)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     backend.grow(bins, backend.prepare_columns(bins, "best"), learned, max_features, "best", batch)
-    arrays = [backend.joined([tree], learned.target.n_outputs, bins.dtype, False) for tree in batch.trees]
-    return [Trees(*a) for a in arrays]
+    joined = Trees(*backend.joined(batch.trees, learned.target.n_outputs, bins.dtype, False))
+    return [_tree(joined, m, first) for m, first in enumerate(_first_leaves(joined))]
+
+
+def _first_leaves(trees: Trees) -> list[int]:
+    """Where the values of each tree begin."""
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(trees.feature == -1)])
+    return [int(n) for n in before[trees.tree_start[:-1]]]
+
+
+def _tree(trees: Trees, m: int, first_leaf: int) -> Trees:
+    """One of some trees, as views."""
+    nodes = slice(int(trees.tree_start[m]), int(trees.tree_start[m + 1]))
+    feature = trees.feature[nodes]
+    n_leaves = (len(feature) + 1) // 2
+    indptr, bits = trees.category_indptr, trees.category_bits
+    if len(indptr):
+        indptr = indptr[nodes.start : nodes.stop + 1]
+        indptr, bits = indptr - indptr[0], bits[indptr[0] : indptr[-1]]
+    return Trees(
+        np.array([0, len(feature)]), feature, trees.threshold[nodes], trees.left[nodes],
+        trees.value[first_leaf : first_leaf + n_leaves], trees.gain[nodes], trees.default_left[nodes],
+        indptr, bits,
+    )  # fmt: skip
