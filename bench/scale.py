@@ -1,0 +1,211 @@
+"""Rows over workers: time, bytes and memory of processes of one machine, beside one process with their threads.
+
+    python bench/scale.py forest --rows 1000000 --features 30 --classes 2 --trees 10 --json FILE
+    python bench/scale.py level --json FILE
+
+`forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
+exchange by torch.distributed (gloo) or MPI; it checks that all hashes but the engine's, whose samples have bins
+of all rows, are equal. `level` measures a level against rows, features, classes and workers: the difference
+between trees of depth 4 and of depth 1 in which no node is gathered, over 3.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import record
+
+import hforest
+from hforest import growth, scale
+from hforest.scale.communicators import OneWorker
+
+BLOCK = 50_000
+"""Rows that are made together, so that a sample does not depend on who makes it."""
+
+
+def samples(first: int, last: int, n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns rows first to last - 1 of an endless sample: float32, and labels."""
+    x = np.empty((last - first, n_features), np.float32)
+    noise = np.empty(last - first)
+    for block in range(first // BLOCK, -(-last // BLOCK)):
+        rng = np.random.default_rng([7, block])
+        rows = rng.normal(size=(BLOCK, n_features)).astype(np.float32)
+        more = rng.normal(size=BLOCK)
+        a, b = max(first, block * BLOCK), min(last, (block + 1) * BLOCK)
+        x[a - first : b - first] = rows[a - block * BLOCK : b - block * BLOCK]
+        noise[a - first : b - first] = more[a - block * BLOCK : b - block * BLOCK]
+    score = x[:, 0] * x[:, 1] + x[:, 2] + np.abs(x[:, 3]) + 0.5 * noise
+    return x, np.clip((score + 2) / 5 * n_classes, 0, n_classes - 1).astype(np.int32)
+
+
+class Counted:
+    """A communicator that counts the bytes that this worker gives."""
+
+    def __init__(self, comm: scale.Communicator) -> None:
+        self._comm, self.rank, self.size = comm, comm.rank, comm.size
+        self.n_bytes = self.n_calls = 0
+
+    def _count(self, n: int) -> None:
+        self.n_calls += 1
+        self.n_bytes += n if self.size > 1 else 0
+
+    def allreduce(self, a: np.ndarray) -> np.ndarray:
+        self._count(a.nbytes)
+        return self._comm.allreduce(a)
+
+    def allgather(self, data: bytes) -> list[bytes]:
+        self._count(len(data))
+        return self._comm.allgather(data)
+
+    def alltoall(self, data: Any) -> list[bytes]:
+        self._count(sum(len(part) for i, part in enumerate(data) if i != self.rank))
+        return self._comm.alltoall(data)
+
+
+def communicator(kind: str) -> scale.Communicator:
+    if kind == "one":
+        return OneWorker()
+    if kind == "mpi":
+        return scale.MpiComm()
+    import datetime
+
+    import torch
+
+    torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
+    return scale.TorchComm()
+
+
+def digest(arrays: Any) -> str:
+    found = hashlib.sha256()
+    for a in arrays:
+        found.update(np.ascontiguousarray(a).tobytes())
+    return found.hexdigest()[:16]
+
+
+def work(kind: str, case: dict[str, Any]) -> None:
+    """What a process runs: prints a line of json."""
+    comm = None if kind == "engine" else Counted(communicator(kind))
+    rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
+    n = case["rows"]
+    x, y = samples(n * rank // size, n * (rank + 1) // size, case["features"], case["classes"])
+    settings = {"n_classes": case["classes"], "rng": 0}
+    if comm is not None:
+        comm.allgather(b"")  # all have their rows
+    begin = time.perf_counter()
+    if comm is None:
+        bins = growth.encode(x, max_bins=256)
+        grown: Any = growth.grow(bins, y, case["trees"], bootstrap="poisson", **settings)
+    else:
+        more = {name: case[name] for name in ("max_depth", "max_gathered") if name in case}
+        grown = scale.grow_by_rows(comm, x, y, case["trees"], **settings, **more)
+    row = {
+        "seconds": time.perf_counter() - begin, "hash": digest(grown),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "bytes": 0 if comm is None else comm.n_bytes, "messages": 0 if comm is None else comm.n_calls,
+    }  # fmt: skip
+    os.write(1, (json.dumps(row) + "\n").encode())
+
+
+def run(kind: str, size: int, threads: int, case: dict[str, Any]) -> dict[str, Any]:
+    """Returns the slowest time, the largest sums of bytes, and the memory of all processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = {
+        "OMP_NUM_THREADS": str(threads), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size), "PYTHONPATH": str(Path(hforest.__file__).parents[1]),
+    }  # fmt: skip
+    command = [sys.executable, __file__, "work", "--kind", kind, "--case", json.dumps(case)]
+    if kind == "mpi":
+        command = ["mpiexec", "-n", str(size), *command]
+    started = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **own, "RANK": str(r)}
+        )
+        for r in range(1 if kind == "mpi" else size)
+    ]
+    rows = [json.loads(line) for p in started for line in p.communicate()[0].splitlines()]
+    if len(rows) != size or len({row["hash"] for row in rows}) != 1:
+        raise SystemExit(f"{kind}, {size} processes: expected one forest from each, got {rows}")
+    return {
+        "kind": kind, "workers": size, "threads": threads, **case, "hash": rows[0]["hash"],
+        "seconds": max(row["seconds"] for row in rows), "bytes": max(row["bytes"] for row in rows),
+        "messages": rows[0]["messages"], "peak_mb": sum(row["peak_mb"] for row in rows),
+    }  # fmt: skip
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    print(
+        f"{row['kind']:7} {row['workers']} workers of {row['threads']} threads, {row['rows']} x "
+        f"{row['features']}, {row['classes']} classes, {row['trees']} trees: {row['seconds']:7.2f} s, "
+        f"{row['bytes'] / 1e6:9.2f} MB a worker in {row['messages']} messages, {row['peak_mb']} MB of memory"
+    )
+    return row
+
+
+def forest(args: argparse.Namespace) -> list[dict[str, Any]]:
+    case = {"rows": args.rows, "features": args.features, "classes": args.classes, "trees": args.trees}
+    n = args.processes
+    kinds = [] if args.no_engine else [("engine", 1, n)]
+    kinds += [("one", 1, n), (args.comm, n, 1)]
+    rows = [shown(run(*kind, case)) for kind in kinds]
+    if len({row["hash"] for row in rows if row["kind"] != "engine"}) != 1:
+        raise SystemExit("the forests differ")
+    return rows
+
+
+def level(args: argparse.Namespace) -> list[dict[str, Any]]:
+    base = {"rows": 200_000, "features": 30, "classes": 2, "trees": 8}
+    cases = [base] + [
+        {**base, name: value}
+        for name, values in (("rows", (50_000, 800_000)), ("features", (120,)), ("classes", (26,)))
+        for value in values
+    ]
+    rows = []
+    for case in cases:
+        for kind, size, threads in (("one", 1, args.processes), (args.comm, args.processes, 1)):
+            deep, flat = (
+                run(kind, size, threads, {**case, "max_depth": depth, "max_gathered": 0}) for depth in (4, 1)
+            )
+            row = {**deep, "max_depth": None}
+            for name in ("seconds", "bytes", "messages"):
+                row[name] = (deep[name] - flat[name]) / 3
+            rows.append(shown(row))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("forest", "level", "work"))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--features", type=int, default=30)
+    parser.add_argument("--classes", type=int, default=2)
+    parser.add_argument("--trees", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
+    parser.add_argument("--no-engine", action="store_true", help="leave out one machine's engine")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--kind", help="of a process that this bench starts")
+    parser.add_argument("--case", type=json.loads, help="likewise")
+    args = parser.parse_args()
+    if args.what == "work":
+        work(args.kind, args.case)
+        return
+    rows = (forest if args.what == "forest" else level)(args)
+    if args.json:
+        record(args.json, rows)
+
+
+if __name__ == "__main__":
+    main()
