@@ -141,7 +141,7 @@ def _matrix(
                 remedy += f", {name}[:, None] for one feature"
         raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
     converted = converted_numbers(given, float_dtype(given) if dtype is None else dtype)
-    return converted, _check_finite(name, converted, given, missing)
+    return converted, check_finite(name, converted, given, missing)
 
 
 def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False) -> FloatArray:
@@ -151,12 +151,12 @@ def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = Fals
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
     converted = converted_numbers(given, dtype)
-    _check_finite(name, converted, given, missing)
+    check_finite(name, converted, given, missing)
     return converted
 
 
-def _check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
-    """Whether there are missing values, where these are allowed."""
+def check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
+    """Whether there are missing values, where these are allowed; `given` is what was converted."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
