@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import classic, manifold, tree
-from hforest.core import blocks
+from hforest import classic, growth, manifold, tree
+from hforest.core import blocks, check
 
 N, N_FEATURES = 300, 5
 
@@ -145,6 +145,86 @@ def test_out_may_not_overlap_x():
     memory = np.zeros((N, 16), np.float32)
     with pytest.raises(ValueError, match=r"^out: "):
         tree.predict(forest, memory[:, :5], out=memory.reshape(-1)[: N * 3].reshape(N, 3))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "encoding", [{}, {"max_bins": 7}, {"categorical": [4, 1]}, {"max_bins": 7, "categorical": [4]}]
+)
+def test_columns_in_blocks_have_the_same_bins(missing, encoding, dtype, backend, tmp_path, monkeypatch):
+    x, y = samples(missing)
+    if encoding.get("categorical") == [4, 1]:
+        x[:, 1] = np.abs(np.round(x[:, 1]))
+    monkeypatch.setattr(growth.unchecked, "_ENCODED_VALUES", 64)
+    for name, given in layouts(x, dtype, tmp_path).items():
+        if blocks.unconverted(given) is None:  # of the dtype that samples of its own dtype are computed in
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(blocks, "CONVERTED", 1 << 22)
+            want = growth.encode(given, **encoding)
+        got = growth.encode(given, **encoding)
+        for field, a, b in zip(want._fields, got, want, strict=True):
+            if isinstance(b, np.ndarray):
+                assert a.dtype == b.dtype
+                np.testing.assert_array_equal(a, b, err_msg=f"{name}, {field}")
+            else:
+                assert a == b
+        settings = {**encoding, "rng": 0, "max_depth": 3}
+        for a, b in zip(
+            classic.grow(given, y, 2, **settings),
+            classic.grow(np.array(given, got.dtype, order="C"), y, 2, **settings),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.inf, "x: expected finite numbers, or NaN for missing values, got inf at index (250, 3); "),
+        (65536.0, "x: expected whole numbers 0 to 65535 or NaN in columns of categories, got 65536.0 at index (250, 3); "),
+        (0.5, "x: expected whole numbers 0 to 65535 or NaN in columns of categories, got 0.5 at index (250, 3); "),
+    ],
+)  # fmt: skip
+def test_errors_of_encoding(value, message):
+    x, y = samples()
+    x[:, 3] = 1
+    x[250, 3] = value
+    x = np.asfortranarray(x)
+    for call in (lambda: growth.encode(x, categorical=[3]), lambda: classic.grow(x, y, 1, categorical=[3])):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            call()
+    with pytest.raises(IndexError, match=r"^categorical: "):
+        growth.encode(x, categorical=[5])
+
+
+def test_missing_values_are_found_in_blocks(monkeypatch):
+    monkeypatch.setattr(check, "_COMPARED", 7)
+    x = np.zeros((10, 3))
+    assert not check.finite_or_missing("x", x)
+    x[8, 1] = np.nan
+    assert check.finite_or_missing("x", x)
+    x[9, 2] = np.inf
+    with pytest.raises(
+        ValueError, match=r"^x: expected finite numbers, or NaN .*, got inf at index \(9, 2\); "
+    ):
+        check.finite_or_missing("x", x)
+    with hforest.unchecked():
+        assert check.finite_or_missing("x", x)
+
+
+def test_memory_of_an_encoding(tmp_path, monkeypatch):
+    monkeypatch.setattr(growth.unchecked, "_ENCODED_VALUES", 1 << 16)
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(50_000, 40), order="F")  # 8 MB
+    x[:] = np.random.default_rng(0).normal(size=x.shape)
+    tracemalloc.start()
+    try:
+        size = growth.encode(x, max_bins=16).bins.nbytes
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    columns = 2 * hforest.get_num_threads() * len(x)
+    assert peak < 2 * size + 32 * max(columns, 1 << 16) < x.nbytes + 4 * size
 
 
 @pytest.mark.parametrize("f", [tree.apply, tree.predict])
