@@ -33,11 +33,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import treelite
 from common import machine_text, record, side_by_side, spread
 
 import hforest
-from hforest import treelite as exchange
 
 N_FEATURES, N_TRAIN, N_CLASSES = 28, 20000, 7
 N_SINGLE, MOST_GTIL = 1000, 10000
@@ -54,8 +52,10 @@ def samples(n: int, missing: float, seed: int) -> tuple[Any, Any]:
     return x, y.astype(np.float32)
 
 
-def trained(name: str, missing: float) -> tuple[Any, treelite.Model]:
+def trained(name: str, missing: float) -> tuple[Any, Any]:
     """The model of the library that trains it, and treelite's."""
+    import treelite
+
     x, y = samples(N_TRAIN, missing, 0)
     if name == "lightgbm":
         import lightgbm
@@ -105,9 +105,13 @@ def daal_call(booster: Any, margin: Callable[[Any], Any], x: Any) -> Call | None
 
 
 def calls_of(
-    name: str, booster: Any, model: treelite.Model, options: argparse.Namespace, few: Any
+    name: str, booster: Any, model: Any, options: argparse.Namespace, few: Any
 ) -> tuple[Call, dict[str, Call]]:
     """The function whose margins are right, and every library's that returns them."""
+    import treelite
+
+    from hforest import treelite as exchange
+
     threads = options.threads
     ensemble = exchange.from_treelite(model)
     calls: dict[str, Call] = {"hforest": partial(exchange.predict_margin, ensemble)}

@@ -31,5 +31,6 @@ ax.bar(
 )
 ax.set(xlabel="levels", ylabel="error, %", xticks=levels)
 ax.set_title(f"{len(digits.x_train[::3])} digits, 20 trees a forest and fold")
+ax.set_ylim(0, 1.3 * max(errors))
 ax.legend()
 plt.show()

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
+from ..core.blocks import Unconverted
 from ..core.dispatch import array_module
 from ..core.progress import reporting
 from ..core.sparse import Columns
@@ -27,7 +28,7 @@ from ..tree import Forest
 class _Samples(NamedTuple):
     """Checked samples, and how they are encoded."""
 
-    x: Array | Columns | Windows | Bins
+    x: Array | Unconverted | Columns | Windows | Bins
     numbers: Array
     """An array on the device of the samples."""
     dtype: np.dtype
@@ -62,7 +63,7 @@ def _samples(
         check_no_categories(categorical)
         return _Samples(x, x.x, x.x.dtype, max_bins)
     x, is_categorical, has_missing = columns_of(x, categorical)
-    numbers = x.stored.data if isinstance(x, Columns) else x
+    numbers = x.stored.data if isinstance(x, Columns) else x.given if isinstance(x, Unconverted) else x
     return _Samples(x, numbers, x.dtype, max_bins, is_categorical, has_missing)
 
 

@@ -24,6 +24,8 @@ MAX_DEPTH = 30
 """Leaves and vertices are numbered in int32."""
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_COMPARED = 1 << 22  # numbers that are compared at a time
+
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 MAX_COUNT = 2**31 - 1
@@ -211,16 +213,21 @@ def finite_or_missing(name: str, a: Array) -> bool:
     """Whether some numbers are NaN; raises where one is infinite. Reads the array also in `unchecked()`."""
     if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
         return False
-    xp = array_module(a)
-    if values_checked():
-        infinite = xp.isinf(a).ravel()
-        if bool(infinite.any()):
-            index, value = _where(a, int(infinite.argmax()))
-            raise ValueError(
-                f"{name}: expected finite numbers, or NaN for missing values, got {value} at index {index}; "
-                "clip or drop such samples"
-            )
-    return bool(xp.isnan(a).any())
+    xp, flat = array_module(a), a.reshape(-1)
+    step = _COMPARED if isinstance(a, np.ndarray) else max(1, a.size)
+    has_missing = False
+    for first in range(0, a.size, step):
+        some = flat[first : first + step]
+        if values_checked():
+            infinite = xp.isinf(some)
+            if bool(infinite.any()):
+                index, value = _where(a, first + int(infinite.argmax()))
+                raise ValueError(
+                    f"{name}: expected finite numbers, or NaN for missing values, got {value} at index "
+                    f"{index}; clip or drop such samples"
+                )
+        has_missing = has_missing or bool(xp.isnan(some).any())
+    return has_missing
 
 
 def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:

@@ -141,7 +141,7 @@ def _matrix(
                 remedy += f", {name}[:, None] for one feature"
         raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
     converted = converted_numbers(given, float_dtype(given) if dtype is None else dtype)
-    return converted, _check_finite(name, converted, given, missing)
+    return converted, check_finite(name, converted, given, missing)
 
 
 def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False) -> FloatArray:
@@ -151,12 +151,12 @@ def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = Fals
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
     converted = converted_numbers(given, dtype)
-    _check_finite(name, converted, given, missing)
+    check_finite(name, converted, given, missing)
     return converted
 
 
-def _check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
-    """Whether there are missing values, where these are allowed."""
+def check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
+    """Whether there are missing values, where these are allowed; `given` is what was converted."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
@@ -186,12 +186,17 @@ def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
 
 def _samples(name: str, x: ArrayLike, missing: bool) -> tuple[FloatArray, bool]:
     x, has_missing = _matrix(name, x, None, _AXES, missing)
-    n, n_features = x.shape
+    check_sizes(name, x.shape)
+    return x, has_missing
+
+
+def check_sizes(name: str, shape: tuple[int, ...]) -> None:
+    """Checks that there are samples to learn from, and features."""
+    n, n_features = shape
     if not 1 <= n <= check.MAX_COUNT:
         raise ValueError(f"{name}: expected 1 to 2**31 - 1 samples, got {n}; pass samples to learn from")
     if not 1 <= n_features <= check.MAX_COUNT:
         raise ValueError(f"{name}: expected 1 to 2**31 - 1 features, got {n_features}; pass some columns")
-    return x, has_missing
 
 
 def _check_vector(name: str, given: Array, n: int) -> None:
@@ -520,19 +525,22 @@ MAX_CATEGORY = 2**16 - 1
 
 def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
     """Checks that the columns of categories hold whole numbers 0 to 65535, or NaN."""
-    if not check.values_checked():
-        return
-    xp = array_module(x)
-    for f in np.flatnonzero(is_categorical).tolist():
-        column = x[:, f]
-        bad = (column < 0) | (column > MAX_CATEGORY) | (column != xp.floor(column)) & (column == column)
-        if bool(bad.any()):
-            i = int(bad.argmax())
-            raise ValueError(
-                f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-                f"{float(column[i])} at index ({i}, {f}); number the categories, for example with "
-                "numpy.unique(column, return_inverse=True)[1]"
-            )
+    if check.values_checked():
+        for f in np.flatnonzero(is_categorical).tolist():
+            check_categories(name, x[:, f], f)
+
+
+def check_categories(name: str, column: FloatArray, f: int) -> None:
+    """As `categories`, of column f; also inside `unchecked()`."""
+    xp = array_module(column)
+    bad = (column < 0) | (column > MAX_CATEGORY) | (column != xp.floor(column)) & (column == column)
+    if bool(bad.any()):
+        i = int(bad.argmax())
+        raise ValueError(
+            f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
+            f"{float(column[i])} at index ({i}, {f}); number the categories, for example with "
+            "numpy.unique(column, return_inverse=True)[1]"
+        )
 
 
 def max_bins(value: int | None) -> int | None:

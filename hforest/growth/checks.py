@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, sparse, supervised
+from ..core import blocks, check, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .bins import Bins, Stored, Windows
 from .trees import Learned
@@ -234,19 +234,38 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
 
 def columns_of(
     x: ArrayLike, categorical: ArrayLike | None
-) -> tuple[FloatArray | sparse.Columns, np.ndarray | None, bool]:
-    """Checked samples, which of their columns are categories, and whether values are missing."""
+) -> tuple[FloatArray | blocks.Unconverted | sparse.Columns, np.ndarray | None, bool]:
+    """Checked samples, which of their columns are categories, and whether values are missing.
+
+    Samples that a copy would convert stay as they are if they are large.
+    """
     if sparse.is_sparse(x):
         columns, has_missing = sparse.columns_or_missing("x", x)
         is_categorical = supervised.categorical(categorical, columns.shape[1])
         if is_categorical is not None:
             sparse.check_categories("x", columns, is_categorical)
         return columns, is_categorical, has_missing
+    lazy = blocks.unconverted(x)
+    if lazy is not None:
+        supervised.check_sizes("x", lazy.shape)
+        is_categorical = supervised.categorical(categorical, lazy.shape[1])
+        return lazy, is_categorical, _check_blocks(lazy, is_categorical)
     x, has_missing = supervised.samples_or_missing("x", x)
     is_categorical = supervised.categorical(categorical, x.shape[1])
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
     return x, is_categorical, has_missing
+
+
+def _check_blocks(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -> bool:
+    """Whether values of large samples are missing, which are checked as `columns_of` checks others."""
+    has_missing = False
+    for part, rows in lazy.rows():
+        has_missing |= blocks.check_rows("x", part, rows, lazy.given, True)
+    if is_categorical is not None and check.values_checked():
+        for f in np.flatnonzero(is_categorical).tolist():
+            supervised.check_categories("x", lazy.columns(slice(f, f + 1))[:, 0], f)
+    return has_missing
 
 
 def samples_of(x: ArrayLike) -> tuple[FloatArray | sparse.Columns, FloatArray, bool]:

@@ -48,6 +48,10 @@ def encode(
     copied after all. Of a sparse matrix the bins of its stored numbers are stored (`Stored`), on the CPU;
     trees on them are those of ``x.toarray()``.
 
+    A large x of another dtype or layout than is computed in, such as a numpy.memmap, is read by blocks of
+    rows to be checked and by blocks of columns to be encoded: beside the bins this takes about 30 bytes
+    for each of 2**22 numbers, or of two columns a thread where these are more.
+
     Examples
     --------
     >>> import numpy as np, hforest

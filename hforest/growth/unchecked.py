@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
+from ..core.blocks import Unconverted
 from ..core.progress import Report
 from ..core.projections import Distribution
 from ..core.sparse import Columns
@@ -67,12 +68,19 @@ def _encode_windows(windows: Windows, max_bins: int | None) -> Bins:
     return Bins(bins, table, table, windows.x.dtype, windows.base, windows.offset)
 
 
-def _encode_columns(x: FloatArray, max_bins: int | None, has_missing: bool = False) -> Bins:
-    n, n_columns = x.shape
+def _encode_columns(
+    x: FloatArray | Unconverted,
+    max_bins: int | None,
+    has_missing: bool = False,
+    which: IntArray | None = None,
+) -> Bins:
+    """Bins of all columns of x, or of those that `which` (n_columns,) numbers."""
+    n, n_columns = x.shape[0], x.shape[1] if which is None else len(which)
     if has_missing and max_bins is not None:
         max_bins = max(1, max_bins - 1)  # missing values have a bin too
     n_entries = n if max_bins is None else min(n, max_bins)  # of a column's table, at most
-    xp, backend = dispatch.array_module(x), dispatch.backend(PACKAGE, x)
+    given = x.given if isinstance(x, Unconverted) else x
+    xp, backend = dispatch.array_module(given), dispatch.backend(PACKAGE, given)
     # Some columns at a time on a CPU: how many bins they have is known when they are sorted, and tables with
     # as many entries as samples, for all columns, would be many times x.
     block = n_columns
@@ -82,11 +90,17 @@ def _encode_columns(x: FloatArray, max_bins: int | None, has_missing: bool = Fal
     # A bin of one value has it as its least and its greatest: one table holds both.
     tables = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]
     n_bins = np.empty(n_columns, np.int64)
+    some_missing = xp.zeros(n_columns, bool)
     parts: list[tuple[slice, Array, list[Array]]] = []
     for first in range(0, n_columns, block):
         part = slice(first, min(first + block, n_columns))
         count = part.stop - first
-        backend.encode(x[:, part], wide[:count], tables[0][:count], tables[-1][:count], n_bins[part])
+        at = part if which is None else xp.asarray(which[part])
+        columns = x.columns(at) if isinstance(x, Unconverted) else x[:, at]
+        backend.encode(columns, wide[:count], tables[0][:count], tables[-1][:count], n_bins[part])
+        if has_missing:
+            some_missing[part] = xp.isnan(columns).any(axis=0)
+        del columns
         widest = int(n_bins[part].max())
         copies = [table[:count, :widest].copy() for table in tables]
         parts.append((part, wide[:count].astype(_smallest_dtype(widest + has_missing)), copies))
@@ -105,20 +119,20 @@ def _encode_columns(x: FloatArray, max_bins: int | None, has_missing: bool = Fal
     found = Bins(bins, joined[0], joined[-1], x.dtype)
     if not has_missing:
         return found
-    missing = xp.where(xp.isnan(x).any(axis=0), xp.asarray(n_bins), -1)
-    return found._replace(missing=missing)
+    return found._replace(missing=xp.where(some_missing, xp.asarray(n_bins), -1))
 
 
-def _encode_kinds(x: FloatArray, max_bins: int | None, categorical: np.ndarray, has_missing: bool) -> Bins:
+def _encode_kinds(
+    x: FloatArray | Unconverted, max_bins: int | None, categorical: np.ndarray, has_missing: bool
+) -> Bins:
     """As of columns of numbers, and of columns of categories, whose bins are exact."""
-    xp = dispatch.array_module(x)
+    xp = dispatch.array_module(x.given if isinstance(x, Unconverted) else x)
     numbers, named = np.flatnonzero(~categorical), np.flatnonzero(categorical)
-    parts = [(named, _encode_columns(xp.ascontiguousarray(x[:, xp.asarray(named)]), None, has_missing))]
+    parts = [(named, _encode_columns(x, None, has_missing, named))]
     if numbers.size:
-        columns = xp.ascontiguousarray(x[:, xp.asarray(numbers)])
-        parts.append((numbers, _encode_columns(columns, max_bins, has_missing)))
+        parts.append((numbers, _encode_columns(x, max_bins, has_missing, numbers)))
     widest = max(part.low.shape[1] for _, part in parts)
-    bins = xp.empty((x.shape[1], len(x)), _smallest_dtype(widest))
+    bins = xp.empty((x.shape[1], x.shape[0]), _smallest_dtype(widest))
     low, high = (xp.empty((x.shape[1], widest)) for _ in range(2))
     missing = xp.full(x.shape[1], -1, np.int64)
     for columns, part in parts:
@@ -133,12 +147,12 @@ def _encode_kinds(x: FloatArray, max_bins: int | None, categorical: np.ndarray, 
 
 
 def encode(
-    x: FloatArray | Columns | Windows,
+    x: FloatArray | Unconverted | Columns | Windows,
     max_bins: int | None,
     categorical: np.ndarray | None = None,
     has_missing: bool = False,
 ) -> Bins:
-    """Bins of the columns of x (C-contiguous, no infinity, not empty) or of fitting windows."""
+    """Bins of the columns of x (no infinity, not empty) or of fitting windows."""
     if isinstance(x, Columns):
         return sparse.encode(x, max_bins, categorical, has_missing)
     if isinstance(x, Windows):

@@ -57,9 +57,7 @@ class Driver:
         try:
             while n_leading < len(self._ranges):
                 self._submit()
-                done, _ = wait(self._running, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=self._running.__getitem__):
-                    self._collect(future)
+                self._collect_finished()
                 before = n_leading
                 while n_leading < len(self._ranges) and self._forests[n_leading] is not None:
                     n_trees += self._ranges[n_leading].n_trees
@@ -69,6 +67,7 @@ class Driver:
         finally:
             for future in self._running:
                 future.cancel()
+            self._running.clear()
             forget(self._key)  # a thread of this process may have kept the samples
         return [forest for forest in self._forests[:n_leading] if forest is not None]
 
@@ -86,18 +85,28 @@ class Driver:
 
     def _submit_range(self, number: int, carries: bool) -> None:
         trees, samples = self._ranges[number], self._samples if carries else None
+        task = grow_range, self._key, samples, self._grow, trees, self._rng
         try:
             with warnings.catch_warnings():
                 # Dask advises to scatter arrays; they are shipped once a worker as they are.
                 warnings.filterwarnings("ignore", message="Sending large graph")
-                future = self._executor.submit(grow_range, self._key, samples, self._grow, trees, self._rng)
+                self._running[self._executor.submit(*task)] = number, carries
         except Exception as error:  # of an executor that takes no more tasks, whose kinds differ
             raise _lost(trees, error) from error
-        self._running[future] = number, carries
 
-    def _collect(self, future: Future[Answer]) -> None:
-        """Takes a finished task; raises where its range cannot grow."""
-        number, _ = self._running.pop(future)
+    def _collect_finished(self) -> None:
+        """Waits for a task to finish, and takes all that have; raises where a range cannot grow."""
+        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        finished = sorted((*self._running.pop(future), future) for future in done)
+        del done
+        try:
+            while finished:
+                number, _, future = finished.pop(0)
+                self._collect(number, future)
+        finally:
+            del finished, future  # else an error would refer to a future that refers to it
+
+    def _collect(self, number: int, future: Future[Answer]) -> None:
         trees = self._ranges[number]
         try:
             worker, forest = future.result()
@@ -111,6 +120,8 @@ class Driver:
                 raise _lost(trees, error) from error
             heappush(self._waiting, number)
             return
+        finally:
+            del future
         self._unknown = False
         if forest is None:
             self._lacking.add(worker)

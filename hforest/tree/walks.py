@@ -1,11 +1,12 @@
 """Forests applied to samples: leaves, means of leaf values, votes, and the path of one sample."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
+from ..core import blocks, dispatch, machine, sparse, supervised
 from ..core import check as checks
-from ..core import dispatch, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .forest import (
     NO_DEFAULTS,
@@ -60,15 +61,18 @@ def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
         checks.same_device(**{"forest.feature": forest.feature, "x": x})
     # Reading a number from a GPU waits for it; inside unchecked() the caller vouches for it.
     if isinstance(x, np.ndarray) or checks.values_checked():
-        n_features = int(forest.n_features)
-        if x.shape[1] != n_features:
-            raise ValueError(
-                f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), "
-                f"got {tuple(x.shape)}; "
-                "pass the features that the forest was grown on"
-            )
+        _check_columns(forest, x.shape)
     _check_forest(forest, values)
     return x
+
+
+def _check_columns(forest: Forest, shape: tuple[int, ...]) -> None:
+    n_features = int(forest.n_features)
+    if shape[1] != n_features:
+        raise ValueError(
+            f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), got {tuple(shape)}; "
+            "pass the features that the forest was grown on"
+        )
 
 
 def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, FloatArray]]:
@@ -129,6 +133,37 @@ def _result(
     return out
 
 
+def _in_blocks(
+    forest: Forest,
+    x: ArrayLike,
+    out: Array | None,
+    dtype: np.dtype,
+    width: int,
+    run: Callable[[Array, slice, Forest, FloatArray], None],
+) -> Array | None:
+    """What run(result, rows, forest, samples) writes, for a large x that a copy would convert; else None.
+
+    The forest's layout has been checked. An error leaves `out` as it was.
+    """
+    lazy = blocks.unconverted(x, forest.threshold.dtype)
+    if lazy is None:
+        return None
+    checks.same_device(**{"forest.feature": forest.feature, "x": lazy.given})
+    _check_columns(forest, lazy.shape)
+    _check_forest(forest, dtype != checks.INT32)
+    shape = (lazy.shape[0], width)
+    if out is not None:
+        _result(forest, lazy.given, lazy.given, out, dtype, shape)
+    result = np.empty(shape, dtype)
+    for part, samples in lazy.rows():
+        blocks.check_rows("x", part, samples, lazy.given, knows_missing(forest))
+        _walk(forest, samples, partial(run, result[part]))
+    if out is None:
+        return result
+    out[...] = result
+    return out
+
+
 def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntArray:
     """The leaf that each sample reaches in each tree.
 
@@ -156,8 +191,9 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     Notes
     -----
     A value ``<= threshold`` goes left; `Forest` says where missing values and categories go. A projection is
-    summed in float64 in its order and rounded once to the dtype of the forest. Cost: a few nanoseconds a
-    level, sample and tree.
+    summed in float64 in its order and rounded once to the dtype of the forest. A large x of another dtype or
+    layout, such as a numpy.memmap, is converted some rows at a time, at most 2**22 numbers or a row. Cost: a
+    few nanoseconds a level, sample and tree.
 
     Examples
     --------
@@ -174,6 +210,15 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
         if leaf.size:
             dispatch.backend(PACKAGE, rows.data).apply_rows(rows, forest, leaf)
         return leaf
+    if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
+        check_layout(forest)
+        backend = dispatch.backend(PACKAGE, forest.feature)
+        found = _in_blocks(
+            forest, x, out, checks.INT32, forest.tree_start.size - 1,
+            lambda leaf, rows, forest, x: backend.apply(x, forest, leaf[rows]),
+        )  # fmt: skip
+        if found is not None:
+            return found
     given, x = x, checked(forest, x, values=False)
     leaf = _result(forest, x, given, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
     if leaf.size:
@@ -198,12 +243,7 @@ def _checked_rows(forest: Forest, x: object, *, values: bool = True) -> sparse.C
     dtype = check_layout(forest)
     checks.same_device(**{"forest.feature": forest.feature, "x": np.zeros(0)})
     rows = sparse.rows("x", x, dtype, missing=knows_missing(forest), remedy=_REMEDY)
-    n_features = int(forest.n_features)
-    if rows.n_minor != n_features:
-        raise ValueError(
-            f"x: expected shape (n_samples, n_features) = (n_samples, {n_features}), got "
-            f"{(len(rows.indptr) - 1, rows.n_minor)}; pass the features that the forest was grown on"
-        )
+    _check_columns(forest, (len(rows.indptr) - 1, rows.n_minor))
     _check_forest(forest, values)
     return rows
 
@@ -211,6 +251,15 @@ def _checked_rows(forest: Forest, x: object, *, values: bool = True) -> sparse.C
 def _checked_outputs(forest: Forest, x: ArrayLike, vote: bool, out: Array | None) -> FloatArray:
     """As `outputs`, of arguments that are checked here."""
     if not sparse.is_sparse(x):
+        if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
+            check_layout(forest)
+            backend = dispatch.backend(PACKAGE, forest.feature)
+            found = _in_blocks(
+                forest, x, out, forest.threshold.dtype, forest.value.shape[1],
+                lambda y, rows, forest, x: backend.predict(x, forest, vote, y[rows]),
+            )  # fmt: skip
+            if found is not None:
+                return found
         return outputs(forest, checked(forest, x), vote, out, x)
     rows = _checked_rows(forest, x)
     shape = (len(rows.indptr) - 1, forest.value.shape[1])

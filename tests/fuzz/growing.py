@@ -3,6 +3,7 @@
 import functools
 import os
 import tempfile
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def _every_label(s: Setting) -> np.ndarray:
     return s.random.permutation(labels).astype(np.int64)
 
 
-@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "hinge.tree_greedy_init.y",
+@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "scale.y", "hinge.tree_greedy_init.y",
        "hinge.fit_weights.y",
        "tree.permutation_importance.y")  # fmt: skip
 def _y(s: Setting) -> np.ndarray:
@@ -352,7 +353,7 @@ options("cascade.stride", 1)
 
 
 @value("tree.join.forests")
-def _forests(s: Setting) -> list[tree.Forest]:
+def _forests_to_join(s: Setting) -> list[tree.Forest]:
     forest = _forest(s)
     return [forest] * s.choice((2, 1, 3))
 
@@ -391,6 +392,31 @@ def _scanner(n_classes: int, n_features: int, dtype: np.dtype) -> cascade.Scanne
 value("cascade.predict.cascade")(lambda s: _grown(s.n_classes, s.n_features, s.dtype))
 value("scanner")(lambda s: _scanner(s.n_classes, s.n_features, s.dtype))
 value("grown")(lambda s: s.choice((_grown, _scanner))(s.n_classes, s.n_features, s.dtype))
+
+# ------------------------------------------------------------------------------------------- scale
+
+
+class _AtOnce(Executor):
+    """An executor that runs a task when it is submitted."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        try:
+            return future
+        finally:
+            del future  # else its error would refer to it
+
+
+options("scale.executor", _AtOnce())
+options("scale.grow", classic.grow, functools.partial(manifold.grow, n_projections=2), classic.grow_random)
+options("scale.settings", None, {"max_depth": 2}, {"min_samples_leaf": 2, "bootstrap": True})
+options("scale.n_tasks", None, 1, 2, 100)
+options("scale.retries", 0, 3)
+value("scale.x")(_x_with_missing)
 
 # -------------------------------------------------------------------------------------------- demo
 

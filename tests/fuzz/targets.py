@@ -34,8 +34,8 @@ class Target(NamedTuple):
         return "ArrayLike" in self.annotation(name)
 
 
-# They take other libraries' own kinds, or executors, and have tests of their own.
-INTEGRATIONS = {"dask", "jax", "onnx", "plot", "scale", "sklearn", "torch", "treelite"}
+# Of optional libraries: they take those libraries' own kinds and have tests of their own.
+INTEGRATIONS = {"dask", "jax", "onnx", "plot", "sklearn", "torch", "treelite"}
 
 
 def _packages() -> list[str]:

@@ -83,6 +83,7 @@ class Setting:
             "growth",
             "demo",
             "tabular",
+            "scale",
         )
         self.n = max(self.choice(_SAMPLES), 1 if self.learns or target.last in NOT_EMPTY else 0)
         self.n_features = self.choice(_SIZES)

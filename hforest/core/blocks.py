@@ -1,0 +1,76 @@
+"""Large matrices that a copy would convert: blocks of them are converted, one after the other.
+
+A matrix mapped into memory (numpy.memmap), or one of another dtype or layout than is computed in, can be
+larger than the memory that is left.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from . import check, supervised
+
+CONVERTED = 1 << 22
+"""Numbers that are converted at a time, at most, but at least a row: 32 MB in float64."""
+
+
+class Unconverted(NamedTuple):
+    """A matrix of real numbers, and the dtype in which it is computed."""
+
+    given: np.ndarray
+    """(n, n_columns) of any real dtype, order and strides."""
+    dtype: np.dtype
+    """float32 or float64."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.given.shape[0], self.given.shape[1]
+
+    def rows(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yields the places of rows, and these in C order in the dtype; the next ones take their array."""
+        n, n_columns = self.shape
+        converted = np.empty((min(n, max(1, CONVERTED // n_columns)), n_columns), self.dtype)
+        for first in range(0, n, len(converted)):
+            part = slice(first, min(first + len(converted), n))
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.copyto(converted[: part.stop - first], self.given[part], casting="unsafe")
+            yield part, converted[: part.stop - first]
+
+    def columns(self, columns: slice | np.ndarray) -> np.ndarray:
+        """Returns some columns in the dtype, aligned, of any strides."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.require(self.given[:, columns], self.dtype, ["A"])
+
+
+def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
+    """Returns a large matrix that a copy would convert, or None for whatever else `a` is.
+
+    `dtype` is that of the result; by default that in which samples of the dtype of `a` are computed.
+    """
+    if type(a) not in check.NUMPY_TYPES or not isinstance(a, np.ndarray):
+        return None
+    if a.ndim != 2 or a.size <= CONVERTED or a.dtype.kind not in "biuf":
+        return None
+    given = np.asarray(a)
+    wanted = supervised.float_dtype(given) if dtype is None else dtype
+    if given.dtype == wanted and given.flags.c_contiguous and given.flags.aligned:
+        return None
+    return Unconverted(given, wanted)
+
+
+def check_rows(name: str, part: slice, rows: np.ndarray, given: np.ndarray, missing: bool) -> bool:
+    """Returns whether rows of a matrix have missing values, where `missing` allows them.
+
+    Raises ValueError as for the whole matrix where a number is not finite, or not in the range of the dtype.
+    """
+    try:
+        return supervised.check_finite(name, rows, given[part], missing)
+    except ValueError as error:
+        # The index is that in the matrix.
+        text = re.sub(
+            r"at index \((\d+)", lambda found: f"at index ({int(found[1]) + part.start}", str(error)
+        )
+        raise ValueError(text) from None
