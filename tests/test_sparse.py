@@ -380,3 +380,26 @@ def test_memory_is_linear_in_what_is_stored():
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) * 1024 < 2e9
+
+
+def test_indices_of_any_layout():
+    x = scipy.sparse.csr_array(np.array([[0.0, 1, 0], [2, 0, 3], [0, 0, 0]]))
+    forest = classic.grow(x, [0, 1, 0], 2, rng=0)
+    expected = tree.predict(forest, x)
+    for layout in (strided, unaligned):
+        other = x.copy()
+        other.indices, other.indptr, other.data = layout(x.indices), layout(x.indptr), layout(x.data)
+        np.testing.assert_array_equal(tree.predict(forest, other), expected)
+        np.testing.assert_array_equal(classic.grow(other, [0, 1, 0], 2, rng=0).value, forest.value)
+
+
+def strided(a):
+    wide = np.repeat(a, 2)[::2]
+    assert not wide.flags.c_contiguous
+    return wide
+
+
+def unaligned(a):
+    given = np.frombuffer(b"." + a.tobytes(), np.uint8)[1:].view(a.dtype)
+    assert not given.flags.aligned
+    return given

@@ -554,3 +554,13 @@ def test_real_labels_are_told_of_regression():
     with pytest.raises(TypeError) as error:
         supervised.labels("y", np.zeros(3), 3)
     assert "regression" not in str(error.value)
+
+
+def test_in_bag_counts_are_aligned():
+    counts = np.array([[1, 0, 2]], np.int32)
+    unaligned = np.frombuffer(b"." + counts.tobytes(), np.uint8)[1:].view(np.int32).reshape(1, 3)
+    assert not unaligned.flags.aligned
+    given = supervised.in_bag_counts("counts", unaligned, 1, 3)
+    assert given.flags.aligned
+    np.testing.assert_array_equal(given, counts)
+    assert supervised.in_bag_counts("counts", counts, 1, 3) is counts

@@ -117,7 +117,7 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
     if (a.format == "csc") != by_columns:
         a = a.tocsc() if by_columns else a.tocsr()
         n_major, n_minor = n_minor, n_major
-    indptr = a.indptr.astype(np.int64, copy=False)
+    indptr = converted_numbers(a.indptr, np.dtype(np.int64))
     n_stored = int(indptr[-1])
     indices, data = a.indices[:n_stored], a.data[:n_stored]
     inside = ~_starts(indptr, n_stored)[1:]
@@ -134,7 +134,7 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
             f"{name}.sum_duplicates()"
         )
     numbers = converted_numbers(data, float_dtype(given) if dtype is None else dtype)
-    return Compressed(numbers, indices.astype(np.int32, copy=False), indptr, n_minor)
+    return Compressed(numbers, converted_numbers(indices, check.INT32), indptr, n_minor)
 
 
 def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:

@@ -442,7 +442,7 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
                 f"{name}: expected counts from 0 to 2**31 - 1, got {low} to {high}; pass how often a tree "
                 "draws each sample"
             )
-    return array_module(given).ascontiguousarray(given, check.INT32)
+    return converted_numbers(given, check.INT32)
 
 
 # ------------------------------------------------------------------------------------------- settings

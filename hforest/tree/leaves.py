@@ -222,7 +222,7 @@ def _levels(levels: ArrayLike) -> FloatArray:
         raise ValueError(
             f"levels: expected shape (n_levels,), got {tuple(given.shape)}; pass a list such as [0.05, 0.95]"
         )
-    wanted = np.ascontiguousarray(given, _FLOAT64)
+    wanted = supervised.converted_numbers(given, _FLOAT64)
     if wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1):
         raise ValueError(
             f"levels: expected numbers from 0 to 1, got {wanted.min()} to {wanted.max()}; "
