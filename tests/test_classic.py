@@ -290,7 +290,7 @@ def test_edges():
         ({"n_trees": 0}, ValueError, "n_trees"),
         ({"progress": 3}, TypeError, "progress: expected None, True or a function, got int"),
         ({"rng": True}, TypeError, "rng: expected"),
-        ({"bootstrap": "yes"}, TypeError, "bootstrap: expected an array of an integer dtype"),
+        ({"bootstrap": "yes"}, ValueError, "bootstrap: expected"),
     ],
 )
 def test_bad_input(grow, change, error, message):

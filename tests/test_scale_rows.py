@@ -16,11 +16,11 @@ import row_comms
 import row_worker
 
 import hforest
-from hforest import growth, scale
-from hforest.core import check, supervised
+from hforest import growth, project, scale
+from hforest.core import check, philox, supervised
 from hforest.growth import unchecked
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import edges, parts, state_machine, workers
+from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
 from hforest.tree import Forest
 
 N_TREES = 5
@@ -191,7 +191,7 @@ def test_a_range_of_trees():
 
 
 def test_bins_of_sampled_rows(monkeypatch):
-    monkeypatch.setattr(state_machine, "SAMPLED", 400)
+    monkeypatch.setattr(planning, "SAMPLED", 400)
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     for cuts in PARTITIONS.values():
@@ -202,10 +202,11 @@ def test_bins_of_sampled_rows(monkeypatch):
     settings = scale.by_rows.settings_of(
         criterion=None, max_features="sqrt", max_bins=16, categorical=None, bootstrap="poisson",
         max_depth=None, min_samples_split=2, min_samples_leaf=1, min_impurity_decrease=0.0,
-        task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None,
+        task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None, distribution=None,
+        n_projections=None,
     )  # fmt: skip
     engine = workers.Workers(scale.communicators.OneWorker())
-    known, part = state_machine.plan(engine, given, settings, check.seed(3))
+    known, part = planning.plan(engine, given, settings, check.seed(3))
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
     assert known.edges.n_bins[0] == 15
     bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
@@ -246,22 +247,24 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         bins = growth.encode(x, categorical=[5, 6])
         whole = growth.grow(bins, y, 1, bootstrap=False, max_features=3, max_depth=3, rng=3)
         forest = as_forest(whole, 7)
-        root = state_machine.keys(state_machine.philox(check.seed(3), 0, 0))[0]
+        root = philox.keys(philox.philox(check.seed(3), 0, 0))[0]
         side = hforest.tree.apply(forest._replace(**depth_one(forest)), x)[:, 0]
         order = np.argsort(side, kind="stable")
         n_left = int((side == side.min()).sum())
-        both = state_machine.child_keys(np.array([root], np.uint64))[0]
+        both = levels.child_keys(np.array([root], np.uint64))[0]
         roots = Roots(np.array([0, n_left, 60]), both, np.full(2, 60.0), np.ones(2, np.int64))
         learned = Learned(supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1))
         part = bins._replace(bins=np.ascontiguousarray(bins.bins[:, order]))
         left, right = unchecked.grow_below(part, learned, roots, max_features=3)
-        tree = state_machine.Tree()
+        tree = nodes.Tree()
         first = tree.make_split(
-            0, state_machine.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
+            0, nodes.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
                              int(whole.default_left[0]), whole.category_bits[: whole.category_indptr[1]].tolist())
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
-        arrays = growth.trees.joined([tree.arrays(3, np.dtype(dtype), True)], 3, np.dtype(dtype), False)
+        arrays = growth.trees.joined(
+            [tree.arrays(3, np.dtype(dtype), True, False)], 3, np.dtype(dtype), False
+        )
         same(whole, growth.Trees(*arrays))
         assert Batch(0, 0, 1, None, []).roots is None
 
@@ -275,6 +278,101 @@ def depth_one(forest):
         "category_indptr": np.array([0, forest.category_indptr[1]] + [forest.category_indptr[1]] * 2),
         "category_bits": forest.category_bits[: forest.category_indptr[1]],
     }  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------- projections
+
+PROJECTIONS = {
+    "sparse": (project.sparse_distribution(7, density=2.0), {}),
+    "sparse, missing": (project.sparse_distribution(7, density=1.2), {"missing": True, "n_classes": 10}),
+    "probes, float32": (project.probe_distribution(7, 0.5), {"dtype": np.float32, "missing": True}),
+    "features, 26": (project.axis_distribution(7), {"n_classes": 26}),
+    "patches": (project.patch_distribution((7,), patch_max=3), {}),
+}
+
+
+def projected(x, y, distribution, **settings):
+    """What the engine of one machine grows, as a forest."""
+    trees, *entries = growth.grow_projected(
+        x, y, N_TREES, distribution, n_projections=4, bootstrap="poisson", rng=3, **settings
+    )
+    return as_forest(trees, x.shape[1])._replace(indptr=entries[0], indices=entries[1], data=entries[2])
+
+
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_projections_do_not_depend_on_the_partition(name, max_gathered):
+    """With a bin for each value they are those of one machine."""
+    distribution, of_samples = PROJECTIONS[name]
+    x, y, _ = samples(n=230, **of_samples)
+    want = projected(x, y, distribution)
+    for cuts in PARTITIONS.values():
+        settings = {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
+        same(want, grown(cuts, x, y, **settings))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_projected_regressions_do_not_depend_on_the_partition(n_outputs):
+    x, y, _ = samples(missing=True)
+    targets = y[:, None] * 5.0 + np.random.default_rng(1).normal(size=(len(y), n_outputs))
+    settings = {"distribution": project.sparse_distribution(7), "n_projections": 4, "task": "regression"}
+    exact = projected(x, targets, settings["distribution"], task="regression")
+    for max_gathered in (0, 25, None):
+        want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, max_gathered=max_gathered, **settings)
+        hforest.tree.check(want)
+        for cuts in PARTITIONS.values():
+            same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
+        found, sought = (hforest.tree.predict(forest, x) for forest in (want, exact))
+        assert np.abs(found - sought).mean() < 0.1 * targets.std()
+
+
+def test_projections_of_sampled_rows(monkeypatch):
+    """Bins of sampled rows: leaves hold the in-bag rows that reach them, and none could be split."""
+    monkeypatch.setattr(projected_trees, "_SAMPLED", 40)
+    x, y, _ = samples(n=3000, n_classes=3, missing=True)
+    x[:, 3:] = 0
+    x[17, 4] = 1  # a value that samples miss
+    settings = {"distribution": project.sparse_distribution(7), "n_projections": 3, "max_bins": 16}
+    want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, max_gathered=0, **settings)
+    for cuts in PARTITIONS.values():
+        same(want, grown(cuts, x, y, max_gathered=0, **settings))
+    counts = growth.poisson_counts(3000, N_TREES, rng=3)
+    found = hforest.tree.apply(want, x)
+    first_leaf = np.cumsum([0, *np.add.reduceat(want.feature == -1, want.tree_start[:-1])])
+    shares = np.zeros((len(want.value), 3))
+    for m in range(N_TREES):
+        leaf = want.left[want.tree_start[m] + found[:, m]]
+        np.add.at(shares, (first_leaf[m] + leaf, y), counts[m])
+    assert (shares.sum(axis=1) > 0).all()
+    np.testing.assert_allclose(shares / shares.sum(axis=1, keepdims=True), want.value, atol=1e-12)
+
+
+def test_extremes_split_what_samples_show_as_constant(monkeypatch):
+    monkeypatch.setattr(projected_trees, "_SAMPLED", 10)
+    x, y = np.zeros((500, 2)), np.zeros(500, np.int32)
+    x[99], y[99] = 1, 1
+    distribution = project.axis_distribution(2)
+    forest = scale.grow_by_rows(
+        None, x, y, 1, bootstrap=False, distribution=distribution, n_projections=2, max_gathered=0, rng=0
+    )
+    assert forest.threshold[0] == 0.5
+    np.testing.assert_array_equal(forest.value, [[1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_projections": 3}, "n_projections: expected None without a distribution"),
+        ({"distribution": project.axis_distribution(2)}, "n_projections: expected"),
+        ({"distribution": "sparse", "n_projections": 3}, "distribution: expected hforest.project.Distribution"),
+        ({"distribution": project.axis_distribution(9), "n_projections": 3}, "distribution: expected n_features = 2"),
+        ({"distribution": project.axis_distribution(2), "n_projections": 1, "max_features": 2}, "max_features: "),
+        ({"distribution": project.axis_distribution(2), "n_projections": 1, "categorical": [0]}, "categorical: "),
+    ],
+)  # fmt: skip
+def test_projections_that_are_refused(settings, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        scale.grow_by_rows(None, np.arange(6.0).reshape(3, 2), [0, 1, 0], 1, **settings)
 
 
 # ------------------------------------------------------------------------------------------- errors
@@ -340,8 +438,16 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
     """In each of the calls of a worker's functions, one after the other."""
     x, y, _ = samples()
     given = divided(PARTITIONS["three"], x, y)
-    for name in ("encode", "start", "root_sums", "histograms", "advance", "gathered", "finish"):
-        function = getattr(parts, name)
+    named = [
+        (parts, name)
+        for name in ("encode", "start", "root_sums", "histograms", "advance", "gathered", "finish")
+    ]
+    named += [(projected_parts, name) for name in ("sampled_values", "histograms", "advance")]
+    for module, name in named:
+        function = getattr(module, name)
+        settings = {}
+        if module is projected_parts:
+            settings = {"distribution": project.sparse_distribution(7), "n_projections": 3}
 
         def fails(part, *args, function=function, name=name):
             n = part.codes.shape[1] if isinstance(part, parts.Part) else None
@@ -352,9 +458,12 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
             return function(part, *args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(parts, name, fails)
+            patch.setattr(module, name, fails)
             found = row_comms.run(
-                3, lambda comm: scale.grow_by_rows(comm, *given[comm.rank], 2, max_gathered=40, rng=0)
+                3,
+                lambda comm, settings=settings: scale.grow_by_rows(
+                    comm, *given[comm.rank], 2, max_gathered=40, rng=0, **settings
+                ),
             )
         assert [type(a) for a in found] == [MemoryError] * 3, name
         assert all("no memory (on worker" in str(a) for a in found)
@@ -386,7 +495,7 @@ def test_objects_that_are_no_communicator():
 
 
 def test_progress_ends_all_workers(monkeypatch):
-    monkeypatch.setattr(state_machine, "_BATCH", 2)
+    monkeypatch.setattr(planning, "_BATCH", 2)
     x, y, _ = samples()
     given = divided(PARTITIONS["three"], x, y)
     seen = []

@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import tree
 from ..core.aliases import Array, ArrayLike, Progress, Rng
+from ..project import Distribution
 from ..scale import grow_on_engine
 
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
@@ -30,6 +31,8 @@ def grow(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    distribution: Distribution | None = None,
+    n_projections: int | None = None,
     max_gathered: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -53,7 +56,9 @@ def grow(
         As `hforest.scale.grow_by_rows` takes them.
     bootstrap : "poisson" or False
         Likewise, without in-bag counts.
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes, max_gathered
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
+        Likewise.
+    distribution, n_projections, max_gathered
         Likewise.
     first_tree : int
         Number of the first tree, as `hforest.classic.grow` takes it.
@@ -107,7 +112,8 @@ def grow(
         max_bins=max_bins, categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
-        max_gathered=max_gathered, first_tree=first_tree, progress=progress, rng=rng,
+        max_gathered=max_gathered, distribution=distribution, n_projections=n_projections,
+        first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 

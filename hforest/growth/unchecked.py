@@ -285,6 +285,29 @@ def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int)
     return [_tree(joined, m, first) for m, first in enumerate(_first_leaves(joined))]
 
 
+def grow_projected_below(
+    x: FloatArray,
+    learned: Learned,
+    roots: Roots,
+    distribution: Distribution,
+    *,
+    has_missing: bool,
+    n_projections: int,
+) -> list[Projected]:
+    """As `grow_below`, on projections of x (C-contiguous, no infinity)."""
+    backend = dispatch.backend(PACKAGE, x)
+    batch = Batch(0, 0, len(roots.key), None, [], roots)
+    workspace = backend.prepare_projections(x, distribution, has_missing)
+    backend.grow_projected(x, workspace, learned, distribution, n_projections, "best", batch)
+    trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x)
+    found = []
+    for m, first in enumerate(_first_leaves(trees)):
+        starts = indptr[trees.tree_start[m] : trees.tree_start[m + 1] + 1]
+        entries = slice(starts[0], starts[-1])
+        found.append(Projected(_tree(trees, m, first), starts - starts[0], indices[entries], data[entries]))
+    return found
+
+
 def _first_leaves(trees: Trees) -> list[int]:
     """Where the values of each tree begin."""
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(trees.feature == -1)])

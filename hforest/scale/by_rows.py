@@ -7,8 +7,9 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
+from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from ..tree import Forest
-from . import state_machine
+from . import planning, state_machine
 from .communicators import Communicator, OneWorker
 from .engine import Engine, Handle
 from .parts import Given, Settings, as_given
@@ -33,6 +34,8 @@ def grow_by_rows(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    distribution: Distribution | None = None,
+    n_projections: int | None = None,
     max_gathered: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -65,6 +68,11 @@ def grow_by_rows(
         often they have each of these rows. True is refused: no worker can draw from all rows.
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
         As `hforest.classic.grow` takes them.
+    distribution : Distribution, optional
+        Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
+        place of single features; then max_features is "auto" and categorical None.
+    n_projections : int, optional
+        Projections sampled at a node, 1 to 2**20; needed with a distribution.
     max_gathered : int, optional
         Nodes of at most so many rows are gathered on one worker, which finishes them; by default as many as
         make less traffic than sums do. The trees of a classification do not depend on it.
@@ -123,11 +131,12 @@ def grow_by_rows(
             bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
             min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
             n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
+            distribution=distribution, n_projections=n_projections,
         )  # fmt: skip
         return check.seed(rng), settings
 
     found = workers.collect(checked, ())
-    state_machine.same_settings([settings for _, settings in found])
+    planning.same_settings([settings for _, settings in found])
     seed, settings = found[0]
     given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
     with reporting(progress, settings.n_trees, "tree") as report:
@@ -150,6 +159,8 @@ def grow_on_engine(
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
+    distribution: Distribution | None = None,
+    n_projections: int | None = None,
     max_gathered: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -163,7 +174,7 @@ def grow_on_engine(
         Calls functions of parts; `hforest.dask` has one.
     samples : object
         A handle of the engine: of each part a tuple (x, y, sample_weight or None).
-    n_trees, criterion, max_features, max_bins, categorical
+    n_trees, criterion, max_features, max_bins, categorical, distribution, n_projections
         As `grow_by_rows` takes them.
     bootstrap : "poisson" or False
         Likewise, without in-bag counts.
@@ -197,6 +208,7 @@ def grow_on_engine(
         bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
         n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
+        distribution=distribution, n_projections=n_projections,
     )  # fmt: skip
     if settings.bootstrap == "counts":
         raise TypeError(
@@ -220,6 +232,28 @@ def _communicator(comm: Any) -> Communicator:
     return comm
 
 
+def _projections(
+    distribution: Any, n_projections: Any, max_features: Any, categorical: Any
+) -> tuple[Distribution | None, int]:
+    if distribution is None:
+        if n_projections is not None:
+            raise TypeError(
+                "n_projections: expected None without a distribution, got some; pass such as distribution="
+                "hforest.project.sparse_distribution(n_features)"
+            )
+        return None, 0
+    if not (isinstance(max_features, str) and max_features == "auto"):
+        raise TypeError(
+            'max_features: expected "auto" with a distribution, got another; pass n_projections instead'
+        )
+    if categorical is not None:
+        raise TypeError(
+            "categorical: expected None with a distribution, got some; projections add numbers: encode "
+            "categories as indicators"
+        )
+    return check_distribution(distribution), check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+
+
 def settings_of(
     *,
     criterion: str | None,
@@ -236,6 +270,8 @@ def settings_of(
     n_trees: int,
     first_tree: int,
     max_gathered: int | None,
+    distribution: Any,
+    n_projections: Any,
 ) -> Settings:
     """Checked settings, as far as they can be checked without samples."""
     check.choice("task", task, supervised.TASKS)
@@ -252,6 +288,7 @@ def settings_of(
         kind = "none"
     if task == "classification" and n_classes is not None:
         n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
+    distribution, n_projections = _projections(distribution, n_projections, max_features, categorical)
     if categorical is not None:
         given = np.asarray(categorical)
         categorical = tuple(given.tolist()) if given.ndim == 1 else categorical
@@ -261,4 +298,5 @@ def settings_of(
         supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease),
         n_trees, check.first_tree(first_tree, n_trees),
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
+        distribution, n_projections,
     )  # fmt: skip

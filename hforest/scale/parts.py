@@ -12,8 +12,9 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import Array, FloatArray, IntArray
+from ..core.projections import Distribution
 from ..growth import Bins, unchecked
-from ..growth.trees import Learned, Roots, Trees
+from ..growth.trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
@@ -40,6 +41,9 @@ class Settings(NamedTuple):
     n_trees: int
     first_tree: int
     max_gathered: int | None
+    distribution: Distribution | None
+    """Of projections; None: splits by single features."""
+    n_projections: int
 
 
 class Given(NamedTuple):
@@ -82,8 +86,8 @@ class Part(NamedTuple):
     """A part as bins, and what is learned from it."""
 
     edges: Edges
-    codes: IntArray
-    """(n_columns, n_rows) of uint8, uint16 or uint32."""
+    codes: Array
+    """(n_columns, n_rows) of uint8, uint16 or uint32. Of projections the numbers, row after row."""
     labels: IntArray | None
     """(n_rows,) int32."""
     targets: FloatArray | None
@@ -169,6 +173,8 @@ def describe(given: Given, settings: Settings) -> Description:
     most = [settings.max_bins] * n_columns
     if is_categorical is not None:
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
+    if settings.distribution is not None:
+        most = [0] * n_columns  # no column has bins
     greatest = 1 if weight is None or not n else int(weight.max())
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, n)
@@ -213,7 +219,7 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 def encode(
     given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
-    """Returns a part as bins. Targets are rounded to multiples of 2**-exponent."""
+    """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
     x = supervised.matrix("x", given.x, edges.dtype, missing=True)
     targets = fixed = counts = None
     _, target, weight = _checked(given, settings)
@@ -222,7 +228,7 @@ def encode(
         fixed = _in_fixed_point(targets, exponent)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, len(x))
-    codes = bins_of(x, edges)
+    codes = bins_of(x, edges) if settings.distribution is None else x.T
     return Part(edges, codes, target.labels, targets, fixed, weight, counts, first_row, n_outputs)
 
 
@@ -326,7 +332,7 @@ class Gathered(NamedTuple):
     """Rows of some nodes, node after node."""
 
     indptr: IntArray
-    codes: IntArray
+    codes: Array
     """(n_columns, n_rows)."""
     labels: IntArray | None
     targets: FloatArray | None
@@ -339,9 +345,8 @@ class Below(NamedTuple):
     key: IntArray
     depth: IntArray
     root_weight: FloatArray
-    criterion: int
     max_features: int
-    limits: supervised.Limits
+    settings: Settings
     scale: int
     """Weights are multiplied by 2**scale, so that gains are in range."""
 
@@ -388,17 +393,24 @@ def _merged(parts: list[Gathered]) -> Gathered:
     )  # fmt: skip
 
 
-def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) -> list[Trees]:
+def finish(
+    parts: list[Gathered], edges: Edges, n_outputs: int, below: Below
+) -> list[Trees] | list[Projected]:
     """Returns the subtrees of nodes whose rows come from all parts."""
-    rows = _merged(parts)
-    bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)
-    if edges.categorical is not None:
-        bins = bins._replace(categorical=edges.categorical)
+    rows, settings = _merged(parts), below.settings
     learned = Learned(
         supervised.Target(rows.labels, rows.targets, n_outputs),
         np.ldexp(rows.weight.astype(np.float64), below.scale),
-        below.criterion,
-        below.limits,
+        settings.criterion,
+        settings.limits,
     )
     roots = Roots(rows.indptr, below.key, np.ldexp(below.root_weight, below.scale), below.depth)
+    if settings.distribution is not None:
+        return unchecked.grow_projected_below(
+            np.ascontiguousarray(rows.codes.T), learned, roots, settings.distribution,
+            has_missing=edges.missing is not None, n_projections=settings.n_projections,
+        )  # fmt: skip
+    bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)
+    if edges.categorical is not None:
+        bins = bins._replace(categorical=edges.categorical)
     return unchecked.grow_below(bins, learned, roots, max_features=below.max_features)

@@ -1,0 +1,304 @@
+"""Trees that grow together, level by level, from sums of integers over all workers' rows.
+
+level: small nodes       gathered on one worker each, finished there by the engine of hforest.growth
+       other nodes       histograms of the sampled features, summed over workers; best splits
+advance                  each worker divides its rows
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import check
+from ..core.aliases import IntArray
+from ..core.philox import keys, philox
+from ..core.scores import node_score
+from . import parts
+from .best_splits import best_splits
+from .engine import Engine, Handle
+from .levels import child_keys, sampled_features
+from .nodes import MISSING_LEFT, UNKNOWN_LEFT, Split, Tree
+from .parts import Below, Draw, Step
+from .planning import Plan
+
+_HISTOGRAM_BYTES = 1 << 28  # of the histograms that are summed at a time
+_GATHERED_BYTES = 1 << 28  # of the rows of small nodes that are gathered at a time
+LEFT = 1
+"""A side of a bin, as best_splits.pyx has it."""
+
+
+class Pending(NamedTuple):
+    """A node whose rows are in the state."""
+
+    tree: int
+    """Of the batch."""
+    node: int
+    key: int
+    depth: int
+    sums: IntArray
+    """(n_channels,)."""
+
+
+class BatchOfTrees:
+    """Trees that grow together."""
+
+    def __init__(self, engine: Engine, data: Handle, known: Plan, draw: Draw) -> None:
+        self.engine, self.data, self.plan, self.draw = engine, data, known, draw
+        self.trees = [Tree() for _ in range(draw.n_trees)]
+        self.state: Handle = None
+        self.root_weight: list[int] = []
+        self.dtype: np.dtype = check.INT64
+
+    def grow(self) -> list[tuple[Any, ...]]:
+        """Returns the trees as `growth.trees.joined` takes them."""
+        pending = self._roots()
+        while pending:
+            n_max = self.plan.max_gathered
+            small = [i for i, p in enumerate(pending) if int(p.sums[-1]) <= n_max and not self._is_leaf(p)]
+            self._finish(pending, small)
+            chosen = set(small)
+            large = [i for i, p in enumerate(pending) if i not in chosen and not self._is_leaf(p)]
+            if not large:
+                break
+            pending = self._split(pending, large)
+        known, dtype = self.plan, self.plan.edges.dtype
+        projected = known.settings.distribution is not None
+        return [
+            tree.arrays(known.n_outputs, dtype, known.edges.missing is not None, projected)
+            for tree in self.trees
+        ]
+
+    def _roots(self) -> list[Pending]:
+        draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
+        while True:
+            self.state = self.engine.map(parts.start, (self.data,), draw)
+            handles = (self.data, self.state)
+            sums = self.engine.total(parts.root_sums, handles, shape=shape, dtype=check.INT64)
+            empty = sums[:, -1] == 0
+            if draw.whole is not None or not empty.any():
+                break
+            draw = draw._replace(whole=tuple(empty.tolist()))  # these trees take every row
+        self.root_weight = [self._weight(row) for row in sums]
+        if self.plan.is_classification and max(self.root_weight) <= check.MAX_COUNT:
+            self.dtype = check.INT32
+        roots = []
+        for m, row in enumerate(sums):
+            key = keys(philox(draw.seed, draw.first + m, 0))[0]
+            roots.append(Pending(m, 0, key, 0, row))
+            if self._is_leaf(roots[-1]):
+                self._make_leaf(roots[-1])
+        return roots
+
+    # -------------------------------------------------------------------------------- sums of a node
+
+    def _weight(self, sums: IntArray) -> int:
+        k = self.plan.n_outputs
+        return int(sums[:k].sum()) if self.plan.is_classification else int(sums[k])
+
+    def _is_leaf(self, p: Pending) -> bool:
+        limits, n = self.plan.settings.limits, int(p.sums[-1])
+        least = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
+        return n < least or p.depth >= limits.max_depth or self._is_pure(p.sums)
+
+    def _is_pure(self, sums: IntArray) -> bool:
+        k = self.plan.n_outputs
+        if self.plan.is_classification:
+            return int(np.count_nonzero(sums[:k])) == 1
+        weight = int(sums[k])
+        if any(int(a) % weight for a in sums[:k]):
+            return False
+        row = np.array([int(a) // weight for a in sums[:k]], np.int64)
+        return (parts.hash_of(row) * weight - int(sums[k + 1])) % 2**64 == 0
+
+    def _make_leaf(self, p: Pending) -> None:
+        sums, weight = p.sums[: self.plan.n_outputs].astype(np.float64), float(self._weight(p.sums))
+        self.trees[p.tree].make_leaf(p.node, np.ldexp(sums / weight, -self.plan.exponent))
+
+    def _base_score(self, sums: IntArray) -> float:
+        if not self.plan.is_classification:
+            return 0.0
+        of_class = [float(a) for a in sums[: self.plan.n_outputs]]
+        return float(node_score(self.plan.settings.criterion, of_class, float(self._weight(sums))))
+
+    # -------------------------------------------------------------------------------- small nodes
+
+    def _finish(self, pending: list[Pending], small: list[int]) -> None:
+        """Gathers the rows of small nodes on one worker each, which grows what is below them."""
+        known, n_tasks = self.plan, self.engine.n_tasks
+        size = np.array([int(pending[i].sums[-1]) * known.row_bytes for i in small], np.int64)
+        for some in chunks(np.array(small, np.int64), size, _GATHERED_BYTES):
+            items = [part for part in (some[t::n_tasks] for t in range(n_tasks)) if len(part)]
+            args = [(known.edges, known.n_outputs, self._below(pending, item)) for item in items]
+            handles = (self.data, self.state)
+            found = self.engine.exchange(parts.gathered, handles, items, parts.finish, args)
+            for item, subtrees in zip(items, found, strict=True):
+                for i, subtree in zip(item.tolist(), subtrees, strict=True):
+                    self.trees[pending[i].tree].below[pending[i].node] = subtree
+
+    def _below(self, pending: list[Pending], nodes: IntArray) -> Below:
+        known = self.plan
+        some = [pending[i] for i in nodes.tolist()]
+        return Below(
+            np.array([p.key for p in some], np.uint64), np.array([p.depth for p in some], np.int64),
+            np.array([float(self.root_weight[p.tree]) for p in some]), known.max_features, known.settings,
+            known.scale,
+        )  # fmt: skip
+
+    # -------------------------------------------------------------------------------- splits
+
+    def _split(self, pending: list[Pending], large: list[int]) -> list[Pending]:
+        """Splits nodes, or makes leaves of them; returns the children that are pending."""
+        keeps = np.zeros((len(pending), 2), bool)
+        chosen: dict[int, Any] = {}
+        children = []
+        found = self._best_splits(pending, large)
+        of_children = child_keys(np.array([pending[i].key for i in large], np.uint64))
+        for i, best, two_keys in zip(large, found, of_children.tolist(), strict=True):
+            p = pending[i]
+            base = self._base_score(p.sums)
+            limit = self.plan.settings.limits.min_impurity_decrease
+            if best is None or self._in_units(best.score - base) / self.root_weight[p.tree] < limit:
+                self._make_leaf(p)
+                continue
+            both = best.left, p.sums - best.left
+            gain = float(np.ldexp(self._in_units(max(best.score - base, 0.0)), self.plan.scale))
+            first = self.trees[p.tree].make_split(p.node, self._record(p, best, both, gain))
+            chosen[i] = best
+            for side, sums in enumerate(both):
+                child = Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums)
+                if self._is_leaf(child):
+                    self._make_leaf(child)
+                else:
+                    keeps[i, side] = True
+                    children.append(child)
+        if children:
+            self._advance(pending, chosen, keeps)
+        return children
+
+    def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
+        """Divides the rows of nodes with a chosen split, and keeps those of some children."""
+        column = np.full(len(pending), -1, np.int32)
+        tables: list[IntArray] = [np.zeros(0, np.uint8)] * len(pending)
+        for i, best in chosen.items():
+            column[i], tables[i] = best.column, (best.side == LEFT).astype(np.uint8)
+        starts = np.cumsum([0, *(len(table) for table in tables)], dtype=np.int64)
+        step = Step(column, starts, np.concatenate([*tables, np.zeros(1, np.uint8)]), keeps)
+        self.state = self.engine.map(parts.advance, (self.data, self.state), step)
+
+    def _in_units(self, gain: float) -> float:
+        return float(np.ldexp(gain, -2 * self.plan.exponent))
+
+    @staticmethod
+    def _default_left(missing: int, sides: tuple[IntArray, IntArray]) -> int:
+        """What a split sends left without a comparison; what the node has not seen, to its larger side."""
+        heavier = int(sides[0][-1]) >= int(sides[1][-1])
+        missing_left = heavier if missing < 0 else bool(missing)
+        return MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
+
+    def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
+        """Returns the split of a node as the tree has it; sides: sums of the left and the right one."""
+        edges, f = self.plan.edges, best.column
+        default_left = self._default_left(best.missing, sides)
+        missing = -1 if edges.missing is None else int(edges.missing[f])
+        if edges.categorical is not None and edges.categorical[f]:
+            bins = ([b for b in np.flatnonzero(best.side == s).tolist() if b != missing] for s in (1, 0))
+            here, there = ([int(edges.low[f, b]) for b in side] for side in bins)
+            words = _bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
+            return Split(f, 0.0, gain, default_left, words)
+        if best.high == missing:  # missing values against all others
+            return Split(f, float(np.finfo(edges.dtype).max), gain, default_left, [])
+        return Split(f, edges.threshold(f, best.low, best.high), gain, default_left, [])
+
+    def _best_splits(self, pending: list[Pending], nodes: list[int]) -> list[Any]:
+        """The best splits of nodes; None where there is none."""
+        found: dict[int, Best | None] = {}
+        first, count, rest = 0, self.plan.max_features, nodes
+        n_columns = len(self.plan.edges.n_bins)
+        while rest:
+            # Features beyond max_features are sampled one by one, until one varies in the node.
+            constant = self._compare(pending, rest, (first, count), found)
+            first += count
+            rest = constant if first < n_columns else []
+            count = min(max(count, 4), n_columns - first)
+        return [found.get(i) for i in nodes]
+
+    def _compare(
+        self,
+        pending: list[Pending],
+        nodes: list[int],
+        sampled: tuple[int, int],
+        found: dict[int, "Best | None"],
+    ) -> list[int]:
+        """Writes the best splits of nodes over a range of their features; returns where all are constant."""
+        first, count = sampled
+        node_keys = np.array([pending[i].key for i in nodes], np.uint64)
+        edges, settings = self.plan.edges, self.plan.settings
+        columns = sampled_features(node_keys, first, count, len(edges.n_bins))
+        sizes = np.array([edges.cells(row)[-1] for row in columns]) * (8 * self.plan.n_channels)
+        constant: list[int] = []
+        for some in chunks(np.arange(len(nodes)), sizes, _HISTOGRAM_BYTES):
+            numbers = np.array(nodes, np.int64)[some]
+            column = columns[some].ravel()
+            cells = edges.cells(column)
+            sums = self.engine.total(
+                parts.histograms, (self.data, self.state), np.repeat(numbers, count), column, self.dtype,
+                shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
+            ).astype(np.int64, copy=False)  # fmt: skip
+            missing = np.full(len(column), -1, np.int64) if edges.missing is None else edges.missing[column]
+            # Places in the slot's cells: the last one, where a column has missing values.
+            named = np.zeros(len(column), np.uint8)
+            if edges.categorical is not None:
+                named = edges.categorical[column].astype(np.uint8)
+            total = np.stack([pending[i].sums for i in numbers.tolist()])
+            score, split, sides = best_splits(
+                total, sums, cells, missing, named, settings.criterion, settings.limits.min_samples_leaf,
+                first == 0,
+            )  # fmt: skip
+            for j, i in enumerate(numbers.tolist()):
+                slot, low, high, side_of_missing, n_varied = split[j].tolist()
+                if slot >= 0:
+                    at = slice(int(cells[j * count + slot]), int(cells[j * count + slot + 1]))
+                    left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
+                    f = int(column[j * count + slot])
+                    found[i] = Best(float(score[j]), f, low, high, side_of_missing, sides[at].copy(), left)
+                elif n_varied == 0:
+                    constant.append(i)
+        return constant
+
+
+class Best(NamedTuple):
+    """The best split of a node."""
+
+    score: float
+    column: int
+    low: int
+    high: int
+    missing: int
+    """1 or 0: missing values go left or right; -1: the node has none."""
+    side: IntArray
+    """Of each bin: 1 left, 0 right, 2 the node has none."""
+    left: IntArray
+    """(n_channels,): sums of the left side."""
+
+
+def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
+    """Words of a set of categories: those here, and others up to the last word if `others` says so."""
+    words = [0xFFFFFFFF if others else 0] * (max([*here, *there], default=0) // 32 + 1)
+    for c in here:
+        words[c // 32] |= 1 << c % 32
+    for c in there:
+        words[c // 32] &= ~(1 << c % 32)
+    return words
+
+
+def chunks(numbers: IntArray, sizes: IntArray, most: int) -> list[IntArray]:
+    """Numbers in groups whose sizes sum to at most `most`, or are one."""
+    if not len(numbers):
+        return []
+    groups, first, size = [], 0, 0
+    for i, more in enumerate(sizes.tolist()):
+        if i > first and size + more > most:
+            groups.append(numbers[first:i])
+            first, size = i, 0
+        size += more
+    return [*groups, numbers[first:]]

@@ -1,0 +1,203 @@
+"""What all workers know before trees grow: settings, bins and limits, from descriptions of all rows."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import supervised
+from ..core.aliases import FloatArray
+from . import parts
+from .edges import Edges, edges_of, of_sample
+from .engine import Engine, Handle
+from .parts import Description, Settings
+
+SAMPLED = 1 << 17
+"""Rows from which bins are made: all where there are no more, else about so many."""
+_SAMPLE_BYTES = 1 << 26  # of sampled values that are collected at a time
+_STATE_BYTES = 1 << 29  # of a worker's rows of a batch of trees
+_BATCH = 64  # trees of a batch at most
+_GATHER_RATIO = 8  # bytes of a node's rows to those of its histograms, up to which rows are gathered
+
+
+class Plan(NamedTuple):
+    """What all workers know once they have described their rows."""
+
+    edges: Edges
+    settings: Settings
+    n_outputs: int
+    exponent: int
+    """Of targets in fixed point: multiples of 2**-exponent."""
+    scale: int
+    """Gains are multiplied by 2**scale, so that they are in range."""
+    max_features: int
+    row_bytes: int
+    """Of a row that is gathered."""
+    max_gathered: int
+    n_batch: int
+    seed: int
+
+    @property
+    def is_classification(self) -> bool:
+        return self.settings.task == "classification"
+
+    @property
+    def n_channels(self) -> int:
+        return self.n_outputs + (1 if self.is_classification else 3)
+
+
+# ------------------------------------------------------------------------------------------------ plan
+
+
+def _differ(name: str, values: list[Any], remedy: str) -> None:
+    for number, value in enumerate(values):
+        if value != values[0]:
+            raise ValueError(
+                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
+                f"worker {number}; {remedy}"
+            )
+
+
+def same_settings(found: list[Settings]) -> None:
+    """Settings of all workers, which must be the same."""
+    for name in Settings._fields:
+        _differ(name, [repr(getattr(settings, name)) for settings in found], "pass the same settings")
+
+
+def _n_outputs(found: list[Description], settings: Settings) -> int:
+    """Classes or targets of all workers."""
+    with_rows = [d for d in found if d.n_rows]
+    if settings.task == "regression":
+        if len({d.n_outputs for d in with_rows}) > 1:
+            numbers = sorted({d.n_outputs for d in with_rows})
+            raise ValueError(
+                f"y: expected as many outputs on every worker, got {numbers}; pass the same columns"
+            )
+        return with_rows[0].n_outputs
+    if settings.n_classes is not None:
+        return settings.n_classes
+    of_class = [d.labels for d in with_rows if d.labels is not None]
+    counts = np.zeros(max(len(a) for a in of_class), np.int64)
+    for a in of_class:
+        counts[: len(a)] += a
+    if not counts.all():
+        absent, high = int((counts == 0).argmax()), len(counts) - 1
+        raise ValueError(
+            f"y: expected labels 0 to {high} that each occur on some worker, got none of class {absent}; "
+            f"renumber the classes, or pass n_classes={high + 1} if that class exists"
+        )
+    return len(counts)
+
+
+def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray | None:
+    """Distinct values of a column on all workers, or None where these are more than `most`."""
+    merged = np.zeros(0)
+    for d in found:
+        values = d.distinct[f]
+        if values is None:
+            return None
+        merged = np.unique(np.concatenate([merged, values]))
+        if len(merged) > most:
+            return None
+    return merged
+
+
+def _edges(
+    engine: Engine,
+    given: Handle,
+    found: list[Description],
+    first_rows: list[int],
+    settings: Settings,
+    seed: int,
+) -> Edges:
+    """The bins of all columns."""
+    n, n_columns = sum(d.n_rows for d in found), found[0].n_columns
+    dtype = np.dtype(np.float64 if max(d.itemsize for d in found if d.n_rows) == 8 else np.float32)
+    categorical = supervised.categorical(settings.categorical, n_columns)
+    has_missing = np.any([d.has_missing for d in found], axis=0)
+    if settings.distribution is not None:
+        none = np.zeros(0)
+        return edges_of([(none, none)] * n_columns, has_missing, None, dtype)
+    most = max(1, settings.max_bins - int(has_missing.any()))  # missing values have a bin too
+    tables: list[tuple[FloatArray, FloatArray] | None] = []
+    for f in range(n_columns):
+        named = categorical is not None and bool(categorical[f])
+        distinct = _merged_distinct(found, f, supervised.MAX_CATEGORY + 1 if named else most)
+        tables.append(None if distinct is None else (distinct, distinct))
+    sampled = np.array([f for f, table in enumerate(tables) if table is None], np.int64)
+    threshold = 2**32 if n <= SAMPLED else max(1, 2**32 * SAMPLED // n)
+    step = max(1, _SAMPLE_BYTES // (8 * min(n, 2 * SAMPLED)))
+    for at in range(0, len(sampled), step):
+        some = sampled[at : at + step]
+        each = [(seed, first, threshold) for first in first_rows]
+        values = np.concatenate(engine.collect(parts.sample, (given,), dtype, some, each=each))
+        for i, f in enumerate(some.tolist()):
+            tables[f] = of_sample(values[:, i], most)
+    return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
+
+
+def _exponent(found: list[Description], n_drawn: int) -> int:
+    """How many binary places targets in fixed point have, so that no sum leaves 62 bits."""
+    greatest = max((float(d.total) for d in found if d.total is not None), default=0.0)
+    if not greatest:
+        return 0
+    places = int(np.frexp(greatest)[1])  # all targets are below 2**places
+    return min(61 - n_drawn.bit_length() - places, 52 - places)
+
+
+def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
+    """Rows up to which it is cheaper to gather a node than to sum its histograms down to the leaves."""
+    if settings.max_gathered is not None:
+        return settings.max_gathered
+    if settings.distribution is None:
+        n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins))))))
+        of_histograms = 8 * n_channels * n_cells * max_features
+    else:
+        of_histograms = 8 * n_channels * settings.max_bins * settings.n_projections
+    return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
+
+
+def plan(engine: Engine, given: Handle, settings: Settings, seed: int) -> tuple[Plan, Handle]:
+    """Returns what all workers know, and their rows as bins."""
+    found: list[Description] = engine.collect(parts.describe, (given,), settings)
+    _differ("x", [d.n_columns for d in found], "pass the same columns")
+    n = sum(d.n_rows for d in found)
+    if n == 0:
+        raise ValueError("x: expected at least 1 sample on some worker, got 0; pass samples to learn from")
+    if not any(d.weight for d in found):
+        raise ValueError("sample_weight: expected some above 0, got zeros alone; give some samples weight")
+    if settings.distribution is not None and settings.distribution.n_features != found[0].n_columns:
+        raise ValueError(
+            f"distribution: expected n_features = {found[0].n_columns}, got "
+            f"{settings.distribution.n_features}; make it for x"
+        )
+    n_outputs = _n_outputs(found, settings)
+    max_features = settings.max_features
+    if isinstance(max_features, str) and max_features == "auto":
+        max_features = None if settings.task == "regression" else "sqrt"
+    max_features = supervised.max_features(max_features, found[0].n_columns)
+    n_drawn = n * max(d.max_weight for d in found)
+    if n_drawn >= 2**53:
+        raise ValueError(
+            f"sample_weight: expected sums of weights and in-bag counts below 2**53, got up to {n_drawn}; "
+            "scale the weights"
+        )
+    first_rows = [0, *np.cumsum([d.n_rows for d in found]).tolist()][:-1]
+    edges = _edges(engine, given, found, first_rows, settings, seed)
+    exponent, scale = 0, 0
+    if settings.task == "regression":
+        exponent = _exponent(found, n_drawn)
+        greatest = np.array([[max(float(d.total) for d in found if d.total is not None)]])
+        weight = np.array([float(max(d.max_weight for d in found))])
+        scale = supervised.scaled_weight(weight, greatest, edges.dtype, n_drawn)[1]
+    codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
+    if settings.distribution is not None:
+        codes_itemsize = edges.dtype.itemsize
+    of_row = found[0].n_columns * codes_itemsize + 12
+    n_channels = n_outputs + (1 if settings.task == "classification" else 3)
+    known = Plan(
+        edges, settings, n_outputs, exponent, scale, max_features, of_row,
+        _max_gathered(settings, edges, max_features, n_channels, of_row),
+        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in found) + 1))), seed,
+    )  # fmt: skip
+    data = engine.map(parts.encode, (given,), edges, settings, n_outputs, exponent, each=first_rows)
+    return known, data

@@ -1,0 +1,162 @@
+"""Trees on projections of rows of several workers: the steps in which nodes compare projections."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.aliases import FloatArray, IntArray
+from ..core.projections import draw_projection, projection_key
+from . import projected_parts
+from .batches import LEFT, BatchOfTrees, Pending, chunks
+from .best_splits import best_splits
+from .edges import between, of_sample
+from .nodes import Split
+from .projected_parts import Limits, Nodes, Splits
+
+_SAMPLED = 1 << 10  # rows of a node from which bins of its projections are made; all of at most twice as many
+_VALUES_BYTES = 1 << 26  # of sampled values that are collected at a time
+_HISTOGRAM_BYTES = 1 << 28  # of the histograms that are summed at a time
+
+Table = tuple[FloatArray, FloatArray]
+"""The least and the greatest value of each bin of a slot."""
+
+
+class BestProjection(NamedTuple):
+    """The best split of a node."""
+
+    score: float
+    number: int
+    """Of the projection among those of the node."""
+    threshold: float
+    missing: int
+    """1 or 0: missing values go left or right; -1: the node has none."""
+    left: IntArray
+    """(n_channels,): sums of the left side."""
+
+
+class ProjectedTrees(BatchOfTrees):
+    """Trees that grow together, whose nodes compare projections."""
+
+    def _nodes(self, pending: list[Pending], numbers: IntArray) -> Nodes:
+        distribution = self.plan.settings.distribution
+        assert distribution is not None
+        key = np.array([pending[i].key for i in numbers.tolist()], np.uint64)
+        return Nodes(numbers, key, distribution, self.plan.settings.n_projections)
+
+    # ------------------------------------------------------------------------------------- bins
+
+    def _sampled_tables(self, pending: list[Pending], numbers: IntArray) -> list[Table]:
+        """The bins of each slot of nodes, of the values of sampled rows."""
+        size = [int(pending[i].sums[-1]) for i in numbers.tolist()]
+        share = [2**32 if n <= 2 * _SAMPLED else 2**32 * _SAMPLED // n for n in size]
+        found = self.engine.collect(
+            projected_parts.sampled_values, (self.data, self.state), self._nodes(pending, numbers),
+            self.plan.seed, np.array(share, np.uint64),
+        )  # fmt: skip
+        n_slots = self.plan.settings.n_projections
+        of_part = [np.split(values, np.cumsum(sizes * n_slots)[:-1]) for values, sizes in found]
+        most = max(1, self.plan.settings.max_bins - (self.plan.edges.missing is not None))
+        return [
+            of_sample(slot + 0.0, most)
+            for of_node in zip(*of_part, strict=True)
+            for slot in np.concatenate([values.reshape(n_slots, -1) for values in of_node], axis=1)
+        ]
+
+    def _extreme_tables(self, pending: list[Pending], numbers: IntArray) -> list[Table]:
+        """Two bins of each slot of nodes, or one where it is constant."""
+        nodes = self._nodes(pending, numbers)
+        found = np.stack(self.engine.collect(projected_parts.extremes, (self.data, self.state), nodes))
+        least, greatest = found[:, :, 0].min(axis=0), found[:, :, 1].max(axis=0)
+        tables = []
+        for low, high in zip((least + 0.0).tolist(), (greatest + 0.0).tolist(), strict=True):
+            values = np.array([low, high][: (low <= high) + (low < high)], self.plan.edges.dtype)
+            tables.append((values, values))
+        return tables
+
+    def _limits(self, tables: list[Table]) -> Limits:
+        dtype = self.plan.edges.dtype
+        limits = [[between(high[b], low[b + 1], dtype) for b in range(len(low) - 1)] for low, high in tables]
+        n_bins = np.array([len(low) for low, _ in tables], np.int64)
+        sizes = np.where(n_bins > 0, n_bins + (self.plan.edges.missing is not None), 0)
+        return Limits(
+            np.cumsum([0, *(len(a) for a in limits)], dtype=np.int64),
+            np.array([t for a in limits for t in a], dtype),
+            np.cumsum([0, *sizes], dtype=np.int64),
+        )
+
+    # ----------------------------------------------------------------------------------- splits
+
+    def _best_splits(self, pending: list[Pending], nodes: list[int]) -> list[BestProjection | None]:
+        found: dict[int, BestProjection] = {}
+        n_slots, channels = self.plan.settings.n_projections, self.plan.n_channels
+        of_node = n_slots * max(
+            (self.plan.settings.max_bins + 1) * 8 * channels * _VALUES_BYTES // _HISTOGRAM_BYTES,
+            2 * _SAMPLED * self.plan.edges.dtype.itemsize,
+        )
+        rest = np.array(nodes, np.int64)
+        # Where no sampled row differs in a projection, the extremes of all rows tell whether one does.
+        for tables_of in (self._sampled_tables, self._extreme_tables):
+            constant = []
+            for some in chunks(rest, np.full(len(rest), of_node), _VALUES_BYTES):
+                constant += self._compare_projections(pending, some, tables_of(pending, some), found)
+            rest = np.array(constant, np.int64)
+        return [found.get(i) for i in nodes]
+
+    def _compare_projections(
+        self,
+        pending: list[Pending],
+        numbers: IntArray,
+        tables: list[Table],
+        found: dict[int, BestProjection],
+    ) -> list[int]:
+        """Writes the best splits of nodes; returns the nodes in which no slot varies."""
+        settings, limits, n_slots = self.plan.settings, self._limits(tables), self.plan.settings.n_projections
+        cells = limits.cells
+        sums = self.engine.total(
+            projected_parts.histograms, (self.data, self.state), self._nodes(pending, numbers), limits,
+            self.dtype, shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
+        ).astype(np.int64, copy=False)  # fmt: skip
+        missing = np.full(len(tables), -1, np.int64)
+        if self.plan.edges.missing is not None:
+            missing = np.array([len(low) for low, _ in tables], np.int64)
+        total = np.stack([pending[i].sums for i in numbers.tolist()])
+        score, split, sides = best_splits(
+            total, sums, cells, missing, np.zeros(len(tables), np.uint8), settings.criterion,
+            settings.limits.min_samples_leaf, True,
+        )  # fmt: skip
+        constant = []
+        for j, i in enumerate(numbers.tolist()):
+            slot, low, high, side_of_missing, n_varied = split[j].tolist()
+            if slot >= 0:
+                s = j * n_slots + slot
+                at = slice(int(cells[s]), int(cells[s + 1]))
+                left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
+                threshold = float(np.finfo(self.plan.edges.dtype).max)  # missing values against all others
+                if high != missing[s]:
+                    threshold = between(tables[s][1][low], tables[s][0][high], self.plan.edges.dtype)
+                found[i] = BestProjection(float(score[j]), slot, threshold, side_of_missing, left)
+            elif n_varied == 0:
+                constant.append(i)
+        return constant
+
+    def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
+        distribution = self.plan.settings.distribution
+        assert distribution is not None
+        features, weights = draw_projection(distribution, projection_key(p.key, best.number))
+        default_left = self._default_left(best.missing, sides)
+        if len(features) == 1 and weights[0] == 1:
+            return Split(features[0], best.threshold, gain, default_left, [])
+        return Split(-2, best.threshold, gain, default_left, [], features, weights)
+
+    def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
+        place = np.array(sorted(i for i in chosen if keeps[i].any()), np.int64)
+        best = [chosen[i] for i in place.tolist()]
+        distribution = self.plan.settings.distribution
+        assert distribution is not None
+        splits = Splits(
+            place, np.array([pending[i].key for i in place.tolist()], np.uint64),
+            np.array([b.number for b in best], np.int64),
+            np.array([b.threshold for b in best], self.plan.edges.dtype),
+            np.array([b.missing == 1 for b in best]), keeps[place], distribution,
+        )  # fmt: skip
+        self.state = self.engine.map(projected_parts.advance, (self.data, self.state), splits)
