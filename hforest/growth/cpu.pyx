@@ -26,7 +26,7 @@ from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.draws cimport count_draws
 from hforest.growth.projections cimport (
-    HF_AXES, HF_PATCH, corner_t, hf_distribution, hf_projections, real, source_of_projections,
+    HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
 )
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport hf_roots, hf_task, hf_tree
@@ -485,19 +485,6 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
 
 # ------------------------------------------------------------------------------------------------ projections
 
-cdef hf_distribution _distribution(distribution):
-    # Returns hforest.core.projections.Distribution as the headers know it.
-    cdef hf_distribution a
-    cdef int i
-    a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
-    a.density, a.zero_probability = distribution.density, distribution.zero_probability
-    a.cyclic, a.max_entries = distribution.cyclic, distribution.max_entries
-    for i in range(HF_AXES):
-        a.shape[i] = distribution.shape[i]
-        a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]
-    return a
-
-
 cdef void _whole_rows(
     const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] found, hf_watch* watch
 ) noexcept nogil:
@@ -526,7 +513,7 @@ cdef void _fill_corners(
 
 def _corners(x, distribution, bint narrow):
     """Returns sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
-    cdef hf_distribution a = _distribution(distribution)
+    cdef hf_distribution a = distribution_of(distribution)
     cdef hf_watch watch
     planes = distribution.channels * distribution.shape[0]
     size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
@@ -572,7 +559,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     """Appends trees on random projections, as `grow`."""
     cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
-    p.distribution, p.x, p.single = _distribution(distribution), NULL, t.single
+    p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
         p.stored.indptr = <const int64_t*> cnp.PyArray_DATA(x.stored.indptr)

@@ -50,3 +50,4 @@ ctypedef struct hf_projections:
     bint random_thresholds   # one of each projection, not the best
 
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil
+cdef hf_distribution distribution_of(distribution)

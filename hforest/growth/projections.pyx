@@ -510,3 +510,16 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
     source.data, source.has_short_codes = projections, False
     source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
     return source
+
+
+cdef hf_distribution distribution_of(distribution):
+    # Returns hforest.core.projections.Distribution as the headers know it.
+    cdef hf_distribution a
+    cdef int i
+    a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
+    a.density, a.zero_probability = distribution.density, distribution.zero_probability
+    a.cyclic, a.max_entries = distribution.cyclic, distribution.max_entries
+    for i in range(HF_AXES):
+        a.shape[i] = distribution.shape[i]
+        a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]
+    return a

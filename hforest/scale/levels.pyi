@@ -2,12 +2,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import IntArray
+from ..core.aliases import FloatArray, IntArray
+from ..core.projections import Distribution
 
 State = tuple[IntArray, IntArray, IntArray]
 
 def child_keys(keys: IntArray) -> IntArray: ...
 def words(seed: int, first_row: int, n: int) -> IntArray: ...
+def draw_projections(
+    distribution: Distribution, keys: IntArray, n_projections: int
+) -> tuple[IntArray, IntArray, FloatArray]: ...
 def sampled_features(keys: IntArray, first: int, count: int, n_columns: int) -> IntArray: ...
 def histograms(
     codes: IntArray,

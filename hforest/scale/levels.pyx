@@ -22,6 +22,9 @@ from hforest.core.machine cimport hf_share, hf_take, hf_threads, hf_watch, raise
 from hforest.growth.feature_sampling cimport (
     free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
+from hforest.growth.projections cimport (
+    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_draw_projection, hf_projection_key,
+)
 from hforest.growth.task cimport HF_STREAM_CHILDREN, hf_draw, hf_draw_key, hf_philox
 
 ctypedef fused code_t:
@@ -60,6 +63,32 @@ def words(uint64_t seed, int64_t first_row, int64_t n):
             draw = hf_philox(seed, <uint64_t> (row // 4), STREAM_ROWS)
         out[i] = draw.word[row % 4]
     return found
+
+
+def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projections):
+    """Returns projections 0 to n_projections - 1 of each node: indptr, indices (int32), data (float32).
+
+    distribution: a hforest.project.Distribution. Projection j of node v is number v n_projections + j.
+    """
+    cdef hf_distribution a = distribution_of(distribution)
+    cdef int64_t v, j, n, used = 0
+    cdef uint64_t key
+    cdef uint32_t[::1] entry = np.empty(max(1024, a.max_entries), np.uint32)
+    cdef float[::1] weight = np.empty(entry.shape[0], np.float32)
+    indptr = np.zeros(keys.shape[0] * n_projections + 1, np.int64)
+    cdef int64_t[::1] start = indptr
+    for v in range(keys.shape[0]):
+        for j in range(n_projections):
+            if used + a.max_entries > entry.shape[0]:
+                n = 2 * entry.shape[0]
+                entry = np.concatenate([entry, np.empty(n, np.uint32)])
+                weight = np.concatenate([weight, np.empty(n, np.float32)])
+            key = hf_projection_key(keys[v], <uint64_t> j)
+            used += hf_draw_projection(
+                &a, key, hf_philox(key, 0, HF_STREAM_ENTRY), &entry[used], &weight[used]
+            )
+            start[v * n_projections + j + 1] = used
+    return indptr, np.array(entry[:used]).astype(np.int32), np.array(weight[:used])
 
 
 def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int64_t n_columns):

@@ -67,13 +67,13 @@ class Tree:
         )  # fmt: skip
         if projected:
             n_entries = parts.n_entries[order]
-            entries = _ranges(parts.first_entry[order], n_entries)
+            entries = ranges(parts.first_entry[order], n_entries)
             starts = np.cumsum(n_entries) - n_entries
             arrays += starts, parts.indices[entries].astype(np.int32), parts.data[entries].astype(dtype)
         if not has_defaults:
             return arrays
         n_words = parts.n_words[order]
-        words = parts.words[_ranges(parts.first_word[order], n_words)]
+        words = parts.words[ranges(parts.first_word[order], n_words)]
         return (*arrays, parts.default_left[order].astype(np.uint8), n_words, words.astype(np.uint32))
 
 
@@ -96,7 +96,7 @@ class _Nodes(NamedTuple):
     data: FloatArray
 
 
-def _ranges(first: IntArray, count: IntArray) -> IntArray:
+def ranges(first: IntArray, count: IntArray) -> IntArray:
     """Returns first[i], ..., first[i] + count[i] - 1 for each i, one after another."""
     stop = np.cumsum(count)
     total = int(stop[-1]) if len(stop) else 0

@@ -5,15 +5,16 @@ Values of a node's projections have bins of their own, made of rows of this node
     Nodes -> sampled_values -> (on every worker: the same bins) -> histograms -> advance
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core import dispatch
 from ..core.aliases import Array, FloatArray, IntArray
-from ..core.projections import Distribution, draw_projection, projection_key
 from .levels import histograms as histograms_of
 from .levels import words
+from .nodes import ranges
 from .parts import Part, State
 
 _PROJECT = "hforest.project"
@@ -24,14 +25,26 @@ class Nodes(NamedTuple):
 
     place: IntArray
     """(n_nodes,) int64: their numbers in the state."""
-    key: IntArray
-    """(n_nodes,) uint64."""
-    distribution: Distribution
-    n_projections: int
+    projections: "Entries"
+    """Equally many of each node, node after node: the slots."""
+
+
+class Entries(NamedTuple):
+    """Projections as the rows of a sparse matrix."""
+
+    indptr: IntArray
+    indices: IntArray
+    data: FloatArray
+
+    def some(self, numbers: IntArray) -> "Entries":
+        """Returns some of them."""
+        first, count = self.indptr[numbers], np.diff(self.indptr)[numbers]
+        at = ranges(first, count)
+        return Entries(np.cumsum([0, *count], dtype=np.int64), self.indices[at], self.data[at])
 
 
 class Limits(NamedTuple):
-    """Between which values bins of projections lie. A slot is a node and one of its projections."""
+    """Between which values bins of slots lie."""
 
     start: IntArray
     """(n_slots + 1,) int64: slot s has the limits start[s] to start[s + 1] - 1, ascending."""
@@ -45,30 +58,35 @@ class Splits(NamedTuple):
 
     place: IntArray
     """(n,) int64: numbers of the nodes in the state; the rows of others are dropped."""
-    key: IntArray
-    """(n,) uint64."""
-    number: IntArray
-    """(n,) int64: the projection among those of the node."""
+    projections: Entries
+    """One of each."""
     threshold: FloatArray
     missing_left: np.ndarray
     """(n,) bool: whether missing values go left."""
     keeps: np.ndarray
     """(n, 2) bool: whether the left and the right child are pending."""
-    distribution: Distribution
 
 
-def _values(part: Part, rows: IntArray, distribution: Distribution, key: int, numbers: range) -> FloatArray:
-    """Returns the values of some projections of a node, of some rows: (n_projections, n_rows)."""
+def _values(part: Part, rows: IntArray, projections: Entries, first: int, last: int) -> FloatArray:
+    """Returns the values of projections first to last - 1, of some rows: (last - first, n_rows)."""
     x = part.codes.T
-    values = np.empty((len(numbers), len(rows)), x.dtype)
+    values = np.empty((last - first, len(rows)), x.dtype)
     if not values.size:
         return values
-    drawn = [draw_projection(distribution, projection_key(key, number)) for number in numbers]
-    indptr = np.cumsum([0, *(len(features) for features, _ in drawn)], dtype=np.int64)
-    indices = np.array([i for features, _ in drawn for i in features], np.int32)
-    data = np.array([w for _, weights in drawn for w in weights], x.dtype)
-    dispatch.backend(_PROJECT, x).project_some(x, rows, indptr, indices, data, values)
+    starts = projections.indptr[first : last + 1]
+    entries = slice(starts[0], starts[-1])
+    dispatch.backend(_PROJECT, x).project_some(
+        x, rows, starts - starts[0], projections.indices[entries],
+        projections.data[entries].astype(x.dtype, copy=False), values,
+    )  # fmt: skip
     return values
+
+
+def _each(state: State, nodes: Nodes) -> Iterator[tuple[IntArray, IntArray, int, int]]:
+    """Yields of each node its rows, their weights, and the range of its slots."""
+    n_slots = (len(nodes.projections.indptr) - 1) // max(1, len(nodes.place))
+    for i, v in enumerate(nodes.place.tolist()):
+        yield *_rows_of(state, v), i * n_slots, (i + 1) * n_slots
 
 
 def _rows_of(state: State, v: int) -> tuple[IntArray, IntArray]:
@@ -86,24 +104,20 @@ def sampled_values(
     """
     word = words(seed, part.first_row, part.codes.shape[1]).astype(np.uint64)
     found = []
-    for v, key, least in zip(nodes.place.tolist(), nodes.key.tolist(), share, strict=True):
-        rows, _ = _rows_of(state, v)
-        some = rows[word[rows] < least]
-        found.append(_values(part, some, nodes.distribution, key, range(nodes.n_projections)))
+    for (rows, _, first, last), least in zip(_each(state, nodes), share, strict=True):
+        found.append(_values(part, rows[word[rows] < least], nodes.projections, first, last))
     values = np.concatenate([a.ravel() for a in found])
     return values, np.array([a.shape[1] for a in found], np.int64)
 
 
 def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
     """Returns the least and the greatest value of each slot, infinite without one: (n_slots, 2)."""
-    found = np.empty((len(nodes.place), nodes.n_projections, 2), part.codes.dtype)
-    found[:, :, 0], found[:, :, 1] = np.inf, -np.inf
-    for i, (v, key) in enumerate(zip(nodes.place.tolist(), nodes.key.tolist(), strict=True)):
-        rows, _ = _rows_of(state, v)
-        values = _values(part, rows, nodes.distribution, key, range(nodes.n_projections))
-        found[i, :, 0] = np.fmin.reduce(values, axis=1, initial=np.inf)
-        found[i, :, 1] = np.fmax.reduce(values, axis=1, initial=-np.inf)
-    return found.reshape(-1, 2)
+    found = np.empty((len(nodes.projections.indptr) - 1, 2), part.codes.dtype)
+    for rows, _, first, last in _each(state, nodes):
+        values = _values(part, rows, nodes.projections, first, last)
+        found[first:last, 0] = np.fmin.reduce(values, axis=1, initial=np.inf)
+        found[first:last, 1] = np.fmax.reduce(values, axis=1, initial=-np.inf)
+    return found
 
 
 def _bins(values: FloatArray, limits: FloatArray) -> Array:
@@ -116,21 +130,17 @@ def _bins(values: FloatArray, limits: FloatArray) -> Array:
 def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np.dtype) -> IntArray:
     """Returns the histograms of the slots of nodes: see levels.pyx."""
     found = np.zeros((limits.cells[-1], part.n_outputs + (1 if part.fixed is None else 3)), dtype)
-    n = nodes.n_projections
-    column = np.arange(n)
-    for i, (v, key) in enumerate(zip(nodes.place.tolist(), nodes.key.tolist(), strict=True)):
-        rows, weight = _rows_of(state, v)
+    for rows, weight, first, last in _each(state, nodes):
         if not len(rows):
             continue
-        slots = range(i * n, (i + 1) * n)
-        values = _values(part, rows, nodes.distribution, key, range(n))
+        values = _values(part, rows, nodes.projections, first, last)
         bins = np.stack(
             [
-                _bins(values[j], limits.value[limits.start[s] : limits.start[s + 1]])
-                for j, s in enumerate(slots)
+                _bins(values[s - first], limits.value[limits.start[s] : limits.start[s + 1]])
+                for s in range(first, last)
             ]
         )
-        cells = limits.cells[slots.start : slots.stop + 1]
+        cells = limits.cells[first : last + 1]
         filled = np.diff(cells) > 0  # others have no value that is known
         one_node = np.arange(len(rows), dtype=np.int32), weight, np.array([0, len(rows)])
         found[cells[0] : cells[-1]] = histograms_of(
@@ -138,7 +148,7 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
             None if part.labels is None else part.labels[rows],
             None if part.fixed is None else part.fixed[rows],
             part.n_outputs, one_node, np.zeros(filled.sum(), np.int64),
-            column[: filled.sum()].astype(np.int32), np.append(cells[:-1][filled], cells[-1]) - cells[0],
+            np.arange(filled.sum(), dtype=np.int32), np.append(cells[:-1][filled], cells[-1]) - cells[0],
         )  # fmt: skip
     return found
 
@@ -147,9 +157,10 @@ def advance(part: Part, state: State, splits: Splits) -> State:
     """Returns the kept children of nodes, left before right, in the order of nodes."""
     rows: list[IntArray] = [np.zeros(0, np.int32)]
     weights: list[IntArray] = [np.zeros(0, np.int32)]
-    for v, key, number, threshold, missing_left, keeps in zip(*(a.tolist() for a in splits[:6]), strict=True):
-        row, weight = _rows_of(state, v)
-        value = _values(part, row, splits.distribution, key, range(number, number + 1))[0]
+    of_node = zip(splits.threshold.tolist(), splits.missing_left, splits.keeps, strict=True)
+    for i, (threshold, missing_left, keeps) in enumerate(of_node):
+        row, weight = _rows_of(state, int(splits.place[i]))
+        value = _values(part, row, splits.projections, i, i + 1)[0]
         left = (value <= threshold) | (np.isnan(value) & missing_left)
         for side, kept in zip((left, ~left), keeps, strict=True):
             if kept:

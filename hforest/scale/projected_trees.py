@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
-from ..core.projections import draw_projection, projection_key
 from . import projected_parts
 from .batches import LEFT, BatchOfTrees, Pending, chunks
 from .best_splits import best_splits
 from .edges import between, of_sample
+from .levels import draw_projections
 from .nodes import Split
-from .projected_parts import Limits, Nodes, Splits
+from .projected_parts import Entries, Limits, Nodes, Splits
 
 _SAMPLED = 1 << 10  # rows of a node from which bins of its projections are made; all of at most twice as many
 _VALUES_BYTES = 1 << 26  # of sampled values that are collected at a time
@@ -25,8 +25,8 @@ class BestProjection(NamedTuple):
     """The best split of a node."""
 
     score: float
-    number: int
-    """Of the projection among those of the node."""
+    projection: Entries
+    """One."""
     threshold: float
     missing: int
     """1 or 0: missing values go left or right; -1: the node has none."""
@@ -38,20 +38,21 @@ class ProjectedTrees(BatchOfTrees):
     """Trees that grow together, whose nodes compare projections."""
 
     def _nodes(self, pending: list[Pending], numbers: IntArray) -> Nodes:
-        distribution = self.plan.settings.distribution
-        assert distribution is not None
-        key = np.array([pending[i].key for i in numbers.tolist()], np.uint64)
-        return Nodes(numbers, key, distribution, self.plan.settings.n_projections)
+        settings = self.plan.settings
+        keys = np.array([pending[i].key for i in numbers.tolist()], np.uint64)
+        assert settings.distribution is not None
+        drawn = draw_projections(settings.distribution, keys, settings.n_projections)
+        return Nodes(numbers, Entries(*drawn))
 
     # ------------------------------------------------------------------------------------- bins
 
-    def _sampled_tables(self, pending: list[Pending], numbers: IntArray) -> list[Table]:
+    def _sampled_tables(self, pending: list[Pending], nodes: Nodes) -> list[Table]:
         """The bins of each slot of nodes, of the values of sampled rows."""
-        size = [int(pending[i].sums[-1]) for i in numbers.tolist()]
+        size = [int(pending[i].sums[-1]) for i in nodes.place.tolist()]
         share = [2**32 if n <= 2 * _SAMPLED else 2**32 * _SAMPLED // n for n in size]
         found = self.engine.collect(
-            projected_parts.sampled_values, (self.data, self.state), self._nodes(pending, numbers),
-            self.plan.seed, np.array(share, np.uint64),
+            projected_parts.sampled_values, (self.data, self.state), nodes, self.plan.seed,
+            np.array(share, np.uint64),
         )  # fmt: skip
         n_slots = self.plan.settings.n_projections
         of_part = [np.split(values, np.cumsum(sizes * n_slots)[:-1]) for values, sizes in found]
@@ -62,9 +63,8 @@ class ProjectedTrees(BatchOfTrees):
             for slot in np.concatenate([values.reshape(n_slots, -1) for values in of_node], axis=1)
         ]
 
-    def _extreme_tables(self, pending: list[Pending], numbers: IntArray) -> list[Table]:
+    def _extreme_tables(self, _: list[Pending], nodes: Nodes) -> list[Table]:
         """Two bins of each slot of nodes, or one where it is constant."""
-        nodes = self._nodes(pending, numbers)
         found = np.stack(self.engine.collect(projected_parts.extremes, (self.data, self.state), nodes))
         least, greatest = found[:, :, 0].min(axis=0), found[:, :, 1].max(axis=0)
         tables = []
@@ -98,14 +98,15 @@ class ProjectedTrees(BatchOfTrees):
         for tables_of in (self._sampled_tables, self._extreme_tables):
             constant = []
             for some in chunks(rest, np.full(len(rest), of_node), _VALUES_BYTES):
-                constant += self._compare_projections(pending, some, tables_of(pending, some), found)
+                drawn = self._nodes(pending, some)
+                constant += self._compare_projections(pending, drawn, tables_of(pending, drawn), found)
             rest = np.array(constant, np.int64)
         return [found.get(i) for i in nodes]
 
     def _compare_projections(
         self,
         pending: list[Pending],
-        numbers: IntArray,
+        nodes: Nodes,
         tables: list[Table],
         found: dict[int, BestProjection],
     ) -> list[int]:
@@ -113,19 +114,20 @@ class ProjectedTrees(BatchOfTrees):
         settings, limits, n_slots = self.plan.settings, self._limits(tables), self.plan.settings.n_projections
         cells = limits.cells
         sums = self.engine.total(
-            projected_parts.histograms, (self.data, self.state), self._nodes(pending, numbers), limits,
-            self.dtype, shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
+            projected_parts.histograms, (self.data, self.state), nodes, limits, self.dtype,
+            shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
         ).astype(np.int64, copy=False)  # fmt: skip
         missing = np.full(len(tables), -1, np.int64)
         if self.plan.edges.missing is not None:
             missing = np.array([len(low) for low, _ in tables], np.int64)
-        total = np.stack([pending[i].sums for i in numbers.tolist()])
+        numbers = nodes.place.tolist()
+        total = np.stack([pending[i].sums for i in numbers])
         score, split, sides = best_splits(
             total, sums, cells, missing, np.zeros(len(tables), np.uint8), settings.criterion,
             settings.limits.min_samples_leaf, True,
         )  # fmt: skip
         constant = []
-        for j, i in enumerate(numbers.tolist()):
+        for j, i in enumerate(numbers):
             slot, low, high, side_of_missing, n_varied = split[j].tolist()
             if slot >= 0:
                 s = j * n_slots + slot
@@ -134,15 +136,14 @@ class ProjectedTrees(BatchOfTrees):
                 threshold = float(np.finfo(self.plan.edges.dtype).max)  # missing values against all others
                 if high != missing[s]:
                     threshold = between(tables[s][1][low], tables[s][0][high], self.plan.edges.dtype)
-                found[i] = BestProjection(float(score[j]), slot, threshold, side_of_missing, left)
+                projection = nodes.projections.some(np.array([s]))
+                found[i] = BestProjection(float(score[j]), projection, threshold, side_of_missing, left)
             elif n_varied == 0:
                 constant.append(i)
         return constant
 
     def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
-        distribution = self.plan.settings.distribution
-        assert distribution is not None
-        features, weights = draw_projection(distribution, projection_key(p.key, best.number))
+        features, weights = best.projection.indices.tolist(), best.projection.data.tolist()
         default_left = self._default_left(best.missing, sides)
         if len(features) == 1 and weights[0] == 1:
             return Split(features[0], best.threshold, gain, default_left, [])
@@ -151,12 +152,13 @@ class ProjectedTrees(BatchOfTrees):
     def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
         place = np.array(sorted(i for i in chosen if keeps[i].any()), np.int64)
         best = [chosen[i] for i in place.tolist()]
-        distribution = self.plan.settings.distribution
-        assert distribution is not None
+        projections = Entries(
+            np.cumsum([0, *(len(b.projection.indices) for b in best)], dtype=np.int64),
+            np.concatenate([b.projection.indices for b in best]),
+            np.concatenate([b.projection.data for b in best]),
+        )
         splits = Splits(
-            place, np.array([pending[i].key for i in place.tolist()], np.uint64),
-            np.array([b.number for b in best], np.int64),
-            np.array([b.threshold for b in best], self.plan.edges.dtype),
-            np.array([b.missing == 1 for b in best]), keeps[place], distribution,
+            place, projections, np.array([b.threshold for b in best], self.plan.edges.dtype),
+            np.array([b.missing == 1 for b in best]), keeps[place],
         )  # fmt: skip
         self.state = self.engine.map(projected_parts.advance, (self.data, self.state), splits)
