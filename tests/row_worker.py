@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from hforest import scale
+from hforest import project, scale
 
 
 def samples(case):
@@ -24,6 +24,10 @@ def samples(case):
     settings = {"categorical": [4], "max_gathered": 30}
     if case == "regression":
         return x, score, {**settings, "task": "regression"}
+    if case == "projections":
+        settings = {
+            "max_gathered": 60, "distribution": project.sparse_distribution(6), "n_projections": 3,
+        }  # fmt: skip
     return x, np.argsort(np.argsort(score)) * 10 // n, settings
 
 

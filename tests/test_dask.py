@@ -16,7 +16,7 @@ import row_worker
 import hforest
 import hforest.dask
 from hforest import scale
-from hforest.scale import state_machine
+from hforest.scale import batches, planning
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -36,7 +36,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("chunks", [(400,), (150, 250), (1, 99, 0, 300)])
-@pytest.mark.parametrize("case", ["classification", "regression"])
+@pytest.mark.parametrize("case", ["classification", "regression", "projections"])
 def test_arrays(client, case, chunks):
     x, y, settings = row_worker.samples(case)
     weight = np.arange(len(y)) % 3
@@ -61,14 +61,14 @@ def test_frames(client):
 
 def test_a_worker_that_is_killed(monkeypatch):
     """Its partitions and their states are computed again."""
-    monkeypatch.setattr(state_machine, "_BATCH", 2)
+    monkeypatch.setattr(planning, "_BATCH", 2)
     x, y, settings = row_worker.samples("classification")
     want = scale.grow_by_rows(None, x, y, 6, rng=5, **settings)
     levels = 0
     with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         kept = client.persist(dask.array.from_array(x, chunks=(100, 6)))
         pids = list(client.run(os.getpid).values())
-        best_splits = state_machine.best_splits
+        best_splits = batches.best_splits
 
         def kills(*args):
             nonlocal levels
@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed(monkeypatch):
                 os.kill(pids[0], signal.SIGKILL)
             return best_splits(*args)
 
-        monkeypatch.setattr(state_machine, "best_splits", kills)
+        monkeypatch.setattr(batches, "best_splits", kills)
         found = hforest.dask.grow(client, kept, dask.array.from_array(y, chunks=100), 6, rng=5, **settings)
     assert levels > 5
     same(want, found)
@@ -105,7 +105,7 @@ def test_what_is_refused(client, change, error, message):
 
 
 def test_progress_ends_the_growth(client, monkeypatch):
-    monkeypatch.setattr(state_machine, "_BATCH", 2)
+    monkeypatch.setattr(planning, "_BATCH", 2)
     x, y, settings = row_worker.samples("classification")
     found = hforest.dask.grow(
         client, dask.array.from_array(x, chunks=(200, 6)), dask.array.from_array(y, chunks=200), 6,

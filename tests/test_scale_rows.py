@@ -573,6 +573,8 @@ def processes(kind, size, case):
         ("torch", 3, "regression"),
         ("mpi", 2, "classification"),
         ("mpi", 3, "regression"),
+        ("torch", 2, "projections"),
+        ("mpi", 3, "projections"),
     ],
 )
 def test_processes_grow_one_forest(kind, size, case):
