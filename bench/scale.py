@@ -1,11 +1,12 @@
-"""Rows over workers: time, bytes and memory of processes of one machine, beside one process with their threads.
+"""Rows over workers: time, bytes and memory of processes of a machine, beside one process with their threads.
 
     python bench/scale.py forest --rows 1000000 --features 30 --classes 2 --trees 10 --json FILE
+    python bench/scale.py forest --rows 500000 --projections 6
     python bench/scale.py level --json FILE
 
 `forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
-exchange by torch.distributed (gloo) or MPI; it checks that all hashes but the engine's, whose samples have bins
-of all rows, are equal. `level` measures a level against rows, features, classes and workers: the difference
+exchange by torch.distributed (gloo) or MPI; it checks that hashes but the engine's, whose bins are made of
+all rows, are equal. `level` measures a level against rows, features, classes and workers: the difference
 between trees of depth 4 and of depth 1 in which no node is gathered, over 3.
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 from common import record
 
 import hforest
-from hforest import growth, scale
+from hforest import growth, project, scale
 from hforest.scale.communicators import OneWorker
 
 BLOCK = 50_000
@@ -101,11 +102,18 @@ def work(kind: str, case: dict[str, Any]) -> None:
     if comm is not None:
         comm.allgather(b"")  # all have their rows
     begin = time.perf_counter()
-    if comm is None:
+    distribution = project.sparse_distribution(case["features"])
+    projections: dict[str, Any] = {"distribution": distribution, "n_projections": case.get("projections")}
+    if comm is None and "projections" in case:
+        trees = growth.grow_projected(x, y, case["trees"], **projections, bootstrap="poisson", **settings)
+        grown: Any = (*trees.trees, *trees[1:])
+    elif comm is None:
         bins = growth.encode(x, max_bins=256)
-        grown: Any = growth.grow(bins, y, case["trees"], bootstrap="poisson", **settings)
+        grown = growth.grow(bins, y, case["trees"], bootstrap="poisson", **settings)
     else:
-        more = {name: case[name] for name in ("max_depth", "max_gathered") if name in case}
+        more: dict[str, Any] = {name: case[name] for name in ("max_depth", "max_gathered") if name in case}
+        if "projections" in case:
+            more.update(projections)
         grown = scale.grow_by_rows(comm, x, y, case["trees"], **settings, **more)
     row = {
         "seconds": time.perf_counter() - begin, "hash": digest(grown),
@@ -154,6 +162,8 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 def forest(args: argparse.Namespace) -> list[dict[str, Any]]:
     case = {"rows": args.rows, "features": args.features, "classes": args.classes, "trees": args.trees}
+    if args.projections:
+        case["projections"] = args.projections
     n = args.processes
     kinds = [] if args.no_engine else [("engine", 1, n)]
     kinds += [("one", 1, n), (args.comm, n, 1)]
@@ -193,6 +203,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--trees", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--projections", type=int, default=0, help="sparse ones at a node; 0: features")
     parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
     parser.add_argument("--no-engine", action="store_true", help="leave out one machine's engine")
     parser.add_argument("--json", type=Path)

@@ -23,7 +23,7 @@ from hforest.growth.feature_sampling cimport (
     free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_draw_projection, hf_projection_key,
+    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_draw_projection, hf_projection_key, real,
 )
 from hforest.growth.task cimport HF_STREAM_CHILDREN, hf_draw, hf_draw_key, hf_philox
 
@@ -33,6 +33,7 @@ ctypedef fused code_t:
     uint32_t
 
 cdef enum:
+    BLOCK = 1 << 14    # rows whose bins a thread finds at a time
     STREAM_ROWS = 13   # of the rows from which bins are made
 
 
@@ -111,6 +112,57 @@ def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int
         undo_sampling(&features, &sampling)
     free_features(&features)
     return found
+
+
+# ----------------------------------------------------------------------------- bins of projections
+
+cdef inline int64_t _n_below(const real* limit, int64_t n, real value) noexcept nogil:
+    # Returns how many of n ascending limits are below a value; all of them below NaN.
+    cdef int64_t low = 0, half
+    while n > 0:
+        half = n >> 1
+        low = low + (0 if value <= limit[low + half] else n - half)
+        n = half
+    return low
+
+
+cdef void _bins(
+    const real[:, ::1] values, const int64_t[::1] start, const real[::1] limits, uint16_t[:, ::1] bins,
+    hf_watch* watch
+) noexcept nogil:
+    cdef int64_t j = 0, i = 0, n = 0, n_blocks = (values.shape[1] + BLOCK - 1) // BLOCK
+    cdef const real* limit = NULL
+    hf_share(watch, values.shape[0] * n_blocks)
+    with parallel(num_threads=hf_threads()):
+        j = hf_take(watch)
+        while j >= 0:
+            n = start[j // n_blocks + 1] - start[j // n_blocks]
+            limit = &limits[start[j // n_blocks]]
+            for i in range(j % n_blocks * BLOCK, min((j % n_blocks + 1) * BLOCK, values.shape[1])):
+                bins[j // n_blocks, i] = <uint16_t> _n_below(limit, n, values[j // n_blocks, i])
+                if values[j // n_blocks, i] != values[j // n_blocks, i]:
+                    bins[j // n_blocks, i] = <uint16_t> (n + 1)
+            j = hf_take(watch)
+
+
+def bins_of_slots(values, start, limits):
+    """Returns how many limits of its slot are below each value, of a missing value one more than all: uint16.
+
+    values: (n_slots, n_rows). start: (n_slots + 1,): slot j has the limits start[j] to start[j + 1] - 1,
+    ascending, of the dtype of values.
+    """
+    cdef hf_watch watch
+    bins = np.empty(values.shape, np.uint16)
+    if not bins.size:
+        return bins
+    limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
+    start_watch(&watch)
+    if values.dtype.itemsize == 4:
+        _bins[float](values, start, limits, bins, &watch)
+    else:
+        _bins[double](values, start, limits, bins, &watch)
+    raise_interrupt(&watch)
+    return bins
 
 
 # ----------------------------------------------------------------------------- sums of rows

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import dispatch
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray
+from .levels import bins_of_slots, words
 from .levels import histograms as histograms_of
-from .levels import words
 from .nodes import ranges
 from .parts import Part, State
 
@@ -120,13 +120,6 @@ def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
     return found
 
 
-def _bins(values: FloatArray, limits: FloatArray) -> Array:
-    """Returns the bins of a slot's values: how many limits are below; missing values have the last bin."""
-    bins: Array = np.searchsorted(limits, values, side="left").astype(np.uint16)
-    bins[np.isnan(values)] = len(limits) + 1
-    return bins
-
-
 def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np.dtype) -> IntArray:
     """Returns the histograms of the slots of nodes: see levels.pyx."""
     found = np.zeros((limits.cells[-1], part.n_outputs + (1 if part.fixed is None else 3)), dtype)
@@ -134,12 +127,7 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
         if not len(rows):
             continue
         values = _values(part, rows, nodes.projections, first, last)
-        bins = np.stack(
-            [
-                _bins(values[s - first], limits.value[limits.start[s] : limits.start[s + 1]])
-                for s in range(first, last)
-            ]
-        )
+        bins = bins_of_slots(values, limits.start[first : last + 1], limits.value)
         cells = limits.cells[first : last + 1]
         filled = np.diff(cells) > 0  # others have no value that is known
         one_node = np.arange(len(rows), dtype=np.int32), weight, np.array([0, len(rows)])
