@@ -183,6 +183,14 @@ def test_weights_and_counts(threads):
             same(want, grown(cuts, x, y, max_gathered=20, **settings))
 
 
+@pytest.mark.parametrize("max_gathered", [0, None])
+def test_a_column_without_values(max_gathered):
+    x, y, _ = samples(missing=True, n_classes=3)
+    x[:, 3] = np.nan
+    want = on_one_machine(x, y, bootstrap="poisson")
+    same(want, grown(PARTITIONS["three"], x, y, max_gathered=max_gathered))
+
+
 def test_a_range_of_trees():
     x, y, _ = samples()
     whole = scale.grow_by_rows(None, x, y, 7, rng=3)

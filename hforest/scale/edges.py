@@ -33,13 +33,14 @@ class Edges(NamedTuple):
 
     def threshold(self, f: int, low: int, high: int) -> float:
         """Returns the threshold between two bins of column f."""
-        return between(self.high[f, low], self.low[f, high], self.dtype)
+        return float(between(self.high[f, low], self.low[f, high], self.dtype))
 
 
-def between(low: float, high: float, dtype: np.dtype) -> float:
-    """Returns a threshold t with low <= t < high: the mean, or low where the mean rounds to high."""
-    t = float(dtype.type(low / 2 + high / 2))
-    return t if low <= t < high else float(low)
+def between(low: FloatArray, high: FloatArray, dtype: np.dtype) -> FloatArray:
+    """Returns thresholds t with low <= t < high: means, or low where the mean rounds to high."""
+    least, greatest = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    t = (least / 2 + greatest / 2).astype(dtype).astype(np.float64)
+    return np.where((least <= t) & (t < greatest), t, least)
 
 
 def of_sample(values: FloatArray, max_bins: int) -> tuple[FloatArray, FloatArray]:
@@ -88,7 +89,9 @@ def bins_of(x: FloatArray, edges: Edges) -> IntArray:
 
     def fill(f: int) -> None:
         n = int(edges.n_bins[f])
-        limits = np.array([edges.threshold(f, b, b + 1) for b in range(n - 1)], x.dtype)
+        limits = between(edges.high[f, : max(n - 1, 0)], edges.low[f, 1 : max(n, 1)], edges.dtype).astype(
+            x.dtype
+        )
         for first in range(0, len(x), _ROWS):
             column = x[first : first + _ROWS, f] + x.dtype.type(0)
             found = np.searchsorted(limits, column, side="left")

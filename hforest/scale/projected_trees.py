@@ -75,12 +75,12 @@ class ProjectedTrees(BatchOfTrees):
 
     def _limits(self, tables: list[Table]) -> Limits:
         dtype = self.plan.edges.dtype
-        limits = [[between(high[b], low[b + 1], dtype) for b in range(len(low) - 1)] for low, high in tables]
+        limits = [between(high[:-1], low[1:], dtype) for low, high in tables]
         n_bins = np.array([len(low) for low, _ in tables], np.int64)
         sizes = np.where(n_bins > 0, n_bins + (self.plan.edges.missing is not None), 0)
         return Limits(
             np.cumsum([0, *(len(a) for a in limits)], dtype=np.int64),
-            np.array([t for a in limits for t in a], dtype),
+            np.concatenate(limits).astype(dtype),
             np.cumsum([0, *sizes], dtype=np.int64),
         )
 
@@ -135,7 +135,7 @@ class ProjectedTrees(BatchOfTrees):
                 left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
                 threshold = float(np.finfo(self.plan.edges.dtype).max)  # missing values against all others
                 if high != missing[s]:
-                    threshold = between(tables[s][1][low], tables[s][0][high], self.plan.edges.dtype)
+                    threshold = float(between(tables[s][1][low], tables[s][0][high], self.plan.edges.dtype))
                 projection = nodes.projections.some(np.array([s]))
                 found[i] = BestProjection(float(score[j]), projection, threshold, side_of_missing, left)
             elif n_varied == 0:
