@@ -214,3 +214,16 @@ class MpiComm:
         """Returns what each worker gave for this one."""
         with _lost(self.rank, "messages"):
             return list(self._comm.alltoall(list(data)))
+
+
+def as_communicator(comm: Any) -> Communicator:
+    """Returns a caller's communicator, or that of one worker alone for None; TypeError for other objects."""
+    if comm is None:
+        return OneWorker()
+    for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
+        if not hasattr(comm, name):
+            raise TypeError(
+                f"comm: expected a communicator with {name}, got {type(comm).__name__}; pass such as "
+                "hforest.scale.TorchComm()"
+            )
+    return comm
