@@ -244,13 +244,14 @@ class HingeShards:
             check.array("x", x, check.floating("x", x), ("n_samples", "n_features"), {})
             check.finite("x", x)
             forward = hinge.tree_adam_forward if self.kind == "tree" else hinge.fern_adam_forward
+            if self._slices:
+                parameters = self.thresholds, self.features, self.weights
+                _, whole = forward(x, *parameters, self.state, self.steps + 1, self._lr, **self.betas)
             parts = []
             for s in self._slices:
-                state = hinge.AdamState(*(a[s] for a in self.state))
-                parameters = self.thresholds[s], self.features[s], self.weights[s]
-                y, route = forward(x, *parameters, state, self.steps + 1, self._lr, **self.betas)
-                parts.append(y)
-                routes.append(route)
+                one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
+                parts.append(hinge.leaf_outputs(one.leaf, one.margin, self.weights[s], aggregate="sum"))
+                routes.append(one)
             return node_sums(parts, self._own, self._n_chunks)
 
         y = joined(self._exchange("forward", sums, x=x), self._n_chunks)
