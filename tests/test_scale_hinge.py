@@ -590,12 +590,15 @@ def test_an_error_of_one_process_is_raised_in_all(kind):
         assert re.match(r"[\d.]+ IndexError: features: expected .*on worker 1", line), line
 
 
-def test_a_process_that_is_killed_ends_the_others():
-    survivor, killed = processes("torch", 2, "killed", shard_worker.__file__)
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_process_that_is_killed_ends_the_others(size):
+    first, killed, *last = processes("torch", size, "killed", shard_worker.__file__)
     assert killed[1] == 7
-    seconds, _, message = survivor[0].partition(" ")
-    assert float(seconds) < 30
-    assert message.startswith("RuntimeError: comm: expected messages with every worker, got on worker 0: ")
+    for rank, survivor in zip((0, 2), (first, *last), strict=False):
+        seconds, _, message = survivor[0].partition(" ")
+        assert float(seconds) < 30
+        text = "RuntimeError: comm: expected messages with every worker, got on worker {}: worker 1 ended: "
+        assert message.startswith(text.format(rank))
 
 
 def test_a_process_of_mpi_that_is_killed_ends_all():
