@@ -44,11 +44,12 @@ def pairwise(parts):
     return pairwise(parts[:half]) + pairwise(parts[half:])
 
 
-def reference(kind, parameters, chunk, dtype, n_steps=N_STEPS, lr=lambda step: 0.01, aggregate="sum"):
+def reference(kind, parameters, n_chunks, dtype, n_steps=N_STEPS, lr=lambda step: 0.01, aggregate="sum"):
     """Outputs, gradients and parameters of one process: the fused steps of hinge, a chunk at a time."""
     forward, backward = (getattr(hinge, f"{kind}_adam_{way}") for way in ("forward", "backward"))
     n_trees = len(parameters[0])
-    slices = [slice(a, a + chunk) for a in range(0, n_trees, chunk)]
+    starts = [n_trees * c // n_chunks for c in range(n_chunks + 1)]
+    slices = [slice(a, b) for a, b in itertools.pairwise(starts)]
     parts = [tuple(a[s].copy() for a in parameters) for s in slices]
     states = [hinge.adam_state(t, w) for t, _, w in parts]
     found, before = [], 0.0
@@ -81,21 +82,21 @@ def sync(parts, states, step, lr):
 def test_the_bits_of_one_process(kind, dtype):
     """Outputs, gradients of the input, parameters and moments, of 1 to 5 workers."""
     parameters = forest(kind, dtype)
-    for chunk in (None, 1, 4, 21):
-        want = reference(kind, parameters, chunk or 2, dtype)
+    for n_chunks in (None, 21, 5, 1):
+        want = reference(kind, parameters, n_chunks or 16, dtype)
 
-        def work(comm, chunk=chunk):
-            shards = scale.HingeShards(comm, kind, *parameters, chunk=chunk)
+        def work(comm, n_chunks=n_chunks):
+            shards = scale.HingeShards(comm, kind, *parameters, n_chunks=n_chunks)
             return train(shards, dtype=dtype), shards.parameters(), shards.adam_state()
 
-        for size in (1, 2, 3, 4) if chunk != 1 else (1, 5):
+        for size in (1, 2, 3, 4) if n_chunks != 21 else (1, 5):
             for found in results(size, work):
                 for a, b in zip(found, want, strict=True):
                     same(a, b)
     # Other chunks are other bits: the comparison above sees the order of sums.
-    other = reference(kind, parameters, 21, dtype)
+    other = reference(kind, parameters, 1, dtype)
     assert any(
-        (a != b).any() for a, b in zip(other[0], reference(kind, parameters, 2, dtype)[0], strict=True)
+        (a != b).any() for a, b in zip(other[0], reference(kind, parameters, 16, dtype)[0], strict=True)
     )
 
 
@@ -105,10 +106,10 @@ def test_the_mean_of_trees_and_rates_that_change(kind):
         return 0.02 if step < 7 else 0.005
 
     parameters = forest(kind, np.float64)
-    want = reference(kind, parameters, 4, np.float64, lr=lr, aggregate="mean")
+    want = reference(kind, parameters, 6, np.float64, lr=lr, aggregate="mean")
 
     def work(comm):
-        shards = scale.HingeShards(comm, kind, *parameters, chunk=4, aggregate="mean")
+        shards = scale.HingeShards(comm, kind, *parameters, n_chunks=6, aggregate="mean")
         return train(shards, dtype=np.float64, lr=lr), shards.parameters(), shards.adam_state()
 
     for size in (1, 3):
@@ -140,7 +141,7 @@ def test_the_numbers_of_dense_adam(kind):
     want = dense_numpy(kind, parameters, N_STEPS)
 
     def work(comm):
-        shards = scale.HingeShards(comm, kind, *parameters, chunk=5)
+        shards = scale.HingeShards(comm, kind, *parameters, n_chunks=5)
         train(shards, dtype=np.float64)
         return shards.parameters()
 
@@ -153,10 +154,10 @@ def test_the_numbers_of_dense_adam(kind):
 def test_deep_trees_move_only_what_is_touched():
     """Below the tenth level thresholds take missed steps when they are read."""
     parameters = forest("tree", np.float64, n_trees=3, depth=12)
-    want = reference("tree", parameters, 1, np.float64)
+    want = reference("tree", parameters, 3, np.float64)
 
     def work(comm):
-        shards = scale.HingeShards(comm, "tree", *parameters, chunk=1)
+        shards = scale.HingeShards(comm, "tree", *parameters)
         found = train(shards, dtype=np.float64)
         late = (shards.state.thresholds_last[:, 1023:] < N_STEPS).mean() if len(shards.weights) else 1.0
         return late, (found, shards.parameters(), shards.adam_state())
@@ -200,7 +201,7 @@ def test_outputs_of_any_shape_and_no_samples():
 
 def test_more_workers_than_chunks():
     parameters = forest("tree", n_trees=2)
-    want = reference("tree", parameters, 1, np.float32)
+    want = reference("tree", parameters, 2, np.float32)
 
     def work(comm):
         shards = scale.HingeShards(comm, "tree", *parameters)
@@ -215,12 +216,12 @@ def test_more_workers_than_chunks():
 
 def test_each_worker_passes_its_own_trees():
     parameters = forest("fern")
-    want = reference("fern", parameters, 3, np.float32)
+    want = reference("fern", parameters, 7, np.float32)
 
     def work(comm):
-        own = scale.own_trees(comm, 21, chunk=3)
+        own = scale.own_trees(comm, 21, n_chunks=7)
         part = [a[own].copy() for a in parameters]
-        shards = scale.HingeShards(comm, "fern", *part, n_trees=21, chunk=3)
+        shards = scale.HingeShards(comm, "fern", *part, n_trees=21, n_chunks=7)
         found = train(shards)
         shards.sync()
         assert shards.weights is part[2]
@@ -393,8 +394,8 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size
         ({"thresholds": "float"}, TypeError, "^weights: expected dtype float64.*on worker 1"),
         ({"thresholds": "nan"}, ValueError, "^thresholds: expected .*on worker 1"),
         ({"weights": "other"}, ValueError, "^parameters: expected the same on every worker"),
-        ({"chunk": 3}, ValueError, "^chunk: expected the same on every worker, got 2 on worker 0 and 3 on worker 1"),
-        ({"chunk": 0}, ValueError, "^chunk: expected 1 to .*on worker 1"),
+        ({"n_chunks": 3}, ValueError, "^n_chunks: expected the same on every worker, got 16 on worker 0 and 3 on worker 1"),
+        ({"n_chunks": 22}, ValueError, "^n_chunks: expected 1 to 21, got 22.*on worker 1"),
         ({"aggregate": "mean"}, ValueError, "^aggregate: expected the same on every worker"),
         ({"aggregate": None}, ValueError, "^aggregate: expected .*on worker 1"),
         ({"beta1": 0.8}, ValueError, "^beta1: expected the same on every worker"),

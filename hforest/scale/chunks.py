@@ -29,11 +29,16 @@ Sums: TypeAlias = dict[tuple[int, int], FloatArray]
 """Of some nodes the sum of their chunks, by (level, number)."""
 
 
-def chunk_size(chunk: int | None, n_trees: int) -> int:
-    """Returns the number of trees in a chunk; by default a sixteenth of the trees, rounded up."""
-    if chunk is None:
-        return -(-n_trees // N_CHUNKS)
-    return check.integer("chunk", chunk, 1, check.MAX_TREES)
+def number_of_chunks(n_chunks: int | None, n_trees: int) -> int:
+    """Returns the number of chunks; by default 16, or as many as there are trees."""
+    if n_chunks is None:
+        return min(N_CHUNKS, n_trees)
+    return check.integer("n_chunks", n_chunks, 1, n_trees)
+
+
+def first_tree(chunk: int, n_chunks: int, n_trees: int) -> int:
+    """Returns the first tree of a chunk; chunks differ by one tree at most."""
+    return n_trees * chunk // n_chunks
 
 
 def owned(n_chunks: int, rank: int, size: int) -> range:
@@ -41,7 +46,7 @@ def owned(n_chunks: int, rank: int, size: int) -> range:
     return range(n_chunks * rank // size, n_chunks * (rank + 1) // size)
 
 
-def own_trees(comm: Communicator | None, n_trees: int, *, chunk: int | None = None) -> slice:
+def own_trees(comm: Communicator | None, n_trees: int, *, n_chunks: int | None = None) -> slice:
     """Returns which trees of a forest a worker owns in `HingeShards`: whole chunks of neighbouring trees.
 
     Parameters
@@ -50,8 +55,8 @@ def own_trees(comm: Communicator | None, n_trees: int, *, chunk: int | None = No
         Of this worker; None: one worker alone.
     n_trees : int
         Trees or ferns of all workers, 1 to 2**20.
-    chunk : int, optional
-        Trees in a chunk; by default a sixteenth of the trees, rounded up.
+    n_chunks : int, optional
+        Chunks of trees, 1 to n_trees; by default 16, or n_trees where there are less.
 
     Returns
     -------
@@ -75,9 +80,9 @@ def own_trees(comm: Communicator | None, n_trees: int, *, chunk: int | None = No
     """
     comm = as_communicator(comm)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    size = chunk_size(chunk, n_trees)
-    own = owned(-(-n_trees // size), comm.rank, comm.size)
-    return slice(min(own.start * size, n_trees), min(own.stop * size, n_trees))
+    n_chunks = number_of_chunks(n_chunks, n_trees)
+    own = owned(n_chunks, comm.rank, comm.size)
+    return slice(first_tree(own.start, n_chunks, n_trees), first_tree(own.stop, n_chunks, n_trees))
 
 
 def nodes(chunks: range, n_chunks: int) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """Hinge forests whose trees lie on several workers, trained with the bits of one worker."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 from .. import hinge
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
-from .chunks import Sums, chunk_size, joined, node_sums, own_trees, owned, same
+from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned, same
 from .communicators import Communicator, as_communicator
 from .shard_arrays import (
     check_forest,
@@ -61,9 +62,9 @@ class HingeShards:
         own trees (`own_trees`), which are then changed in place.
     n_trees : int, optional
         Trees of all workers, where each passes its own.
-    chunk : int, optional
-        Trees in a chunk, whose outputs are added in float64 and rounded once; by default a sixteenth of the
-        trees, rounded up. Workers own whole chunks. Another number gives other bits.
+    n_chunks : int, optional
+        Chunks of trees, 1 to n_trees: outputs of a chunk are added in float64 and rounded once. By default
+        16, or n_trees where there are less. Workers own whole chunks; another number gives other bits.
     aggregate : "sum" or "mean"
         How outputs of trees are combined.
     state : hinge.AdamState, optional
@@ -133,7 +134,7 @@ class HingeShards:
         weights: FloatArray,
         *,
         n_trees: int | None = None,
-        chunk: int | None = None,
+        n_chunks: int | None = None,
         aggregate: Literal["sum", "mean"] = "sum",
         state: hinge.AdamState | None = None,
         steps: int = 0,
@@ -150,8 +151,8 @@ class HingeShards:
             check.choice("aggregate", aggregate, ("sum", "mean"))
             dtype = check_forest(kind, whole)
             n = len(thresholds) if n_trees is None else check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-            size = chunk_size(chunk, n)
-            own = own_trees(self.comm, n, chunk=size)
+            chunks = number_of_chunks(n_chunks, n)
+            own = own_trees(self.comm, n, n_chunks=chunks)
             if n_trees is not None and len(thresholds) != own.stop - own.start:
                 raise ValueError(
                     f"thresholds: expected the {own.stop - own.start} trees {own.start} to {own.stop - 1} of "
@@ -162,7 +163,7 @@ class HingeShards:
             if state is not None:
                 check_state(thresholds, weights, state, at)
             found = {
-                "kind": str(kind), "n_trees": n, "chunk": size, "aggregate": str(aggregate), "steps": at,
+                "kind": str(kind), "n_trees": n, "n_chunks": chunks, "aggregate": str(aggregate), "steps": at,
                 **{name: float(b) for name, b in betas.items()}, "dtype": str(dtype),
                 "thresholds": thresholds.shape[1:], "weights": weights.shape[1:],
                 "state": state is not None,
@@ -178,9 +179,9 @@ class HingeShards:
         for name in found[0]:
             same(name, [settings[name] for settings in found], "pass the same forest and settings")
         self.kind = kind
-        self.n_trees, self.chunk = int(found[0]["n_trees"]), int(found[0]["chunk"])
+        self.n_trees, self.n_chunks = int(found[0]["n_trees"]), int(found[0]["n_chunks"])
         self.aggregate, self.steps, self.betas = aggregate, int(found[0]["steps"]), betas
-        self.trees = own_trees(self.comm, self.n_trees, chunk=self.chunk)
+        self.trees = own_trees(self.comm, self.n_trees, n_chunks=self.n_chunks)
         if n_trees is None:
             whole = hinge.Parameters(*(a[self.trees].copy() for a in whole))
             if state is not None:
@@ -188,10 +189,9 @@ class HingeShards:
         self.thresholds, self.features, self.weights = whole
         self.state = zeros(*whole[::2]) if state is None else state
         self._lr = 0.0
-        self._n_chunks = -(-self.n_trees // self.chunk)
-        self._own = owned(self._n_chunks, self.comm.rank, self.comm.size)
-        n_own = len(self.thresholds)
-        self._slices = [slice(a, min(a + self.chunk, n_own)) for a in range(0, n_own, self.chunk)]
+        self._own = owned(self.n_chunks, self.comm.rank, self.comm.size)
+        starts = [first_tree(c, self.n_chunks, self.n_trees) for c in (*self._own, self._own.stop)]
+        self._slices = [slice(a - starts[0], b - starts[0]) for a, b in itertools.pairwise(starts)]
 
     def _exchange(self, call: str, function: Callable[[], Any], **arrays: FloatArray) -> list[Any]:
         """What all workers' functions return, after a check that all make this call on these arrays."""
@@ -252,9 +252,9 @@ class HingeShards:
                 one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
                 parts.append(hinge.leaf_outputs(one.leaf, one.margin, self.weights[s], aggregate="sum"))
                 routes.append(one)
-            return node_sums(parts, self._own, self._n_chunks)
+            return node_sums(parts, self._own, self.n_chunks)
 
-        y = joined(self._exchange("forward", sums, x=x), self._n_chunks)
+        y = joined(self._exchange("forward", sums, x=x), self.n_chunks)
         if self.aggregate == "mean":
             y /= self.n_trees
         return y, ShardRoute(tuple(routes), x.shape[1], self.steps)
@@ -305,13 +305,13 @@ class HingeShards:
                 )
             if not input_gradient:
                 return None
-            return node_sums([grads[0] for grads in own], self._own, self._n_chunks)
+            return node_sums([grads[0] for grads in own], self._own, self.n_chunks)
 
         found = self._exchange("backward", sums, grad_y=grad_y)
         same("input_gradient", [a is not None for a in found], "pass the same to every worker")
         starts = [s.start for s in self._slices]
         return ShardGradients(
-            joined(found, self._n_chunks) if input_gradient else None,
+            joined(found, self.n_chunks) if input_gradient else None,
             row_gradient([grads[1] for grads in own], starts, self.thresholds),
             row_gradient([grads[2] for grads in own], starts, self.weights),
         )
