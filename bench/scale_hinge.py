@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import record
+from common import RESULTS, record
 
 import hforest
 from hforest import demo, hinge, layers, optim, scale
@@ -189,11 +189,29 @@ def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) 
     return row
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Returns the table in Markdown: milliseconds a step, and what is sent."""
+    lines = [
+        "| forest | processes | threads each | ms a step | KB a worker sends a step | test error, % | hash |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["comm"] == "one":
+            continue
+        demo_step = row["comm"] == "demo"
+        sent = "–" if row["workers"] == 1 else f"{row['bytes'] / 1e3:.0f}"
+        lines.append(
+            f"| {row['trees']} {row['forest']}s | {'1, demo' if demo_step else row['workers']} "
+            f"| {row['threads']} | {row['ms_median']:.1f} | {sent} | {row['error']:.2f} | `{row['hash']}` |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder of letter.npz")
+    parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is shown")
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--trees", type=int, nargs="+", default=[100])
     parser.add_argument("--steps", type=int, default=1000)
@@ -205,6 +223,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.work:
         work(args.work, args.case, args.data)
+        return
+    if args.data is None:
+        print(table(json.loads((args.json or RESULTS / "scale_hinge.json").read_text())["rows"]))
         return
     rows = []
     for kind, n_trees in ((kind, n) for n in args.trees for kind in args.kinds):
