@@ -127,6 +127,7 @@ TABLES = {
     "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
     "deep_neural": ("torch-training", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
+    "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),
     "torch_layers, calls": ("torch-training", "torch_layers", "torch_layers", "rows", ("calls",), "least"),
     "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "least"),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "least"),

@@ -543,11 +543,11 @@ def test_bytes_of_a_level():
 WORKER = Path(__file__).with_name("row_worker.py")
 
 
-def processes(kind, size, case):
+def processes(kind, size, case, worker=WORKER):
     """What each worker's process prints, and its exit status."""
     path = os.pathsep.join([str(WORKER.parents[1]), os.environ.get("PYTHONPATH", "")])
     more = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(size)}
-    command = [sys.executable, str(WORKER), kind, case]
+    command = [sys.executable, str(worker), kind, case]
     if kind == "mpi":
         pytest.importorskip("mpi4py")
         folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

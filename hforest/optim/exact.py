@@ -83,6 +83,7 @@ def biases(beta: float, n: int) -> np.ndarray:
     return result
 
 
+@lru_cache(maxsize=64)
 def first_below(beta: float, bound: float) -> int:
     """The least n >= 1 with beta**n <= bound, for a bound that is a power of 2."""
     numerator, exponent = _exactly(bound)

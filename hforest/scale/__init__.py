@@ -6,15 +6,23 @@ what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 
 from .by_rows import grow_by_rows, grow_on_engine
 from .by_trees import grow_by_trees
+from .chunks import own_trees
 from .communicators import Communicator, MpiComm, TorchComm
 from .engine import Engine
+from .gradients import gather_gradients
+from .shards import HingeShards, ShardGradients, ShardRoute
 
 __all__ = [
     "Communicator",
     "Engine",
+    "HingeShards",
     "MpiComm",
+    "ShardGradients",
+    "ShardRoute",
     "TorchComm",
+    "gather_gradients",
     "grow_by_rows",
     "grow_by_trees",
     "grow_on_engine",
+    "own_trees",
 ]

@@ -10,7 +10,7 @@ from ..core.progress import check_progress, reporting
 from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from ..tree import Forest
 from . import planning, state_machine
-from .communicators import Communicator, OneWorker
+from .communicators import Communicator, as_communicator
 from .engine import Engine, Handle
 from .parts import Given, Settings, as_given
 from .workers import Workers
@@ -122,7 +122,7 @@ def grow_by_rows(
     >>> all((a == b).all() for a, b in zip(trees, forest[1:]))
     True
     """
-    workers = Workers(_communicator(comm))
+    workers = Workers(as_communicator(comm))
 
     def checked() -> tuple[int, Settings]:
         check_progress(progress)
@@ -218,18 +218,6 @@ def grow_on_engine(
     given = engine.map(as_given, (samples,))
     with reporting(progress, settings.n_trees, "tree") as report:
         return state_machine.grow(engine, given, settings, seed, report)
-
-
-def _communicator(comm: Any) -> Communicator:
-    if comm is None:
-        return OneWorker()
-    for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
-        if not hasattr(comm, name):
-            raise TypeError(
-                f"comm: expected a communicator with {name}, got {type(comm).__name__}; pass such as "
-                "hforest.scale.TorchComm()"
-            )
-    return comm
 
 
 def _projections(

@@ -1,12 +1,18 @@
 """Communicators of other libraries, with the few methods that workers with rows of their own call."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..core.aliases import IntArray
+
+_FIRST_BYTES = 1 << 16  # of a message at most that go with its length
+_RECENT = 8  # messages whose lengths say how many
+_TAG = 2**20  # of what is sent to find out who has ended
 
 
 class Communicator(Protocol):
@@ -58,13 +64,19 @@ class OneWorker:
 
 
 @contextmanager
-def _lost(rank: int, what: str) -> Iterator[None]:
+def _lost(rank: int, what: str, ended: Callable[[], list[int]] = list) -> Iterator[None]:
+    """Makes errors of an engine say what was expected, and which workers have ended where that is known."""
     try:
         yield
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error).startswith("comm: "):
+            raise  # of a message within this one
+        ranks = " and ".join(str(a) for a in ended())
+        who = f"worker {ranks} ended: " if ranks else ""
+        remedy = "see its own output" if ranks else "a worker ended or hangs: see its own output"
         raise RuntimeError(
-            f"comm: expected {what} with every worker, got on worker {rank}: {error}; a worker ended or "
-            "hangs: see its own output, and start all again"
+            f"comm: expected {what} with every worker, got on worker {rank}: {who}{error}; {remedy}, and "
+            "start all again"
         ) from error
 
 
@@ -81,8 +93,8 @@ class TorchComm:
     ImportError
         torch is not installed.
     RuntimeError
-        The process group is not initialized, or a worker ended: then gloo breaks the connection at once, and
-        waits for its `timeout` where a worker hangs.
+        The process group is not initialized, or a worker ended, which the error names: its neighbours learn
+        it at once, the others and all where a worker hangs after the `timeout` of the group.
 
     Examples
     --------
@@ -107,42 +119,66 @@ class TorchComm:
             )
         self.rank: int = torch.distributed.get_rank(group)
         self.size: int = torch.distributed.get_world_size(group)
+        self._recent = deque([0], maxlen=_RECENT)
+        self._sent: list[Any] = []
 
     def allreduce(self, a: IntArray) -> IntArray:
         """Returns the sum of all workers' arrays."""
-        with _lost(self.rank, "a sum"):
+        with _lost(self.rank, "a sum", self._ended):
             total = self._torch.from_numpy(np.ascontiguousarray(a).reshape(-1).copy())
             self._torch.distributed.all_reduce(total, group=self._group)
             return np.asarray(total.numpy()).reshape(a.shape)
-
-    def _sizes(self, size: int) -> list[int]:
-        found = np.zeros(self.size, np.int64)
-        found[self.rank] = size
-        return [int(n) for n in self.allreduce(found)]
 
     def _bytes(self, data: bytes) -> Any:
         return self._torch.from_numpy(np.frombuffer(data, np.uint8).copy())
 
     def allgather(self, data: bytes) -> list[bytes]:
-        """Returns what each worker gave."""
-        with _lost(self.rank, "messages"):
-            sizes = self._sizes(len(data))
+        """Returns what each worker gave.
+
+        A first message has the length and the beginning of what each gives, as much as the longest of recent
+        ones; the rest is broadcast from each worker, where there is any.
+        """
+        torch, group = self._torch, self._group
+        with _lost(self.rank, "messages", self._ended):
+            first = max(self._recent)
+            sent = np.zeros(8 + first, np.uint8)
+            sent[:8] = np.array([len(data)], np.int64).view(np.uint8)
+            begin = np.frombuffer(data, np.uint8)[:first]
+            sent[8 : 8 + len(begin)] = begin
+            parts = [torch.empty(8 + first, dtype=torch.uint8) for _ in range(self.size)]
+            torch.distributed.all_gather(parts, torch.from_numpy(sent), group=group)
+            sizes = [int(part[:8].numpy().view(np.int64)[0]) for part in parts]
+            self._recent.append(min(max(sizes), _FIRST_BYTES))
             found = []
-            for rank, size in enumerate(sizes):
-                part = (
-                    self._bytes(data)
-                    if rank == self.rank
-                    else self._torch.empty(size, dtype=self._torch.uint8)
-                )
-                if size:
-                    self._torch.distributed.broadcast(part, group=self._group, group_src=rank)
-                found.append(part.numpy().tobytes())
+            for rank, (size, part) in enumerate(zip(sizes, parts, strict=True)):
+                message = part[8 : 8 + size].numpy().tobytes()
+                if size > first:
+                    own = rank == self.rank
+                    rest = self._bytes(data[first:]) if own else torch.empty(size - first, dtype=torch.uint8)
+                    torch.distributed.broadcast(rest, group=group, group_src=rank)
+                    message += rest.numpy().tobytes()
+                found.append(message)
             return found
+
+    def _ended(self) -> list[int]:
+        """Workers whose connections are closed: gloo refuses to send to these."""
+        time.sleep(0.1)
+        found = []
+        for rank in range(self.size):
+            if rank != self.rank:
+                try:
+                    byte = self._torch.zeros(1, dtype=self._torch.uint8)
+                    sent = self._torch.distributed.isend(byte, group=self._group, group_dst=rank, tag=_TAG)
+                    self._sent.append((byte, sent))
+                except Exception as error:
+                    if "by peer" in str(error):
+                        found.append(rank)
+        return found
 
     def alltoall(self, data: Sequence[bytes]) -> list[bytes]:
         """Returns what each worker gave for this one."""
         torch, group = self._torch, self._group
-        with _lost(self.rank, "messages"):
+        with _lost(self.rank, "messages", self._ended):
             table = np.zeros((self.size, self.size), np.int64)
             table[self.rank] = [len(part) for part in data]
             sizes = self.allreduce(table)[:, self.rank].tolist()
@@ -214,3 +250,16 @@ class MpiComm:
         """Returns what each worker gave for this one."""
         with _lost(self.rank, "messages"):
             return list(self._comm.alltoall(list(data)))
+
+
+def as_communicator(comm: Any) -> Communicator:
+    """Returns a caller's communicator, or that of one worker alone for None; TypeError for other objects."""
+    if comm is None:
+        return OneWorker()
+    for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
+        if not hasattr(comm, name):
+            raise TypeError(
+                f"comm: expected a communicator with {name}, got {type(comm).__name__}; pass such as "
+                "hforest.scale.TorchComm()"
+            )
+    return comm

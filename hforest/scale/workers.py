@@ -45,14 +45,18 @@ class Workers:
 
     def _told(self) -> None:
         """Tells the other workers about a failure; raises the first one."""
-        if self.comm.size == 1:
-            if self._error is not None:
-                raise self._error
-            return
-        found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(self._failure))]
-        for failure in found:
-            if failure is not None:
-                raise failure.kind(failure.message) from self._error
+        found = [self._failure]
+        if self.comm.size > 1:
+            found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(self._failure))]
+        error, self._error = self._error, None  # kept, it would keep the arguments of the call
+        try:
+            for failure in found:
+                if failure is not None and self.comm.size > 1:
+                    raise failure.kind(failure.message) from error
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     def map(
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from hforest import cascade, classic, co2, demo, growth, manifold, tabular, tree
+from hforest import cascade, classic, co2, demo, growth, hinge, manifold, tabular, tree
 
 from . import layers  # noqa: F401 (registers values)
 from .values import Setting, _Called, options, result_of, value
@@ -416,7 +416,21 @@ options("scale.grow", classic.grow, functools.partial(manifold.grow, n_projectio
 options("scale.settings", None, {"max_depth": 2}, {"min_samples_leaf": 2, "bootstrap": True})
 options("scale.n_tasks", None, 1, 2, 100)
 options("scale.retries", 0, 3)
+options("scale.comm", None)
+options("scale.n_chunks", None, 1)
 value("scale.x")(_x_with_missing)
+
+
+@value("scale.shards")
+def _shards(s: Setting) -> list[list[Any]]:
+    n_outputs = s.integer(1, 3)
+
+    def part() -> list[Any]:
+        rows = np.flatnonzero(s.random.random(s.n + 5) < 0.5).astype(np.int64)
+        return [hinge.RowGradient(rows, s.numbers(len(rows), n_outputs)), s.numbers(s.n_features)]
+
+    return [part() for _ in range(s.integer(1, 3))]
+
 
 # -------------------------------------------------------------------------------------------- demo
 

@@ -1,0 +1,244 @@
+"""Hinge training over workers: letter's network on 1, 2 and 4 processes of one machine, beside hforest.demo.
+
+    python bench/scale_hinge.py --data DIR [--kinds tree fern] [--trees 100] [--steps 1000] [--json FILE]
+
+p1's network for letter (bench/paper/table3.py): 100 inner-product features, normalisation, trees or ferns of
+depth 10 with 26 class scores in a leaf, softmax, Adam 0.005, batches of 53. DIR holds letter.npz, whose first
+16 000 rows are the training samples. Each process of one thread owns a range of the trees
+(`scale.HingeShards`) and exchanges by torch.distributed (gloo) or MPI. After the last step every process
+prints a hash of all that was trained (kernel, normalisation, all trees and their moments); the bench ends
+with an error unless all hashes of a kind are equal, whatever the number of processes. "demo" is the fused
+step of `hforest.demo` in one process. Times are those of the steps alone.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import RESULTS, record
+
+import hforest
+from hforest import demo, hinge, layers, optim, scale
+
+BATCH, LR = 53, 0.005
+
+
+class Counted:
+    """A communicator that counts the messages and bytes that this worker gives."""
+
+    def __init__(self, comm: scale.Communicator) -> None:
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        self.n_bytes = self.n_messages = 0
+        self.allreduce, self.alltoall = comm.allreduce, comm.alltoall
+
+    def allgather(self, data: bytes) -> list[bytes]:
+        """Returns what each worker gave."""
+        self.n_messages += 1
+        self.n_bytes += len(data)
+        return self.comm.allgather(data)
+
+
+def communicator(kind: str) -> scale.Communicator | None:
+    """Returns the communicator of this process."""
+    if kind == "one":
+        return None
+    if kind == "mpi":
+        return Counted(scale.MpiComm())
+    import datetime
+
+    import torch
+
+    torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
+    return Counted(scale.TorchComm())
+
+
+class Network:
+    """p1 Fig. 2b on shards: every worker has the kernel and the normalisation, and its own trees."""
+
+    def __init__(self, comm: Any, config: demo.Config, state: dict[str, Any]) -> None:
+        self.kernel, self.mean, self.var = state["kernel"], state["mean"], state["var"]
+        self.m, self.v = np.zeros_like(self.kernel), np.zeros_like(self.kernel)
+        forest = (state[name] for name in ("thresholds", "features", "weights"))
+        self.shards = scale.HingeShards(comm, config.kind, *forest)
+
+    def step(self, x: np.ndarray, labels: np.ndarray) -> float:
+        """Makes a step; returns the loss before."""
+        inner = x @ self.kernel
+        y, route = self.shards.forward(layers.normalize(inner, self.mean, self.var))
+        loss, grad_y = layers.softmax_loss(y, labels)
+        gradients = self.shards.backward(grad_y, route)
+        grad_kernel = x.T @ layers.normalize_backward(gradients.x, self.var)
+        layers.normalize_update(inner, self.mean, self.var, self.shards.steps)
+        self.shards.step(gradients, LR)
+        optim.adam(self.kernel, grad_kernel, self.m, self.v, self.shards.steps, LR)
+        return loss
+
+    def error(self, x: np.ndarray, labels: np.ndarray) -> float:
+        """Returns the share of wrong classes."""
+        y, _ = self.shards.forward(layers.normalize(x @ self.kernel, self.mean, self.var))
+        return float((y.argmax(axis=1) != labels).mean())
+
+    def arrays(self) -> list[np.ndarray]:
+        """Returns all that was trained, of all workers."""
+        forest = [*self.shards.parameters(), *self.shards.adam_state()]
+        return [self.kernel, self.m, self.v, self.mean, self.var, *forest]
+
+
+class Demo:
+    """The same network in one process, by the steps of `hforest.demo`."""
+
+    def __init__(self, config: demo.Config, state: dict[str, Any]) -> None:
+        self.config, self.state = config, state
+
+    def step(self, x: np.ndarray, labels: np.ndarray) -> float:
+        """Makes a step; returns the loss before."""
+        return demo.step(self.config, self.state, x, labels)
+
+    def error(self, x: np.ndarray, labels: np.ndarray) -> float:
+        """Returns the share of wrong classes."""
+        return demo.error_rate(self.config, self.state, x, labels)
+
+    def arrays(self) -> list[np.ndarray]:
+        """Returns all that was trained."""
+        names = ("kernel", "kernel_m", "kernel_v", "mean", "var", "thresholds", "features", "weights")
+        return [self.state[name] for name in (*names, *hinge.AdamState._fields)]
+
+
+def digest(arrays: list[np.ndarray]) -> str:
+    """Returns a hash of arrays."""
+    found = hashlib.sha256()
+    for a in arrays:
+        found.update(f"{a.dtype} {a.shape}".encode() + np.ascontiguousarray(a).tobytes())
+    return found.hexdigest()[:16]
+
+
+def work(kind: str, case: dict[str, Any], folder: Path) -> None:
+    """What a process runs: prints a line of json."""
+    data = demo.load_data(folder / "letter.npz", n_train=16000)
+    config = demo.Config(kind=case["forest"], n_trees=case["trees"], batch_size=BATCH, lr=LR)
+    state = demo.start(config, data.x_train.shape[1], data.n_classes)
+    comm: Any = None if kind == "demo" else communicator(kind)
+    network: Any = Demo(config, state) if kind == "demo" else Network(comm, config, state)
+    x, labels = (np.asarray(a, dtype) for a, dtype in zip(data[:2], (np.float32, np.int32), strict=True))
+    counted = comm if isinstance(comm, Counted) else None
+    before = (counted.n_bytes, counted.n_messages) if counted else (0, 0)
+    taken, losses, n_epoch = [], [], len(x) // BATCH
+    for i in range(case["steps"]):
+        epoch, part = divmod(i, n_epoch)
+        if part == 0:
+            order = np.random.default_rng([1, epoch]).permutation(len(x))
+        picked = order[part * BATCH : (part + 1) * BATCH]
+        begin = time.perf_counter()
+        losses.append(network.step(x[picked], labels[picked]))
+        taken.append(time.perf_counter() - begin)
+    after = (counted.n_bytes, counted.n_messages) if counted else (0, 0)
+    x_test, y_test = np.asarray(data.x_test, np.float32), np.asarray(data.y_test, np.int32)
+    row = {
+        "seconds": sum(taken), "ms_median": 1e3 * statistics.median(taken),
+        "bytes": (after[0] - before[0]) / case["steps"], "messages": (after[1] - before[1]) / case["steps"],
+        "loss": float(np.mean(losses[-100:])), "error": 100 * network.error(x_test, y_test),
+        "hash": digest(network.arrays()),
+    }  # fmt: skip
+    os.write(1, (json.dumps(row) + "\n").encode())
+    if kind == "torch":
+        import torch
+
+        torch.distributed.destroy_process_group()
+
+
+def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Returns the slowest time, the most bytes of a worker, and the hash, which must be that of all."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = {
+        "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
+        "PYTHONPATH": str(Path(hforest.__file__).parents[1]),
+    }  # fmt: skip
+    command = [sys.executable, __file__, "--data", str(folder), "--work", kind, "--case", json.dumps(case)]
+    if kind == "mpi":
+        command = ["mpiexec", "-n", str(size), *command]
+    started = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **own, "RANK": str(r)}
+        )
+        for r in range(1 if kind == "mpi" else size)
+    ]
+    rows = [json.loads(line) for p in started for line in p.communicate()[0].splitlines()]
+    if len(rows) != size or len({row["hash"] for row in rows}) != 1:
+        raise SystemExit(f"{kind}, {size} processes: expected one hash from each, got {rows}")
+    row = {"comm": kind, "workers": size, "threads": threads, **case, **rows[0]}
+    for name in ("seconds", "ms_median", "bytes"):
+        row[name] = max(one[name] for one in rows)
+    print(
+        f"{kind:5} {size} x {threads} threads, {case['trees']} {case['forest']}s: {row['ms_median']:6.2f} ms "
+        f"a step, {row['bytes'] / 1e3:7.1f} KB a worker and step in {row['messages']:.0f} messages, test "
+        f"error {row['error']:.2f} %, {row['hash']}",
+        flush=True,
+    )
+    return row
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Returns the table in Markdown: milliseconds a step, and what is sent."""
+    lines = [
+        "| forest | processes | threads each | ms a step | KB a worker sends a step | test error, % | hash |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["comm"] == "one":
+            continue
+        demo_step = row["comm"] == "demo"
+        sent = "–" if row["workers"] == 1 else f"{row['bytes'] / 1e3:.0f}"
+        lines.append(
+            f"| {row['trees']} {row['forest']}s | {'1, demo' if demo_step else row['workers']} "
+            f"| {row['threads']} | {row['ms_median']:.1f} | {sent} | {row['error']:.2f} | `{row['hash']}` |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is shown")
+    parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
+    parser.add_argument("--trees", type=int, nargs="+", default=[100])
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--work", help="of a process that this bench starts")
+    parser.add_argument("--case", type=json.loads, help="likewise")
+    args = parser.parse_args()
+    if args.work:
+        work(args.work, args.case, args.data)
+        return
+    if args.data is None:
+        print(table(json.loads((args.json or RESULTS / "scale_hinge.json").read_text())["rows"]))
+        return
+    rows = []
+    for kind, n_trees in ((kind, n) for n in args.trees for kind in args.kinds):
+        case = {"forest": kind, "trees": n_trees, "steps": args.steps}
+        found = [run("demo", 1, threads, case, args.data) for threads in (1, 2)]
+        found.append(run("one", 1, 1, case, args.data))
+        found += [run(args.comm, size, 1, case, args.data) for size in args.workers]
+        if len({row["hash"] for row in found[2:]}) != 1:
+            raise SystemExit(f"{n_trees} {kind}s: the hashes differ")
+        rows += found
+    if args.json:
+        record(args.json, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Chunks of trees, and sums over chunks whose bits do not depend on who owns which chunk.
+
+Partial sums are added in a fixed binary tree. Of 5 chunks worker 0 owns two and sends one sum, worker 1 owns
+three and sends two::
+
+    level 3   0 --------------------------- .
+    level 2   0 ------------- .             1
+    level 1   0 ----- .       1 ----- .     2
+    level 0   0       1       2       3     4      chunks
+              | worker 0 |    |   worker 1   |
+              sends (1, 0)    sends (1, 1), (0, 4)
+
+A node without a right child is its left child.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..core import check
+from ..core.aliases import FloatArray
+from .communicators import Communicator, as_communicator
+
+N_CHUNKS = 16
+"""Chunks of a forest by default."""
+
+Sums: TypeAlias = dict[tuple[int, int], FloatArray]
+"""Of some nodes the sum of their chunks, by (level, number)."""
+
+
+def number_of_chunks(n_chunks: int | None, n_trees: int) -> int:
+    """Returns the number of chunks; by default 16, or as many as there are trees."""
+    if n_chunks is None:
+        return min(N_CHUNKS, n_trees)
+    return check.integer("n_chunks", n_chunks, 1, n_trees)
+
+
+def first_tree(chunk: int, n_chunks: int, n_trees: int) -> int:
+    """Returns the first tree of a chunk; chunks differ by one tree at most."""
+    return n_trees * chunk // n_chunks
+
+
+def owned(n_chunks: int, rank: int, size: int) -> range:
+    """Returns the chunks of a worker."""
+    return range(n_chunks * rank // size, n_chunks * (rank + 1) // size)
+
+
+def own_trees(comm: Communicator | None, n_trees: int, *, n_chunks: int | None = None) -> slice:
+    """Returns which trees of a forest a worker owns in `HingeShards`: whole chunks of neighbouring trees.
+
+    Parameters
+    ----------
+    comm : Communicator or None
+        Of this worker; None: one worker alone.
+    n_trees : int
+        Trees or ferns of all workers, 1 to 2**20.
+    n_chunks : int, optional
+        Chunks of trees, 1 to n_trees; by default 16, or n_trees where there are less.
+
+    Returns
+    -------
+    slice
+        Of the first axis of thresholds, features and weights; empty where there are more workers than chunks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No communicator; a number of another type or out of its range.
+
+    Notes
+    -----
+    No messages.
+
+    Examples
+    --------
+    >>> import hforest.scale
+    >>> hforest.scale.own_trees(None, 100)
+    slice(0, 100, None)
+    """
+    comm = as_communicator(comm)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_chunks = number_of_chunks(n_chunks, n_trees)
+    own = owned(n_chunks, comm.rank, comm.size)
+    return slice(first_tree(own.start, n_chunks, n_trees), first_tree(own.stop, n_chunks, n_trees))
+
+
+def nodes(chunks: range, n_chunks: int) -> list[tuple[int, int]]:
+    """Returns the largest nodes whose chunks are all in a range, from left to right."""
+    found = []
+    first = chunks.start
+    while first < chunks.stop:
+        level = 0
+        while first % (2 << level) == 0 and 1 << level < n_chunks - first:
+            if min(first + (2 << level), n_chunks) > chunks.stop:
+                break
+            level += 1
+        found.append((level, first >> level))
+        first += 1 << level
+    return found
+
+
+def top(n_chunks: int) -> tuple[int, int]:
+    """Returns the node of all chunks."""
+    return (n_chunks - 1).bit_length(), 0
+
+
+def total(sums: Sums, node: tuple[int, int], n_chunks: int) -> FloatArray:
+    """Returns the sum of a node's chunks: of its two children, where `sums` has not the node itself."""
+    if node in sums:
+        return sums[node]
+    level, number = node[0] - 1, 2 * node[1]
+    left = total(sums, (level, number), n_chunks)
+    if (number + 1) << level >= n_chunks:
+        return left
+    return left + total(sums, (level, number + 1), n_chunks)
+
+
+def node_sums(parts: Sequence[FloatArray], chunks: range, n_chunks: int) -> Sums:
+    """Returns what a worker sends: the sums of its largest nodes, from one array for each of its chunks."""
+    leaves = {(0, c): a for c, a in zip(chunks, parts, strict=True)}
+    return {node: total(leaves, node, n_chunks) for node in nodes(chunks, n_chunks)}
+
+
+def joined(found: Sequence[Sums], n_chunks: int) -> FloatArray:
+    """Returns the sum of all chunks from what all workers sent, as a new array."""
+    sums: Sums = {}
+    for part in found:
+        sums.update(part)
+    return np.array(total(sums, top(n_chunks), n_chunks))
+
+
+def same(name: str, values: Sequence[Any], remedy: str) -> None:
+    """Checks that all workers gave the same value."""
+    for rank, value in enumerate(values):
+        if value != values[0]:
+            raise ValueError(
+                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
+                f"worker {rank}; {remedy}"
+            )

@@ -1,0 +1,132 @@
+"""Gradients of batches that lie on several workers, each of which has the whole model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import hinge
+from ..core import check
+from ..core.aliases import FloatArray
+from .communicators import Communicator, as_communicator
+from .workers import Workers
+
+
+def gather_gradients(
+    comm: Communicator | None, shards: Sequence[Sequence[hinge.RowGradient | FloatArray]]
+) -> list[hinge.RowGradient | FloatArray]:
+    """Returns the sums of all workers' gradients, with the same bits on every worker.
+
+    Parameters
+    ----------
+    comm : Communicator or None
+        `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
+        worker calls this function.
+    shards : sequence of sequences
+        Of this worker: for each of its parts of the batch the gradients of all parameters in one order, as
+        arrays of float32 or float64, or as `hinge.RowGradient` from the backward functions with
+        ``sparse=True``. Finite. A worker may have one part, several or none.
+
+    Returns
+    -------
+    list
+        For each parameter an array, or a RowGradient whose rows are those that some part has.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Gradients of another kind, dtype or shape; numbers that are not finite; rows not ascending; gradients
+        whose number, kinds, dtypes or shapes differ between parts or workers. What is wrong on one worker is
+        raised on all, with its number.
+    RuntimeError
+        A worker ended, or does not answer: as the communicator says.
+
+    Notes
+    -----
+    Sums run in float64 in the order of the workers and of their parts, and are rounded once to the dtype of
+    the gradients. The bits depend on how the batch is divided into parts: with one part per worker on the
+    number of workers; with fixed parts, of which workers have neighbouring ones in the order of their ranks,
+    they do not. The loss is to be divided by the samples of the whole batch, not of a part.
+
+    One message: every worker sends all of its gradients, a RowGradient with ``8 + itemsize n_outputs`` bytes
+    a row, and receives those of all others. Every worker then takes the same step of the optimiser:
+    `optim.adam` and `optim.adagrad` on arrays, their row forms on RowGradients. With Adam a
+    worker brings the rows that its own samples read up to date with `optim.adam_catch_up` and no others; all
+    workers still have the same bits after the step, as these rows are among those of the sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import hinge, scale
+    >>> a = hinge.RowGradient(np.array([0, 2]), np.array([[1.0], [2.0]]))
+    >>> b = hinge.RowGradient(np.array([2, 5]), np.array([[0.5], [4.0]]))
+    >>> (total,) = scale.gather_gradients(None, [[a], [b]])
+    >>> total.rows, total.values.ravel()
+    (array([0, 2, 5]), array([1. , 2.5, 4. ]))
+    """
+
+    def checked() -> list[list[Any]]:
+        if not isinstance(shards, Sequence):
+            raise TypeError(f"shards: expected a list, got {type(shards).__name__}; pass [gradients]")
+        return [_checked(f"shards[{i}]", gradients) for i, gradients in enumerate(shards)]
+
+    found = Workers(as_communicator(comm)).collect(checked, ())
+    every = [(rank, part) for rank, parts in enumerate(found) for part in parts]
+    if not every:
+        raise ValueError("shards: expected a part on some worker, got none; pass [gradients]")
+    first, want = every[0][0], _described(every[0][1])
+    for rank, part in every:
+        if _described(part) != want:
+            raise ValueError(
+                f"shards: expected gradients of the same parameters, got {want} on worker {first} and "
+                f"{_described(part)} on worker {rank}; pass those of all parameters in one order"
+            )
+    return [_total(of_one) for of_one in zip(*(part for _, part in every), strict=True)]
+
+
+def _checked(part: str, gradients: Sequence[Any]) -> list[Any]:
+    if not isinstance(gradients, Sequence) or isinstance(gradients, hinge.RowGradient):
+        raise TypeError(
+            f"{part}: expected a list of gradients, got {type(gradients).__name__}; pass [[gradient, ...]]"
+        )
+    for number, gradient in enumerate(gradients):
+        name = f"{part}[{number}]"
+        values = gradient
+        if isinstance(gradient, hinge.RowGradient):
+            rows, values = gradient
+            check.on_cpu(**{name: rows})
+            check.same_device(**{f"{name}.rows": rows, f"{name}.values": values})
+            sizes: check.Sizes = {}
+            check.array(f"{name}.rows", rows, check.INT64, ("n_rows",), sizes)
+            check.array(f"{name}.values", values, check.floating(name, values), ("n_rows", ...), sizes)
+            check.rows(f"{name}.rows", rows, check.MAX_COUNT)
+        else:
+            check.on_cpu(**{name: values})
+            check.same_device(**{name: values})
+            check.array(name, values, check.floating(name, values), tuple(values.shape), {})
+        check.finite(name, values, remedy="the loss has diverged: lower the learning rate")
+    return list(gradients)
+
+
+def _described(gradients: Sequence[Any]) -> str:
+    words = []
+    for one in gradients:
+        if isinstance(one, hinge.RowGradient):
+            words.append(f"{one.values.dtype} rows of {one.values.shape[1:]}")
+        else:
+            words.append(f"{one.dtype} {one.shape}")
+    return ", ".join(words)
+
+
+def _total(parts: Sequence[Any]) -> Any:
+    """The sum of one parameter's gradients, in their order."""
+    if not isinstance(parts[0], hinge.RowGradient):
+        total = np.zeros(parts[0].shape)
+        for part in parts:
+            total += part
+        return total.astype(parts[0].dtype)
+    rows = np.unique(np.concatenate([part.rows for part in parts]))
+    total = np.zeros((len(rows), *parts[0].values.shape[1:]))
+    for part in parts:
+        total[np.searchsorted(rows, part.rows)] += part.values
+    return hinge.RowGradient(rows, total.astype(parts[0].values.dtype))

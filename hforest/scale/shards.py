@@ -1,0 +1,432 @@
+"""Hinge forests whose trees lie on several workers, trained with the bits of one worker."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .. import hinge
+from ..core import check
+from ..core.aliases import FloatArray, IntArray
+from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned, same
+from .communicators import Communicator, as_communicator
+from .shard_arrays import (
+    check_forest,
+    check_rows,
+    check_settings,
+    check_state,
+    digest,
+    move,
+    row_gradient,
+    zeros,
+)
+from .workers import Workers
+
+
+class ShardRoute(NamedTuple):
+    """Where samples go in a worker's own trees, from `HingeShards.forward`."""
+
+    chunks: tuple[hinge.Route, ...]
+    """A route for each of this worker's chunks of trees."""
+    n_features: int
+    """Columns of x."""
+    step: int
+    """Steps taken before."""
+
+
+class ShardGradients(NamedTuple):
+    """The gradients of a worker's own trees, and that of the input, from `HingeShards.backward`."""
+
+    x: FloatArray | None
+    """(n_samples, n_features), of the trees of all workers; None where it was not asked for."""
+    thresholds: hinge.RowGradient
+    """At touched rows of the flattened (tree, vertex) axis of this worker's trees."""
+    weights: hinge.RowGradient
+    """At touched rows of the flattened (tree, leaf) axis of this worker's trees."""
+
+
+class HingeShards:
+    """A hinge forest in training whose trees lie on several workers: the same bits on any number of them.
+
+    Parameters
+    ----------
+    comm : Communicator or None
+        `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
+        worker makes this object and calls its methods in the same order, with the same samples.
+    kind : "tree" or "fern"
+        The forest's members.
+    thresholds, features, weights : arrays
+        As `hinge.tree_forward` or `hinge.fern_forward` takes them, with at least one output axis or none. The
+        whole forest, the same on every worker, which copies its own trees; or, with `n_trees`, this worker's
+        own trees (`own_trees`), which are then changed in place.
+    n_trees : int, optional
+        Trees of all workers, where each passes its own.
+    n_chunks : int, optional
+        Chunks of trees, 1 to n_trees: outputs of a chunk are added in float64 and rounded once. By default
+        16, or n_trees where there are less. Workers own whole chunks; another number gives other bits.
+    aggregate : "sum" or "mean"
+        How outputs of trees are combined.
+    state : hinge.AdamState, optional
+        Of the same trees, with every row at step `steps`; by default zeros. It is copied, or changed in
+        place, as the parameters are.
+    steps : int
+        Steps taken before.
+    beta1, beta2, eps : float
+        As for `optim.adam`.
+
+    Attributes
+    ----------
+    thresholds, features, weights : arrays
+        This worker's own trees. Leaves that recent batches did not reach lack steps: call `sync` before they
+        are read.
+    state : hinge.AdamState
+        Of these.
+    trees : slice
+        Which trees of the forest they are.
+    steps : int
+        Steps taken.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Arrays or settings that `hinge` or `optim` refuses; arrays or settings that differ between workers.
+        What is wrong on one worker is raised on all, with its number; so it is by the methods.
+    RuntimeError
+        A worker ended, or does not answer: as the communicator says; so it is by the methods.
+
+    Notes
+    -----
+    Outputs are h(x) = sum over trees of w_leaf |r*| (p1 eq 10). Each chunk's sum is computed by its owner,
+    and sums of chunks are added in a fixed binary tree, in the dtype of x. So are gradients of the input. A
+    worker sends the sums of the largest nodes of that tree whose chunks it owns: one where the numbers of
+    chunks and of workers are powers of two, at most 2 log2(chunks). For each of these nodes a worker sends
+    ``itemsize n_samples n_outputs`` bytes forward and ``itemsize n_samples n_features`` backward (none
+    without the gradient of the input), and less than 1 KB a step besides, in three messages. Every worker
+    receives what all others send.
+
+    The thresholds of the first ten levels, and every row that a batch touches, take each step of Adam; other
+    rows take missed steps when they are next read, as `hinge.tree_adam_forward` does.
+
+    What workers compute apart from the forest, such as a layer before it, must have the same bits on each:
+    messages have checksums of x and of grad_y, and a difference is an error on every worker.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> from hforest import hinge, scale
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(50, 3)); target = np.sign(x[:, 0] * x[:, 1])
+    >>> shards = scale.HingeShards(None, "tree", *hinge.tree_init(20, 3, 3, dtype=np.float64, rng=rng))
+    >>> for step in range(200):
+    ...     y, route = shards.forward(x)
+    ...     shards.step(shards.backward((y - target) / 50, route), 0.01)
+    >>> bool(np.mean((shards.forward(x)[0] - target) ** 2) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        comm: Communicator | None,
+        kind: Literal["tree", "fern"],
+        thresholds: FloatArray,
+        features: IntArray,
+        weights: FloatArray,
+        *,
+        n_trees: int | None = None,
+        n_chunks: int | None = None,
+        aggregate: Literal["sum", "mean"] = "sum",
+        state: hinge.AdamState | None = None,
+        steps: int = 0,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+    ) -> None:
+        self.comm = as_communicator(comm)
+        whole = hinge.Parameters(thresholds, features, weights)
+        betas: dict[str, Any] = {"beta1": beta1, "beta2": beta2, "eps": eps}
+
+        def checked() -> dict[str, Any]:
+            check.choice("kind", kind, ("tree", "fern"))
+            check.choice("aggregate", aggregate, ("sum", "mean"))
+            dtype = check_forest(kind, whole)
+            n = len(thresholds) if n_trees is None else check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+            chunks = number_of_chunks(n_chunks, n)
+            own = own_trees(self.comm, n, n_chunks=chunks)
+            if n_trees is not None and len(thresholds) != own.stop - own.start:
+                raise ValueError(
+                    f"thresholds: expected the {own.stop - own.start} trees {own.start} to {own.stop - 1} of "
+                    f"{n}, got {len(thresholds)}; pass the trees of own_trees(comm, n_trees)"
+                )
+            at = check.integer("steps", steps, 0, 2**62 - 1)
+            check_settings(dtype, at + 1, 0.0, betas)
+            if state is not None:
+                check_state(thresholds, weights, state, at)
+            found = {
+                "kind": str(kind), "n_trees": n, "n_chunks": chunks, "aggregate": str(aggregate), "steps": at,
+                **{name: float(b) for name, b in betas.items()}, "dtype": str(dtype),
+                "thresholds": thresholds.shape[1:], "weights": weights.shape[1:],
+                "state": state is not None,
+            }  # fmt: skip
+            if n_trees is None:
+                arrays = (*whole, *(state or ()))
+                found["parameters"] = tuple(digest(a) for a in arrays)
+            else:
+                found["parameters"] = "a part"
+            return found
+
+        found = Workers(self.comm).collect(checked, ())
+        for name in found[0]:
+            same(name, [settings[name] for settings in found], "pass the same forest and settings")
+        self.kind = kind
+        self.n_trees, self.n_chunks = int(found[0]["n_trees"]), int(found[0]["n_chunks"])
+        self.aggregate, self.steps, self.betas = aggregate, int(found[0]["steps"]), betas
+        self.trees = own_trees(self.comm, self.n_trees, n_chunks=self.n_chunks)
+        if n_trees is None:
+            whole = hinge.Parameters(*(a[self.trees].copy() for a in whole))
+            if state is not None:
+                state = hinge.AdamState(*(a[self.trees].copy() for a in state))
+        self.thresholds, self.features, self.weights = whole
+        self.state = zeros(*whole[::2]) if state is None else state
+        self._lr = 0.0
+        self._own = owned(self.n_chunks, self.comm.rank, self.comm.size)
+        starts = [first_tree(c, self.n_chunks, self.n_trees) for c in (*self._own, self._own.stop)]
+        self._slices = [slice(a - starts[0], b - starts[0]) for a, b in itertools.pairwise(starts)]
+
+    def _exchange(self, call: str, function: Callable[[], Any], **arrays: FloatArray) -> list[Any]:
+        """What all workers' functions return, after a check that all make this call on these arrays."""
+
+        def own() -> tuple[str, dict[str, str], Any]:
+            sent = function()
+            return (
+                f"{call} after {self.steps} steps",
+                {name: digest(a) for name, a in arrays.items()},
+                sent,
+            )
+
+        found = Workers(self.comm).collect(own, ())
+        same("comm", [one[0] for one in found], "call the same methods in the same order on every worker")
+        for name in arrays:
+            same(name, [one[1][name] for one in found], "pass the same array to every worker")
+        return [one[2] for one in found]
+
+    def forward(self, x: FloatArray) -> tuple[FloatArray, ShardRoute]:
+        """Outputs of the forest on all workers: after all steps taken (p1 eq 10).
+
+        Parameters
+        ----------
+        x : (n_samples, n_features) array of float32 or float64
+            Finite; the same on every worker.
+
+        Returns
+        -------
+        y : (n_samples, *outputs) array
+            The same on every worker.
+        route : ShardRoute
+            For `backward`.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `hinge.tree_forward`; x that differs between workers.
+
+        Notes
+        -----
+        Rows of the weights that are read take their missed steps, to rounding as in one go: the bits of a
+        training depend on when else outputs are computed. One message.
+        """
+
+        routes: list[hinge.Route] = []
+
+        def sums() -> Sums:
+            check.on_cpu(x=x)
+            check.same_device(x=x)
+            check.array("x", x, check.floating("x", x), ("n_samples", "n_features"), {})
+            check.finite("x", x)
+            forward = hinge.tree_adam_forward if self.kind == "tree" else hinge.fern_adam_forward
+            if self._slices:
+                parameters = self.thresholds, self.features, self.weights
+                _, whole = forward(x, *parameters, self.state, self.steps + 1, self._lr, **self.betas)
+            parts = []
+            for s in self._slices:
+                one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
+                parts.append(hinge.leaf_outputs(one.leaf, one.margin, self.weights[s], aggregate="sum"))
+                routes.append(one)
+            return node_sums(parts, self._own, self.n_chunks)
+
+        y = joined(self._exchange("forward", sums, x=x), self.n_chunks)
+        if self.aggregate == "mean":
+            y /= self.n_trees
+        return y, ShardRoute(tuple(routes), x.shape[1], self.steps)
+
+    def backward(
+        self, grad_y: FloatArray, route: ShardRoute, *, input_gradient: bool = True
+    ) -> ShardGradients:
+        """Gradients of a loss by this worker's own parameters, and by the input (p1 eq 11-12).
+
+        Parameters
+        ----------
+        grad_y : (n_samples, *outputs) array, dtype of the forest
+            dL/dy, the same on every worker.
+        route : ShardRoute
+            From `forward`, without a step in between.
+        input_gradient : bool
+            Whether the gradient by the input is summed over workers; the same on every worker.
+
+        Returns
+        -------
+        ShardGradients
+            x (n_samples, n_features), the same on every worker, or None; thresholds and weights of this
+            worker's trees, at touched rows.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            As `hinge.tree_backward`; a route from before a step; grad_y that differs between workers.
+
+        Notes
+        -----
+        One message. No parameter changes.
+        """
+        own: list[Any] = []
+
+        def sums() -> Sums | None:
+            check.on_cpu(grad_y=grad_y)
+            check.same_device(grad_y=grad_y)
+            check.flag("input_gradient", input_gradient)
+            self._check_route(route)
+            check.floating("grad_y", grad_y)
+            backward = hinge.tree_backward if self.kind == "tree" else hinge.fern_backward
+            given = grad_y / grad_y.dtype.type(self.n_trees) if self.aggregate == "mean" else grad_y
+            for s, one in zip(self._slices, route.chunks, strict=True):
+                features, weights = self.features[s], self.weights[s]
+                own.append(
+                    backward(given, *one, features, weights, route.n_features, aggregate="sum", sparse=True)
+                )
+            if not input_gradient:
+                return None
+            return node_sums([grads[0] for grads in own], self._own, self.n_chunks)
+
+        found = self._exchange("backward", sums, grad_y=grad_y)
+        same("input_gradient", [a is not None for a in found], "pass the same to every worker")
+        starts = [s.start for s in self._slices]
+        return ShardGradients(
+            joined(found, self.n_chunks) if input_gradient else None,
+            row_gradient([grads[1] for grads in own], starts, self.thresholds),
+            row_gradient([grads[2] for grads in own], starts, self.weights),
+        )
+
+    def step(self, gradients: ShardGradients, lr: float) -> None:
+        """Moves this worker's parameters by a step of Adam, in place (Kingma & Ba 2015, Alg. 1).
+
+        Parameters
+        ----------
+        gradients : ShardGradients
+            From `backward`; `x` is not read.
+        lr : float
+            Learning rate, at least 0; the same on every worker. Where it is not that of the last step, all
+            rows first take their missed steps at that one.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            Gradients that are not those of these parameters; a rate out of its range, or that differs
+            between workers. No worker has taken the step then.
+
+        Notes
+        -----
+        One message, of less than 300 bytes.
+        """
+        step = self.steps + 1
+
+        def checked() -> float:
+            if not isinstance(gradients, ShardGradients):
+                raise TypeError(
+                    f"gradients: expected ShardGradients, got {type(gradients).__name__}; pass what backward "
+                    "returns"
+                )
+            check_settings(self.weights.dtype, step, lr, self.betas)
+            for name, param in (("thresholds", self.thresholds), ("weights", self.weights)):
+                check_rows(f"gradients.{name}", getattr(gradients, name), param)
+            rate = float(check.scalar(lr))
+            if rate != self._lr:
+                self._sync()
+            return rate
+
+        found = self._exchange("step", checked)
+        same("lr", found, "pass the same rate to every worker")
+        self._lr = found[0]
+        if len(self.weights):
+            parameters = self.thresholds, self.weights
+            move(parameters, self.state, gradients[1:], step, self._lr, self.betas)
+        self.steps = step
+
+    def _sync(self) -> None:
+        if len(self.weights):
+            hinge.adam_sync(self.thresholds, self.weights, self.state, self.steps, self._lr, **self.betas)
+
+    def sync(self) -> None:
+        """Takes the missed steps of this worker's trees, in place: then they can be read or saved.
+
+        Raises
+        ------
+        ValueError
+            Moments that are NaN or infinite: training has diverged.
+
+        Notes
+        -----
+        `hinge.adam_sync`. One message, of less than 200 bytes.
+        """
+        self._exchange("sync", self._sync)
+
+    def parameters(self) -> hinge.Parameters:
+        """Returns the trees of all workers on every worker, after `sync`, as new arrays.
+
+        Raises
+        ------
+        ValueError
+            Moments that are NaN or infinite: training has diverged.
+
+        Notes
+        -----
+        Every worker sends its own trees.
+        """
+
+        def own() -> hinge.Parameters:
+            self._sync()
+            return hinge.Parameters(self.thresholds, self.features, self.weights)
+
+        found = self._exchange("parameters", own)
+        return hinge.Parameters(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+    def adam_state(self) -> hinge.AdamState:
+        """Returns the state of the trees of all workers on every worker, after `sync`, as new arrays.
+
+        Raises
+        ------
+        ValueError
+            Moments that are NaN or infinite: training has diverged.
+
+        Notes
+        -----
+        Every worker sends that of its own trees, twice the bytes of its parameters. With `parameters` and
+        `steps` it goes on elsewhere, on any number of workers.
+        """
+
+        def own() -> hinge.AdamState:
+            self._sync()
+            return self.state
+
+        found = self._exchange("adam_state", own)
+        return hinge.AdamState(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+    def _check_route(self, route: ShardRoute) -> None:
+        if not isinstance(route, ShardRoute):
+            raise TypeError(
+                f"route: expected a ShardRoute, got {type(route).__name__}; pass the second result of forward"
+            )
+        if route.step != self.steps or len(route.chunks) != len(self._slices):
+            raise ValueError(
+                f"route: expected that of {len(self._slices)} chunks after {self.steps} steps, got one of "
+                f"{len(route.chunks)} chunks after {route.step} steps; call forward before backward"
+            )
