@@ -91,7 +91,7 @@ def grow(
     --------
     >>> import dask.array, hforest.dask, numpy as np
     >>> from distributed import Client
-    >>> with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+    >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
     ...     x = dask.array.random.default_rng(0).normal(size=(400, 3), chunks=(100, 3))
     ...     forest = hforest.dask.grow(client, x, x[:, 0] > 0, 5, rng=0)
     >>> forest.tree_start.size
