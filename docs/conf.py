@@ -14,8 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
+
+from equations import EQUATIONS  # noqa: E402
 
 import hforest  # noqa: E402 (from this checkout)
 
@@ -23,13 +28,14 @@ project = "hforest"
 version = release = hforest.__version__
 extensions = [
     "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode",
-    "sphinx_copybutton", "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton", "sphinx_gallery.gen_gallery", "mathml",
 ]  # fmt: skip
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "gallery"]
+exclude_patterns = ["_build", "_ext", "gallery"]
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_math_renderer = "mathml"  # browsers draw it without a script or a font of another host
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
 autosummary_generate = True
 autosummary_imported_members = True
@@ -43,9 +49,15 @@ html_theme_options = {
     "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
 }  # fmt: skip
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]
 sphinx_gallery_conf = {
     "examples_dirs": "gallery", "gallery_dirs": "auto_gallery", "download_all_examples": False,
     "image_scrapers": ("matplotlib",), "matplotlib_animations": False, "min_reported_time": 20,
+    "reset_modules": ("matplotlib", "pictures.style"), "abort_on_example_error": True,
+    "write_computation_times": False,  # that page loads scripts from another host
+    "ignore_pattern": r"__init__\.py" if importlib.util.find_spec("torch") else r"plot_torch\.py",
 }  # fmt: skip
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -147,6 +159,25 @@ def add_reference_implementation(
         ]  # fmt: skip
 
 
+def add_equation(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Shows the equation of a function below its first line."""
+    latex = EQUATIONS.get(name.removeprefix("hforest."))
+    if latex is not None:
+        end = lines.index("") if "" in lines else len(lines)
+        lines[end:end] = ["", ".. math::", "", f"   {latex}"]
+
+
+def link_gallery(app: Any, doctree: Any) -> None:
+    """Links to scripts of the gallery, which a plain viewer of Markdown shows, lead to their pages here."""
+    for download in list(doctree.findall(addnodes.download_reference)):
+        path = Path(download["reftarget"])
+        if path.parent.name == "gallery" and path.suffix == ".py":
+            page = {"reftype": "doc", "reftarget": f"/auto_gallery/{path.stem}", "refdoc": app.env.docname}
+            link = addnodes.pending_xref("", refdomain="std", refexplicit=True, refwarn=True, **page)
+            link += nodes.inline("", download.astext())
+            download.replace_self(link)
+
+
 def skip_member(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
     """Leaves out what scikit-learn adds to every estimator to route metadata."""
     return skip or name.endswith("_request") or name == "get_metadata_routing"
@@ -156,5 +187,11 @@ def setup(app: Any) -> None:
     """Writes the reference pages before the site is read."""
     write_reference(Path(__file__).parent / "api")
     app.connect("autodoc-skip-member", skip_member)
+    for name in EQUATIONS:
+        package, _, function = name.partition(".")
+        if _is_installed(package) and not hasattr(importlib.import_module(f"hforest.{package}"), function):
+            raise ValueError(f"EQUATIONS: expected public functions, got {name}")
+    app.connect("doctree-read", link_gallery)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
+    app.connect("autodoc-process-docstring", add_equation, priority=800)
     app.connect("autodoc-process-docstring", add_reference_implementation, priority=900)
