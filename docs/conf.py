@@ -65,7 +65,7 @@ SUBPACKAGES = {
     "Shared": ["growth", "tree", "split", "project", "layers", "optim"],
     "Algorithms": ["hinge", "neural", "classic", "manifold", "co2"],
     "Applications": ["cascade", "tabular", "scale", "demo"],
-    "Integrations": ["sklearn", "torch", "jax", "treelite", "onnx", "plot"],
+    "Integrations": ["sklearn", "torch", "jax", "treelite", "onnx", "plot", "dask"],
 }
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations with another name."""
