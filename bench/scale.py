@@ -7,7 +7,7 @@
 `forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
 exchange by torch.distributed (gloo) or MPI; it checks that hashes but the engine's, whose bins are made of
 all rows, are equal. `level` measures a level against rows, features, classes and workers: the difference
-between trees of depth 6 and of depth 2 in which no node is gathered, over 4; the least of three times of each.
+between trees of depth 6 and of depth 2 in which no node is gathered, over 4; least of three times each.
 """
 
 import argparse

@@ -25,7 +25,7 @@ from hforest.growth.node_orders cimport (
     n_orders, random_order, start_orders,
 )
 from hforest.growth.pairwise cimport best_pairwise
-from hforest.growth.random_thresholds cimport random_threshold, split_values, write_sides
+from hforest.growth.random_thresholds cimport split_bins, split_values, write_sides
 from hforest.growth.samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
@@ -277,23 +277,12 @@ cdef int64_t _split_codes(
 ) noexcept nogil:
     # As split_values, of the codes of split.column.
     cdef uint32_t* code = <uint32_t*> r.key
-    cdef const double* high = c.high + table_at(c, split.column)
-    cdef uint32_t below, above, middle, lowest, highest
-    cdef int64_t i, n_left = 0, n = node.last - node.first
+    cdef uint32_t below, lowest, highest
+    cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
     _range_of(t, r, c, node, <uint32_t> split.column, code, &lowest, &highest)
     if lowest == highest:
         return 0
-    split.threshold = random_threshold(
-        t, key, number, high[lowest], c.low[table_at(c, split.column) + highest]
-    )
-    # A code whose values are at most the threshold, and the next one, whose values are not.
-    below, above = lowest, highest
-    while above - below > 1:
-        middle = below + (above - below) // 2
-        if high[middle] <= split.threshold:
-            below = middle
-        else:
-            above = middle
+    below = split_bins(t, c.low + table, c.high + table, lowest, highest, key, number, split)
     split.low = below
     for i in range(n):
         left[n_left] = <uint32_t> i

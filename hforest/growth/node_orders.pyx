@@ -16,7 +16,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from hforest.growth.columns cimport hf_columns, is_stored, table_at
-from hforest.growth.random_thresholds cimport random_threshold
+from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport read_stored
 from hforest.growth.task cimport (
     HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, defaults_of, hf_add, hf_draw, hf_largest, hf_pending,
@@ -318,8 +318,7 @@ cdef int64_t random_order(
     # Writes a random split of split.column, and the places of the samples on its left; returns how many these
     # are, 0 if the node has one code. Missing values go left or right by a fair draw.
     cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
-    cdef const double* high = c.high + table
-    cdef int32_t lowest = 0x7fffffff, highest = -1, below, above, middle
+    cdef int32_t lowest = 0x7fffffff, highest = -1, below
     _read_column(t, r, c, node, <uint32_t> split.column, o)
     split.threshold, split.missing = 0, -1
     if o.categorical:
@@ -343,15 +342,9 @@ cdef int64_t random_order(
     if lowest == highest:
         split.threshold, split.missing = hf_largest(t.single), 0
     else:
-        split.threshold = random_threshold(t, key, number, high[lowest], c.low[table + highest])
-        # A code whose values are at most the threshold, and the next one, whose values are not.
-        below, above = lowest, highest
-        while above - below > 1:
-            middle = below + (above - below) // 2
-            if high[middle] <= split.threshold:
-                below = middle
-            else:
-                above = middle
+        below = <int32_t> split_bins(
+            t, c.low + table, c.high + table, <uint32_t> lowest, <uint32_t> highest, key, number, split
+        )
         if o.has_missing:
             split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
     split.low = <uint32_t> below

@@ -10,6 +10,10 @@ ctypedef fused value_t:
 cdef double random_threshold(
     const hf_task* t, uint64_t key, int64_t number, double least, double greatest
 ) noexcept nogil
+cdef uint32_t split_bins(
+    const hf_task* t, const double* low, const double* high, uint32_t lowest, uint32_t highest, uint64_t key,
+    int64_t number, hf_split* split
+) noexcept nogil
 cdef int64_t split_values(
     const hf_task* t, const value_t* value, int64_t n, uint64_t key, int64_t number, hf_split* split,
     uint32_t* left

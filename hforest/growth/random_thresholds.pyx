@@ -26,6 +26,25 @@ cdef double random_threshold(
     return threshold if least <= threshold < greatest else least
 
 
+cdef uint32_t split_bins(
+    const hf_task* t, const double* low, const double* high, uint32_t lowest, uint32_t highest, uint64_t key,
+    int64_t number, hf_split* split
+) noexcept nogil:
+    # Writes the random threshold of candidate `number`, whose bins in the node are lowest to highest, to
+    # `split`; returns the last bin whose values are at most the threshold.
+    #
+    # low, high  IN  the least and the greatest value of each bin of the column
+    cdef uint32_t below = lowest, above = highest, middle
+    split.threshold = random_threshold(t, key, number, high[lowest], low[highest])
+    while above - below > 1:
+        middle = below + (above - below) // 2
+        if high[middle] <= split.threshold:
+            below = middle
+        else:
+            above = middle
+    return below
+
+
 cdef int64_t split_values(
     const hf_task* t, const value_t* value, int64_t n, uint64_t key, int64_t number, hf_split* split,
     uint32_t* left

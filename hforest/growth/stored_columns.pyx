@@ -8,7 +8,7 @@ from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.code_scorer cimport start_code_scorer, take_codes
 from hforest.growth.columns cimport table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
-from hforest.growth.random_thresholds cimport random_threshold
+from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport (
     hf_stored_in_node, read_stored, scan_stored, stored_codes, stored_sides,
 )
@@ -85,9 +85,8 @@ cdef hf_split best_random_stored(
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef const double* high
-    cdef int64_t j, k, number = 0, n = node.last - node.first, n_steps = 0
-    cdef uint32_t lowest, highest, below, above, middle, a
+    cdef int64_t j, k, table, number = 0, n = node.last - node.first, n_steps = 0
+    cdef uint32_t lowest, highest, a
     sampling.key, sampling.n_sampled = key, 0
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
         split.column = sample_feature(features, &sampling)
@@ -104,19 +103,8 @@ cdef hf_split best_random_stored(
             highest = a if a > highest else highest
         if lowest == highest:
             continue
-        high = c.high + table_at(c, split.column)
-        split.threshold = random_threshold(
-            t, key, number, high[lowest], c.low[table_at(c, split.column) + highest]
-        )
-        # A code whose values are at most the threshold, and the next one, whose values are not.
-        below, above = lowest, highest
-        while above - below > 1:
-            middle = below + (above - below) // 2
-            if high[middle] <= split.threshold:
-                below = middle
-            else:
-                above = middle
-        split.low = below
+        table = table_at(c, split.column)
+        split.low = split_bins(t, c.low + table, c.high + table, lowest, highest, key, number, &split)
         split.score = _score_side(t, r, c, node, k, &split, weight)
         number += 1
         if split.score > best.score:
