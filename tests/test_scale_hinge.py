@@ -526,6 +526,8 @@ def test_gradients_are_added_in_the_order_of_parts():
     assert scale.gather_gradients(None, order)[1].tolist() == [2.0, 4.0]
     single = [[np.full(1, a, np.float32)] for a in (2.0**24, 1.0, 1.0)]
     assert scale.gather_gradients(None, single)[0][0] == 2.0**24 + 2
+    single = [[hinge.RowGradient(np.array([5]), a)] for (a,) in single]
+    assert scale.gather_gradients(None, single)[0].values[0] == 2.0**24 + 2
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ class HingeShards:
     kind : "tree" or "fern"
         The forest's members.
     thresholds, features, weights : arrays
-        As `hinge.tree_forward` or `hinge.fern_forward` takes them, with at least one output axis or none. The
-        whole forest, the same on every worker, which copies its own trees; or, with `n_trees`, this worker's
-        own trees (`own_trees`), which are then changed in place.
+        As `hinge.tree_forward` or `hinge.fern_forward` takes them. The whole forest, the same on every
+        worker, which copies its own trees; or, with `n_trees`, this worker's own trees (`own_trees`), which
+        are then changed in place.
     n_trees : int, optional
         Trees of all workers, where each passes its own.
     n_chunks : int, optional
