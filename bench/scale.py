@@ -6,8 +6,8 @@
 
 `forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
 exchange by torch.distributed (gloo) or MPI; it checks that hashes but the engine's, whose bins are made of
-all rows, are equal. `level` measures a level against rows, features, classes and workers: the difference
-between trees of depth 6 and of depth 2 in which no node is gathered, over 4; least of three times each.
+all rows, are equal. `level` measures a level against rows, features, classes and workers: the mean of the
+first six levels, in which no node is gathered; the least of three runs.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from common import record
 
 import hforest
 from hforest import growth, project, scale
+from hforest.scale.batches import BatchOfTrees
 from hforest.scale.communicators import OneWorker
 
 BLOCK = 50_000
@@ -92,6 +93,21 @@ def digest(arrays: Any) -> str:
     return found.hexdigest()[:16]
 
 
+def timed_levels(comm: Counted) -> list[tuple[float, int, int]]:
+    """Returns a list to which each level from now on adds its seconds, bytes and messages."""
+    found: list[tuple[float, int, int]] = []
+    split = BatchOfTrees._split
+
+    def timed(self: BatchOfTrees, *args: Any) -> Any:
+        begin, n_bytes, n_calls = time.perf_counter(), comm.n_bytes, comm.n_calls
+        children = split(self, *args)
+        found.append((time.perf_counter() - begin, comm.n_bytes - n_bytes, comm.n_calls - n_calls))
+        return children
+
+    BatchOfTrees._split = timed  # type: ignore[method-assign, assignment]
+    return found
+
+
 def work(kind: str, case: dict[str, Any]) -> None:
     """What a process runs: prints a line of json."""
     comm = None if kind == "engine" else Counted(communicator(kind))
@@ -101,6 +117,7 @@ def work(kind: str, case: dict[str, Any]) -> None:
     settings = {"n_classes": case["classes"], "rng": 0}
     if comm is not None:
         comm.allgather(b"")  # all have their rows
+    levels: list[tuple[float, int, int]] = []
     begin = time.perf_counter()
     distribution = project.sparse_distribution(case["features"])
     projections: dict[str, Any] = {"distribution": distribution, "n_projections": case.get("projections")}
@@ -114,12 +131,18 @@ def work(kind: str, case: dict[str, Any]) -> None:
         more: dict[str, Any] = {name: case[name] for name in ("max_depth", "max_gathered") if name in case}
         if "projections" in case:
             more.update(projections)
+        levels = timed_levels(comm)
         grown = scale.grow_by_rows(comm, x, y, case["trees"], **settings, **more)
     row = {
         "seconds": time.perf_counter() - begin, "hash": digest(grown),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "bytes": 0 if comm is None else comm.n_bytes, "messages": 0 if comm is None else comm.n_calls,
+        "level": np.mean(levels, axis=0).tolist() if levels else [0, 0, 0],
     }  # fmt: skip
+    if kind == "torch":
+        import torch
+
+        torch.distributed.destroy_process_group()
     os.write(1, (json.dumps(row) + "\n").encode())
 
 
@@ -147,7 +170,8 @@ def run(kind: str, size: int, threads: int, case: dict[str, Any]) -> dict[str, A
     return {
         "kind": kind, "workers": size, "threads": threads, **case, "hash": rows[0]["hash"],
         "seconds": max(row["seconds"] for row in rows), "bytes": max(row["bytes"] for row in rows),
-        "messages": rows[0]["messages"], "peak_mb": sum(row["peak_mb"] for row in rows),
+        "messages": rows[0]["messages"], "level": max(row["level"] for row in rows),
+        "peak_mb": sum(row["peak_mb"] for row in rows),
     }  # fmt: skip
 
 
@@ -183,14 +207,9 @@ def level(args: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         for kind, size, threads in (("one", 1, args.processes), (args.comm, args.processes, 1)):
-            found = {}
-            for depth in (6, 2):
-                settings = {**case, "max_depth": depth, "max_gathered": 0}
-                found[depth] = [run(kind, size, threads, settings) for _ in range(3)]
-            row = {**found[6][0], "max_depth": None}
-            for name in ("seconds", "bytes", "messages"):
-                deep, flat = (min(row[name] for row in found[depth]) for depth in (6, 2))
-                row[name] = (deep - flat) / 4
+            found = [run(kind, size, threads, {**case, "max_depth": 6, "max_gathered": 0}) for _ in range(3)]
+            row = min(found, key=lambda row: row["level"][0])
+            row["seconds"], row["bytes"], row["messages"] = row["level"]
             rows.append(shown(row))
     return rows
 

@@ -87,6 +87,10 @@ def main(kind, case):
         say(digest(forest))
     except Exception as error:
         say(f"{time.monotonic() - began:.1f} {type(error).__name__}: {error}")
+    if kind == "torch":
+        import torch
+
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

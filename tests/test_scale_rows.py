@@ -371,7 +371,7 @@ def test_extremes_split_what_samples_show_as_constant(monkeypatch):
     ("settings", "message"),
     [
         ({"n_projections": 3}, "n_projections: expected None without a distribution"),
-        ({"distribution": project.axis_distribution(2)}, "n_projections: expected"),
+        ({"distribution": project.axis_distribution(2), "n_projections": 0}, "n_projections: expected"),
         ({"distribution": "sparse", "n_projections": 3}, "distribution: expected hforest.project.Distribution"),
         ({"distribution": project.axis_distribution(9), "n_projections": 3}, "distribution: expected n_features = 2"),
         ({"distribution": project.axis_distribution(2), "n_projections": 1, "max_features": 2}, "max_features: "),

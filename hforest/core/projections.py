@@ -20,6 +20,7 @@ AXES = 3
 """Axes of a patch, at most."""
 MAX_PROJECTIONS = 2**20
 """Largest number of projections sampled in a call, or at a node: a million take seconds."""
+_MOST_BY_DEFAULT = 100
 MAX_DENSITY = 500.0
 MAX_NON_ZEROS = 4096
 """Entries of a sparse projection, at most."""
@@ -311,6 +312,16 @@ def patch_distribution(
         PATCH, n_features, shape=padded(sizes), channels=sizes[-1] if channels else 1, patch_min=padded(low),
         patch_max=padded(high), cyclic=bool(cyclic), max_entries=math.prod(high),
     )  # fmt: skip
+
+
+def default_projections(distribution: Distribution, task: str) -> int:
+    """How many projections a node samples by default: the root of the number of features; in a regression as
+    many as features, up to a limit (docs/manifold.md)."""
+    n_features = distribution.n_features
+    root = math.isqrt(n_features - 1) + 1
+    if distribution.kind == PATCH or task == "classification":
+        return root
+    return max(root, min(n_features, _MOST_BY_DEFAULT))
 
 
 def check_distribution(value: Distribution) -> Distribution:

@@ -1,6 +1,5 @@
 """Forests on random projections."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..core.projections import (
     MAX_PROJECTIONS,
     Distribution,
     check_patch,
+    default_projections,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
@@ -23,19 +23,6 @@ from ..growth.checks import SPLITTERS, check_bootstrap, check_learned, samples_o
 from ..tree import Forest
 
 _PROJECTIONS = ("patch", "sparse", "probe")
-
-
-MAX_DEFAULT = 100
-"""Projections sampled at a node of a regression by default, at most, where the root of n_features is less."""
-
-
-def _default_projections(projection: str, n_features: int, task: str) -> int:
-    """The root of the number of features; in a regression as many as features, up to a limit
-    (docs/manifold.md)."""
-    root = math.isqrt(n_features - 1) + 1
-    if projection == "patch" or task == "classification":
-        return root
-    return max(root, min(n_features, MAX_DEFAULT))
 
 
 def _distribution(
@@ -178,7 +165,7 @@ def grow(
         channels=channels, cyclic=cyclic,
     )  # fmt: skip
     if n_projections is None:
-        n_projections = _default_projections(projection, n_features, task)
+        n_projections = default_projections(distribution, task)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)

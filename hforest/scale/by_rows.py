@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
-from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
+from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution, default_projections
 from ..tree import Forest
 from . import planning, state_machine
 from .communicators import Communicator, as_communicator
@@ -72,7 +72,7 @@ def grow_by_rows(
         Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
         place of single features; then max_features is "auto" and categorical None.
     n_projections : int, optional
-        Projections sampled at a node, 1 to 2**20; needed with a distribution.
+        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples.
     max_gathered : int, optional
         Nodes of at most so many rows are gathered on one worker, which finishes them; by default as many as
         make less traffic than sums do. The trees of a classification do not depend on it.
@@ -221,7 +221,7 @@ def grow_on_engine(
 
 
 def _projections(
-    distribution: Any, n_projections: Any, max_features: Any, categorical: Any
+    distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: str
 ) -> tuple[Distribution | None, int]:
     if distribution is None:
         if n_projections is not None:
@@ -230,6 +230,7 @@ def _projections(
                 "hforest.project.sparse_distribution(n_features)"
             )
         return None, 0
+    distribution = check_distribution(distribution)
     if not (isinstance(max_features, str) and max_features == "auto"):
         raise TypeError(
             'max_features: expected "auto" with a distribution, got another; pass n_projections instead'
@@ -239,7 +240,9 @@ def _projections(
             "categorical: expected None with a distribution, got some; projections add numbers: encode "
             "categories as indicators"
         )
-    return check_distribution(distribution), check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    if n_projections is None:
+        return distribution, default_projections(distribution, task)
+    return distribution, check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
 
 
 def settings_of(
@@ -276,7 +279,7 @@ def settings_of(
         kind = "none"
     if task == "classification" and n_classes is not None:
         n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
-    distribution, n_projections = _projections(distribution, n_projections, max_features, categorical)
+    distribution, n_projections = _projections(distribution, n_projections, max_features, categorical, task)
     if categorical is not None:
         given = np.asarray(categorical)
         categorical = tuple(given.tolist()) if given.ndim == 1 else categorical

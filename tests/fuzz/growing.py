@@ -84,7 +84,7 @@ def _classes(s: Setting) -> Any:
 
 for _package in ("classic", "manifold", "co2", "cascade", "growth", "split", "tabular"):
     value(f"{_package}.n_classes")(_classes)
-value("hinge.tree_greedy_init.n_classes", "hinge.fit_weights.n_classes")(_classes)
+value("hinge.tree_greedy_init.n_classes", "hinge.fit_weights.n_classes", "scale.n_classes")(_classes)
 value("hinge.tree_from_forest.y", "hinge.tree_from_oblique_forest.y")(
     lambda s: s.choice((_y, lambda s: None))(s)
 )
@@ -418,6 +418,16 @@ options("scale.n_tasks", None, 1, 2, 100)
 options("scale.retries", 0, 3)
 options("scale.comm", None)
 options("scale.n_chunks", None, 1)
+options("scale.max_gathered", None, 0, 3)
+options("scale.max_bins", 256, 2, 1)
+options("scale.max_features", "auto")
+options("scale.grow_by_rows.bootstrap", "poisson", False)
+value("scale.grow_by_rows.sample_weight")(lambda s: np.arange(s.n, dtype=s.dtype) % 3 + 1)
+value("scale.grow_by_rows.categorical")(
+    lambda s: None if s.argument("distribution") is not None else _categorical(s)
+)
+value("scale.distribution")(lambda s: s.make("project.sample.distribution") if s.flag() else None)
+value("scale.n_projections")(lambda s: None if s.argument("distribution") is None else s.integer(1, 3))
 value("scale.x")(_x_with_missing)
 
 

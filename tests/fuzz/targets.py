@@ -38,6 +38,10 @@ class Target(NamedTuple):
 INTEGRATIONS = {"dask", "jax", "onnx", "plot", "sklearn", "torch", "treelite"}
 
 
+NO_ARRAYS = {"scale.grow_on_engine"}
+"""Functions for authors of engines; their checks are those of scale.grow_by_rows."""
+
+
 def _packages() -> list[str]:
     left_out = {"core"} | INTEGRATIONS
     return [
@@ -67,6 +71,8 @@ def find() -> dict[str, Target]:
             if id(function) not in seen:
                 seen.add(id(function))
                 full = f"{package}.{name}".lstrip(".")
+                if full in NO_ARRAYS:
+                    continue
                 targets[full] = Target(full, function, dict(inspect.signature(function).parameters))
     return targets
 
