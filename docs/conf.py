@@ -163,7 +163,8 @@ def add_equation(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
     """Shows the equation of a function below its first line."""
     latex = EQUATIONS.get(name.removeprefix("hforest."))
     if latex is not None:
-        end = lines.index("") if "" in lines else len(lines)
+        first = next(i for i, line in enumerate(lines) if line.strip())
+        end = next((i for i, line in enumerate(lines) if i > first and not line.strip()), len(lines))
         lines[end:end] = ["", ".. math::", "", f"   {latex}"]
 
 
