@@ -184,6 +184,25 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+NAMES = {"engine": "`growth` on one machine", "one": "`comm=None`", "torch": "gloo", "mpi": "MPI"}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Returns the table of a record in Markdown."""
+    lines = [
+        "| rows | features | classes | trees | run | workers | threads each | seconds | MB a worker gives "
+        "| MB of memory in all |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['rows']:,} | {row['features']} | {row['classes']} | {row['trees']} "
+            f"| {NAMES[row['kind']]} | {row['workers']} | {row['threads']} | {row['seconds']:#.3g} "
+            f"| {row['bytes'] / 1e6:.1f} | {row['peak_mb']} |"
+        )
+    return "\n".join(lines)
+
+
 def forest(args: argparse.Namespace) -> list[dict[str, Any]]:
     case = {"rows": args.rows, "features": args.features, "classes": args.classes, "trees": args.trees}
     if args.projections:
