@@ -42,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
-HEADERS = ROOT / "hforest"
+HEADERS = Path(hforest.__file__).parent
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -326,7 +326,9 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("path", sorted(READ), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sorted(READ), ids=lambda p: str(p.relative_to(PACKAGE.parent if PACKAGE in p.parents else ROOT))
+)
 def test_words(path):
     words = "|".join(NOT_WORDS)
     for number, line in enumerate(path.read_text().splitlines(), 1):

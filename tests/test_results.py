@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hforest
+
 ROOT = Path(__file__).resolve().parents[1]
 BENCH, DOCS = ROOT / "bench", ROOT / "docs"
 RECORDS = BENCH / "results"
@@ -51,7 +53,7 @@ def accepts(command, monkeypatch):
     """Parse a command by the script's own parser, up to the end of parse_args."""
     words = shlex.split(command)[1:]
     if words[0] == "-m":
-        name, path, options = "page_main", ROOT / "hforest" / "__main__.py", words[2:]
+        name, path, options = "page_main", Path(hforest.__file__).parent / "__main__.py", words[2:]
     else:
         path, options = ROOT / words[0], words[1:]
         name = f"page_{path.stem}"
