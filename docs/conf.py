@@ -9,6 +9,7 @@ Those of libraries that are not installed are left out, with a note.
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from sphinx import addnodes
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
 
 from equations import EQUATIONS  # noqa: E402
 
