@@ -2,35 +2,44 @@
 Levels of a cascade
 ===================
 
-Each level's forests read the samples and the class vectors of the level before (p6). Levels are added while
-the estimate of the error falls.
+A cascade (gcForest) stacks levels of forests. The forests of a level read the input and the class vectors
+of the level before. Class vectors of training samples come from trees that were grown without them, so
+the score of a level on the training set estimates the accuracy on new samples. Growth stops when it no
+longer improves.
 """
 
-import matplotlib.pyplot as plt
+from functools import partial
 
-from hforest import cascade, demo
+import matplotlib.pyplot as plt
+import numpy as np
+
+from hforest import cascade, classic, demo
 
 digits = demo.load_digits()
-forests = cascade.default_forests(20)
-model = cascade.grow(digits.x_train[::3], digits.y_train[::3], forests, max_levels=4, patience=3, rng=0)
-n_levels = len(model.levels)
+x, y = digits.x_train[::3], digits.y_train[::3]  # samples come sorted by class
+level = [partial(classic.grow, n_trees=40)] * 2 + [partial(classic.grow_random, n_trees=40)] * 2
+states = []
+grown = cascade.grow(x, y, level, max_levels=5, patience=5, checkpoint=states.append, rng=0)
 
-errors = []
-for last in range(1, n_levels + 1):
-    part = model._replace(levels=model.levels[:last], scores=model.scores[:last])
-    errors.append(100 * float((cascade.predict(part, digits.x_test).argmax(axis=1) != digits.y_test).mean()))
+# %%
+# ``checkpoint`` is given the cascade of all levels so far; each is applied to the test set.
 
-levels = range(1, n_levels + 1)
-figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
-ax.bar([level - 0.2 for level in levels], errors, 0.4, label="test")
-ax.bar(
-    [level + 0.2 for level in levels],
-    [100 - 100 * score for score in model.scores],
-    0.4,
-    label="out of fold, which decides when to stop",
-)
-ax.set(xlabel="levels", ylabel="error, %", xticks=levels)
-ax.set_title(f"{len(digits.x_train[::3])} digits, 20 trees a forest and fold")
-ax.set_ylim(0, 1.3 * max(errors))
+test = [100 * (cascade.predict(s, digits.x_test).argmax(axis=1) == digits.y_test).mean() for s in states]
+scores = 100 * np.array(states[-1].scores)
+
+fig, ax = plt.subplots(figsize=(7.5, 4.2))
+levels = np.arange(1, len(states) + 1)
+ax.plot(levels, scores, "o-", label=f"out-of-fold, {len(x)} training digits")
+ax.plot(levels, test, "s--", label=f"{len(digits.x_test)} test digits")
+kept = len(grown.levels)
+ax.annotate(
+    "the level that grow keeps", (kept, scores[kept - 1]), (40, 8), textcoords="offset points",
+    arrowprops={"arrowstyle": "->"},
+)  # fmt: skip
+ax.margins(y=0.15)
+ax.set(
+    xlabel="levels of the cascade", ylabel="accuracy (%)", xticks=levels,
+    title="Levels of two random and two completely random forests, 40 trees each",
+)  # fmt: skip
 ax.legend()
 plt.show()

@@ -1,32 +1,49 @@
-"""
-Hyperplanes of CO2 trees
-========================
+r"""
+CO2's hyperplanes
+=================
 
-Where a class boundary is oblique a tree of single features needs a staircase. A CO2 tree optimises a
-hyperplane at each node (p2 Alg. 1) and needs a few.
+CO2 splits a node by a hyperplane, :math:`w \cdot x \ge 0`, fitted by continuous optimisation from the
+best of some univariate splits. Where the classes lie aslant in the plane, a tree of hyperplanes needs
+fewer splits than one of columns.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-import hforest.plot
 from hforest import classic, co2, tree
 
 rng = np.random.default_rng(0)
-x = rng.normal(size=(800, 2))
-y = (x[:, 0] + x[:, 1] > 0).astype(int) + 2 * (x[:, 0] - 0.6 * x[:, 1] > 0.4)
+centers = np.array([[0.0, 0.0], [1.6, 1.1], [3.2, 2.2]])
+stretch = np.array([[0.45, -1.0], [0.3, 0.65]])  # long clusters, side by side
+y = rng.integers(0, 3, 500)
+x = centers[y] + rng.normal(size=(500, 2)) @ stretch * [0.9, 0.8]
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-grow = {
-    "single features": lambda: classic.grow(
-        x, y, 1, max_features=None, bootstrap=False, min_samples_leaf=5, rng=0
-    ),
-    "CO2": lambda: co2.grow(x, y, 1, max_features=None, min_samples_leaf=5, rng=0),
+grown = {
+    "columns (CART)": classic.grow(x, y, 1, bootstrap=False, max_features=None, max_depth=3, rng=0),
+    "hyperplanes (CO2)": co2.grow(x, y, 1, max_depth=2, rng=0),
 }
-for ax, (name, function) in zip(axes, grow.items(), strict=True):
-    forest = function()
-    hforest.plot.regions(lambda a, forest=forest: tree.predict(forest, a), x, y, ax=ax)
-    ax.set(
-        title=f"{name}: {int((forest.feature != -1).sum())} splits", xlabel="feature 0", ylabel="feature 1"
-    )
+
+# %%
+# Each tree is a :class:`hforest.tree.Forest`; its regions are what it predicts on a grid.
+
+low, high = x.min(axis=0) - 0.3, x.max(axis=0) + 0.3
+axes_of = [np.linspace(low[k], high[k], 400) for k in range(2)]
+grid = np.stack(np.meshgrid(*axes_of), axis=-1).reshape(-1, 2)
+colors = np.array([[0.12, 0.47, 0.71], [1.0, 0.5, 0.05], [0.17, 0.63, 0.17]])
+
+fig, axes = plt.subplots(1, 2, figsize=(10, 4.7), sharey=True)
+for ax, (title, forest) in zip(axes, grown.items(), strict=True):
+    label = tree.predict(forest, grid).argmax(axis=1).reshape(400, 400)
+    leaf = tree.apply(forest, grid).reshape(400, 400)
+    extent = (low[0], high[0], low[1], high[1])
+    ax.imshow(0.35 * colors[label] + 0.65, origin="lower", extent=extent, aspect="auto")
+    for number in np.unique(leaf):
+        ax.contour(*axes_of, leaf == number, levels=[0.5], colors="black", linewidths=0.8)
+    for k, marker in enumerate("os^"):
+        ax.scatter(*x[y == k].T, s=11, marker=marker, color=colors[k], label=f"class {k}")
+    splits = int((forest.feature != -1).sum())
+    error = (tree.predict(forest, x).argmax(axis=1) != y).mean()
+    ax.set(title=f"{title}: {splits} splits, error {error:.1%}", xlabel="$x_0$")
+axes[0].set_ylabel("$x_1$")
+axes[0].legend(loc="upper left", frameon=True)
 plt.show()

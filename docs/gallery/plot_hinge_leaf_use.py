@@ -1,31 +1,46 @@
 """
-How trees and ferns use their leaves
-====================================
+Which leaves samples use
+========================
 
-A fern has one decision a level, which all its vertices of that level share; a tree has one a vertex. With
-thresholds at medians of what reaches them, a tree's leaves have equal shares of the samples, a fern's
-have not.
+A complete tree of depth 8 has 256 leaves. With random thresholds few of them are reached, and weights of
+the others learn nothing. Thresholds at medians (:func:`hforest.hinge.tree_median_thresholds`) spread the
+samples evenly; greedy thresholds (:func:`hforest.hinge.tree_greedy_init`) put small leaves where classes
+are mixed.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import hinge
+from hforest import demo, hinge
 
-rng = np.random.default_rng(0)
-x = (rng.normal(size=(4096, 20)) @ rng.normal(size=(20, 20))).astype(np.float32)
-depth, kinds = 6, {}
-for kind in ("tree", "fern"):
-    start = getattr(hinge, f"{kind}_init")(50, depth, 20, rng=0)
-    thresholds = getattr(hinge, f"{kind}_median_thresholds")(x, start.features)
-    leaf = getattr(hinge, f"{kind}_traverse")(x, thresholds, start.features).leaf
-    kinds[kind] = hinge.leaf_counts(leaf, 2**depth) / len(x)
+digits = demo.load_digits()
+mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
+x = ((digits.x_train - mean) / deviation).astype(np.float32)
+n_trees, depth = 50, 8
 
-figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for kind, share in kinds.items():
-    of_rank = -np.sort(-share, axis=1)
-    ax.plot(np.arange(1, 2**depth + 1), of_rank.mean(axis=0), label=f"{kind}s, mean of 50")
-ax.axhline(2.0**-depth, color="k", linewidth=0.8, linestyle=":", label="equal shares")
-ax.set(xlabel="leaf, by its share", ylabel="share of the samples", yscale="log", ylim=(1e-4, 0.3))
+thresholds, features, _ = hinge.tree_init(n_trees, depth, x.shape[1], rng=0)
+starts = {
+    "random thresholds, U(−3, 3)": (thresholds, features),
+    "medians": (hinge.tree_median_thresholds(x, features), features),
+    "greedy": hinge.tree_greedy_init(x, digits.y_train, n_trees, depth, rng=0)[:2],
+}
+
+# %%
+# ``leaf_counts`` counts the samples of each leaf, from the leaves of a traversal.
+
+fig, ax = plt.subplots(figsize=(8, 4.5))
+for (name, (t, f)), mark in zip(starts.items(), ("-", "--", "-."), strict=True):
+    leaf = hinge.tree_traverse(x, t, f).leaf
+    counts = np.sort(hinge.leaf_counts(leaf, 2**depth), axis=1)[:, ::-1].mean(axis=0)
+    used = (hinge.leaf_counts(leaf, 2**depth) > 0).mean()
+    label = f"{name}: {used:.0%} of leaves used"
+    ax.plot(np.arange(1, 2**depth + 1), np.where(counts > 0, counts, np.nan), mark, lw=2, label=label)
+ax.axhline(len(x) / 2**depth, color="gray", lw=1)
+ax.text(250, len(x) / 2**depth * 1.15, "even: n / 256", ha="right", color="gray")
+ax.set(
+    yscale="log", ylim=(0.02, 4000), xlim=(0, 257),
+    xlabel="leaves of a tree, most used first", ylabel="samples in the leaf (mean of 50 trees)",
+    title=f"{len(x)} digits in trees of depth {depth}",
+)  # fmt: skip
 ax.legend()
 plt.show()

@@ -1,39 +1,82 @@
 """
-Regions of a hinge tree and of a CART tree
-==========================================
+A hinge tree beside a CART tree
+===============================
 
-A hinge tree's output is the leaf's weight times the least margin on the path (p1 eq 10): it is 0 at every
-threshold that is nearest, and grows with the distance from it. A CART tree's output jumps there.
+A CART tree outputs one constant for each leaf. A hinge tree outputs the weight of the leaf times the
+least margin on the path, :math:`h(x) = w_l |r^*|`. Both split the plane by the same kind of rule, ``x[f]
+<= t``. The output of the CART tree jumps where a sample changes its leaf; that of the hinge tree is 0
+there, on both sides, so it is continuous and has a gradient by the thresholds.
+
+The hinge tree starts with the splits of the CART tree (:func:`hforest.hinge.tree_from_forest`) and is
+trained by Adam. Its thresholds move; CART's stay.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, hinge, tree
+from hforest import classic, hinge, layers, tree
 
-rng = np.random.default_rng(3)
-x = rng.uniform(-1, 1, (600, 2)).astype(np.float32)
-y = (np.hypot(x[:, 0], x[:, 1]) < 0.7).astype(int)
+rng = np.random.default_rng(0)
+angle = rng.uniform(0, np.pi, 400)
+y = np.arange(400) % 2
+x = np.stack([np.cos(angle) + y - 0.5, np.where(y, 0.25 - np.sin(angle), np.sin(angle) - 0.25)], axis=1)
+x = ((x + rng.normal(scale=0.15, size=x.shape)) / x.std(axis=0)).astype(np.float32)
 
-cart = classic.grow(x, y, 1, max_depth=4, max_features=None, bootstrap=False, rng=0)
-start = hinge.tree_greedy_init(x, y, 1, 4, max_features=None, rng=0)
+# %%
+# One tree of depth 5, grown greedily, and the hinge tree with its splits. Outputs of one tree are zero at
+# its splits, so 15 hinge trees are drawn beside it, too: their sum is 0 only between the classes.
 
-line = np.linspace(-1, 1, 300, dtype=np.float32)
-grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
-of_cart = tree.predict(cart, grid)[:, 1]
-of_hinge = hinge.tree_forward(grid, *start, aggregate="sum")
-of_hinge = of_hinge[:, 1] - of_hinge[:, 0]
+cart = classic.grow(x, y, 1, max_depth=5, bootstrap=False, max_features=None, rng=0)
+many = classic.grow(x, y, 15, max_depth=5, rng=0)
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-titles = ("CART: share of class 1 (gold)", "hinge: output of class 1 - class 0")
-for ax, z, title in zip(axes, (of_cart, of_hinge), titles, strict=True):
-    limit = abs(z).max()
-    low = 0 if z is of_cart else -limit
-    image = ax.imshow(
-        z.reshape(300, 300), extent=(-1, 1, -1, 1), origin="lower", cmap="RdBu_r", vmin=low, vmax=limit
-    )
-    colours = np.where(y[:150], "gold", "white")
-    ax.scatter(*x[:150].T, c=colours, s=10, edgecolors="k", linewidths=0.5)
-    ax.set(title=title, xlabel="feature 0", ylabel="feature 1")
-    figure.colorbar(image, ax=ax, shrink=0.8)
+
+def train(grown, steps=600):
+    """Returns hinge trees that start as a grown forest, after some steps of Adam."""
+    (t, f, w), intercept = hinge.tree_from_forest(x, y, grown)
+    w, intercept = 4 * w, 4 * intercept
+    state = hinge.adam_state(t, w)
+    for step in range(1, steps + 1):
+        batch = rng.integers(0, len(x), 64)
+        scores, route = hinge.tree_adam_forward(x[batch], t, f, w, state, step, 0.005)
+        _, grad = layers.softmax_loss(scores + intercept, y[batch])
+        hinge.tree_adam_backward(grad, *route, t, f, w, state, 2, step, 0.005)
+    hinge.adam_sync(t, w, state, steps, 0.005)
+    return t, f, w, intercept
+
+
+one, forest = train(cart), train(many)
+
+# %%
+# The outputs on a grid: the share of class 1 of the CART tree, the difference of the two scores of the
+# hinge trees.
+
+axis = np.linspace(-2.6, 2.6, 300, dtype=np.float32)
+grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def difference(parameters):
+    *arrays, intercept = parameters
+    scores = hinge.tree_forward(grid, *arrays, aggregate="sum") + intercept
+    return (scores[:, 1] - scores[:, 0]).reshape(300, 300)
+
+
+panels = {
+    "CART tree: constant in a leaf": 2 * tree.predict(cart, grid)[:, 1].reshape(300, 300) - 1,
+    "one hinge tree: linear in a leaf": difference(one),
+    "15 hinge trees": difference(forest),
+}
+fig, axes = plt.subplots(1, 3, figsize=(11, 4), sharex=True, sharey=True)
+for ax, (title, values) in zip(axes, panels.items(), strict=True):
+    high = np.abs(values).max()
+    ax.pcolormesh(axis, axis, values, cmap="RdBu_r", vmin=-high, vmax=high, rasterized=True)
+    ax.contour(axis, axis, values, levels=[0], colors="black", linewidths=1.2)
+    for label, marker in ((0, "o"), (1, "s")):
+        ax.scatter(
+            *x[y == label].T, s=16, marker=marker, color=("#1f5f9f", "#c0392b")[label], edgecolor="white",
+            linewidth=0.4, label=f"class {label}",
+        )  # fmt: skip
+    ax.set(title=title, xlabel="$x_0$ (standard deviations)", aspect="equal")
+axes[0].set_ylabel("$x_1$ (standard deviations)")
+axes[0].legend(loc="lower left", fontsize=9, frameon=True, markerscale=1.5)
+fig.suptitle("Output (blue: class 0, red: class 1) and decision boundary (black)")
 plt.show()

@@ -1,9 +1,11 @@
 """
-Intervals from the leaves
-=========================
+Quantiles and intervals of a regression forest
+==============================================
 
-A regression forest's leaves hold targets, whose quantiles are estimates of the distribution of a new one
-(Meinshausen 2006).
+A forest predicts means. With the targets of the training samples in each leaf
+(:func:`hforest.tree.leaf_targets`) it predicts any quantile (:func:`hforest.tree.quantiles`), so the
+width of the band follows the spread of the data. Intervals of out-of-bag errors
+(:func:`hforest.classic.prediction_intervals`) have one width for all samples.
 """
 
 import matplotlib.pyplot as plt
@@ -12,19 +14,31 @@ import numpy as np
 from hforest import classic, tree
 
 rng = np.random.default_rng(0)
-x = rng.uniform(0, 6, (2000, 1))
-y = np.sin(x[:, 0]) + rng.normal(0, 0.1 + 0.1 * x[:, 0])
-forest = classic.grow(x, y, 200, task="regression", min_samples_leaf=20, rng=0)
+x = rng.uniform(0, 10, (800, 1))
+noise = 0.1 + 0.08 * x[:, 0]
+y = np.sin(x[:, 0]) + noise * rng.normal(size=800)
+at = np.linspace(0, 10, 400)[:, None]
+truth = np.sin(at[:, 0])
+spread = 1.645 * (0.1 + 0.08 * at[:, 0])  # 90 % of the samples lie within
 
-line = np.linspace(0, 6, 300)[:, None]
-levels = np.array([0.05, 0.5, 0.95])
-low, middle, high = tree.quantiles(forest, tree.leaf_targets(forest, x, y), line, levels).reshape(300, 3).T
+counts = classic.bootstrap_counts(len(x), 200, rng=0)
+forest = classic.grow(x, y, 200, bootstrap=counts, min_samples_leaf=15, task="regression", rng=0)
+band = tree.quantiles(forest, tree.leaf_targets(forest, x, y), at, [0.05, 0.95])
+errors = y[:, None] - classic.out_of_bag(forest, x, counts)
+interval = classic.prediction_intervals(forest, at, errors, coverage=0.9)
 
-figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-ax.scatter(x, y, s=3, color="0.75", label="samples")
-ax.fill_between(line[:, 0], low, high, alpha=0.3, label="5 to 95 %")
-ax.plot(line, middle, label="median")
-ax.plot(line, tree.predict(forest, line), ":", label="mean")
-ax.set(xlabel="feature", ylabel="target")
-ax.legend()
+bands = {
+    "quantiles 0.05 and 0.95": (band[:, 0, 0], band[:, 0, 1]),
+    "out-of-bag intervals of 90 %": (interval.low.ravel(), interval.high.ravel()),
+}
+fig, axes = plt.subplots(1, 2, figsize=(10.5, 4.4), sharey=True)
+for ax, (title, (low, high)) in zip(axes, bands.items(), strict=True):
+    ax.scatter(x, y, s=6, color="gray", alpha=0.6, label="samples")
+    ax.fill_between(at[:, 0], low, high, color="C0", alpha=0.3, label="predicted")
+    ax.plot(at, tree.predict(forest, at), color="C0", label="predicted mean")
+    for side in (-1, 1):
+        ax.plot(at[:, 0], truth + side * spread, "k--", lw=1.3, label="truth: 90 %" if side == 1 else None)
+    ax.set(title=title, xlabel="$x$")
+axes[0].set_ylabel("$y$")
+axes[0].legend(loc="lower left", ncols=2, fontsize=9)
 plt.show()
