@@ -17,6 +17,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.pycode import ModuleAnalyzer
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
@@ -170,6 +171,20 @@ def add_equation(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
         lines[end:end] = ["", ".. math::", "", f"   {latex}"]
 
 
+def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Shows what the source says of a field of a tuple, in place of its number."""
+    if what != "attribute" or not lines or not lines[0].startswith("Alias for field number"):
+        return
+    module, owner, field = name.rsplit(".", 2)
+    folder = ROOT / module.replace(".", "/")
+    # Tuples name the subpackage that is public as their module: another file defines them.
+    for path in (*folder.glob("*.py"), *folder.parent.rglob("*.py")):
+        if f"\nclass {owner}(" in path.read_text():
+            documented = ModuleAnalyzer.for_file(path, module).find_attr_docs()
+            lines[:] = documented.get((owner, field), [])
+            return
+
+
 def link_gallery(app: Any, doctree: Any) -> None:
     """Links to scripts of the gallery, which a plain viewer of Markdown shows, lead to their pages here."""
     for download in list(doctree.findall(addnodes.download_reference)):
@@ -197,4 +212,5 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", link_gallery)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-process-docstring", add_equation, priority=800)
+    app.connect("autodoc-process-docstring", add_field, priority=50)
     app.connect("autodoc-process-docstring", add_reference_implementation, priority=900)
