@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
 
 from equations import EQUATIONS  # noqa: E402
+from references import TESTED_AGAINST  # noqa: E402
 
 import hforest  # noqa: E402 (from this checkout)
 
@@ -52,6 +53,7 @@ html_theme_options = {
     "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
 }  # fmt: skip
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the browser
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
@@ -104,12 +106,17 @@ def write_reference(folder: Path) -> None:
     pages = {"hforest": hforest}
     for group, names in SUBPACKAGES.items():
         found = [name for name in names if _is_installed(name)]
-        index += [group, "-" * len(group), "", ".. toctree::", "   :maxdepth: 1", ""]
-        index += [f"   {name}" for name in found] + [""]
+        modules = {name: importlib.import_module(f"hforest.{name}") for name in found}
+        index += [group, "-" * len(group), "", ".. toctree::", "   :hidden:", ""]
+        index += [f"   {name}" for name in found] + ["", ".. list-table::", "   :widths: 25 75", ""]
+        for name, module in modules.items():
+            first = " ".join((module.__doc__ or "").strip().split("\n\n")[0].split())
+            index += [f"   * - :doc:`hforest.{name} <{name}>`", f"     - {first}"]
+        index += [""]
         missing = [name for name in names if name not in found]
         if missing:
             index += [f"Not built here, for lack of their libraries: {', '.join(missing)}.", ""]
-        pages |= {name: importlib.import_module(f"hforest.{name}") for name in found}
+        pages |= modules
     _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
     for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # of earlier builds
         name = path.stem.removeprefix("hforest.").split(".")[0]
@@ -147,18 +154,27 @@ def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, line
         lines[i] = bullet + "".join(parts)
 
 
+def find_reference(name: str) -> tuple[Path, str] | None:
+    """Returns the file of a reference implementation, such as of hinge.backward, and the function's name."""
+    package, _, function = name.partition(".")
+    for path in sorted((ROOT / "hforest" / package).glob("reference*.py")):
+        if f"\ndef {function}(" in path.read_text():
+            return path, function
+    return None
+
+
 def add_reference_implementation(
     app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    """Shows what a function is tested against, where the subpackage's reference has one of its name."""
+    """Shows the reference implementation that a function is tested against."""
     if what != "function":
         return
-    path = ROOT / "hforest" / name.split(".")[1] / "reference.py"
-    if path.is_file() and f"\ndef {obj.__name__}(" in path.read_text():
-        source = path.relative_to(ROOT).as_posix()
+    own = name.removeprefix("hforest.")
+    for place, reference in filter(None, map(find_reference, TESTED_AGAINST.get(own, [own]))):
+        source = place.relative_to(ROOT).as_posix()
         lines += [
             "", ".. rubric:: Reference implementation", "", f"Backends are tested against `{source}`:", "",
-            f".. literalinclude:: /../{source}", f"   :pyobject: {obj.__name__}", "",
+            f".. literalinclude:: /../{source}", f"   :pyobject: {reference}", "",
         ]  # fmt: skip
 
 
@@ -209,6 +225,10 @@ def setup(app: Any) -> None:
         package, _, function = name.partition(".")
         if _is_installed(package) and not hasattr(importlib.import_module(f"hforest.{package}"), function):
             raise ValueError(f"EQUATIONS: expected public functions, got {name}")
+    for references in TESTED_AGAINST.values():
+        for name in references:
+            if find_reference(name) is None:
+                raise ValueError(f"TESTED_AGAINST: expected reference functions, got {name}")
     app.connect("doctree-read", link_gallery)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-process-docstring", add_equation, priority=800)
