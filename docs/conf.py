@@ -61,6 +61,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery", "gallery_dirs": "auto_gallery", "download_all_examples": False,
     "image_scrapers": ("matplotlib",), "matplotlib_animations": False, "min_reported_time": 20,
     "reset_modules": ("matplotlib", "pictures.style"), "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
     "write_computation_times": False,  # that page loads scripts from another host
     "ignore_pattern": r"__init__\.py" if importlib.util.find_spec("torch") else r"plot_torch\.py",
 }  # fmt: skip
@@ -137,6 +138,8 @@ def write_reference(folder: Path) -> None:
 def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escapes what reStructuredText reads in formulas of docstrings, which are written for help(): |r*|."""
     in_example = in_table = False
+    titles = r"(?<![\w*])\*([A-Z][^*`\n]*(?:\n[^*`\n]+)?[\w.?!])\*(?![\w*])"
+    lines[:] = re.sub(titles, "\0\\1\0", "\n".join(lines)).split("\n")  # stars of titles stay
     for i, line in enumerate(lines):
         if re.fullmatch(r"\s*=+( +=+)+", line):
             in_table = i + 1 < len(lines) and bool(lines[i + 1].strip())
@@ -152,6 +155,7 @@ def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, line
             parts[j] = re.sub(r"(?<!\\)([*|])", r"\\\1", parts[j])
             parts[j] = re.sub(r"(\w)_(?!\w)", r"\1\\_", parts[j])
         lines[i] = bullet + "".join(parts)
+    lines[:] = [line.replace("\0", "*") for line in lines]
 
 
 def find_reference(name: str) -> tuple[Path, str] | None:

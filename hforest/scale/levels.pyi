@@ -5,7 +5,7 @@ import numpy as np
 from ..core.aliases import FloatArray, IntArray
 from ..core.projections import Distribution
 
-State = tuple[IntArray, IntArray, IntArray]
+_State = tuple[IntArray, IntArray, IntArray]
 
 def child_keys(keys: IntArray) -> IntArray: ...
 def words(seed: int, first_row: int, n: int) -> IntArray: ...
@@ -19,16 +19,16 @@ def histograms(
     labels: IntArray | None,
     targets: IntArray | None,
     n_outputs: int,
-    state: State,
+    state: _State,
     node: IntArray,
     column: IntArray,
     cells: IntArray,
 ) -> IntArray: ...
 def partitioned(
     codes: IntArray,
-    state: State,
+    state: _State,
     column: IntArray,
     tables: IntArray,
     goes_left: IntArray,
     keeps: np.ndarray[Any, Any],
-) -> State: ...
+) -> _State: ...
