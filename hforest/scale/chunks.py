@@ -14,7 +14,7 @@ A node without a right child is its left child.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -128,13 +128,3 @@ def joined(found: Sequence[Sums], n_chunks: int) -> FloatArray:
     for part in found:
         sums.update(part)
     return np.array(total(sums, top(n_chunks), n_chunks))
-
-
-def same(name: str, values: Sequence[Any], remedy: str) -> None:
-    """Checks that all workers gave the same value."""
-    for rank, value in enumerate(values):
-        if value != values[0]:
-            raise ValueError(
-                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
-                f"worker {rank}; {remedy}"
-            )

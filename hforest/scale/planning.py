@@ -1,6 +1,6 @@
 """What all workers know before trees grow: settings, bins and limits, from descriptions of all rows."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
 from .parts import Description, Settings
+from .workers import same
 
 SAMPLED = 1 << 17
 """Rows from which bins are made: all where there are no more, else about so many."""
@@ -48,19 +49,10 @@ class Plan(NamedTuple):
 # ------------------------------------------------------------------------------------------------ plan
 
 
-def _differ(name: str, values: list[Any], remedy: str) -> None:
-    for number, value in enumerate(values):
-        if value != values[0]:
-            raise ValueError(
-                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
-                f"worker {number}; {remedy}"
-            )
-
-
 def same_settings(found: list[Settings]) -> None:
     """Settings of all workers, which must be the same."""
     for name in Settings._fields:
-        _differ(name, [repr(getattr(settings, name)) for settings in found], "pass the same settings")
+        same(name, [repr(getattr(settings, name)) for settings in found], "pass the same settings")
 
 
 def _n_outputs(found: list[Description], settings: Settings) -> int:
@@ -159,7 +151,7 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
 def plan(engine: Engine, given: Handle, settings: Settings, seed: int) -> tuple[Plan, Handle]:
     """Returns what all workers know, and their rows as bins."""
     found: list[Description] = engine.collect(parts.describe, (given,), settings)
-    _differ("x", [d.n_columns for d in found], "pass the same columns")
+    same("x", [d.n_columns for d in found], "pass the same columns")
     n = sum(d.n_rows for d in found)
     if n == 0:
         raise ValueError("x: expected at least 1 sample on some worker, got 0; pass samples to learn from")

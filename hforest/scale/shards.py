@@ -9,7 +9,7 @@ import numpy as np
 from .. import hinge
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
-from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned, same
+from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned
 from .communicators import Communicator, as_communicator
 from .shard_arrays import (
     check_forest,
@@ -21,7 +21,7 @@ from .shard_arrays import (
     row_gradient,
     zeros,
 )
-from .workers import Workers
+from .workers import Workers, same
 
 
 class ShardRoute(NamedTuple):

@@ -12,6 +12,16 @@ from .communicators import Communicator
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
 
 
+def same(name: str, values: Sequence[Any], remedy: str) -> None:
+    """Checks that all workers gave the same value."""
+    for rank, value in enumerate(values):
+        if value != values[0]:
+            raise ValueError(
+                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
+                f"worker {rank}; {remedy}"
+            )
+
+
 class _Failure:
     """An error on a worker, as others are told about it."""
 
