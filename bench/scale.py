@@ -15,17 +15,14 @@ import hashlib
 import json
 import os
 import resource
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import record
+from workers import run_workers
 
-import hforest
 from hforest import growth, project, scale
 from hforest.scale.batches import BatchOfTrees
 from hforest.scale.communicators import OneWorker
@@ -148,25 +145,7 @@ def work(kind: str, case: dict[str, Any]) -> None:
 
 def run(kind: str, size: int, threads: int, case: dict[str, Any]) -> dict[str, Any]:
     """Returns the slowest time, the largest sums of bytes, and the memory of all processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = {
-        "OMP_NUM_THREADS": str(threads), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(size), "PYTHONPATH": str(Path(hforest.__file__).parents[1]),
-    }  # fmt: skip
-    command = [sys.executable, __file__, "work", "--kind", kind, "--case", json.dumps(case)]
-    if kind == "mpi":
-        command = ["mpiexec", "-n", str(size), *command]
-    started = [
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **own, "RANK": str(r)}
-        )
-        for r in range(1 if kind == "mpi" else size)
-    ]
-    rows = [json.loads(line) for p in started for line in p.communicate()[0].splitlines()]
-    if len(rows) != size or len({row["hash"] for row in rows}) != 1:
-        raise SystemExit(f"{kind}, {size} processes: expected one forest from each, got {rows}")
+    rows = run_workers(kind, size, threads, [__file__, "work", "--kind", kind, "--case", json.dumps(case)])
     return {
         "kind": kind, "workers": size, "threads": threads, **case, "hash": rows[0]["hash"],
         "seconds": max(row["seconds"] for row in rows), "bytes": max(row["bytes"] for row in rows),

@@ -15,18 +15,15 @@ import argparse
 import hashlib
 import json
 import os
-import socket
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import RESULTS, record
+from workers import run_workers
 
-import hforest
 from hforest import demo, hinge, layers, optim, scale
 
 BATCH, LR = 53, 0.005
@@ -157,26 +154,9 @@ def work(kind: str, case: dict[str, Any], folder: Path) -> None:
 
 def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Returns the slowest time, the most bytes of a worker, and the hash, which must be that of all."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = {
-        "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
-        "PYTHONPATH": str(Path(hforest.__file__).parents[1]),
-    }  # fmt: skip
-    command = [sys.executable, __file__, "--data", str(folder), "--work", kind, "--case", json.dumps(case)]
-    if kind == "mpi":
-        command = ["mpiexec", "-n", str(size), *command]
-    started = [
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **own, "RANK": str(r)}
-        )
-        for r in range(1 if kind == "mpi" else size)
-    ]
-    rows = [json.loads(line) for p in started for line in p.communicate()[0].splitlines()]
-    if len(rows) != size or len({row["hash"] for row in rows}) != 1:
-        raise SystemExit(f"{kind}, {size} processes: expected one hash from each, got {rows}")
+    rows = run_workers(
+        kind, size, threads, [__file__, "--data", str(folder), "--work", kind, "--case", json.dumps(case)]
+    )
     row = {"comm": kind, "workers": size, "threads": threads, **case, **rows[0]}
     for name in ("seconds", "ms_median", "bytes"):
         row[name] = max(one[name] for one in rows)
