@@ -401,7 +401,7 @@ def test_loky():
 def dask_executor():
     """Two processes of one thread each, which are started again when they end."""
     distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
-    settings = {"dashboard_address": None, "memory_limit": None, "silence_logs": 50}
+    settings = {"dashboard_address": ":0", "memory_limit": None, "silence_logs": 50}
     with (
         distributed.LocalCluster(2, threads_per_worker=1, processes=True, **settings) as cluster,
         distributed.Client(cluster) as client,
