@@ -71,8 +71,8 @@ def _lost(rank: int, what: str, ended: Callable[[], list[int]] = list) -> Iterat
     except Exception as error:
         if isinstance(error, RuntimeError) and str(error).startswith("comm: "):
             raise  # of a message within this one
-        ranks = " and ".join(str(a) for a in ended())
-        who = f"worker {ranks} ended: " if ranks else ""
+        ranks = [str(a) for a in ended()]
+        who = f"worker{'s' * (len(ranks) > 1)} {' and '.join(ranks)} ended: " if ranks else ""
         remedy = "see its own output" if ranks else "a worker ended or hangs: see its own output"
         raise RuntimeError(
             f"comm: expected {what} with every worker, got on worker {rank}: {who}{error}; {remedy}, and "
@@ -161,19 +161,25 @@ class TorchComm:
             return found
 
     def _ended(self) -> list[int]:
-        """Workers whose connections are closed: gloo refuses to send to these."""
-        time.sleep(0.1)
-        found = []
-        for rank in range(self.size):
-            if rank != self.rank:
-                try:
-                    byte = self._torch.zeros(1, dtype=self._torch.uint8)
-                    sent = self._torch.distributed.isend(byte, group=self._group, group_dst=rank, tag=_TAG)
-                    self._sent.append((byte, sent))
-                except Exception as error:
-                    if "by peer" in str(error):
-                        found.append(rank)
-        return found
+        """Workers whose connections are closed: gloo refuses to send to these.
+
+        Looks again for a tenth of a second, until one is found: its neighbours end soon after it.
+        """
+        for _ in range(10):
+            found = [rank for rank in range(self.size) if rank != self.rank and self._is_closed(rank)]
+            if found:
+                return found
+            time.sleep(0.01)
+        return []
+
+    def _is_closed(self, rank: int) -> bool:
+        try:
+            byte = self._torch.zeros(1, dtype=self._torch.uint8)
+            sent = self._torch.distributed.isend(byte, group=self._group, group_dst=rank, tag=_TAG)
+            self._sent.append((byte, sent))
+        except Exception as error:
+            return "by peer" in str(error)
+        return False
 
     def alltoall(self, data: Sequence[bytes]) -> list[bytes]:
         """Returns what each worker gave for this one."""
