@@ -1,4 +1,4 @@
-"""Prints the tables of docs/performance.md from the records that the benches wrote.
+"""Prints the tables of docs/performance-tables.md from the records that the benches wrote.
 
     python bench/performance.py [TABLE ...]
 

@@ -132,3 +132,32 @@ def test_readme_begins_with_the_two_commands():
     assert tests.rstrip().endswith('-m pytest -n auto -m "not slow"')
     for block in (main, tests):
         assert len(block.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def pictures():
+    path = ROOT / "docs" / "_ext" / "page_pictures.py"
+    if not path.is_file():
+        pytest.skip("docs/_ext is part of the checkout alone")
+    spec = importlib.util.spec_from_file_location("page_pictures", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pictures_are_those_of_the_gallery_and_its_records(pictures):
+    found = {path.name: pictures.digest_of(path) for path in pictures.PICTURES.glob("*.png")}
+    for script in pictures.SCRIPTS:
+        names = [name for name in found if re.fullmatch(rf"{script}(_\d)?\.png", name)]
+        assert names, f"run docs/_ext/page_pictures.py: {script} is not there"
+        for name in names:
+            assert found.pop(name) == pictures.digest(script), f"run docs/_ext/page_pictures.py: {name}"
+    assert not found, "pictures of no script"
+
+
+def test_a_picture_of_another_script_is_seen(pictures, tmp_path):
+    whole = (pictures.PICTURES / "speed.png").read_bytes()
+    assert pictures.digest_of(pictures.PICTURES / "speed.png") != pictures.digest("speed_hinge")
+    (tmp_path / "damaged.png").write_bytes(whole.replace(b"digest", b"Digest"))
+    with pytest.raises(ValueError, match="damaged"):
+        pictures.digest_of(tmp_path / "damaged.png")

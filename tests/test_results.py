@@ -89,7 +89,7 @@ def test_scripts_take_the_commands_of_the_pages(command, monkeypatch):
 def test_pages_have_commands():
     for name in ("hinge", "manifold", "co2", "neural", "cascade"):
         assert commands(DOCS / f"results-{name}.md"), name
-    assert len(commands(DOCS / "performance.md")) >= 6
+    assert len(commands(DOCS / "performance-tables.md")) >= 6
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_tables_of_missing_values_are_those_of_the_records(file, name, script):
 def test_tables_of_performance_are_those_of_the_records(script):
     performance = script("performance")
     for name, table in performance.TABLES.items():
-        assert stands_on("performance.md", table()), f"run bench/performance.py {name}"
+        assert stands_on("performance-tables.md", table()), f"run bench/performance.py {name}"
 
 
 def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
@@ -256,7 +256,7 @@ def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
 
     monkeypatch.setattr(performance, "rows", slower)
     for name, table in performance.TABLES.items():
-        assert not stands_on("performance.md", table()), name
+        assert not stands_on("performance-tables.md", table()), name
 
 
 def test_every_trial_of_the_searches_is_in_the_record(script):

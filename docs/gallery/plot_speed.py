@@ -15,10 +15,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-results = Path.cwd()
-while not (results / "bench" / "results").exists():
-    results = results.parent
-results = results / "bench" / "results"
+folders = (Path.cwd(), *Path.cwd().parents)
+results = next(a / "bench/results" for a in folders if (a / "bench/results").is_dir())
 grow = json.loads((results / "grow.json").read_text())
 predict = json.loads((results / "predict.json").read_text())
 print(grow["machine"], predict["machine"], sep="\n")

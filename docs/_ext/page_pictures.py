@@ -1,0 +1,61 @@
+"""Pictures of the pages: those of some scripts of the gallery, for readers of the sources.
+
+    python docs/_ext/page_pictures.py
+
+Each picture holds a digest of its script and of the records that the script reads, which the tests compare.
+"""
+
+import hashlib
+import re
+import struct
+import zlib
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1]
+PICTURES = DOCS / "pictures"
+SCRIPTS = ("hinge_regions", "speed", "speed_hinge", "speed_tables")
+
+
+def digest(script: str) -> str:
+    """Of the text of a script of the gallery and of the records that it names."""
+    text = (DOCS / "gallery" / f"plot_{script}.py").read_bytes()
+    for name in sorted(set(re.findall(rb'"(\w+\.json)"', text))):
+        text += (DOCS.parent / "bench" / "results" / name.decode()).read_bytes()
+    return hashlib.sha256(text).hexdigest()
+
+
+def digest_of(picture: Path) -> str:
+    """What the text chunk of a PNG says of its script."""
+    data, at = picture.read_bytes(), 8
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        if zlib.crc32(kind + body) != struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0]:
+            raise ValueError(f"{picture.name}: expected a whole PNG, a chunk at byte {at} is damaged")
+        if kind == b"tEXt" and body.startswith(b"digest\0"):
+            return body.removeprefix(b"digest\0").decode()
+        at += 12 + size
+    return ""
+
+
+def main() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+    from pictures import style
+
+    PICTURES.mkdir(exist_ok=True)
+    for script in SCRIPTS:
+        plt.close("all")
+        style({}, script)
+        path = DOCS / "gallery" / f"plot_{script}.py"
+        exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
+        for n in plt.get_fignums():
+            name = f"{script}_{n}.png" if len(plt.get_fignums()) > 1 else f"{script}.png"
+            plt.figure(n).savefig(PICTURES / name, metadata={"digest": digest(script)})
+            print(PICTURES / name)
+
+
+if __name__ == "__main__":
+    main()

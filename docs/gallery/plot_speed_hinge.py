@@ -1,0 +1,98 @@
+"""
+Speed of hinge forests beside PyTorch and NumPy
+===============================================
+
+Forward, and forward with backward, of the same hinge forests by hforest, ``torch.compile``, PyTorch and
+NumPy, and a step of training by four ways. The points are the records of ``python bench/hinge.py --peers``
+and ``python bench/training.py``; nothing is timed while this page is built. All results were compared
+before times were taken. The page of :doc:`performance </performance>` has the conditions and the commands.
+"""
+
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+folders = (Path.cwd(), *Path.cwd().parents)
+results = next(a / "bench/results" for a in folders if (a / "bench/results").is_dir())
+peers = json.loads((results / "hinge_peers.json").read_text())
+training = json.loads((results / "training.json").read_text())
+print(peers["machine"], training["machine"], sep="\n")
+
+# %%
+# Ten shapes. Of the two backwards of hforest, dense and sparse gradients, the faster one is drawn.
+
+libraries = {
+    "hforest": ("hforest", "hforest sparse"),
+    "torch.compile": ("torch.compile",),
+    "PyTorch": ("torch",),
+    "NumPy": ("numpy",),
+}
+shapes = []
+for row in peers["rows"]:
+    if row["threads"] == 1 and (row["shape"], row["kind"]) not in shapes:
+        shapes.append((row["shape"], row["kind"]))
+shapes.sort(key=lambda pair: (pair[0][0] * pair[0][2], pair[1]))  # by pairs of a sample and a tree
+
+fig, axes = plt.subplots(1, 2, figsize=(11, 5.6), sharey=True)
+for ax, job, title in zip(
+    axes, ("forward", "forward+backward"), ("forward", "forward and backward"), strict=True
+):
+    for k, (label, rungs) in enumerate(libraries.items()):
+        points = []
+        for place, (shape, kind) in enumerate(shapes):
+            times = [
+                row["ns_per_pair"] for row in peers["rows"]
+                if (row["shape"], row["kind"], row["job"]) == (shape, kind, job)
+                and row["rung"] in rungs and row["threads"] == 1
+            ]  # fmt: skip
+            if times:
+                points.append((min(times), place))
+        if points:
+            ax.plot(*zip(*points, strict=True), "os^D"[k], color=f"C{k}", label=label)
+    ax.set_xscale("log")
+    ax.set_xlabel("nanoseconds per sample and tree")
+    ax.set_title(title)
+    ax.grid(alpha=0.3)
+axes[0].set_yticks(
+    range(len(shapes)),
+    [f"{n} × {f}, {m} {kind}s,\ndepth {d}, {k} outputs" for (n, f, m, d, k), kind in shapes],
+    fontsize=8.5,
+)
+axes[0].invert_yaxis()
+fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+fig.suptitle("One thread of an AMD EPYC (Zen 4), float32; samples × features")
+plt.show()
+
+# %%
+# A step of MNIST's network, 1000 trees or ferns of depth 10: sparse gradients and a lazy, exact Adam leave
+# out what a batch does not reach.
+
+ways = {
+    "fused": "one pass, no arrays of gradients",
+    "rows": "sparse gradients, lazy Adam",
+    "dense": "dense gradients, Adam",
+    "numpy": "the same in NumPy",
+}
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1.4, 1])
+for k, kind in enumerate(("tree", "fern")):
+    for place, rung in enumerate(ways):
+        (time,) = (
+            row["forest_ms"] for row in training["rows"]
+            if row["kind"] == kind and row.get("rung") == rung and row["threads"] == 1
+            and "network_ms" in row
+        )  # fmt: skip
+        bar = left.barh(place + 0.38 * k - 0.19, time, 0.36, color=f"C{k}")
+        left.bar_label(bar, fmt="%.1f", padding=2, fontsize=8)
+    deep = [row for row in training["rows"] if "depth" in row and row["kind"] == kind]
+    right.plot([row["depth"] for row in deep], [row["forest_ms"] for row in deep], "o-", label=f"{kind}s")
+left.set_yticks(range(4), [f"{rung}:\n{text}" for rung, text in ways.items()])
+left.invert_yaxis()
+left.margins(x=0.1)
+left.set_xlabel("milliseconds of a step, the forest's part")
+right.set_xlabel("depth")
+right.set_ylabel("milliseconds, fused")
+right.set_ylim(0)
+right.legend()
+fig.suptitle("A step of training, batch of 53, one thread of an Intel Xeon with AVX-512")
+plt.show()
