@@ -24,8 +24,8 @@ HF_BOTH double hf_log2(double a) {
 /* Returns exp of a number of at most 0, within two roundings. No call, no branch and no division, so that loops of it
    become vector code. */
 HF_BOTH double hf_exp(double a) {
-    const double far = 0x1.8p52; /* a sum with it has no fractional bits: its low bits are the rounded number */
-    const double whole = a * 1.4426950408889634 + far, k = whole - far;
+    const double shift = 0x1.8p52; /* a sum with it has no fractional bits: its low bits are the rounded number */
+    const double whole = a * 1.4426950408889634 + shift, k = whole - shift;
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
     const double r2 = r * r, r4 = r2 * r2;
     const double low = (1.0 / 2 + 1.0 / 6 * r) + (1.0 / 24 + 1.0 / 120 * r) * r2;

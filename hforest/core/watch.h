@@ -10,6 +10,7 @@
 #include "core/simd.h"
 
 #ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #else
 #include <sched.h>
@@ -102,7 +103,9 @@ static void hf_share(hf_watch *w, int64_t n_units) {
    thread could not. */
 static void hf_wait(hf_watch *w) {
     const int n_threads = omp_get_num_threads();
+#ifndef _WIN32
     long nap = HF_NAP_NS;
+#endif
     for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_ACQUIRE) < n_threads; ++round) {
 #ifdef _WIN32
         Sleep(round < HF_YIELDS ? 0 : 1);
