@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 
 def rows(name: str) -> Rows:
     """Of a record."""
-    found: Rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    found: Rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
     return found
 
 

@@ -83,7 +83,7 @@ def _title(text: str) -> list[str]:
 
 def _write(path: Path, lines: list[str]) -> None:
     text = "\n".join(lines) + "\n"
-    if not path.is_file() or path.read_text() != text:  # unchanged pages are not read again
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:  # unchanged pages are not read again
         path.write_text(text)
 
 
@@ -162,7 +162,7 @@ def find_reference(name: str) -> tuple[Path, str] | None:
     """Returns the file of a reference implementation, such as of hinge.backward, and the function's name."""
     package, _, function = name.partition(".")
     for path in sorted((ROOT / "hforest" / package).glob("reference*.py")):
-        if f"\ndef {function}(" in path.read_text():
+        if f"\ndef {function}(" in path.read_text(encoding="utf-8"):
             return path, function
     return None
 
@@ -199,7 +199,7 @@ def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
     folder = ROOT / module.replace(".", "/")
     # Tuples name the subpackage that is public as their module: another file defines them.
     for path in (*folder.glob("*.py"), *folder.parent.rglob("*.py")):
-        if f"\nclass {owner}(" in path.read_text():
+        if f"\nclass {owner}(" in path.read_text(encoding="utf-8"):
             documented = ModuleAnalyzer.for_file(path, module).find_attr_docs()
             lines[:] = documented.get((owner, field), [])
             return

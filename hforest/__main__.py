@@ -436,7 +436,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
-        return 128 + signal.SIGPIPE
+        return 128 + getattr(signal, "SIGPIPE", 13)  # Windows has none
     except OSError as error:  # a full disk
         drop_output()
         print(f"error: {error}", file=sys.stderr)

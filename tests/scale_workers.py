@@ -9,12 +9,12 @@ from hforest import classic
 
 def note(folder, text=""):
     """Writes a file of its own into a folder that all workers share."""
-    Path(folder, f"{os.getpid()}-{time.monotonic_ns()}").write_text(text)
+    Path(folder, f"{os.getpid()}-{time.monotonic_ns()}").write_text(text, encoding="utf-8")
 
 
 def notes(folder):
     """Returns the texts of all notes."""
-    return [path.read_text() for path in Path(folder).iterdir()]
+    return [path.read_text(encoding="utf-8") for path in Path(folder).iterdir()]
 
 
 class Counted:

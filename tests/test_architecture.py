@@ -46,7 +46,7 @@ CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors"
 def imported_subpackages(path):
     """Subpackages that a file imports, by the absolute or relative name."""
     package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             base = base + (node.module.split(".") if node.module else [])
@@ -64,7 +64,7 @@ def imported_names(path):
     """Names that a file imports from hforest, as (package, name) pairs; the file's own subpackage left out."""
     own = path.relative_to(PACKAGE).parts[0]
     package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             base = base + (node.module.split(".") if node.module else [])
@@ -93,7 +93,7 @@ def test_integrations_use_public_functions(path):
         assert name in public, f"{path.name} imports {module}.{name}, which is not public"
     # Attributes of public subpackages: hinge.tree_forward, hforest.hinge.tree_forward.
     packages = {name for module, name in imported_names(path) if module == "hforest"}
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
             owner = getattr(hforest, node.value.id)
             if inspect.ismodule(owner):
@@ -142,7 +142,7 @@ def compiled_in(path):
 
     The compiler's only include folder is the package, so that every include names its subpackage.
     """
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     for name in INCLUDE.findall(text):
         if name != "pythread.h":  # Python's own
             yield name
@@ -178,7 +178,7 @@ def test_no_header_includes_itself():
 def imports_of(module_path):
     """Modules of the same subpackage that a file imports at any level of its code."""
     found = set()
-    for node in ast.walk(ast.parse(module_path.read_text())):
+    for node in ast.walk(ast.parse(module_path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
             for name in names:
@@ -331,7 +331,7 @@ READ = [
 )
 def test_words(path):
     words = "|".join(NOT_WORDS)
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         found = re.search(rf"\b({words})\b", line, re.IGNORECASE)
         assert not found, f"{path.name}:{number}: {found[0]!r}: write {NOT_WORDS[found[0].lower()]!r}"
 
@@ -339,7 +339,7 @@ def test_words(path):
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_every_parallel_region_says_how_many_threads(path):
     """OpenMP's own number has no bound, and is another one in every native thread."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     assert "omp_get_max_threads" not in text, "use hf_threads"
     for found in re.finditer(r"\b(prange|parallel)\(", text):
         depth, end = 1, found.end()
@@ -354,7 +354,7 @@ def test_nothing_unfinished():
     words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):
         for path in PACKAGE.glob(pattern):
-            assert not words.search(path.read_text()), path
+            assert not words.search(path.read_text(encoding="utf-8")), path
 
 
 # ---------------------------------------------------------------------------------------------- size

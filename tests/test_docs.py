@@ -45,7 +45,9 @@ def need(name):
 
 
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("name", ["hforest", *MODULES])
@@ -86,7 +88,7 @@ def test_guide_has_code():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
@@ -119,14 +121,14 @@ def test_links_lead_somewhere(page):
 def test_page_names_every_function(subpackage):
     need(f"hforest.{subpackage}")
     page = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}.get(subpackage, subpackage)
-    text = (ROOT / "docs" / f"{page}.md").read_text()
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     for name in importlib.import_module(f"hforest.{subpackage}").__all__:
         assert f"`{name}`" in text, name
 
 
 def test_readme_begins_with_the_two_commands():
     main, tests = re.findall(
-        r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )[:2]
     assert main.rstrip().endswith("-m hforest")
     assert tests.rstrip().endswith('-m pytest -n auto -m "not slow"')

@@ -538,7 +538,7 @@ KIND_OF = {"columns": "columns", "sparse projections": "sparse"}
 def rows_of(page, columns):
     """Rows of the table of a page whose head has these columns, as lists of cells."""
     head = "| " + " | ".join(columns) + " |"
-    lines = (ROOT / "docs" / page).read_text().split(head, 1)[1].splitlines()[2:]
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").split(head, 1)[1].splitlines()[2:]
     return [
         [cell.strip() for cell in line.strip("| ").split("|")] for line in itertools.takewhile(len, lines)
     ]
@@ -553,7 +553,7 @@ def rows_of(page, columns):
     ],
 )  # fmt: skip
 def test_pages_have_the_figures_of_the_records(page, name, columns):
-    record = json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())
+    record = json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text(encoding="utf-8"))
     named = {"no limit": "full", "depth 8": "grown", "l2 chosen": "chosen", "random start": "random",
              "from a forest": "soft"}  # fmt: skip
     rows = rows_of(page, columns)

@@ -702,7 +702,9 @@ def test_declarations_agree_with_the_header_of_jaxlib(tmp_path):
     done = subprocess.run([*command, str(source)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     source.write_text(
-        source.read_text().replace("offsetof(hf_xla_buffer, rank)", "offsetof(hf_xla_buffer, dims)")
+        source.read_text(encoding="utf-8").replace(
+            "offsetof(hf_xla_buffer, rank)", "offsetof(hf_xla_buffer, dims)"
+        )
     )
     assert subprocess.run([*command, str(source)], capture_output=True).returncode != 0, (
         "the test sees a difference"

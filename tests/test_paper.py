@@ -85,10 +85,10 @@ def test_table2_skips_finished_runs(script, monkeypatch, capsys, data, tmp_path)
     arguments = ["--data", str(folder), "--only", "iris-tree", "--steps", "60", "--json", str(path)]
     table2 = script("table2")
     run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
-    first = json.loads(path.read_text())["rows"]
+    first = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert [r["run"] for r in first] == [0]
     text = run_script(table2, monkeypatch, capsys, *arguments, "--runs", "2")
-    rows = json.loads(path.read_text())["rows"]
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert rows[0] == first[0]
     assert [r["run"] for r in rows] == [0, 1, 2]  # iris has half as many again
     assert "| iris, tree | 10/5 | 2.13 ± 2.66 |" in text

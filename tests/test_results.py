@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 def anchors(page):
     """Headings as GitHub links to them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -29,7 +29,9 @@ def anchors(page):
     "page", [p for p in PAGES if re.match(r"results|performance|developer", p.name)], ids=lambda p: p.name
 )
 def test_links_lead_to_headings(page):
-    for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text()):
+    for target, heading in re.findall(
+        r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8")
+    ):
         assert heading in anchors(page.parent / target if target else page), f"{target}#{heading}"
 
 
@@ -39,7 +41,7 @@ class Parsed(Exception):
 
 def commands(page):
     """Lines of text blocks and inline code that call a script or the main job; not templates with brackets."""
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     lines = [
         line for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()
     ]
@@ -71,7 +73,7 @@ def accepts(command, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     if words[0] == "-m":
-        source = path.read_text().replace('__name__ == "__main__"', "True")
+        source = path.read_text(encoding="utf-8").replace('__name__ == "__main__"', "True")
         exec(compile(source, str(path), "exec"), {"__name__": "page", "__package__": "hforest"})
     else:
         spec.loader.exec_module(module)
@@ -107,7 +109,7 @@ def test_a_wrong_command_is_found(command, monkeypatch, capsys):
 
 
 def record(name, key="rows"):
-    return json.loads((RECORDS / f"{name}.json").read_text())[key]
+    return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))[key]
 
 
 # page, script, function of the script, record, key in it, further arguments, the figure that a test changes
@@ -188,7 +190,7 @@ def changed(value):
 
 def stands_on(page, table):
     """Whether a table, whole and with nothing more, is on a page."""
-    return f"\n\n{table}\n\n" in f"\n{(DOCS / page).read_text()}\n"
+    return f"\n\n{table}\n\n" in f"\n{(DOCS / page).read_text(encoding='utf-8')}\n"
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -405,9 +407,9 @@ def test_scripts_make_rows_once(name, options, key, count, script, folder, monke
     module = script(name)
     monkeypatch.setattr(sys, "argv", [name, *options])
     module.main()
-    rows = json.loads(path.read_text())[key]
+    rows = json.loads(path.read_text(encoding="utf-8"))[key]
     assert len(rows) == count
     capsys.readouterr()
     module.main()  # everything is in the record
-    assert json.loads(path.read_text())[key] == rows
+    assert json.loads(path.read_text(encoding="utf-8"))[key] == rows
     assert capsys.readouterr().out.count("\n|") >= 2

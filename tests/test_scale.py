@@ -98,6 +98,7 @@ def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
     assert worker._held == {}  # nothing is left in this process
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_forked_processes():
     x, y = samples()
     before = classic.grow(x, y, N_TREES, rng=3)

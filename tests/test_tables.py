@@ -240,7 +240,7 @@ def test_the_ablation_script_makes_a_row_a_table(script, tmp_path, monkeypatch, 
         module.main()
     finally:
         hforest.set_num_threads(before)
-    rows = json.loads(record.read_text())["rows"]
+    rows = json.loads(record.read_text(encoding="utf-8"))["rows"]
     assert [row["table"] for row in rows] == ["a", "abalone"]
     assert all(
         0 <= row[part]["error"][0] < 1000 for row in rows for part in ("random forest", "start", "forest")

@@ -50,7 +50,7 @@ def main() -> None:
         plt.close("all")
         style({}, script)
         path = DOCS / "gallery" / f"plot_{script}.py"
-        exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
         for n in plt.get_fignums():
             name = f"{script}_{n}.png" if len(plt.get_fignums()) > 1 else f"{script}.png"
             plt.figure(n).savefig(PICTURES / name, metadata={"digest": digest(script)})

@@ -1,9 +1,9 @@
 """Files of arrays: written whole or not at all, and read with every kind of damage as one error.
 
 A file is replaced in four steps: its new content is written to `path + PART` beside it, which is locked
-against other writers; that file is forced to the disk (fsync); it takes the place of the old file (rename);
-and the folder is forced to the disk. A process that is killed leaves the old file, and perhaps a part, which
-the next save of the same path replaces.
+against other writers (on Windows to a part of its own); that part is forced to the disk (fsync); it takes the
+place of the old file (rename); and the folder is forced to the disk. A process that is killed leaves the old
+file, and perhaps a part, which the next save of the same path replaces.
 """
 
 import errno
@@ -12,6 +12,7 @@ import math
 import os
 import stat
 import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,9 @@ PART = ".hforest-part"
 # Not on every system: elsewhere two saves of one path at once are not kept apart, and folders are not
 # synchronised.
 _flags = {name: getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW")}
+
+CLOSES_FIRST = os.name == "nt"
+"""Whether files that are open can neither be renamed nor removed, as on Windows."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -79,7 +83,25 @@ def _is(descriptor: int, path: str) -> bool:
 
 
 @contextmanager
-def _part(path: str) -> Iterator[BinaryIO]:
+def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """An empty file and its name; removed at the end unless it was renamed."""
+    if CLOSES_FIRST:
+        # Without locks, each save has a file of its own.
+        folder, name = os.path.split(path)
+        descriptor, own = tempfile.mkstemp(prefix=name, dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream, own
+        finally:
+            with suppress(FileNotFoundError):
+                os.remove(own)
+    else:
+        with _locked(path) as stream:
+            yield stream, path
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[BinaryIO]:
     """An empty file at `path`, locked; removed at the end unless it was renamed."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _flags["O_CLOEXEC"] | _flags["O_NOFOLLOW"], 0o666)
@@ -133,11 +155,13 @@ def replacing(path: FilePath) -> Iterator[BinaryIO]:
     """
     target = _target(path)
     part = target + PART
-    with _part(part) as stream:
+    with _part(part) as (stream, name):
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
-        os.replace(part, target)
+        if CLOSES_FIRST:
+            stream.close()
+        os.replace(name, target)
         _sync_folder(os.path.dirname(target))
 
 

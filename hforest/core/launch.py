@@ -141,7 +141,7 @@ def _lines(path: Path, seen: set[str]) -> list[str]:
     # The lines of a file, with `#line` marks; headers are named by their place in the package and come once.
     name = f"{path.parent.name}/{path.name}"
     lines = [f'#line 1 "{name}"']
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         include = _INCLUDE.fullmatch(line)
         if include is None:
             lines.append(line)

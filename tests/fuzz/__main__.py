@@ -35,7 +35,7 @@ def _child(options: argparse.Namespace) -> None:
     os.chdir(folder)  # files named by wrong arguments
 
     def report(finding: Finding) -> None:
-        with open(folder / "findings", "a") as stream:
+        with open(folder / "findings", "a", encoding="utf-8") as stream:
             print(json.dumps([finding.key, str(finding)]), file=stream)
 
     def beat(counts: Counter[str]) -> None:
@@ -62,7 +62,7 @@ def _start(folder: Path, *more: str) -> int:
 
 def _crashed(folder: Path, status: int) -> str:
     """The finding of a process that ended before its time: shrunk if it ends again."""
-    where, _, text = (folder / "call").read_text().partition("\n")
+    where, _, text = (folder / "call").read_text(encoding="utf-8").partition("\n")
     errors = (folder / "errors").read_text(errors="replace")[-3000:]
     before = _findings(folder)
     _start(folder, "--again", *where.split())
@@ -73,7 +73,9 @@ def _crashed(folder: Path, status: int) -> str:
 
 def _findings(folder: Path) -> list[tuple[list[str], str]]:
     path = folder / "findings"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    )
 
 
 def _parent(options: argparse.Namespace) -> int:
@@ -96,7 +98,7 @@ def _parent(options: argparse.Namespace) -> int:
             ]
             status = _start(folder, *arguments)
             counts = folder / "counts"
-            total.update(json.loads(counts.read_text()) if counts.exists() else {})
+            total.update(json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {})
             counts.unlink(missing_ok=True)
             if not status:
                 break

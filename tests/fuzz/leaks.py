@@ -20,7 +20,7 @@ class _Mallinfo(ctypes.Structure):
 try:
     _mallinfo = ctypes.CDLL(None).mallinfo2
     _mallinfo.restype = _Mallinfo
-except AttributeError:  # not glibc, or one older than 2.33
+except (AttributeError, TypeError):  # not glibc, or one older than 2.33; Windows
     _mallinfo = None
 
 

@@ -110,7 +110,7 @@ def isolated(kind: str, folder: Path) -> Callable[[Case], object]:
                 f"the process crashed or hung: {_ending(status)}\n  kind: {kind}\n  call: {case.text()}"
             )
         elif text.exists():
-            found = Finding(text.read_text())
+            found = Finding(text.read_text(encoding="utf-8"))
         if found is not None:
             found.key = (case.target.name, kind, case.changed, str(found)[:40])
             raise found
@@ -161,4 +161,4 @@ def rounds(
 
 def _write(path: Path, text: str) -> None:
     with suppress(OSError):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")

@@ -7,7 +7,6 @@ sanitizer, whose runtime must then be preloaded into the Python process (`saniti
 
 import contextlib
 import ctypes
-import fcntl
 import functools
 import hashlib
 import os
@@ -23,6 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows, where kernels are not built on the host
+    fcntl = None  # type: ignore[assignment]
 
 import hforest
 from hforest.core import dispatch, launch
@@ -157,7 +161,7 @@ def compiler() -> str | None:
 
 def have_compiler() -> bool:
     """Returns whether kernels can be compiled here."""
-    return compiler() is not None
+    return fcntl is not None and compiler() is not None
 
 
 @functools.cache
@@ -179,18 +183,18 @@ def _folder() -> Path:
 def build(source: str, sanitize: str | None = None) -> Path:
     """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path."""
     flags = (*FLAGS, *SANITIZE[sanitize])
-    header = (HERE / "cuda.h").read_text()
+    header = (HERE / "cuda.h").read_text(encoding="utf-8")
     key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
     library = _folder() / f"{key}.so"
     if library.exists():
         return library
-    with open(library.with_suffix(".lock"), "w") as lock:
+    with open(library.with_suffix(".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same text
         if library.exists():
             return library
         with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
             text, made = Path(scratch, "kernels.cpp"), Path(scratch, "kernels.so")
-            text.write_text(source)
+            text.write_text(source, encoding="utf-8")
             command = [str(compiler()), *flags, f"-I{HERE}", str(text), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
