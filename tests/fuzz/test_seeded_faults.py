@@ -32,6 +32,12 @@ def _bad_leaves(s):
     return s.choice([case for case in cases if "the number" in case.note and case.expect == "error"] or cases)
 
 
+def _bad_kernels(s):
+    """Another dtype of the kernels, or, where there is none, anything wrong with them."""
+    cases = list(bads(s, "kernels"))
+    return s.choice([case for case in cases if "dtype" in case.note] or cases)
+
+
 def _no_range_check(monkeypatch):
     indices = check.indices
     monkeypatch.setattr(check, "indices", lambda name, *more: name == "leaf" or indices(name, *more))
@@ -89,9 +95,10 @@ def test_a_fault_is_found(fault, name, kind, words, monkeypatch, tmp_path):
     judge = None
     if fault in (_no_range_check, _no_overlap_check):
         judge = search.isolated(kind, tmp_path)  # it reads outside of arrays
-    if fault is _no_range_check:
-        # Few values of one argument show it, and what is drawn depends on where the package is installed.
-        monkeypatch.setitem(KINDS, kind, KINDS[kind]._replace(build=_bad_leaves))
+    build = {_no_range_check: _bad_leaves, _no_dtype_check: _bad_kernels}.get(fault)
+    if build is not None:
+        # Few values of one argument show it, and what is drawn depends on versions and on paths.
+        monkeypatch.setitem(KINDS, kind, KINDS[kind]._replace(build=build))
     assert _look(name, kind, judge=judge) is None
     fault(monkeypatch)
     finding = _look(name, kind, judge=judge)
