@@ -3,7 +3,7 @@
 A file is replaced in four steps: its new content is written to `path + PART` beside it, which is locked
 against other writers (on Windows to a part of its own); that part is forced to the disk (fsync); it takes the
 place of the old file (rename); and the folder is forced to the disk. A process that is killed leaves the old
-file, and perhaps a part, which the next save of the same path replaces.
+file, and perhaps a part, which the next save of the same path replaces (not on Windows).
 """
 
 import errno
@@ -25,8 +25,7 @@ FilePath: TypeAlias = str | os.PathLike[str]
 PART = ".hforest-part"
 """Ends the name of a file that is not yet complete."""
 
-# Not on every system: elsewhere two saves of one path at once are not kept apart, and folders are not
-# synchronised.
+# Not on every system: elsewhere folders are not synchronised.
 _flags = {name: getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW")}
 
 CLOSES_FIRST = os.name == "nt"
