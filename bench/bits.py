@@ -17,8 +17,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from hforest import cascade, classic, co2, demo, hinge, layers, manifold, neural, optim, project, split, tree
+from hforest import (
+    cascade,
+    classic,
+    co2,
+    demo,
+    hinge,
+    layers,
+    manifold,
+    neural,
+    optim,
+    project,
+    scale,
+    split,
+    tree,
+)  # fmt: skip
 from hforest.core import machine
 
 LATER = ("missing", "categorical", "default_left", "category_indptr", "category_bits")
@@ -153,6 +168,29 @@ def of_grown_forests(task: Task) -> Results:
             x, y, 5, criterion=criterion, class_weight="balanced", max_features=4, min_samples_leaf=3, rng=1
         )
         yield criterion, digest(forest)
+    yield "extra", digest(classic.grow_extra(x, y, 5, rng=0))
+    yield "poisson", digest(classic.grow(x, y, 5, bootstrap="poisson", rng=0))
+
+
+def of_tables(task: Task) -> Results:
+    """Forests of tables with missing values, categories and zeros that are not stored."""
+    rng = np.random.default_rng(1)
+    x, y = task.x.copy(), task.labels
+    x[:, 5] = rng.integers(0, 20, 500)
+    categorical = np.arange(12) == 5
+    few = np.where(np.abs(x) > 1, x, 0)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    for word, max_bins in (("exact", None), ("binned", 64)):
+        forest = classic.grow(x, y, 5, max_bins=max_bins, categorical=categorical, rng=0)
+        yield f"missing and categorical {word}", digest(forest, tree.predict(forest, x))
+    yield "missing oblique", digest(manifold.grow(x, y, 5, projection="sparse", rng=0))
+    matrix = sparse.csr_array(few)
+    for word, grow in (("columns", classic.grow), ("oblique", partial(manifold.grow, projection="sparse"))):
+        forest = grow(matrix, y, 5, rng=0)
+        yield f"sparse {word}", digest(forest, tree.predict(forest, matrix))
+    for kind, target in (("classification", y), ("regression", task.targets)):
+        found = scale.grow_by_rows(None, few, target, 5, task=kind, max_gathered=50, rng=0)
+        yield f"by rows {kind}", digest(found)
 
 
 def of_applied_forests(task: Task) -> Results:
@@ -164,6 +202,11 @@ def of_applied_forests(task: Task) -> Results:
     yield "out of bag", digest(classic.out_of_bag(forest, x, counts))
     found = (tree.apply(forest, x), tree.predict(forest, x), tree.vote_shares(forest, x))
     yield "tree", digest(found, tree.importance(forest), tree.importance(forest, by="gain"))
+    near = tree.proximity(forest, x, max_neighbors=9)
+    yield "proximity", digest(near.indptr, near.indices, near.data)
+    trees = classic.grow(x, task.targets, 10, task="regression", min_samples_leaf=5, rng=3)
+    leaves = tree.leaf_targets(trees, x, task.targets)
+    yield "quantiles", digest(tree.quantiles(trees, leaves, x, [0.1, 0.5, 0.9]))
     yield "permutation", digest(tree.permutation_importance(forest, x, y, rng=0))
     oblique = manifold.grow(x, y, 20, projection="sparse", rng=7)
     found = (tree.apply(oblique, x), tree.predict(oblique, x), tree.importance(oblique, by="gain"))
@@ -264,7 +307,9 @@ def of_digits() -> Results:
     yield "digits columns", digest(columns)
 
 
-PARTS = (of_hinge, of_neural, of_grown_forests, of_applied_forests, of_co2, of_cascade, of_parts)
+PARTS = (
+    of_hinge, of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
+)  # fmt: skip
 
 
 def results() -> Results:
@@ -285,7 +330,9 @@ def main() -> int:
     options = parser.parse_args()
     before: dict[str, str] = {}
     if options.compare:
-        rows = (line.rsplit(" | ", 1) for line in Path(options.compare).read_text().splitlines())
+        rows = (
+            line.rsplit(" | ", 1) for line in Path(options.compare).read_text(encoding="utf-8").splitlines()
+        )
         before = {row[0]: row[1] for row in rows}
     n_lines, n_different = 0, 0
     for path in options.paths:
