@@ -33,7 +33,7 @@ from hforest import (
     scale,
     split,
     tree,
-)  # fmt: skip
+)
 from hforest.core import machine
 
 LATER = ("missing", "categorical", "default_left", "category_indptr", "category_bits")
