@@ -12,6 +12,7 @@ HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with the
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -20,12 +21,18 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+BUILD = Path("build")
+SHARED = "hforest._cyutility"  # Cython's own code for memoryviews, once for all modules
 DEBUG = os.environ.get("HFOREST_DEBUG", "0") == "1"
 SANITIZE = os.environ.get("HFOREST_SANITIZE", "")
 if SANITIZE not in ("", "address", "undefined", "address,undefined"):
     raise SystemExit(
         f"HFOREST_SANITIZE: expected address, undefined, address,undefined or unset, got {SANITIZE!r}"
     )
+
+OPENMP = os.environ.get("HFOREST_OPENMP", "")
+if OPENMP not in ("", "0", "1"):
+    raise SystemExit(f"HFOREST_OPENMP: expected 0, 1 or unset, got {OPENMP!r}")
 
 PROBE = r"""
 #include <omp.h>
@@ -58,8 +65,11 @@ def openmp_flags(compiler):
     return None
 
 
-class BuildWithOpenMP(build_ext):
-    """build_ext that adds OpenMP's flags once the compiler is known, and compiles modules side by side."""
+class Build(build_ext):
+    """build_ext that translates and compiles modules side by side, and only those whose files have changed.
+
+    What is compiled with one set of flags is kept in a folder of its own, also by an editable installation.
+    """
 
     def finalize_options(self):
         super().finalize_options()
@@ -68,13 +78,14 @@ class BuildWithOpenMP(build_ext):
             self.compiler = (
                 "mingw32"  # GCC of MinGW-w64: the kernels use vector types that MSVC does not have
             )
+        platform = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+        self.build_temp = str(BUILD / f"{platform}-openmp{OPENMP}{'-debug' * DEBUG}-{SANITIZE}".rstrip("-"))
+        if self.inplace:
+            self.build_lib = str(Path(self.build_temp, "lib"))
 
     def build_extensions(self):
-        wish = os.environ.get("HFOREST_OPENMP", "")
-        if wish not in ("", "0", "1"):
-            raise SystemExit(f"HFOREST_OPENMP: expected 0, 1 or unset, got {wish!r}")
-        flags = None if wish == "0" else openmp_flags(self.compiler)
-        if flags is None and wish == "1":
+        flags = None if OPENMP == "0" else openmp_flags(self.compiler)
+        if flags is None and OPENMP == "1":
             raise SystemExit(
                 "HFOREST_OPENMP=1 but the compiler cannot build and run an OpenMP program; "
                 "install its OpenMP runtime or unset the variable"
@@ -82,13 +93,49 @@ class BuildWithOpenMP(build_ext):
         if flags is None:
             print("hforest: building without OpenMP: every function runs on one thread", file=sys.stderr)
             flags = ([], [])
-        for extension in self.extensions:
+        for extension, translated in zip(self.extensions, translate(self.extensions), strict=True):
             extension.extra_compile_args += flags[0]
             extension.extra_link_args += flags[1]
+            extension.sources = translated.sources
+            extension.depends = headers(Path(self.build_temp, extension.sources[0]).with_suffix(".d"))
+        self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()
 
+    def copy_extensions_to_source(self):
+        self.force = True  # what lies there may be younger, of other flags
+        super().copy_extensions_to_source()
 
-def extension(path):
+
+def translate(extensions):
+    """Writes the C of modules that changed; returns the modules with their sources in C."""
+    return cythonize(
+        extensions,
+        nthreads=os.cpu_count(),
+        compiler_directives={
+            "language_level": 3,
+            "binding": True,
+            "freethreading_compatible": True,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "embedsignature": False,
+            "emit_code_comments": False,
+        },
+        shared_utility_qualified_name=SHARED,
+        build_dir=str(BUILD / ("debug" if DEBUG else "c")),
+    )
+
+
+def headers(depfile):
+    """The files that a compiler listed as read, or none before the first time."""
+    if not depfile.exists():
+        return []
+    return depfile.read_text(encoding="utf-8").replace("\\\n", " ").partition(": ")[2].split()
+
+
+def extension(name, sources):
+    """A module with the project's flags."""
     import numpy
 
     # No -ffast-math, no -march=native, no contraction: every machine gives the same bits.
@@ -97,6 +144,7 @@ def extension(path):
         "-ffp-contract=off",
         "-fno-math-errno",
         "-falign-loops=32",  # a loop of few vectors takes half as long again across a boundary
+        "-MMD",  # lists the headers that each module reads
         "-Wall",
         "-Wno-unused-function",
         "-Wno-maybe-uninitialized",
@@ -111,32 +159,22 @@ def extension(path):
     else:
         flags += ["-O3", "-g0"]
     return Extension(
-        ".".join(path.with_suffix("").parts),
-        [str(path)],
+        name,
+        sources,
         include_dirs=[numpy.get_include(), "hforest"],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), *[("HF_DEBUG", "1")][:DEBUG]],
-        depends=[str(header) for header in HEADERS],
         extra_compile_args=flags,
         extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
     )
 
 
 os.chdir(ROOT)
-HEADERS = sorted(Path("hforest").rglob("*.h"))
-setup(
-    ext_modules=cythonize(
-        [extension(path) for path in sorted(Path("hforest").rglob("*.pyx"))],
-        compiler_directives={
-            "language_level": 3,
-            "binding": True,
-            "freethreading_compatible": True,
-            "boundscheck": DEBUG,
-            "wraparound": False,
-            "initializedcheck": False,
-            "cdivision": True,
-            "embedsignature": False,
-        },
-        build_dir="build",
-    ),
-    cmdclass={"build_ext": BuildWithOpenMP},
-)
+paths = sorted(Path("hforest").rglob("*.pyx"))
+if __name__ == "__main__":
+    setup(
+        ext_modules=[
+            *(extension(".".join(path.with_suffix("").parts), [str(path)]) for path in paths),
+            extension(SHARED, []),
+        ],
+        cmdclass={"build_ext": Build},
+    )

@@ -17,7 +17,6 @@ enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 =
 
 #if HF_VECTORS && defined(__x86_64__)
 #define HF_X86 1
-#include <immintrin.h>
 #define HF_AVX512_CODE __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq")))
 #define HF_AVX2_CODE __attribute__((target("avx2")))
 #else

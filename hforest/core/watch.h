@@ -61,8 +61,8 @@ static void hf_stop(hf_watch *w) { __atomic_store_n(&w->stopped, 1, __ATOMIC_REL
 static void hf_look_for_signals(hf_watch *w) {
 #ifdef Py_PYTHON_H
 #if HF_X86
-    const unsigned rounding = _mm_getcsr(); /* kernels may flush subnormal numbers to 0: handlers do not */
-    _mm_setcsr(0x1f80u);
+    const unsigned rounding = __builtin_ia32_stmxcsr(); /* kernels may flush subnormal numbers to 0: handlers do not */
+    __builtin_ia32_ldmxcsr(0x1f80u);
 #endif
     const PyGILState_STATE state = PyGILState_Ensure();
     if (PyErr_CheckSignals()) {
@@ -71,7 +71,7 @@ static void hf_look_for_signals(hf_watch *w) {
     }
     PyGILState_Release(state);
 #if HF_X86
-    _mm_setcsr(rounding);
+    __builtin_ia32_ldmxcsr(rounding);
 #endif
 #endif
     w->next_look = hf_milliseconds() + HF_LOOK_MS;

@@ -9,7 +9,7 @@ cdef extern from "core/order.h" nogil:
     int32_t hf_code_of_float(float a)
     float hf_float_of_code(int32_t code)
 
-cdef extern from "growth/simd/bodies.h" nogil:
+cdef extern from "growth/bodies.h" nogil:
     int HF_PAIRWISE_SAMPLES, HF_HISTOGRAM_CLASSES, HF_HISTOGRAM_BINS
     int HF_TILE_CANDIDATES, HF_TILE_SAMPLES, HF_VALUE_PAIRS, HF_BUCKETS
     ctypedef union hf_rates:
@@ -87,7 +87,6 @@ cdef extern from "growth/simd/bodies.h" nogil:
         void (*sum_buckets)(hf_buckets* s) noexcept nogil
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
-    const hf_bodies* hf_vector_bodies(int path)
 
 # Returns the bodies of a vector path.
 cdef const hf_bodies* bodies_of(int path) noexcept nogil

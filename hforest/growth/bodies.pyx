@@ -7,6 +7,9 @@ sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+cdef extern from "growth/simd/bodies.h" nogil:
+    const hf_bodies* hf_vector_bodies(int path)
+
 cdef hf_bodies plain
 
 

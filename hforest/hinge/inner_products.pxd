@@ -1,7 +1,7 @@
 from hforest.hinge.forest cimport Route, real
 
 
-cdef extern from "hinge/simd/products.h" nogil:
+cdef extern from "hinge/products.h" nogil:
     ctypedef struct hf_products:
         void (*multiply)(
             int count, const void** a, const void** b, Py_ssize_t n, double* product) noexcept nogil
@@ -9,7 +9,6 @@ cdef extern from "hinge/simd/products.h" nogil:
             int count, const void** rows, const double* scale, Py_ssize_t n, double* total) noexcept nogil
         void (*add_rows)(
             int count, const void** rows, const double* scale, Py_ssize_t n, void* total) noexcept nogil
-    const hf_products* hf_products_of(int path, int itemsize)
 
 # Trees, or ferns, with an inner product at each vertex, and the samples that they route.
 cdef struct LinearCall:
@@ -20,6 +19,9 @@ cdef struct LinearCall:
     const void* projections  # IN (n_trees, n_vertices, n_features) real
     Route route              # OUT
     const hf_products* bodies  # or NULL
+
+# Returns the vector bodies for rows of numbers of itemsize bytes on the path in use, or NULL where it has none.
+cdef const hf_products* products_of(int itemsize) noexcept
 
 cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept
 cdef int route_linear(LinearCall call, const real* x) except -1

@@ -14,6 +14,9 @@ from hforest.core.machine cimport (
 )
 from hforest.hinge.forest cimport GROUP, real, route_of, start_of, threads_for
 
+cdef extern from "hinge/simd/products.h" nogil:
+    const hf_products* hf_products_of(int path, int itemsize)
+
 cdef enum:
     TOGETHER = 8          # samples on one level of a tree: their inner products do not wait for each other
     LANES = 8             # partial sums of an inner product: element k goes to k % LANES
@@ -83,6 +86,10 @@ cdef void _route_some(
         (<real*> call.route.margin)[at] = lowest[i]
 
 
+cdef const hf_products* products_of(int itemsize) noexcept:
+    return hf_products_of(simd_path(), itemsize)
+
+
 cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept:
     """Returns the struct of the arrays."""
     cdef LinearCall call
@@ -90,7 +97,7 @@ cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noe
     call.n_samples = x.shape[0]
     call.n_trees, call.n_vertices, call.n_features = projections.shape
     call.depth = call.n_vertices if fern else (projections.shape[1] + 1).bit_length() - 1
-    call.bodies = hf_products_of(simd_path(), x.itemsize)
+    call.bodies = products_of(x.itemsize)
     call.thresholds, call.projections = start_of(thresholds), start_of(projections)
     return call
 

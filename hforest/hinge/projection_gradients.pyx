@@ -14,11 +14,11 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
+    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.hinge.backward cimport run_slopes
 from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
-from hforest.hinge.inner_products cimport hf_products_of
+from hforest.hinge.inner_products cimport products_of
 
 cdef enum:
     TOGETHER = 8          # rows that are added in one call
@@ -185,7 +185,7 @@ cdef int run_linear_backward(LinearGradients a, const real* x) except -1:
         parts *= 2
     columns = (n_features + parts - 1) // parts
     slope = np.empty((n_trees, n), np.float32 if real is float else np.float64)
-    a.base.slope, a.bodies = start_of(slope), hf_products_of(simd_path(), sizeof(real))
+    a.base.slope, a.bodies = start_of(slope), products_of(sizeof(real))
     run_slopes(a.base, x)
     n_bytes = aligned(COLUMNS * sizeof(double) + (a.base.forest.n_vertices + n) * sizeof(int64_t))
     scratch = np.zeros((threads, n_bytes), np.uint8)

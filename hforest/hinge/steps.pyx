@@ -19,7 +19,7 @@ from hforest.hinge.forest cimport (
     GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for,
 )
 from hforest.hinge.route cimport Call, call_of, run
-from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
+from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from ..optim.exact import bias
 
@@ -52,7 +52,7 @@ cdef int _fill(Step* a, fern, parameters, state, step, settings, double bias1, d
     # The settings' tables have to outlive the struct.
     lr, beta1, beta2, eps, missed = settings
     a.forest, a.step, a.path = forest_of(fern, parameters[0], parameters[1], parameters[2]), step, simd_path()
-    a.adam = adam_settings(lr, beta1, beta2, eps, bias1, bias2)
+    a.adam = adam_settings(parameters[0].itemsize, lr, beta1, beta2, eps, bias1, bias2)
     adam_tables(&a.adam, missed)
     a.thresholds.m, a.thresholds.v = start_of(state.thresholds_m), start_of(state.thresholds_v)
     a.weights.m, a.weights.v = start_of(state.weights_m), start_of(state.weights_v)
@@ -68,7 +68,7 @@ cdef inline void _pass(
 ) noexcept nogil:
     # Takes the missed steps, up to `reach`, of a row of n numbers.
     adam_pass(
-        a.path, param + row * n, <real*> moments.m + row * n, <real*> moments.v + row * n, n,
+        param + row * n, <real*> moments.m + row * n, <real*> moments.v + row * n, n,
         moments.last[row], reach, &a.adam,
     )
     moments.last[row] = reach
@@ -224,7 +224,7 @@ cdef void _move_leaves(
         row = tree * a.forest.n_leaves + leaf[n]
         _pass(a, &a.weights, weights, row, n_outputs, a.step - 1)
         adam_step(
-            a.path, weights + row * n_outputs, grad, <real*> a.weights.m + row * n_outputs,
+            weights + row * n_outputs, grad, <real*> a.weights.m + row * n_outputs,
             <real*> a.weights.v + row * n_outputs, n_outputs, &a.adam,
         )
         a.weights.last[row] = a.step
@@ -249,11 +249,11 @@ cdef void _move_vertices(
         elif a.thresholds.last[row] < a.step:
             grad = <real> w.by_vertex[vertex[n]]
             _pass(a, &a.thresholds, thresholds, row, 1, a.step - 1)
-            adam_step(a.path, thresholds + row, &grad, m + row, v + row, 1, &a.adam)
+            adam_step(thresholds + row, &grad, m + row, v + row, 1, &a.adam)
             a.thresholds.last[row] = a.step
         w.by_vertex[vertex[n]] = 0
     adam_step(
-        a.path, thresholds + start, eager, m + start, v + start,
+        thresholds + start, eager, m + start, v + start,
         min(a.forest.n_vertices, <Py_ssize_t> EAGER), &a.adam,
     )
     for n in range(n_samples):

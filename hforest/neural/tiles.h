@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/counting.h"
-#include "core/simd.h"
 #include "core/watch.h"
+#include "core/x86.h"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1, 2)

@@ -10,7 +10,17 @@ enum {
     HF_FEW = 4      /* missed steps that are cheaper taken one by one */
 };
 
+typedef struct hf_adam hf_adam;
+
+/* p, m, v: IN, OUT (n,); g: IN (n,). All float or all double. */
 typedef struct {
+    /* Takes the step whose rate and scale are in a. */
+    void (*step)(void *p, const void *g, void *m, void *v, ptrdiff_t n, const hf_adam *a);
+    /* Takes the missed steps start + 1 to stop. */
+    void (*missed)(void *p, void *m, void *v, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a);
+} hf_adam_bodies;
+
+struct hf_adam {
     double lr, beta1, beta2, eps;
     double rate;             /* lr / (1 - beta1**step) */
     double scale;            /* 1 / sqrt(1 - beta2**step) */
@@ -20,7 +30,8 @@ typedef struct {
     const int64_t *visible;  /* (n_steps): column of the last coefficient that float32 can tell from 0 */
     ptrdiff_t n_powers, n_decays, n_steps, n_columns;
     int64_t closed;
-} hf_adam;
+    const hf_adam_bodies *bodies; /* of the dtype and the vector path, or NULL */
+};
 
 /* The base to the power n from its powers 1, 2, 4, 8, ...: what the table of decays holds. */
 static double hf_power(const double *squares, int64_t n) {

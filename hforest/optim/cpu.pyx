@@ -1,7 +1,7 @@
 """AdaGrad and Adam on the CPU, dense and by rows.
 
 Parallel loops run over blocks of elements or over rows; an element is computed by one thread, so the bits do
-not depend on the number of threads. AdaGrad computes in float64, Adam (adam.pxd) in the dtype.
+not depend on the number of threads. AdaGrad computes in float64, Adam (adam_step.pxd) in the dtype.
 
 Moments decay geometrically, so those of rows without gradients pass through the subnormal numbers, on
 which a processor is a hundred times slower and where 0.9 times the least of them rounds to itself. They
@@ -14,8 +14,8 @@ from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
-from hforest.core.machine cimport hf_threads, simd_path
-from hforest.optim.adam cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
+from hforest.core.machine cimport hf_threads
+from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
 
@@ -107,27 +107,29 @@ def adagrad_rows(param, rows, grad, state, double lr):
 
 # ------------------------------------------------------------------------------------------- Adam
 
-cdef hf_adam _settings(step, double lr, double beta1, double beta2, double eps):
-    return adam_settings(lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step))
+cdef hf_adam _settings(param, step, double lr, double beta1, double beta2, double eps):
+    return adam_settings(
+        param.dtype.itemsize, lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step)
+    )
 
 
 cdef void _adam(
-    real[::1] param, const real[::1] grad, real[::1] m, real[::1] v, const hf_adam* a, int path
+    real[::1] param, const real[::1] grad, real[::1] m, real[::1] v, const hf_adam* a
 ) noexcept nogil:
     cdef Py_ssize_t n = param.shape[0], b, i, size
     for b in prange((n + BLOCK - 1) // BLOCK, schedule="static", num_threads=_threads(n)):
         i = b * BLOCK
         size = min(<Py_ssize_t> BLOCK, n - i)
-        adam_step(path, &param[i], &grad[i], &m[i], &v[i], size, a)
+        adam_step(&param[i], &grad[i], &m[i], &v[i], size, a)
 
 
 def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps):
     """Kingma & Ba 2015, Alg. 1."""
-    cdef hf_adam a = _settings(step, lr, beta1, beta2, eps)
+    cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
     if param.dtype.itemsize == 4:
-        _adam[float](param, grad, m, v, &a, simd_path())
+        _adam[float](param, grad, m, v, &a)
     else:
-        _adam[double](param, grad, m, v, &a, simd_path())
+        _adam[double](param, grad, m, v, &a)
 
 
 cdef inline void _fetch(
@@ -146,7 +148,7 @@ cdef inline void _fetch(
 
 cdef void _adam_rows(
     real[:, ::1] param, const int64_t[::1] rows, const real[:, ::1] grad, real[:, ::1] m, real[:, ::1] v,
-    int64_t[::1] last, int64_t step, const hf_adam* a, int path,
+    int64_t[::1] last, int64_t step, const hf_adam* a,
 ) noexcept nogil:
     # Without gradients (grad is None) rows only take missed steps, up to `step`; else up to the step before.
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
@@ -154,9 +156,9 @@ cdef void _adam_rows(
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):
         _fetch(rows, i + AHEAD, param, m, v, last)
         row = rows[i]
-        adam_pass(path, &param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
+        adam_pass(&param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
         if grad is not None:
-            adam_step(path, &param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
+            adam_step(&param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
         last[row] = step
 
 
@@ -164,15 +166,15 @@ def adam_rows(
     param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
 ):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
-    cdef hf_adam a = _settings(step, lr, beta1, beta2, eps)
+    cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
     adam_tables(&a, missed)
     if param.shape[1] == 0:
         last[rows] = step
         return
     if param.dtype.itemsize == 4:
-        _adam_rows[float](param, rows, grad, m, v, last, step, &a, simd_path())
+        _adam_rows[float](param, rows, grad, m, v, last, step, &a)
     else:
-        _adam_rows[double](param, rows, grad, m, v, last, step, &a, simd_path())
+        _adam_rows[double](param, rows, grad, m, v, last, step, &a)
 
 
 def adam_catch_up(

@@ -3,21 +3,11 @@
    rows every element is by itself. 16 bytes are slower than what the compiler makes of Cython, 64 bytes no faster. */
 #ifndef HFOREST_HINGE_SIMD_PRODUCTS_H
 #define HFOREST_HINGE_SIMD_PRODUCTS_H
-#include <stddef.h>
 #include <string.h>
 
 #include "core/counting.h"
-#include "core/simd.h"
-
-/* Rows are float or double; `count` of them, of n elements each. */
-typedef struct {
-    /* Writes product (count,): the inner products of rows a[i] and b[i], in double. */
-    void (*multiply)(int count, const void *const *a, const void *const *b, ptrdiff_t n, double *product);
-    /* Adds scale[i] times row i to total (n,), in double, in the order of the rows. */
-    void (*add_wide)(int count, const void *const *rows, const double *scale, ptrdiff_t n, double *total);
-    /* The same in the type of the rows. */
-    void (*add_rows)(int count, const void *const *rows, const double *scale, ptrdiff_t n, void *total);
-} hf_products;
+#include "core/x86.h"
+#include "hinge/products.h"
 
 #if HF_X86
 typedef double hf_wide __attribute__((vector_size(32), aligned(8), may_alias));

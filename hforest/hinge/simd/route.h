@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "core/counting.h"
-#include "core/simd.h"
+#include "core/x86.h"
 
 enum {
     HF_TILE = 32,      /* samples of a tile: a feature of all of them is 128 bytes of float32 */

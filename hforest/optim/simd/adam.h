@@ -1,20 +1,12 @@
-/* Adam's step and missed steps for vectors, a table for each dtype and width; adam.pxd has them number by number. */
+/* Adam's step and missed steps for vectors, a table for each dtype and width; adam_step.pxd has them number by number. */
 #ifndef HFOREST_OPTIM_SIMD_ADAM_H
 #define HFOREST_OPTIM_SIMD_ADAM_H
 #include <float.h>
 #include <string.h>
 
 #include "core/counting.h"
-#include "core/simd.h"
+#include "core/x86.h"
 #include "optim/adam.h"
-
-/* p, m, v: IN, OUT (n,); g: IN (n,). All float or all double. */
-typedef struct {
-    /* Takes the step whose rate and scale are in a. */
-    void (*step)(void *p, const void *g, void *m, void *v, ptrdiff_t n, const hf_adam *a);
-    /* Takes the missed steps start + 1 to stop. */
-    void (*missed)(void *p, void *m, void *v, ptrdiff_t n, int64_t start, int64_t stop, const hf_adam *a);
-} hf_adam_bodies;
 
 #if HF_X86
 #define HF_ROOTS_F32(a) _mm_sqrt_ps((__m128)(a))

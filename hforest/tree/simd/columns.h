@@ -2,6 +2,7 @@
    other. */
 #ifndef HFOREST_TREE_COLUMNS_H
 #define HFOREST_TREE_COLUMNS_H
+#include "core/x86.h"
 #include "tree/packed.h"
 
 #if HF_X86

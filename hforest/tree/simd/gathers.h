@@ -1,6 +1,7 @@
 /* Walks by gathers of AVX-512, for processors with fast ones, and what AVX-512 does with leaf values. */
 #ifndef HFOREST_TREE_GATHERS_H
 #define HFOREST_TREE_GATHERS_H
+#include "core/x86.h"
 #include "tree/packed.h"
 
 enum {

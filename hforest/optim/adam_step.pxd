@@ -9,6 +9,12 @@ from libc.stdint cimport int64_t
 
 
 cdef extern from "optim/adam.h" nogil:
+    ctypedef struct hf_adam
+    ctypedef struct hf_adam_bodies:
+        void (*step)(void* p, const void* g, void* m, void* v, Py_ssize_t n, const hf_adam* a) noexcept nogil
+        void (*missed)(
+            void* p, void* m, void* v, Py_ssize_t n, int64_t start, int64_t stop, const hf_adam* a
+        ) noexcept nogil
     ctypedef struct hf_adam:
         double lr, beta1, beta2, eps, rate, scale
         const double* powers
@@ -17,19 +23,12 @@ cdef extern from "optim/adam.h" nogil:
         const int64_t* visible
         Py_ssize_t n_powers, n_decays, n_steps, n_columns
         int64_t closed
+        const hf_adam_bodies* bodies
     const int HF_CENTRE
     double hf_decay(const hf_adam* a, int which, int64_t n)
     const double* hf_row(const hf_adam* a, int64_t step)
     Py_ssize_t hf_top(const hf_adam* a, int64_t step, int single)
     int64_t hf_middle(const hf_adam* a, int64_t start, int64_t stop)
-
-cdef extern from "optim/simd/adam.h" nogil:
-    ctypedef struct hf_adam_bodies:
-        void (*step)(void* p, const void* g, void* m, void* v, Py_ssize_t n, const hf_adam* a) noexcept nogil
-        void (*missed)(
-            void* p, void* m, void* v, Py_ssize_t n, int64_t start, int64_t stop, const hf_adam* a
-        ) noexcept nogil
-    const hf_adam_bodies* hf_adam_bodies_of(int single, int path)
 
 ctypedef fused adam_real:
     float
@@ -52,17 +51,16 @@ cdef inline adam_real root_of(adam_real a) noexcept nogil:
 
 
 cdef inline void adam_step(
-    int path, adam_real* p, const adam_real* g, adam_real* m, adam_real* v, Py_ssize_t n, const hf_adam* a
+    adam_real* p, const adam_real* g, adam_real* m, adam_real* v, Py_ssize_t n, const hf_adam* a
 ) noexcept nogil:
     # The step whose rate and scale are in a.
     cdef adam_real beta1 = <adam_real> a.beta1, rest1 = <adam_real> (1 - a.beta1)
     cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
     cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
     cdef adam_real first, second
-    cdef const hf_adam_bodies* bodies = hf_adam_bodies_of(sizeof(adam_real) == 4, path)
     cdef Py_ssize_t i
-    if bodies != NULL:
-        bodies.step(p, g, m, v, n, a)
+    if a.bodies != NULL:
+        a.bodies.step(p, g, m, v, n, a)
         return
     for i in range(n):
         first = beta1 * m[i] + rest1 * g[i]
@@ -90,7 +88,7 @@ cdef inline adam_real _rest(
 
 
 cdef inline void adam_pass(
-    int path, adam_real* p, adam_real* m, adam_real* v, Py_ssize_t n, int64_t start, int64_t stop,
+    adam_real* p, adam_real* m, adam_real* v, Py_ssize_t n, int64_t start, int64_t stop,
     const hf_adam* a,
 ) noexcept nogil:
     # Steps start + 1 to stop, whose gradients were zero: one by one while the polynomials are not exact yet
@@ -98,13 +96,12 @@ cdef inline void adam_pass(
     cdef int64_t middle, s
     cdef double m_factor, v_factor, root_factor, decay, root_decay
     cdef adam_real root, motion, share, scale
-    cdef const hf_adam_bodies* bodies = hf_adam_bodies_of(sizeof(adam_real) == 4, path)
     cdef Py_ssize_t i
     start = max(start, <int64_t> 0)
     if start >= stop:
         return
-    if bodies != NULL:
-        bodies.missed(p, m, v, n, start, stop, a)
+    if a.bodies != NULL:
+        a.bodies.missed(p, m, v, n, start, stop, a)
         return
     middle = hf_middle(a, start, stop)
     m_factor, v_factor = hf_decay(a, 0, stop - start), hf_decay(a, 1, stop - start)
@@ -131,29 +128,11 @@ cdef inline void adam_pass(
         v[i] = flushed(<adam_real> (v[i] * <adam_real> v_factor))
 
 
-cdef inline hf_adam adam_settings(
-    double lr, double beta1, double beta2, double eps, double bias1, double bias2
-) noexcept:
-    # For a step with biases bias1 = 1 - beta1**step and bias2; both 0 where only missed steps count.
-    cdef hf_adam a
-    a.lr, a.beta1, a.beta2, a.eps = lr, beta1, beta2, eps
-    a.rate = lr / bias1 if bias1 > 0 else 0
-    a.scale = 1 / sqrt(bias2) if bias2 > 0 else 0
-    a.powers = a.decay = a.tail = NULL
-    a.visible = NULL
-    a.n_powers = a.n_decays = a.n_steps = a.n_columns = 0
-    a.closed = 0
-    return a
+# Returns the settings for rows of numbers of itemsize bytes and a step with biases bias1 = 1 - beta1**step and bias2;
+# both 0 where only missed steps count.
+cdef hf_adam adam_settings(
+    int itemsize, double lr, double beta1, double beta2, double eps, double bias1, double bias2
+) noexcept
 
-
-cdef inline int adam_tables(hf_adam* a, missed) except -1:
-    # Pointers into arrays of tables.py that `missed` keeps alive.
-    cdef const double[:, ::1] powers = missed.powers
-    cdef const double[:, ::1] decay = missed.decay
-    cdef const double[:, ::1] tail = missed.tail
-    cdef const int64_t[::1] visible = missed.visible
-    a.powers, a.n_powers = &powers[0, 0], powers.shape[1]
-    a.decay, a.n_decays = &decay[0, 0], decay.shape[1]
-    a.tail, a.n_steps, a.n_columns = &tail[0, 0], tail.shape[0], tail.shape[1]
-    a.visible, a.closed = &visible[0], missed.closed
-    return 0
+# Writes pointers into arrays of tables.py that `missed` keeps alive.
+cdef int adam_tables(hf_adam* a, missed) except -1

@@ -1,0 +1,97 @@
+/* What the inner loops of the scorers work on. bodies.pyx has the plain ones and says what each computes; simd/bodies.h
+   has those of vectors. */
+#ifndef HFOREST_GROWTH_BODIES_H
+#define HFOREST_GROWTH_BODIES_H
+#include <stdint.h>
+
+/* Tuned on `python bench/grow.py`. */
+enum {
+    HF_PAIRWISE_SAMPLES = 128, /* samples up to which columns of bins are scored pairwise */
+    HF_PAIRWISE_NUMBERS = HF_PAIRWISE_SAMPLES + 64,
+    HF_HISTOGRAM_CLASSES = 32,
+    HF_HISTOGRAM_BINS = 256,
+    HF_TILE_CANDIDATES = 16, /* whose bins are read from rows together, */
+    HF_TILE_SAMPLES = 512,   /* and of how many samples, so that these bins stay in L1 */
+    HF_VALUE_PAIRS = 48,     /* samples up to which other values are scored pairwise */
+    HF_BUCKETS = 256
+};
+
+typedef union {
+    float value[256];
+    int32_t bits[256];
+} hf_rates;
+
+/* Sums of the splits after each place, and their rates: scores in float32, good to 1 in 2**13. */
+typedef struct {
+    uint32_t left_weight[HF_BUCKETS], left_square[HF_BUCKETS], right_square[HF_BUCKETS];
+    hf_rates rate;
+    uint32_t all, square; /* weight of the node; sum of the squares of its classes' weights */
+} hf_splits;
+
+/* The pairwise scorer of bins. */
+typedef struct {
+    uint8_t code[HF_PAIRWISE_NUMBERS]; /* of candidates side by side: simd/pairwise.h */
+    uint8_t left_weight[HF_PAIRWISE_NUMBERS];
+    uint16_t left_square[2][HF_PAIRWISE_NUMBERS / 2], right_square[2][HF_PAIRWISE_NUMBERS / 2]; /* even, odd numbers */
+    hf_rates rate[2];
+    uint32_t sample[HF_PAIRWISE_SAMPLES]; /* class by class */
+    uint8_t weight[HF_PAIRWISE_SAMPLES];
+    int32_t last[HF_PAIRWISE_SAMPLES]; /* of a class: where its samples end */
+    uint32_t total[HF_PAIRWISE_SAMPLES];
+    int64_t n, n_present;
+    uint32_t all, square;
+} hf_pairwise __attribute__((aligned(64)));
+
+/* The pairwise scorer of codes of 32 bits. */
+typedef struct {
+    hf_splits splits;
+    int32_t code[HF_VALUE_PAIRS + 32]; /* class by class */
+    uint32_t weight[HF_VALUE_PAIRS];
+    int32_t last[HF_VALUE_PAIRS];
+    uint32_t total[HF_VALUE_PAIRS];
+    uint8_t place[HF_VALUE_PAIRS]; /* of a sample of the node */
+    int64_t n, n_present;
+} hf_value_pairs __attribute__((aligned(64)));
+
+/* The histogram scorer of bins. */
+typedef struct {
+    uint16_t counts[4][HF_HISTOGRAM_CLASSES * HF_HISTOGRAM_BINS]; /* of a candidate, by class, then place of the bin */
+    uint16_t *count; /* of the candidate to be scored */
+    hf_splits splits;
+    uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* codes */
+    uint32_t number[HF_TILE_SAMPLES];                  /* 0, 1, ... */
+    uint8_t place[HF_HISTOGRAM_BINS];                  /* of a bin: simd/histogram.h */
+    uint32_t total[HF_HISTOGRAM_CLASSES];
+    int64_t n_present;
+    int n_steps, n_bins;
+} hf_histogram __attribute__((aligned(64)));
+
+/* The histogram scorer of codes of 32 bits, with bounds. Bucket c has the place (c % n_steps) * lanes + c / n_steps. */
+typedef struct {
+    hf_splits splits;
+    uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* by class, then place */
+    uint32_t inside[HF_BUCKETS], second[HF_BUCKETS];   /* the two largest weights of a class in a bucket */
+    int32_t alive[HF_BUCKETS];
+    uint32_t total[HF_HISTOGRAM_CLASSES];
+    int64_t n, n_present;
+    int log_steps, log_lanes;
+    int whole, exact;      /* whole: codes are the values; exact: every bucket holds one value */
+    int32_t lowest, usual; /* usual: a code that has a bucket of its own, */
+    int32_t own;           /* at this place, which sum_buckets counts: what the other buckets leave */
+    float least, scale;
+} hf_buckets __attribute__((aligned(64)));
+
+typedef struct {
+    int log_lanes; /* log2 of the numbers of 32 bits in a vector */
+    void (*sum_pairs)(int per, hf_pairwise *p);
+    float (*rate_pairs)(int per, hf_pairwise *p);
+    void (*sum_values)(hf_value_pairs *p);
+    void (*sum_bins)(hf_histogram *h);
+    void (*find_range)(const int32_t *code, int64_t n, int32_t *range);
+    void (*fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket);
+    void (*sum_buckets)(hf_buckets *s);
+    void (*find_alive)(hf_buckets *s, float limit);
+    float (*rate)(int n, hf_splits *s);
+} hf_bodies;
+
+#endif
