@@ -9,6 +9,7 @@ HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with the
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
 """
 
+import copy
 import os
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import Cython
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import create_dependency_tree
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -93,10 +96,10 @@ class Build(build_ext):
         if flags is None:
             print("hforest: building without OpenMP: every function runs on one thread", file=sys.stderr)
             flags = ([], [])
-        for extension, translated in zip(self.extensions, translate(self.extensions), strict=True):
+        translate(self.extensions)
+        for extension in self.extensions:
             extension.extra_compile_args += flags[0]
             extension.extra_link_args += flags[1]
-            extension.sources = translated.sources
             extension.depends = headers(Path(self.build_temp, extension.sources[0]).with_suffix(".d"))
         self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()
@@ -107,9 +110,22 @@ class Build(build_ext):
 
 
 def translate(extensions):
-    """Writes the C of modules that changed; returns the modules with their sources in C."""
-    return cythonize(
-        extensions,
+    """Writes the C of modules whose files changed, and makes it the sources of all modules."""
+    folder = BUILD / f"cython-{Cython.__version__}{'-debug' * DEBUG}"
+    tree = create_dependency_tree(quiet=True)
+    stale = []
+    for extension in extensions:
+        source = extension.name.replace(".", "/")
+        translated = folder / f"{source}.c"
+        # Cython's own files are new in every environment that pip makes for a build.
+        files = map(Path, tree.all_dependencies(f"{source}.pyx") if extension.sources else [])
+        changed = [file.stat().st_mtime for file in files if file.resolve().is_relative_to(ROOT)]
+        if not translated.exists() or translated.stat().st_mtime < max(changed, default=0):
+            stale.append(copy.copy(extension))
+        extension.sources = [str(translated)]
+    cythonize(
+        stale,
+        force=True,
         nthreads=os.cpu_count(),
         compiler_directives={
             "language_level": 3,
@@ -123,15 +139,14 @@ def translate(extensions):
             "emit_code_comments": False,
         },
         shared_utility_qualified_name=SHARED,
-        build_dir=str(BUILD / ("debug" if DEBUG else "c")),
+        build_dir=str(folder),
     )
 
 
 def headers(depfile):
-    """The files that a compiler listed as read, or none before the first time."""
-    if not depfile.exists():
-        return []
-    return depfile.read_text(encoding="utf-8").replace("\\\n", " ").partition(": ")[2].split()
+    """The headers of the package that a compiler listed as read; none before the first time."""
+    listed = depfile.read_text(encoding="utf-8").split() if depfile.exists() else []
+    return [path for path in listed if path.startswith("hforest")]
 
 
 def extension(name, sources):
