@@ -758,20 +758,20 @@ def test_messages_name_the_parameters_of_estimators(name):
 
 def test_without_scikit_learn(monkeypatch):
     def imported():
-        spec = importlib.util.spec_from_file_location("hforest.another", hs.__file__)
+        spec = importlib.util.spec_from_file_location(
+            "hforest.another", hs.__file__, submodule_search_locations=[]
+        )
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sklearn", None)
-        message = (
-            r'expected scikit-learn 1.6 or newer, got none; install it with pip install "hforest.sklearn."'
-        )
+        message = "expected scikit-learn 1.6 or newer, got none; install it with pip install -e '..sklearn.'"
         with pytest.raises(ImportError, match=message):
             imported()
     with monkeypatch.context() as patch:
         patch.delattr(sklearn.utils.validation, "validate_data")
         patch.setattr(sklearn, "__version__", "1.5.2")
-        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; upgrade it"):
+        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; install it"):
             imported()
 
 

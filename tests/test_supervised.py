@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import hforest
 from hforest.core import supervised
@@ -203,7 +204,6 @@ def test_bad_samples(x, error, words):
 
 
 def test_sparse_matrices_of_scipy():
-    sparse = pytest.importorskip("scipy.sparse")
     for make in (sparse.csr_array, sparse.csc_matrix):
         with pytest.raises(
             TypeError,

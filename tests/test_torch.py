@@ -520,6 +520,9 @@ def test_calls_with_cuda_tensors_go_through_dlpack_on_the_current_stream(monkeyp
         asarray=np.asarray,
         cuda=types.SimpleNamespace(Device=context, ExternalStream=context),
     )
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match="^hforest.torch: expected CuPy 13 .*pip install -e '..cuda12.' or '..cuda13.' in"):
+        cuda.import_cupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(cuda_stream=77))
     x, t, f, w = tensors(*problem("tree"))

@@ -46,8 +46,6 @@ def proximity(
 
     Raises
     ------
-    ImportError
-        SciPy is not installed.
     TypeError, ValueError, IndexError
         As for `apply`; CuPy arrays; a setting out of its range.
     MemoryError
@@ -71,12 +69,8 @@ def proximity(
            [0., 1., 1.],
            [0., 1., 1.]])
     """
-    try:
-        from scipy import sparse
-    except ImportError:
-        raise ImportError(
-            "proximity: expected SciPy for its sparse matrix, got none installed; pip install scipy"
-        ) from None
+    from scipy import sparse
+
     share = checks.number("min_share", min_share, 0.0, 1.0)
     most = None if max_neighbors is None else checks.integer("max_neighbors", max_neighbors, 1)
     checks.on_cpu(x=x, other=other)
