@@ -152,7 +152,9 @@ def hints():
                 extras = node.args[2 if called.endswith("missing") else 0 :]
                 yield from ((path.name, a.value) for a in extras if isinstance(a, ast.Constant))
         # There is no package on an index yet.
-        assert not re.search(r"""pip install [^\n`]*(["']hforest\b|hforest\[)|pip install hforest""", text), path
+        assert not re.search(r"""pip install [^\n`]*(["']hforest\b|hforest\[)|pip install hforest""", text), (
+            path
+        )
 
 
 def test_install_hints_name_extras_that_exist():

@@ -6,7 +6,6 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-
 from scipy import sparse
 
 from hforest import growth, project

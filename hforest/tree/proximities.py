@@ -9,7 +9,7 @@ from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
 from .forest import PACKAGE, Forest
 from .leaves import grouped
-from .walks import apply, knows_missing
+from .walks import REMEDY, apply, knows_missing
 
 
 def proximity(
@@ -100,7 +100,7 @@ def proximity(
 
 def _leaves_of_others(forest: Forest, other: ArrayLike) -> np.ndarray:
     axes, missing = ("n_others", "n_features"), knows_missing(forest)
-    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing)
+    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing, remedy=REMEDY)
     if rows.shape[1] != int(forest.n_features):
         raise ValueError(
             f"other: expected shape (n_others, n_features) = (n_others, {int(forest.n_features)}), got "
