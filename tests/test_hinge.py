@@ -741,10 +741,9 @@ BACKWARD = ("grad_y", "leaf", "margin", "vertex", "features", "weights")
 BAD = [
     # names of the arrays passed, argument, how it is spoilt, error, words of the message
     (FORWARD, "x", lambda a: a.astype(np.float16), TypeError, "float32 or float64, got float16"),
-    (FORWARD, "x", lambda a: a.astype(np.int64), TypeError, "x.astype"),
     (FORWARD, "x", lambda a: a.astype(">f8"), TypeError, "float32 or float64"),
     (FORWARD, "x", lambda a: a.astype(object), TypeError, "object"),
-    (FORWARD, "x", lambda a: a.tolist(), TypeError, "got list; convert it with numpy.ascontiguousarray"),
+    (FORWARD, "x", lambda a: a.tolist(), TypeError, "got list; convert it with numpy.asarray.x, dtype=..., order='C'"),
     (FORWARD, "x", lambda a: np.matrix(a), TypeError, "got matrix"),
     (FORWARD, "x", lambda a: np.ma.masked_array(a), TypeError, "got MaskedArray"),
     (FORWARD, "x", lambda a: a[0], ValueError, r"\(n_samples, n_features\)"),

@@ -138,8 +138,8 @@ def test_tables_of_pandas():
         TypeError, match=r"x: expected numbers, got 'u' \(str\) at index \(0, 1\); number the categories"
     ):
         supervised.matrix("x", pandas.DataFrame({"a": [1], "b": ["u"]}))
-    missing = pandas.DataFrame({"a": pandas.array([1, None], dtype="Int64"), "b": ["", ""]})
-    with pytest.raises(TypeError, match=r"x: expected numbers, got .* at index \(0, 1\); .* missing values"):
+    missing = pandas.DataFrame({"a": pandas.array([None, 1], dtype="Int64"), "b": ["", ""]})
+    with pytest.raises(TypeError, match=r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"):
         supervised.matrix("x", missing)
     with pytest.raises(
         TypeError,

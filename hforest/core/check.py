@@ -94,7 +94,7 @@ def same_device(**arrays: Array) -> None:
         else:
             raise TypeError(
                 f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; "
-                f"convert it with numpy.ascontiguousarray({name}, dtype=...)"
+                f"convert it with numpy.asarray({name}, dtype=..., order='C')"
             )
         if not first_name:
             first_name, first_gpu = name, gpu
