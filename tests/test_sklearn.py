@@ -595,7 +595,7 @@ def test_cascades_name_the_class_of_few_samples():
 
 def test_manifold_forests_take_samples_as_signals_by_default():
     with pytest.warns(
-        UserWarning, match=r"^shape: expected the shape .*, got None: .* pass shape=\(4,\) for"
+        UserWarning, match=r"^shape: expected the shape .*, got None: .* pass shape=\(4,\) if"
     ) as caught:
         a = small("ManifoldForestClassifier").fit(X, Y)
     assert caught[0].filename == __file__

@@ -139,7 +139,9 @@ def test_tables_of_pandas():
     ):
         supervised.matrix("x", pandas.DataFrame({"a": [1], "b": ["u"]}))
     missing = pandas.DataFrame({"a": pandas.array([None, 1], dtype="Int64"), "b": ["", ""]})
-    with pytest.raises(TypeError, match=r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"):
+    with pytest.raises(
+        TypeError, match=r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"
+    ):
         supervised.matrix("x", missing)
     with pytest.raises(
         TypeError,
