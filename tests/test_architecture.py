@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,54 @@ def test_an_integration_without_its_library_names_the_remedy(name):
     assert done.returncode != 0
     error = done.stderr.splitlines()[-1]
     assert error.startswith("ImportError: ")
-    assert f'pip install "hforest[{name}]"' in error
+    assert f"pip install -e '.[{name}]' in the checkout" in error
+
+
+# Each takes milliseconds to import, or brings modules that do.
+SLOW_TO_IMPORT = {
+    "argparse", "asyncio", "concurrent", "email", "importlib.metadata", "multiprocessing", "numpy.polynomial",
+    "socket", "sqlite3", "ssl", "statistics", "subprocess", "tempfile", "unittest",
+}  # fmt: skip
+
+
+def test_importing_hforest_imports_numpy_and_little_else():
+    code = "import sys, numpy; before = set(sys.modules); import hforest; print(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    imported = set(done.stdout.split())
+    assert "hforest.hinge" in imported
+    packages = {name.split(".")[0] for name in imported} - sys.stdlib_module_names
+    # Cython's modules have the names of its version.
+    assert {name for name in packages if "cython" not in name} <= {"hforest", "numpy"}
+    assert not imported & SLOW_TO_IMPORT
+
+
+def hints():
+    """Extras that commands and errors name, with the file that names them."""
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *PACKAGE.rglob("*.py")]
+    for path in sorted([*files, *(ROOT / "bench").rglob("*.py")]):
+        text = path.read_text(encoding="utf-8")
+        for names in re.findall(r"'\.\[([\w, ]+)\]'", text):
+            yield from ((path.name, extra.strip()) for extra in names.split(","))
+        for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+            called = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+            if called.lstrip("_") in ("missing", "command"):
+                extras = node.args[2 if called.endswith("missing") else 0 :]
+                yield from ((path.name, a.value) for a in extras if isinstance(a, ast.Constant))
+        # There is no package on an index yet.
+        assert not re.search(r"""pip install [^\n`]*(["']hforest\b|hforest\[)|pip install hforest""", text), (
+            path
+        )
+
+
+def test_install_hints_name_extras_that_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = set(hints())
+    assert {extra for _, extra in found} <= set(project["optional-dependencies"])
+    named = {extra for path, extra in found if path != "install.md"}
+    assert {*(INTEGRATIONS - NO_LIBRARY), "mpi", "cuda12", "cuda13"} <= named
+    assert any(name.startswith("scipy>=") for name in project["dependencies"])
 
 
 def test_every_subpackage_has_a_layer():

@@ -741,10 +741,9 @@ BACKWARD = ("grad_y", "leaf", "margin", "vertex", "features", "weights")
 BAD = [
     # names of the arrays passed, argument, how it is spoilt, error, words of the message
     (FORWARD, "x", lambda a: a.astype(np.float16), TypeError, "float32 or float64, got float16"),
-    (FORWARD, "x", lambda a: a.astype(np.int64), TypeError, "x.astype"),
     (FORWARD, "x", lambda a: a.astype(">f8"), TypeError, "float32 or float64"),
     (FORWARD, "x", lambda a: a.astype(object), TypeError, "object"),
-    (FORWARD, "x", lambda a: a.tolist(), TypeError, "got list; convert it with numpy.asarray"),
+    (FORWARD, "x", lambda a: a.tolist(), TypeError, "got list; convert it with numpy.asarray.x, dtype=..., order='C'"),
     (FORWARD, "x", lambda a: np.matrix(a), TypeError, "got matrix"),
     (FORWARD, "x", lambda a: np.ma.masked_array(a), TypeError, "got MaskedArray"),
     (FORWARD, "x", lambda a: a[0], ValueError, r"\(n_samples, n_features\)"),
@@ -752,9 +751,10 @@ BAD = [
     (FORWARD, "x", lambda a: a[:, :0].copy(), ValueError, "n_features: expected at least 1"),
     (FORWARD, "x", lambda a: np.asfortranarray(a), ValueError, "C-contiguous.*numpy.ascontiguousarray"),
     (FORWARD, "x", strided, ValueError, "C-contiguous"),
-    (FORWARD, "x", lambda a: changed(a, (4, 1), np.nan), ValueError, r"finite numbers, got nan at index \(4, 1\)"),
+    (FORWARD, "x", lambda a: changed(a, (4, 1), np.nan), ValueError, r"finite numbers, got nan at index \(4, 1\); impute .* or lower the learning rate if layers"),
     (FORWARD, "x", lambda a: changed(a, (5, 2), -np.inf), ValueError, r"got -inf at index \(5, 2\)"),
-    (FORWARD, "thresholds", lambda a: a.astype(np.float32), TypeError, "expected dtype float64, got float32"),
+    (FORWARD, "x", lambda a: a.astype(np.int64), TypeError, "got int64; convert it with x.astype.numpy.float32"),
+    (FORWARD, "thresholds", lambda a: a.astype(np.float32), TypeError, "got float32; .*float64., or the others to float32"),
     (FORWARD, "thresholds", lambda a: a[:, :2].copy(), ValueError, r"2\*\*depth - 1"),
     (FORWARD, "thresholds", lambda a: a[:, :0].copy(), ValueError, r"2\*\*depth - 1"),
     (FORWARD, "thresholds", lambda a: a[:0], ValueError, "n_trees"),
@@ -807,6 +807,7 @@ def test_bad_arrays(names, name, spoil, error, words):
         (lambda g: hinge.tree_init(2.0, 3, 3), TypeError, "n_trees: expected an int, got float"),
         (lambda g: hinge.tree_init(True, 3, 3), TypeError, "n_trees: expected an int, got bool"),
         (lambda g: hinge.tree_init(2, 3, 3, (4, 0)), ValueError, "outputs"),
+        (lambda g: hinge.tree_init(2, 3, 3, [4, 0.5]), TypeError, "outputs: expected an int, got float"),
         (lambda g: hinge.tree_init(2, 3, 3, dtype=np.float16), TypeError, "dtype: expected float32 or float64"),
         (lambda g: hinge.tree_init(2, 3, 3, features="best"), ValueError, "features: expected one of"),
         (lambda g: hinge.tree_init(2, 3, 3, rng="seed"), TypeError, "rng: expected None, an int"),
@@ -837,6 +838,12 @@ def test_bad_arrays(names, name, spoil, error, words):
 def test_bad_calls(call, error, words):
     with pytest.raises(error, match=words):
         call(good())
+
+
+def test_outputs_may_be_a_list():
+    for init in (hinge.tree_init, hinge.fern_init):
+        for a, b in zip(init(3, 2, 5, [2, 4], rng=0), init(3, 2, 5, (2, 4), rng=0), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_nan_is_the_callers_affair_when_unchecked():

@@ -826,7 +826,7 @@ def test_programs_of_others_are_refused():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ("sys.modules['jax'] = None", 'hforest.jax: expected JAX 0.5 or newer, got none; install it with pip install "hforest[jax]"'),
+        ("sys.modules['jax'] = None", "hforest.jax: expected JAX 0.5 or newer, got none; install it with pip install -e '.[jax]' in the checkout"),
         ("import jax; del jax.ffi; sys.modules['jax.ffi'] = None", "hforest.jax: expected JAX 0.5 or newer, got "),
         (
             "import jax.ffi\ndef refuse(*a, **k): raise ValueError('version 0.1')\njax.ffi.register_ffi_target = refuse",

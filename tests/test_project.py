@@ -6,6 +6,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from scipy import sparse
 
 from hforest import growth, project
 from hforest.core import projections as distributions
@@ -212,7 +213,6 @@ def test_backends_agree(fast_backend, dtype, reference, n, n_features, n_project
 
 
 def test_values_are_those_of_a_sparse_matrix():
-    sparse = pytest.importorskip("scipy.sparse")
     x = np.random.default_rng(0).normal(size=(500, 40))
     patches = project.patch_distribution((5, 8), patch_max=4)
     indptr, indices, data = project.sample(patches, 60, dtype=np.float64, rng=0)

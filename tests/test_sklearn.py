@@ -37,6 +37,9 @@ X, Y = load_iris(return_X_y=True)
 X_TARGETS, TARGETS = (a[:150] for a in load_diabetes(return_X_y=True))
 TEXT = np.array(["setosa", "versicolor", "virginica"], object)[Y]
 
+# Where the warning is the test, pytest.warns sees it.
+pytestmark = pytest.mark.filterwarnings("ignore:shape. expected the shape of a sample:UserWarning")
+
 # Small sizes by the name of the kind, and what the function of hforest is given for the same forest.
 HINGE = {"n_members": 2, "n_projections": 10, "max_iter": 60, "max_depth": 4}
 SIZES = {
@@ -591,7 +594,11 @@ def test_cascades_name_the_class_of_few_samples():
 
 
 def test_manifold_forests_take_samples_as_signals_by_default():
-    a = small("ManifoldForestClassifier").fit(X, Y)
+    with pytest.warns(
+        UserWarning, match=r"^shape: expected the shape .*, got None: .* pass shape=\(4,\) if"
+    ) as caught:
+        a = small("ManifoldForestClassifier").fit(X, Y)
+    assert caught[0].filename == __file__
     b = small("ManifoldForestClassifier", shape=(4,)).fit(X, Y)
     assert same_bits(a.predict_proba(X), b.predict_proba(X))
     assert small("ManifoldForestClassifier").fit(X[:, :1], Y).score(X[:, :1], Y) > 0.6
@@ -756,22 +763,50 @@ def test_messages_name_the_parameters_of_estimators(name):
             small(name, **{parameter: value}).fit(x, y)
 
 
+@pytest.mark.parametrize(
+    "name", ["RandomForestClassifier", "HingeForestClassifier", "CascadeForestClassifier"]
+)
+def test_samples_that_are_no_numbers_have_a_remedy(name):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X)
+    for column, words in (
+        (pandas.date_range("2020", periods=len(X)), "make numbers of dates"),
+        (pandas.Categorical(["u", "v", "w"] * 50), "number the categories"),
+        (np.array(["u", "v", "w"] * 50, object), "number the categories"),
+        (np.array([0.5, 1, pandas.NA] * 50, object), "make NaN of them"),
+    ):
+        with pytest.raises(
+            (TypeError, ValueError), match=f"^X: expected numbers, got .* at index .*; .*{words}"
+        ):
+            small(name).fit(table.assign(last=column), Y)
+    with pytest.raises(
+        ValueError, match=r"^X: .* got \(150, 2, 2\); .*, X.reshape\(len\(X\), -1\) \(scikit-learn: "
+    ):
+        small(name).fit(X.reshape(150, 2, 2), Y)
+    model = small(name).fit(X, Y)
+    with pytest.raises(ValueError, match=r"^X: .* got \(150, 2, 2\); .*, X.reshape\(len\(X\), -1\)"):
+        model.predict(X.reshape(150, 2, 2))
+    # Others are those of scikit-learn.
+    with pytest.raises(ValueError, match="^Found input variables with inconsistent numbers"):
+        small(name).fit(X, Y[1:])
+
+
 def test_without_scikit_learn(monkeypatch):
     def imported():
-        spec = importlib.util.spec_from_file_location("hforest.another", hs.__file__)
+        spec = importlib.util.spec_from_file_location(
+            "hforest.another", hs.__file__, submodule_search_locations=[]
+        )
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sklearn", None)
-        message = (
-            r'expected scikit-learn 1.6 or newer, got none; install it with pip install "hforest.sklearn."'
-        )
+        message = "expected scikit-learn 1.6 or newer, got none; install it with pip install -e '..sklearn.'"
         with pytest.raises(ImportError, match=message):
             imported()
     with monkeypatch.context() as patch:
         patch.delattr(sklearn.utils.validation, "validate_data")
         patch.setattr(sklearn, "__version__", "1.5.2")
-        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; upgrade it"):
+        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; install it"):
             imported()
 
 

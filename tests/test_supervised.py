@@ -6,9 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import hforest
 from hforest.core import supervised
+from hforest.core.real import fault
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 FOREIGN = "S"  # swaps the byte order
@@ -133,17 +135,76 @@ def test_tables_of_pandas():
     assert supervised.targets("y", pandas.Series([0.5, 2]), 2).tolist() == [[0.5], [2]]
     assert supervised.sample_weight(pandas.Series([1, 2]), np.zeros(2)).tolist() == [1, 2]
     with pytest.raises(
-        TypeError, match=r"x: expected numbers, got 'u' \(str\) at index \(0, 1\); encode text"
+        TypeError, match=r"x: expected numbers, got 'u' \(str\) at index \(0, 1\); number the categories"
     ):
         supervised.matrix("x", pandas.DataFrame({"a": [1], "b": ["u"]}))
-    missing = pandas.DataFrame({"a": pandas.array([1, None], dtype="Int64"), "b": ["", ""]})
-    with pytest.raises(TypeError, match=r"x: expected numbers, got .* at index \(0, 1\); .* missing values"):
+    missing = pandas.DataFrame({"a": pandas.array([None, 1], dtype="Int64"), "b": ["", ""]})
+    with pytest.raises(
+        TypeError, match=r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"
+    ):
         supervised.matrix("x", missing)
     with pytest.raises(
         TypeError,
         match=r"y: expected labels of an integer or bool dtype.*numpy.unique\(y, return_inverse=True\)\[1\]",
     ):
         supervised.labels("y", pandas.Series(["u", "v"], dtype=object), 2)
+
+
+# A column that is refused, with words of the remedy, and what the remedy makes of it.
+COLUMNS = {
+    "dates": (
+        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"])), "make numbers of dates", "days",
+        lambda column: (column - column.min()) / np.timedelta64(1, "D"), [0, 2],
+    ),
+    "dates of a time zone": (
+        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"], utc=True)), "make numbers of dates", "days",
+        lambda column: (column - column.min()) / np.timedelta64(1, "D"), [0, 2],
+    ),
+    "durations": (
+        lambda pd: pd.Series(pd.to_timedelta([36, 48], unit="h")), "make numbers of durations", "days",
+        lambda column: column / np.timedelta64(1, "D"), [1.5, 2],
+    ),
+    "categories": (
+        lambda pd: pd.Series(pd.Categorical(["red", "blue"])), "number the categories", "column.astype('category').cat.codes",
+        lambda column: column.astype("category").cat.codes, [1, 0],
+    ),
+    "text": (
+        lambda pd: pd.Series(["red", "blue"]), "number the categories", "numpy.unique(column, return_inverse=True)[1]",
+        lambda column: np.unique(column, return_inverse=True)[1], [1, 0],
+    ),
+    "pandas.NA": (
+        lambda pd: pd.Series([1.5, None], dtype="Float64"), "make NaN of them", "to_numpy(float, na_value=numpy.nan)",
+        lambda column: column.to_numpy(float, na_value=np.nan), [1.5, np.nan],
+    ),
+    "NA among objects": (
+        lambda pd: pd.Series([1.5, pd.NA], dtype=object), "make NaN of them", "to_numpy(float, na_value=numpy.nan)",
+        lambda column: column.to_numpy(float, na_value=np.nan), [1.5, np.nan],
+    ),
+}  # fmt: skip
+
+
+# A table of Float64 alone becomes an array with NaN.
+@pytest.mark.parametrize(
+    ("name", "beside"), [(name, b) for name in COLUMNS for b in (True, False) if b or name != "pandas.NA"]
+)
+def test_columns_of_tables_have_a_remedy_that_works(name, beside):
+    make, words, code, remedy, want = COLUMNS[name]
+    pandas = pytest.importorskip("pandas")
+    column = make(pandas)
+    table = pandas.DataFrame({"a": [0.5, 1.5], "b": column} if beside else {"b": column})
+    with pytest.raises(TypeError, match="^x: expected .*, got .*; ") as caught:
+        supervised.samples_or_missing("x", table)
+    assert words in str(caught.value)
+    assert code in str(caught.value)
+    np.testing.assert_array_equal(remedy(column), want)
+    found, _ = supervised.samples_or_missing("x", table.assign(b=remedy(column)))
+    np.testing.assert_array_equal(found[:, -1], want)
+
+
+def test_what_is_wrong_with_samples():
+    assert fault("x", np.ones((2, 3))) == fault("x", [[True, 2]]) == fault("x", np.ones(3)) == ""
+    assert fault("X", np.ones((2, 3, 4))).endswith("; pass a row for each sample, X.reshape(len(X), -1)")
+    assert fault("X", [["a"]]).startswith("X: expected an array of real numbers, got dtype <U1; number")
 
 
 class Sparse:
@@ -159,7 +220,7 @@ class Sparse:
             r"x: expected shape (n_samples, n_features), got (3,); pass x[None] for one sample",
         ),
         ([1, 2], ValueError, r"got (2,); pass x[None] for one sample, x[:, None] for one feature"),
-        (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample"),
+        (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample, x.reshape(len(x), -1)"),
         (3.0, ValueError, "got (); pass a row for each sample"),
         (None, TypeError, "x: expected an array of real numbers, got NoneType"),
         (
@@ -178,9 +239,10 @@ class Sparse:
         (
             np.full((2, 2), "a"),
             TypeError,
-            "x: expected an array of real numbers, got dtype <U1; encode text as numbers",
+            "x: expected an array of real numbers, got dtype <U1; number the categories",
         ),
-        (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]"),
+        (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; make numbers of dates"),
+        (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; make numbers of durations"),
         (
             np.array([[1, None]], object),
             TypeError,
@@ -203,7 +265,6 @@ def test_bad_samples(x, error, words):
 
 
 def test_sparse_matrices_of_scipy():
-    sparse = pytest.importorskip("scipy.sparse")
     for make in (sparse.csr_array, sparse.csc_matrix):
         with pytest.raises(
             TypeError,

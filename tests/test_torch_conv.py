@@ -252,7 +252,11 @@ def test_a_layer_learns():
     ("change", "error", "message"),
     [
         ({"x": torch.ones(2, 3)}, ValueError, "x: expected .* one to three axes in space"),
-        ({"x": torch.ones(2, 3, 5, 5).double()}, TypeError, "thresholds: expected dtype float64"),
+        (
+            {"x": torch.ones(2, 3, 5, 5).double()},
+            TypeError,
+            "x: expected dtype float32 like thresholds, got float64",
+        ),
         (
             {"x": torch.ones(2, 3, 5, 5).half()},
             TypeError,

@@ -12,7 +12,7 @@ import pytest
 
 import hforest
 from hforest import classic, tree
-from hforest.core import machine
+from hforest.core import blocks, machine
 from hforest.tree import Forest
 
 
@@ -327,7 +327,11 @@ def test_the_first_fault_is_named(backend):
     [
         (np.zeros((2, 3)), ValueError, r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\)"),
         (np.zeros(2), ValueError, r"x: expected shape .*; pass x\[None\] for one sample"),
-        (np.zeros((2, 2, 1)), ValueError, "x: expected shape .*; pass a row for each sample"),
+        (
+            np.zeros((2, 2, 1)),
+            ValueError,
+            r"x: expected shape .*; pass a row for each sample, x.reshape\(len\(x\), -1\)",
+        ),
         (np.array([[0, np.nan]]), ValueError, "x: expected finite"),
         (np.array([[0, np.inf]], np.float32), ValueError, "x: expected finite"),
         ([[0.0, None]], TypeError, "x: expected numbers, got None"),
@@ -341,6 +345,26 @@ def test_bad_x(x, error, message):
     for function in (tree.apply, tree.predict, tree.vote_shares):
         with pytest.raises(error, match=message):
             function(STUMP, x)
+
+
+@pytest.mark.parametrize(
+    "given", [np.asarray, np.asfortranarray, np.float32, np.ndarray.tolist, lambda x: strided(x)]
+)
+def test_the_remedy_against_nan_is_that_of_the_forest(given, monkeypatch):
+    x = given(np.array([[0.0, np.nan], [1.0, 2.0]]))
+    message = "x: expected finite .* index .0, 1.; impute or drop such samples, or grow the forest on samples with missing"
+    for large in (False, True):
+        if large:  # converted in blocks
+            monkeypatch.setattr(blocks, "CONVERTED", 2)
+        for function in (tree.apply, tree.predict, tree.vote_shares):
+            with pytest.raises(ValueError, match=message):
+                function(STUMP, x)
+    with pytest.raises(ValueError, match="other: .* or grow the forest on samples with missing"):
+        tree.proximity(STUMP, X, x)
+    with pytest.raises(ValueError, match=message):
+        tree.to_dict(STUMP, x)
+    with pytest.raises(ValueError, match="x: .* or grow the forest on samples with missing"):
+        tree.path(STUMP, x[0])
 
 
 def strided(x):
@@ -437,6 +461,13 @@ def test_out_must_not_overlap_the_forest():
 def test_bad_kinds():
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest"):
         tree.apply(tuple(STUMP), X)
+    for function in (tree.apply, tree.predict, tree.vote_shares, tree.path, tree.proximity):
+        with pytest.raises(
+            TypeError, match="forest: .* got ndarray and the forest as x; swap them: the forest"
+        ):
+            function(X, STUMP)
+    with pytest.raises(TypeError, match="got ndarray; pass what grow returns"):
+        tree.permutation_importance(X, np.zeros(len(X)), STUMP)
     with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
         tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
     with pytest.raises(TypeError, match="numpy.ndarray"):

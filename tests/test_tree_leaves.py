@@ -331,7 +331,6 @@ def shares(forest, x, other):
 
 @pytest.mark.parametrize("kind", ["classic", "oblique"])
 def test_proximities_by_brute_force(kind, dtype):
-    pytest.importorskip("scipy", reason="needs SciPy")
     forest, (x, _) = grown(kind, dtype), problem(dtype)
     p, want = tree.proximity(forest, x), shares(forest, x, x).astype(dtype)
     assert p.has_canonical_format
@@ -351,7 +350,6 @@ def test_proximities_by_brute_force(kind, dtype):
 @pytest.mark.parametrize("least", [0.0, 0.3, 3 / 9, 1.0])
 @pytest.mark.parametrize("most", [None, 1, 5, 10**6])
 def test_near_proximities(least, most, threads):
-    pytest.importorskip("scipy", reason="needs SciPy")
     forest, (x, _) = grown(), problem()
     p = shares(forest, x, x)
     want = np.where(p >= least, p, 0)
@@ -371,7 +369,6 @@ def test_near_proximities(least, most, threads):
 
 
 def test_bad_arguments_of_proximity():
-    pytest.importorskip("scipy", reason="needs SciPy")
     forest, (x, _) = grown(), problem()
     for call, error, words in (
         ({"min_share": 1.5}, ValueError, "min_share: expected a finite number"),
@@ -382,12 +379,6 @@ def test_bad_arguments_of_proximity():
         with pytest.raises(error, match=re.escape(words)) as caught:
             tree.proximity(forest, x, **call)
         assert FOUR_PARTS.match(str(caught.value))
-
-
-def test_proximity_without_scipy(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
-    with pytest.raises(ImportError, match="got none installed; pip install scipy"):
-        tree.proximity(grown(), problem()[0])
 
 
 # -------------------------------------------------------------------------------------------- intervals

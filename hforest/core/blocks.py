@@ -61,13 +61,15 @@ def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
     return Unconverted(given, wanted)
 
 
-def check_rows(name: str, part: slice, rows: np.ndarray, given: np.ndarray, missing: bool) -> bool:
+def check_rows(
+    name: str, part: slice, rows: np.ndarray, given: np.ndarray, missing: bool, remedy: str = check.DROP
+) -> bool:
     """Returns whether rows of a matrix have missing values, where `missing` allows them.
 
     Raises ValueError as for the whole matrix where a number is not finite, or not in the range of the dtype.
     """
     try:
-        return supervised.check_finite(name, rows, given[part], missing)
+        return supervised.check_finite(name, rows, given[part], missing, remedy)
     except ValueError as error:
         # The index is that in the matrix.
         text = re.sub(

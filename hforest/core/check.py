@@ -94,7 +94,7 @@ def same_device(**arrays: Array) -> None:
         else:
             raise TypeError(
                 f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; "
-                f"convert it with numpy.asarray({name}, dtype=...)"
+                f"convert it with numpy.asarray({name}, dtype=..., order='C')"
             )
         if not first_name:
             first_name, first_gpu = name, gpu
@@ -132,8 +132,10 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
     if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
         return
     if a.dtype != dtype:
+        others = f", or the others to {a.dtype}" if a.dtype in FLOATS and dtype in FLOATS else ""
         raise TypeError(
             f"{name}: expected dtype {dtype}, got {a.dtype}; convert it with {name}.astype(numpy.{dtype})"
+            f"{others}"
         )
     shape = a.shape
     fixed: Sequence[Any] = axes
@@ -190,12 +192,18 @@ def fern_depth(name: str, a: Array) -> int:
     return a.shape[1]
 
 
+DROP = "impute or drop such samples"
+"""What helps against NaN and infinity in samples."""
+OF_LAYERS = f"{DROP}, or lower the learning rate if layers before this one computed them"
+"""The same where samples may come from other layers of a network."""
+
+
 def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
     index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
     return index, a[index].item()
 
 
-def finite(name: str, a: Array, *, remedy: str = "impute or drop such samples") -> None:
+def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
     """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
     if not values_checked():
         return

@@ -12,7 +12,6 @@ import math
 import os
 import stat
 import struct
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -86,6 +85,8 @@ def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
     """An empty file and its name; removed at the end unless it was renamed."""
     if CLOSES_FIRST:
         # Without locks, each save has a file of its own.
+        import tempfile
+
         folder, name = os.path.split(path)
         descriptor, own = tempfile.mkstemp(prefix=name, dir=folder)
         try:

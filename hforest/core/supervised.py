@@ -17,14 +17,17 @@ Results are new arrays or the given one: nothing here writes into an argument.
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import check
 from .aliases import Array, ArrayLike, FloatArray, IntArray
-from .dispatch import array_module, is_cupy, to_numpy
+from .dispatch import array_module, to_numpy
+from .real import as_given as as_given
+from .real import real as real
+from .real import rows_of
 
 MAX_CLASSES = 2**20
 MAX_WEIGHT = 1e100
@@ -42,58 +45,6 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 # ------------------------------------------------------------------------------------------- arrays
-
-
-def as_given(name: str, a: ArrayLike) -> Array:
-    """A NumPy or CuPy array of any layout and dtype."""
-    if is_cupy(a):
-        return a
-    if isinstance(a, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name}: expected an array without a mask, got a masked array; fill or drop what is masked"
-        )
-    try:
-        given = np.asarray(a)
-    except Exception as error:
-        raise TypeError(
-            f"{name}: expected an array, got {type(a).__name__} ({error}); pass rows of one length"
-        ) from None
-    if given.dtype.kind == "O" and not given.ndim:
-        raise TypeError(
-            f"{name}: expected an array of real numbers, got {type(a).__name__}; make a sparse matrix dense "
-            f"with {name}.toarray()"
-        )
-    return given
-
-
-def real(name: str, a: ArrayLike) -> Array:
-    """A NumPy or CuPy array of numbers, of any layout and real dtype."""
-    given = as_given(name, a)
-    if given.dtype.kind == "O":
-        given = _from_objects(name, given)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name}: expected an array of real numbers, got dtype {given.dtype}; encode text as numbers, "
-            "and dates and complex numbers too"
-        )
-    return given
-
-
-def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
-    # Such arrays come from tables whose columns have several types.
-    for i, value in enumerate(a.flat):
-        if not isinstance(value, Real | np.bool_) or isinstance(value, np.timedelta64):
-            place = tuple(int(k) for k in np.unravel_index(i, a.shape))
-            raise TypeError(
-                f"{name}: expected numbers, got {value!r} ({type(value).__name__}) at index {place}; "
-                "encode text as numbers, fill or drop missing values"
-            )
-    try:
-        return a.astype(np.float64)
-    except OverflowError:
-        raise ValueError(
-            f"{name}: expected numbers in the range of float64, got larger integers; scale the features"
-        ) from None
 
 
 def converted_numbers(a: Array, dtype: np.dtype) -> Array:
@@ -119,48 +70,44 @@ def matrix(
     axes: tuple[str, str] = _AXES,
     *,
     missing: bool = False,
+    remedy: str = check.DROP,
 ) -> FloatArray:
     """A C-contiguous matrix of finite numbers, of `dtype` or of the dtype that the rule above gives.
 
-    `axes` are the names of its axes in messages; `missing` allows NaN.
+    `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is against NaN and infinity.
     """
-    return _matrix(name, a, dtype, axes, missing)[0]
+    return _matrix(name, a, dtype, axes, missing, remedy)[0]
 
 
 def _matrix(
-    name: str, a: ArrayLike, dtype: np.dtype | None, axes: tuple[str, str], missing: bool
+    name: str, a: ArrayLike, dtype: np.dtype | None, axes: tuple[str, str], missing: bool, remedy: str
 ) -> tuple[FloatArray, bool]:
     """The matrix, and where `missing` allows NaN whether it has any."""
     given = real(name, a)
-    if given.ndim != 2:
-        row = axes[0].removeprefix("n_").removesuffix("s")
-        remedy = f"pass a row for each {row}"
-        if given.ndim == 1:
-            remedy = f"pass {name}[None] for one {row}"
-            if row == "sample":
-                remedy += f", {name}[:, None] for one feature"
-        raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(given.shape)}; {remedy}")
+    rows_of(name, given, axes)
     converted = converted_numbers(given, float_dtype(given) if dtype is None else dtype)
-    return converted, check_finite(name, converted, given, missing)
+    return converted, check_finite(name, converted, given, missing, remedy)
 
 
-def one_sample(name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False) -> FloatArray:
+def one_sample(
+    name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False, remedy: str = check.DROP
+) -> FloatArray:
     """One sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN where `missing` allows it."""
     given = real(name, a)
     if given.ndim != 1:
         remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
         raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
     converted = converted_numbers(given, dtype)
-    check_finite(name, converted, given, missing)
+    check_finite(name, converted, given, missing, remedy)
     return converted
 
 
-def check_finite(name: str, converted: Array, given: Array, missing: bool) -> bool:
+def check_finite(name: str, converted: Array, given: Array, missing: bool, remedy: str = check.DROP) -> bool:
     """Whether there are missing values, where these are allowed; `given` is what was converted."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
-        check.finite(name, converted)
+        check.finite(name, converted, remedy=remedy)
         return False
     except ValueError:
         xp = array_module(given)
@@ -185,7 +132,7 @@ def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
 
 
 def _samples(name: str, x: ArrayLike, missing: bool) -> tuple[FloatArray, bool]:
-    x, has_missing = _matrix(name, x, None, _AXES, missing)
+    x, has_missing = _matrix(name, x, None, _AXES, missing, check.DROP)
     check_sizes(name, x.shape)
     return x, has_missing
 

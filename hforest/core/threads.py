@@ -1,7 +1,5 @@
 """Threads and the configuration report."""
 
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import threading
@@ -69,10 +67,12 @@ def get_num_threads() -> int:
 
 def _cupy() -> dict[str, str]:
     # Found by its metadata first: importing CuPy costs a second and a CUDA context.
+    from importlib import metadata
+
     for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
         try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
         try:
             import cupy

@@ -1,17 +1,16 @@
 """Forests on Dask arrays and DataFrames, whose partitions stay where they are.
 
-Needs Dask with its distributed scheduler: ``pip install "hforest[dask]"``. Import it by its name,
+Needs Dask with its distributed scheduler: ``pip install -e '.[dask]'``. Import it by its name,
 `import hforest.dask`; `import hforest` does not import Dask.
 """
+
+from ..core.extras import missing as _missing
 
 try:
     import dask as _dask  # noqa: F401
     import distributed as _distributed  # noqa: F401
 except ImportError as _error:
-    raise ImportError(
-        "hforest.dask: expected Dask 2024.8 or newer with distributed, got none; install it with "
-        'pip install "hforest[dask]"'
-    ) from _error
+    raise _missing("hforest.dask", "Dask 2024.8 or newer with distributed", "dask") from _error
 
 from .growing import grow
 

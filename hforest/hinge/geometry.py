@@ -140,7 +140,7 @@ def check_images(name: str, x: FloatArray) -> np.dtype:
     check.array(name, x, dtype, ("n_images", "channels", *axes), sizes)
     check.at_least_one(sizes, "channels", *axes)
     if check.values_checked():
-        check.finite(name, x)
+        check.finite(name, x, remedy=check.OF_LAYERS)
     return dtype
 
 

@@ -4,6 +4,7 @@ All of it runs on the host, once before training; arrays given on a GPU come bac
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,13 +35,13 @@ def _init(
     depth: int,
     n_vertices: int,
     n_features: int,
-    outputs: int | tuple[int, ...],
+    outputs: int | Sequence[int],
     features: str,
     scale: float,
     dtype: DType,
     rng: Rng,
 ) -> Parameters:
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     outputs = tuple(check.integer("outputs", size, 1, check.MAX_COUNT) for size in outputs)
     scale = check.number("scale", scale, 0.0)
     dtype = check.float_dtype(dtype)
@@ -71,7 +72,7 @@ def tree_init(
     n_trees: int,
     depth: int,
     n_features: int,
-    outputs: int | tuple[int, ...] = (),
+    outputs: int | Sequence[int] = (),
     *,
     features: Features = "random",
     scale: float = 0.01,
@@ -84,7 +85,7 @@ def tree_init(
     ----------
     n_trees, depth, n_features : int
         At least 1; depth at most 30.
-    outputs : int or tuple of int
+    outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     features : "random" or "sequential"
         f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo
@@ -130,7 +131,7 @@ def fern_init(
     n_trees: int,
     depth: int,
     n_features: int,
-    outputs: int | tuple[int, ...] = (),
+    outputs: int | Sequence[int] = (),
     *,
     features: Features = "random",
     scale: float = 0.01,

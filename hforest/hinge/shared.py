@@ -56,7 +56,7 @@ def check_routing(kind: Kind, x: FloatArray, thresholds: FloatArray, features: I
     check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
     check.at_least_one(sizes, "n_trees", "n_features")
     if check.values_checked():
-        check.finite("x", x)
+        check.finite("x", x, remedy=check.OF_LAYERS)
         check.not_nan("thresholds", thresholds)
         check.indices("features", features, sizes["n_features"], "n_features")
     return sizes
@@ -185,7 +185,7 @@ def check_linear_routing(
     check.array("projections", projections, dtype, ("n_trees", VERTICES[kind], "n_features"), sizes)
     check.at_least_one(sizes, "n_trees", "n_features")
     if check.values_checked():
-        check.finite("x", x)
+        check.finite("x", x, remedy=check.OF_LAYERS)
         check.not_nan("thresholds", thresholds)
         remedy = "training has diverged: lower the learning rate, or go back to a checkpoint"
         _no_nan("projections", projections, remedy, finite=True)

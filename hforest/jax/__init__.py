@@ -1,6 +1,6 @@
 """Hinge trees, hinge ferns and neural decision forests in JAX: functions with gradients, on the CPU.
 
-Needs JAX 0.5 or newer: ``pip install "hforest[jax]"``. Import it by its name, `import hforest.jax`;
+Needs JAX 0.5 or newer: ``pip install -e '.[jax]'``. Import it by its name, `import hforest.jax`;
 `import hforest` does not import JAX.
 
 The functions take and return JAX arrays and work under `jax.jit`, `jax.grad`, `jax.vmap` and
@@ -8,20 +8,17 @@ The functions take and return JAX arrays and work under `jax.jit`, `jax.grad`, `
 on its own buffers, through its interface of foreign functions, which the module `foreign` implements.
 """
 
+from ..core.extras import missing as _missing
+
 try:
     import jax as _jax
 except ImportError as _error:
-    raise ImportError(
-        'hforest.jax: expected JAX 0.5 or newer, got none; install it with pip install "hforest[jax]"'
-    ) from _error
+    raise _missing("hforest.jax", "JAX 0.5 or newer", "jax") from _error
 
 try:
     import jax.ffi as _ffi
 except ImportError as _error:
-    raise ImportError(
-        f"hforest.jax: expected JAX 0.5 or newer, got {_jax.__version__}; "
-        'upgrade it with pip install --upgrade "hforest[jax]"'
-    ) from _error
+    raise _missing("hforest.jax", "JAX 0.5 or newer", "jax", got=_jax.__version__) from _error
 
 from . import calls as _calls
 from . import foreign as _foreign

@@ -99,7 +99,7 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     """
     check.same_device(x=x, kernels=kernels)
     stride, image, kernel, out = _check_conv(x, kernels, stride)
-    check.finite("x", x)
+    check.finite("x", x, remedy=check.OF_LAYERS)
     xp = dispatch.array_module(x)
     windows = out[0] * out[1]
     images, weights = x.reshape(image), kernels.reshape(kernel[0], math.prod(kernel[1:]))

@@ -48,7 +48,7 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     sizes: check.Sizes = {}
     check.array("scores", scores, dtype, ("n_samples", "n_classes"), sizes)
     check.at_least_one(sizes, "n_classes")
-    check.finite("scores", scores)
+    check.finite("scores", scores, remedy=check.OF_LAYERS)
     n = sizes["n_samples"]
     labels, _ = supervised.labels("y", y, n, sizes["n_classes"])
     check.same_device(scores=scores, y=labels)
@@ -110,7 +110,7 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     check.array("prediction", prediction, dtype, ("n_samples", ...), sizes)
     n = sizes["n_samples"]
     check.array("y", y, dtype, ("n_samples", *prediction.shape[1:]), sizes)
-    check.finite("prediction", prediction)
+    check.finite("prediction", prediction, remedy=check.OF_LAYERS)
     check.finite("y", y)
     if n == 0:
         return 0.0, dispatch.array_module(prediction).empty_like(prediction)

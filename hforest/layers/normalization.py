@@ -68,7 +68,7 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
     array([[1.]])
     """
     _check_statistics("x", x, mean=mean, var=var)
-    check.finite("x", x)
+    check.finite("x", x, remedy=check.OF_LAYERS)
     _check_var(var)
     with np.errstate(over="ignore", invalid="ignore"):
         z = x - mean
@@ -112,7 +112,7 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
     sizes = _check_statistics("x", x, mean=mean, var=var)
     step = check.integer("step", step, 0)
     check.outputs({"mean": mean, "var": var}, {"x": x})
-    check.finite("x", x)
+    check.finite("x", x, remedy=check.OF_LAYERS)
     _check_var(var)
     n = sizes["n_samples"]
     if n == 0:

@@ -46,7 +46,7 @@ def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
         raise ValueError(
             f"f: expected at most 2**31 - 1 samples, got {sizes['n_samples']}; pass them in parts"
         )
-    check.finite("f", f)
+    check.finite("f", f, remedy=check.OF_LAYERS)
     return sizes
 
 

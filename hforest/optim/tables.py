@@ -32,7 +32,6 @@ from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.chebyshev import cheb2poly
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
@@ -157,7 +156,7 @@ def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[n
         exact[start:stop] = last <= _TOLERANCE * magnitude[0]
         table[start:stop, 2] = centre
         for degree in range(_NODES):
-            for power, weight in enumerate(cheb2poly([0] * degree + [1])):
+            for power, weight in enumerate(np.polynomial.chebyshev.cheb2poly([0] * degree + [1])):
                 table[start:stop, 3 + power] += weight * chebyshev[degree]
     table[1:, 0] = 1 / bias1[1:n_steps]  # no step has the number 0
     table[1:, 1] = 1 / np.sqrt(bias2[1:n_steps])

@@ -3,17 +3,16 @@
 Each function draws on the axes of Matplotlib that it is given, or on those of a new figure, and returns them.
 docs/plots.md shows how.
 
-Needs Matplotlib 3.8 or newer: ``pip install "hforest[plot]"``. Import it by its name, `import hforest.plot`;
+Needs Matplotlib 3.8 or newer: ``pip install -e '.[plot]'``. Import it by its name, `import hforest.plot`;
 `import hforest` does not import Matplotlib.
 """
+
+from ..core.extras import missing as _missing
 
 try:
     import matplotlib as _matplotlib  # noqa: F401
 except ImportError as _error:
-    raise ImportError(
-        "hforest.plot: expected Matplotlib 3.8 or newer, got none; install it with "
-        'pip install "hforest[plot]"'
-    ) from _error
+    raise _missing("hforest.plot", "Matplotlib 3.8 or newer", "plot") from _error
 
 from .images import importance, importance_image
 from .planes import regions

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core import extras
 from ..core.aliases import IntArray
 
 _FIRST_BYTES = 1 << 16  # of a message at most that go with its length
@@ -108,9 +109,7 @@ class TorchComm:
         try:
             import torch
         except ImportError:
-            raise ImportError(
-                'TorchComm: expected torch, got none; install it with pip install "hforest[torch]"'
-            ) from None
+            raise extras.missing("TorchComm", "torch", "torch") from None
         self._torch, self._group = torch, group
         if not torch.distributed.is_initialized():
             raise RuntimeError(
@@ -231,9 +230,7 @@ class MpiComm:
             try:
                 from mpi4py import MPI
             except ImportError:
-                raise ImportError(
-                    'MpiComm: expected mpi4py, got none; install it with pip install "hforest[mpi]"'
-                ) from None
+                raise extras.missing("MpiComm", "mpi4py", "mpi") from None
             comm = MPI.COMM_WORLD
         self._comm: Any = comm
         self.rank: int = self._comm.Get_rank()

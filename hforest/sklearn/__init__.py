@@ -4,24 +4,20 @@ Each estimator calls one public function of hforest and predicts what that funct
 take arrays, pandas and polars DataFrames and labels of any kind, and pass scikit-learn's checks of
 estimators; docs/sklearn.md has the table of them, and says which parameter has which name in hforest.
 
-Needs scikit-learn 1.6 or newer: ``pip install "hforest[sklearn]"``. Import it by its name,
+Needs scikit-learn 1.6 or newer: ``pip install -e '.[sklearn]'``. Import it by its name,
 `import hforest.sklearn`; `import hforest` does not import scikit-learn.
 """
+
+from ..core.extras import missing as _missing
 
 try:
     import sklearn as _sklearn
     from sklearn.utils import validation as _validation
 except ImportError as _error:
-    raise ImportError(
-        "hforest.sklearn: expected scikit-learn 1.6 or newer, got none; install it with "
-        'pip install "hforest[sklearn]"'
-    ) from _error
+    raise _missing("hforest.sklearn", "scikit-learn 1.6 or newer", "sklearn") from _error
 
 if not hasattr(_validation, "validate_data"):
-    raise ImportError(
-        f"hforest.sklearn: expected scikit-learn 1.6 or newer, got {_sklearn.__version__}; "
-        'upgrade it with pip install --upgrade "hforest[sklearn]"'
-    )
+    raise _missing("hforest.sklearn", "scikit-learn 1.6 or newer", "sklearn", got=_sklearn.__version__)
 
 from .cascade import CascadeForestClassifier
 from .classic import (

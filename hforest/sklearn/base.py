@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from joblib import cpu_count
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import get_num_threads, set_num_threads
+from ..core.real import fault
 
 MAX_THREADS = 1024
 
@@ -112,8 +114,20 @@ class Estimator(BaseEstimator):
         for name in ("_state", "t_"):
             self.__dict__.pop(name, None)
 
+    def _validated(self, X: ArrayLike, *y: Any, **settings: Any) -> Any:
+        """As scikit-learn's `validate_data`; its errors say how to make numbers of what X holds."""
+        try:
+            return validate_data(self, X, *y, **settings)
+        except (TypeError, ValueError) as error:
+            message = "" if issparse(X) else fault("X", X)
+            if not message:
+                raise
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            first_line = str(error).partition("\n")[0]
+            raise kind(f"{message} (scikit-learn: {first_line})") from None
+
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict, with the features of the fit."""
         check_is_fitted(self)
-        x: np.ndarray = validate_data(self, X, reset=False, **self._kinds)
+        x: np.ndarray = self._validated(X, reset=False, **self._kinds)
         return x

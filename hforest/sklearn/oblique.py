@@ -1,5 +1,6 @@
 """Forests whose splits compare sparse projections, sums over patches, or optimised hyperplanes."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -30,6 +31,12 @@ class _Manifold(GrownForest):
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         if settings["shape"] is None:
+            warnings.warn(
+                "shape: expected the shape of a sample, such as (28, 28), got None: samples are taken as "
+                f"signals; pass shape=({x.shape[1]},) if they are, or use an ObliqueForest if they are not",
+                UserWarning,
+                stacklevel=3,
+            )
             settings["shape"] = (x.shape[1],)
             for name in ("patch_min", "patch_max"):
                 if isinstance(settings[name], Integral):
@@ -150,7 +157,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
         As for `RandomForestClassifier`.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
         Of one sample, such as (height, width), whose product is the number of features. By default a sample
-        is a signal, (n_features,), and patches are at most as long.
+        is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
     patch_min, patch_max : int or tuple of ints
         Least and greatest size of a patch along each axis.
     channels : bool

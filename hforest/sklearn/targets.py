@@ -12,7 +12,6 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 
 def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
@@ -29,7 +28,7 @@ class Classifier(ClassifierMixin):
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, numbers of their classes, and what hforest is told of the classes."""
-        x, y = validate_data(self, X, y, **self._kinds)
+        x, y = self._validated(X, y, **self._kinds)
         check_classification_targets(y)
         self.classes_, places = np.unique(y, return_inverse=True)
         self.n_classes_ = len(self.classes_)
@@ -49,7 +48,7 @@ class Classifier(ClassifierMixin):
         remedy = "pass the labels of all batches, such as numpy.unique(y)"
         if first and classes is None:
             raise ValueError(f"classes: expected labels in the first call of partial_fit, got None; {remedy}")
-        x, y = validate_data(self, X, y, dtype="numeric", reset=first)
+        x, y = self._validated(X, y, dtype="numeric", reset=first)
         check_classification_targets(y)
         known = unique_labels(classes) if classes is not None else self.classes_
         if not first and not np.array_equal(known, self.classes_):
@@ -141,7 +140,7 @@ class Regressor(RegressorMixin):
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, targets, and what hforest is told of them."""
-        x, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **self._kinds)
+        x, y = self._validated(X, y, multi_output=True, y_numeric=True, **self._kinds)
         targets = np.asarray(y)
         if targets.ndim == 2 and targets.shape[1] == 1:
             warnings.warn(
@@ -158,7 +157,7 @@ class Regressor(RegressorMixin):
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """Returns samples of a batch, targets, and weights; None for equal ones. `classes` is None."""
         first = not hasattr(self, "n_outputs_")
-        x, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True, reset=first)
+        x, y = self._validated(X, y, dtype="numeric", multi_output=True, y_numeric=True, reset=first)
         targets = np.asarray(y)
         if first:
             self.n_outputs_ = 1 if targets.ndim == 1 else targets.shape[1]

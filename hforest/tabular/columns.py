@@ -1,6 +1,5 @@
 """Columns of a table in a common unit: deviations, or normal scores where a column has long tails."""
 
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +73,8 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
         places = np.searchsorted(rank, np.linspace(rank[0], rank[-1], N_KNOTS))
         places = np.unique(np.clip(places, 0, len(knots) - 1))
         knots, rank = knots[places], rank[places]
+    from statistics import NormalDist
+
     inverse = NormalDist().inv_cdf
     scores = np.array([inverse(float(share)) for share in rank])
     given = np.interp(values, knots, scores)

@@ -1,21 +1,18 @@
 """Hinge and neural forests in PyTorch: operators with gradients, and modules.
 
-Needs PyTorch 2.4 or newer: ``pip install "hforest[torch]"``. Import it by its name, `import hforest.torch`;
+Needs PyTorch 2.4 or newer: ``pip install -e '.[torch]'``. Import it by its name, `import hforest.torch`;
 `import hforest` does not import PyTorch.
 """
+
+from ..core.extras import missing as _missing
 
 try:
     import torch as _torch
 except ImportError as _error:
-    raise ImportError(
-        'hforest.torch: expected PyTorch 2.4 or newer, got none; install it with pip install "hforest[torch]"'
-    ) from _error
+    raise _missing("hforest.torch", "PyTorch 2.4 or newer", "torch") from _error
 
 if not hasattr(_torch.library, "register_autograd"):
-    raise ImportError(
-        f"hforest.torch: expected PyTorch 2.4 or newer, got {_torch.__version__}; "
-        'upgrade it with pip install --upgrade "hforest[torch]"'
-    )
+    raise _missing("hforest.torch", "PyTorch 2.4 or newer", "torch", got=_torch.__version__)
 
 from .conv_layers import HingeConv1d, HingeConv2d, HingeConv3d
 from .convolution import hinge_fern_conv, hinge_tree_conv

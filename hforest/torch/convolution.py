@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import hinge
-from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative
+from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative, same_dtype
 from .operators import Aggregate, Kind, no_route
 
 Ints = int | tuple[int, ...]
@@ -128,6 +128,7 @@ def _apply(
     n_axes = x.ndim - 2
     sizes = [per_axis(name, a, n_axes) for name, a in zip(NAMES, shape, strict=True)]
     x, thresholds, weights = full_precision(x, thresholds, weights)
+    same_dtype("x", x, "thresholds", thresholds)
     learn = torch.is_grad_enabled() and (x.requires_grad or thresholds.requires_grad or weights.requires_grad)
     y = _OPERATORS[kind](x, thresholds, features, weights, *sizes, aggregate, learn)[0]
     # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.

@@ -5,6 +5,17 @@ from typing import Any
 
 import torch
 
+from ..core.extras import missing
+
+
+def import_cupy() -> Any:
+    """Returns the module CuPy, which functions on CUDA tensors need."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise missing("hforest.torch", "CuPy 13 for tensors on a GPU", "cuda12", "cuda13") from error
+    return cupy
+
 
 def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """Returns the results of a kernel as tensors (or None); memory goes both ways through DLPack, uncopied.
@@ -12,8 +23,7 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     CuPy's pool reuses memory in the order of the stream that it was allocated on, so a result that is read on
     another stream must outlive that reading, as `Tensor.record_stream` cannot know memory of CuPy.
     """
-    import cupy
-
+    cupy = import_cupy()
     device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
     stream = torch.cuda.current_stream(device)
     with cupy.cuda.Device(device.index), cupy.cuda.ExternalStream(stream.cuda_stream, device.index):

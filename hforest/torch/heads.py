@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import neural
+from .library import inside_autocast, same_dtype
 from .modules import host, numpy_dtype, seed
 from .neural import Loss, neural_forest, neural_loss
 
@@ -139,6 +140,8 @@ class NeuralForest(nn.Module):
         f : (n_samples, n_trees, 2**depth - 1) tensor, or (n_samples, n_functions) where they are shared
             In log odds of going left.
         """
+        if not inside_autocast(x):
+            same_dtype("x", x, "leaves", self.leaves)
         f = x if self.linear is None else self.linear(x)
         return f if self.index is not None else f.reshape(x.shape[0], self.n_trees, 2**self.depth - 1)
 

@@ -71,10 +71,25 @@ def check(**tensors: Tensor | None) -> None:
             )
 
 
+def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
+    """Checks that an input has the dtype of what a layer holds. Half types are left to what comes after."""
+    if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:
+        return
+    words = {torch.float32: "float", torch.float64: "double"}
+    remedy = f"pass {name}.{words.get(learned.dtype, 'float')}()"
+    if t.dtype in words:
+        remedy += f", or convert the layer with layer.{words[t.dtype]}()"
+    raise TypeError(f"{name}: expected dtype {_dtype(learned)} like {like}, got {_dtype(t)}; {remedy}")
+
+
+def inside_autocast(t: Tensor) -> bool:
+    """Returns whether `torch.autocast` casts for the device of a tensor."""
+    return t.device.type in AUTOCAST and torch.is_autocast_enabled(t.device.type)
+
+
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Returns tensors as they are, or inside `torch.autocast` those of half types cast to float32."""
-    device = tensors[0].device.type
-    if device not in AUTOCAST or not torch.is_autocast_enabled(device):
+    if not inside_autocast(tensors[0]):
         return tensors
     return tuple(t.float() if t.dtype in _HALF else t for t in tensors)
 

@@ -1,13 +1,14 @@
 """Hinge trees and ferns with an inner product at each vertex: operators, and a module (p1 Fig. 2)."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .. import hinge
-from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative
+from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative, same_dtype
 from .modules import check_choices, numpy_dtype, seed
 from .operators import Aggregate, Kind, no_route
 
@@ -105,6 +106,7 @@ def _apply(
     tensors = {"x": x, "thresholds": thresholds, "projections": projections, "weights": weights}
     check(**tensors)
     given = full_precision(*tensors.values())
+    same_dtype("x", given[0], "thresholds", given[1])
     learn = torch.is_grad_enabled() and any(t.requires_grad for t in given)
     y: Tensor = _OPERATORS[kind](*given, aggregate, learn)[0]
     return y
@@ -207,7 +209,7 @@ class LinearHingeForest(nn.Module):
         Columns of the input (n, in_features).
     n_trees, depth : int
         At least 1; depth at most 30.
-    outputs : int or tuple of int
+    outputs : int or sequence of int
         Trailing shape of the leaf weights.
     kind : "tree" or "fern"
     aggregate : "sum", "mean" or None
@@ -250,7 +252,7 @@ class LinearHingeForest(nn.Module):
         in_features: int,
         n_trees: int,
         depth: int,
-        outputs: int | tuple[int, ...] = (),
+        outputs: int | Sequence[int] = (),
         *,
         kind: Kind = "tree",
         aggregate: Aggregate = "sum",

@@ -1,6 +1,7 @@
 """A hinge forest as a module: parameters, starts, maps, and the states of HingeTreeForTorch."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class HingeForest(nn.Module):
         Columns of the input: its axis 1.
     n_trees, depth : int
         At least 1; depth at most 30.
-    outputs : int or tuple of int
+    outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
     aggregate : "sum", "mean" or None
@@ -107,7 +108,7 @@ class HingeForest(nn.Module):
         in_features: int,
         n_trees: int,
         depth: int,
-        outputs: int | tuple[int, ...] = (),
+        outputs: int | Sequence[int] = (),
         *,
         kind: Kind = "tree",
         aggregate: Aggregate = "sum",

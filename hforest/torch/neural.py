@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import neural
-from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative
+from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative, same_dtype
 
 Task = Literal["classification", "regression"]
 Loss = Literal["forest", "tree"]
@@ -235,6 +235,7 @@ def neural_forest(
     """
     check(f=f, leaves=leaves, index=index)
     f, leaves = full_precision(f, leaves)
+    same_dtype("f", f, "leaves", leaves)
     if not (eager(f, leaves) if index is None else eager(f, leaves, index)):
         return _forward_operator(f, leaves, index, task)
     if torch.is_grad_enabled() and (f.requires_grad or leaves.requires_grad):
@@ -304,6 +305,7 @@ def neural_loss(
             "hforest.neural.update_leaves, or learn them through neural_forest and a loss of your own"
         )
     f, leaves = full_precision(f, leaves)
+    same_dtype("f", f, "leaves", leaves)
     if not (eager(f, leaves, y) if index is None else eager(f, leaves, y, index)):
         return _loss_operator(f, leaves, y, index, loss)[0]
     if torch.is_grad_enabled() and f.requires_grad:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import layers
-from .library import LIBRARY, array, define, eager, no_second_derivative
+from .library import LIBRARY, array, define, eager, no_second_derivative, same_dtype
 from .modules import numpy_dtype
 
 # PyTorch's square root is not rounded correctly on every processor, so what it divides by comes from NumPy.
@@ -147,6 +147,7 @@ class RunningNorm(nn.Module):
         if x.dim() > 2:
             rows = rows.reshape(math.prod(shape[:-1]), self.n_features)
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
+        same_dtype("x", rows, "mean", self.mean)
         # The backward pass needs the variance that the forward pass had.
         var = self.var.clone() if self.training else self.var
         plain = eager(rows, self.mean, self.var, self.step)

@@ -8,7 +8,17 @@ from torch import Tensor
 
 from .. import hinge
 from . import rows
-from .library import LIBRARY, array, check, check_route, define, eager, full_precision, no_second_derivative
+from .library import (
+    LIBRARY,
+    array,
+    check,
+    check_route,
+    define,
+    eager,
+    full_precision,
+    no_second_derivative,
+    same_dtype,
+)
 
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
@@ -170,6 +180,7 @@ def _apply(
         check(x=x, thresholds=thresholds, features=features, weights=weights)
         x, thresholds, weights = full_precision(x, thresholds, weights)
         plain = eager(x, thresholds, features, weights)
+    same_dtype("x", x, "thresholds", thresholds)
     learn = torch.is_grad_enabled() and (x.requires_grad or thresholds.requires_grad or weights.requires_grad)
     if not plain:
         if sparse:

@@ -12,6 +12,7 @@ import hforest
 
 from .. import hinge, optim
 from . import rows as owners
+from .cuda import import_cupy
 from .fused import FusedForest, Settings, settings_of
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -29,9 +30,7 @@ def _array(t: Tensor) -> Any:
     t = t.detach()
     if t.is_cpu:
         return t.numpy()
-    import cupy
-
-    return cupy.from_dlpack(t)
+    return import_cupy().from_dlpack(t)
 
 
 class _Stream:
@@ -40,8 +39,7 @@ class _Stream:
     def __init__(self, t: Tensor) -> None:
         self._contexts: list[Any] = []
         if t.is_cuda:
-            import cupy
-
+            cupy = import_cupy()
             stream = torch.cuda.current_stream(t.device)
             self._contexts = [
                 cupy.cuda.Device(t.device.index),

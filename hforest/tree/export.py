@@ -9,7 +9,7 @@ from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
 from .forest import Forest, check, has_sets
-from .walks import apply, knows_missing
+from .walks import REMEDY, apply, knows_missing
 
 
 def to_dict(
@@ -77,7 +77,7 @@ def to_dict(
             "forest: expected splits by thresholds, got sets of categories; SHAP's dictionaries know none: "
             "grow the forest without categorical="
         )
-    x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest))
+    x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest), remedy=REMEDY)
     leaf = apply(forest, x)
     if not len(x):
         raise ValueError("x: expected at least one sample, got 0; pass samples that the forest was grown on")

@@ -73,12 +73,16 @@ class Forest(NamedTuple):
     left. Numbers that are not whole, negative or beyond the words are unknown categories."""
 
 
-def check_layout(forest: Forest) -> np.dtype:
-    """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest."""
+def check_layout(forest: Forest, x: object = None) -> np.dtype:
+    """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest.
+
+    `x` are the samples that the caller got beside it, which may be the forest.
+    """
     if not isinstance(forest, Forest):
-        raise TypeError(
-            f"forest: expected a hforest.tree.Forest, got {type(forest).__name__}; pass Forest(**arrays)"
-        )
+        found, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
+        if isinstance(x, Forest):
+            found, remedy = f"{found} and the forest as x", "swap them: the forest comes before x"
+        raise TypeError(f"forest: expected a hforest.tree.Forest, got {found}; {remedy}")
     for a in forest:
         if type(a) is not np.ndarray:
             given = forest._asdict()

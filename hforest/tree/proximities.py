@@ -9,7 +9,7 @@ from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
 from .forest import PACKAGE, Forest
 from .leaves import grouped
-from .walks import apply, knows_missing
+from .walks import REMEDY, apply, knows_missing
 
 
 def proximity(
@@ -46,8 +46,6 @@ def proximity(
 
     Raises
     ------
-    ImportError
-        SciPy is not installed.
     TypeError, ValueError, IndexError
         As for `apply`; CuPy arrays; a setting out of its range.
     MemoryError
@@ -71,12 +69,8 @@ def proximity(
            [0., 1., 1.],
            [0., 1., 1.]])
     """
-    try:
-        from scipy import sparse
-    except ImportError:
-        raise ImportError(
-            "proximity: expected SciPy for its sparse matrix, got none installed; pip install scipy"
-        ) from None
+    from scipy import sparse
+
     share = checks.number("min_share", min_share, 0.0, 1.0)
     most = None if max_neighbors is None else checks.integer("max_neighbors", max_neighbors, 1)
     checks.on_cpu(x=x, other=other)
@@ -106,7 +100,7 @@ def proximity(
 
 def _leaves_of_others(forest: Forest, other: ArrayLike) -> np.ndarray:
     axes, missing = ("n_others", "n_features"), knows_missing(forest)
-    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing)
+    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing, remedy=REMEDY)
     if rows.shape[1] != int(forest.n_features):
         raise ValueError(
             f"other: expected shape (n_others, n_features) = (n_others, {int(forest.n_features)}), got "

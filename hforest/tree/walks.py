@@ -21,7 +21,7 @@ from .forest import (
     root_of,
 )
 
-_REMEDY = "impute or drop such samples, or grow the forest on samples with missing values (NaN)"
+REMEDY = f"{checks.DROP}, or grow the forest on samples with missing values (NaN)"
 _AXES = ("n_samples", "n_features")
 
 
@@ -40,7 +40,7 @@ def _check_samples(forest: Forest, x: FloatArray) -> None:
     if knows_missing(forest):
         checks.finite_or_missing("x", x)
     else:
-        checks.finite("x", x, remedy=_REMEDY)
+        checks.finite("x", x, remedy=REMEDY)
 
 
 def _check_forest(forest: Forest, values: bool) -> None:
@@ -51,12 +51,12 @@ def _check_forest(forest: Forest, values: bool) -> None:
 
 def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
     """The samples in the dtype of the forest; both are checked, leaf values where `values` says so."""
-    dtype = check_layout(forest)
+    dtype = check_layout(forest, x)
     if type(x) is np.ndarray and machine.fits(x, dtype, _AXES, {}):
         # A short path for rows that need no conversion: single rows are predicted in microseconds.
         _check_samples(forest, x)
     else:
-        x = supervised.matrix("x", x, dtype, missing=knows_missing(forest))
+        x = supervised.matrix("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
     if type(forest.feature) is not np.ndarray or type(x) is not np.ndarray:
         checks.same_device(**{"forest.feature": forest.feature, "x": x})
     # Reading a number from a GPU waits for it; inside unchecked() the caller vouches for it.
@@ -156,7 +156,7 @@ def _in_blocks(
         _result(forest, lazy.given, lazy.given, out, dtype, shape)
     result = np.empty(shape, dtype)
     for part, samples in lazy.rows():
-        blocks.check_rows("x", part, samples, lazy.given, knows_missing(forest))
+        blocks.check_rows("x", part, samples, lazy.given, knows_missing(forest), REMEDY)
         _walk(forest, samples, partial(run, result[part]))
     if out is None:
         return result
@@ -211,7 +211,7 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
             dispatch.backend(PACKAGE, rows.data).apply_rows(rows, forest, leaf)
         return leaf
     if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
-        check_layout(forest)
+        check_layout(forest, x)
         backend = dispatch.backend(PACKAGE, forest.feature)
         found = _in_blocks(
             forest, x, out, checks.INT32, forest.tree_start.size - 1,
@@ -240,9 +240,9 @@ def outputs(
 
 def _checked_rows(forest: Forest, x: object, *, values: bool = True) -> sparse.Compressed:
     """The rows of a sparse matrix in the dtype of the forest; both are checked."""
-    dtype = check_layout(forest)
+    dtype = check_layout(forest, x)
     checks.same_device(**{"forest.feature": forest.feature, "x": np.zeros(0)})
-    rows = sparse.rows("x", x, dtype, missing=knows_missing(forest), remedy=_REMEDY)
+    rows = sparse.rows("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
     _check_columns(forest, (len(rows.indptr) - 1, rows.n_minor))
     _check_forest(forest, values)
     return rows
@@ -252,7 +252,7 @@ def _checked_outputs(forest: Forest, x: ArrayLike, vote: bool, out: Array | None
     """As `outputs`, of arguments that are checked here."""
     if not sparse.is_sparse(x):
         if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
-            check_layout(forest)
+            check_layout(forest, x)
             backend = dispatch.backend(PACKAGE, forest.feature)
             found = _in_blocks(
                 forest, x, out, forest.threshold.dtype, forest.value.shape[1],
@@ -385,8 +385,8 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     >>> hforest.tree.path(forest, x[2])
     array([0, 2], dtype=int32)
     """
-    dtype = check_layout(forest)
-    row = supervised.one_sample("x", x, dtype, missing=knows_missing(forest))
+    dtype = check_layout(forest, x)
+    row = supervised.one_sample("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
     row = dispatch.to_numpy(checked(forest, row[None], values=False)[0])
     root, host = root_of(forest, tree), on_host(forest)
     nodes = [0]

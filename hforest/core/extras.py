@@ -1,0 +1,14 @@
+"""The command that installs an extra of the package, and the error where its library is missing."""
+
+__all__ = ["command", "missing"]
+
+
+def command(*extras: str) -> str:
+    """Returns the command that installs one of these extras; there is no package on an index yet."""
+    places = " or ".join(f"'.[{extra}]'" for extra in extras)
+    return f"pip install -e {places} in the checkout of hforest"
+
+
+def missing(name: str, library: str, *extras: str, got: str = "none") -> ImportError:
+    """Returns the error of `name`, which needs a library; the extras are those that install it."""
+    return ImportError(f"{name}: expected {library}, got {got}; install it with {command(*extras)}")

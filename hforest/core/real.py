@@ -1,0 +1,120 @@
+"""Arrays of real numbers from what a caller has: arrays, lists, tables; and what else these may hold."""
+
+from datetime import date, timedelta
+from numbers import Real
+
+import numpy as np
+
+from .aliases import Array, ArrayLike
+from .dispatch import is_cupy
+
+__all__ = ["as_given", "fault", "real", "rows_of"]
+
+_NUMBERED = (
+    "number the categories of a column with numpy.unique(column, return_inverse=True)[1], or in pandas "
+    "column.astype('category').cat.codes"
+)
+_REMEDIES = {
+    "M": "make numbers of dates, such as days: (column - column.min()) / numpy.timedelta64(1, 'D')",
+    "m": "make numbers of durations, such as days: column / numpy.timedelta64(1, 'D')",
+    "U": _NUMBERED,
+    "S": _NUMBERED,
+    "T": _NUMBERED,
+    "c": "pass the real parts, the imaginary parts or the magnitudes",
+    "NA": "fill or drop missing values, or make NaN of them, in pandas "
+    "with {name}.to_numpy(float, na_value=numpy.nan)",
+}
+"""By the kind of a dtype; "NA" for None and pandas.NA."""
+
+
+def _remedy(name: str, kind: str) -> str:
+    return _REMEDIES.get(kind, "convert it with {name}.astype(float)").format(name=name)
+
+
+def _kind(value: object) -> str:
+    """Returns the key of `_REMEDIES` for an object; pandas' dates and durations are such of Python."""
+    if isinstance(value, timedelta | np.timedelta64):
+        return "m"
+    if isinstance(value, date | np.datetime64):
+        return "M"
+    if value is None or type(value).__name__ == "NAType":
+        return "NA"
+    return "U" if isinstance(value, str | bytes) else ""
+
+
+def as_given(name: str, a: ArrayLike) -> Array:
+    """A NumPy or CuPy array of any layout and dtype."""
+    if is_cupy(a):
+        return a
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: expected an array without a mask, got a masked array; fill or drop what is masked"
+        )
+    try:
+        given = np.asarray(a)
+    except Exception as error:
+        raise TypeError(
+            f"{name}: expected an array, got {type(a).__name__} ({error}); pass rows of one length"
+        ) from None
+    if given.dtype.kind == "O" and not given.ndim:
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got {type(a).__name__}; make a sparse matrix dense "
+            f"with {name}.toarray()"
+        )
+    return given
+
+
+def real(name: str, a: ArrayLike) -> Array:
+    """A NumPy or CuPy array of numbers, of any layout and real dtype."""
+    given = as_given(name, a)
+    if given.dtype.kind == "O":
+        given = _from_objects(name, given)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got dtype {given.dtype}; "
+            f"{_remedy(name, given.dtype.kind)}"
+        )
+    return given
+
+
+def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
+    # Such arrays come from tables whose columns have several types.
+    for i, value in enumerate(a.flat):
+        if not isinstance(value, Real | np.bool_) or isinstance(value, np.timedelta64):
+            place = tuple(int(k) for k in np.unravel_index(i, a.shape))
+            raise TypeError(
+                f"{name}: expected numbers, got {value!r} ({type(value).__name__}) at index {place}; "
+                f"{_remedy(name, _kind(value))}"
+            )
+    try:
+        return a.astype(np.float64)
+    except OverflowError:
+        raise ValueError(
+            f"{name}: expected numbers in the range of float64, got larger integers; scale the features"
+        ) from None
+
+
+def rows_of(name: str, a: Array, axes: tuple[str, str]) -> None:
+    """Checks that an array has two axes, which messages call `axes`."""
+    if a.ndim == 2:
+        return
+    row = axes[0].removeprefix("n_").removesuffix("s")
+    remedy = f"pass a row for each {row}"
+    if a.ndim == 1:
+        remedy = f"pass {name}[None] for one {row}"
+        if row == "sample":
+            remedy += f", {name}[:, None] for one feature"
+    elif a.ndim > 2:
+        remedy += f", {name}.reshape(len({name}), -1)"
+    raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(a.shape)}; {remedy}")
+
+
+def fault(name: str, a: ArrayLike) -> str:
+    """Returns the message about an array that holds no real numbers, or has three axes or more; else ""."""
+    try:
+        given = real(name, a)
+        if given.ndim > 2:
+            rows_of(name, given, ("n_samples", "n_features"))
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
