@@ -311,9 +311,9 @@ def test_what_pages_say_of_pytorch_is_what_the_record_has():
     ):
         said[name] = ranges([found[*p, job, "torch.compile"] / found[*p, job, rung] for p in problems])
     for text in (page("README.md"), page("docs/performance.md"), page("docs/developer-notes.md")):
-        assert f"{said['forward']} " in text, said
-        assert f"{said['dense']} " in text, said
-    assert f"{said['sparse']} " in page("docs/performance.md"), said
+        assert f" {said['forward']}" in text, said
+        assert f" {said['dense']}" in text, said
+    assert f" {said['sparse']}" in page("docs/performance.md"), said
 
 
 def test_what_the_readme_says_of_tables_is_what_the_record_has():
