@@ -1,8 +1,10 @@
 """What the benches share: timing, the machine's highest measured rates, records, progress bars."""
 
+import importlib.util
 import json
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,30 +19,51 @@ from hforest.core import machine
 RESULTS = Path(__file__).with_name("results")
 
 
-def seconds(call: Callable[[], Any], repeats: int = 7, least: float = 0.02) -> list[float]:
-    """Returns `repeats` wall times of one call; short calls run in a loop of at least `least` seconds."""
+def need(install: str, *modules: str) -> None:
+    """Ends the program with what to install where modules are missing."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        script = Path(sys.argv[0]).name
+        sys.exit(
+            f"{script}: expected {', '.join(modules)} to be installed, got no {', '.join(missing)}; "
+            f"run pip install {install} in the checkout"
+        )
+
+
+def seconds(
+    call: Callable[[], Any],
+    repeats: int = 7,
+    least: float = 0.02,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Returns `repeats` times of one call; short calls run in a loop of at least `least` seconds.
+
+    With `clock=time.process_time` they are the processor's, which other processes disturb less.
+    """
     call()
-    begin = time.perf_counter()
+    begin = clock()
     call()
-    once = max(time.perf_counter() - begin, 1e-7)
+    once = max(clock() - begin, 1e-7)
     loops = max(1, round(least / once))
     taken = []
     for _ in range(repeats):
-        begin = time.perf_counter()
+        begin = clock()
         for _ in range(loops):
             call()
-        taken.append((time.perf_counter() - begin) / loops)
+        taken.append((clock() - begin) / loops)
     return taken
 
 
-def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[str, list[float]]:
+def side_by_side(
+    calls: dict[str, Callable[[], Any]], repeats: int = 7, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Returns times of calls that are measured in turn, so that a drift of the machine affects all."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(repeats):
         for name, call in calls.items():
-            taken[name].append(statistics.median(seconds(call, repeats=1)))
+            taken[name].append(seconds(call, repeats=1, clock=clock)[0])
     return taken
 
 

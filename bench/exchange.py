@@ -33,7 +33,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, spread
+from common import machine_text, need, record, side_by_side, spread
 
 import hforest
 
@@ -215,6 +215,7 @@ def main() -> int:
     parser.add_argument("--lleaves", metavar="FILE", default="")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    need("-e '.[bench,treelite]' xgboost lightgbm", "treelite", "xgboost", "lightgbm")
     print(machine_text())
     run(options)
     return 0

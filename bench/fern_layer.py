@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine_text, record
+from common import RESULTS, machine_text, need, record
 
 import hforest
 
@@ -221,6 +221,7 @@ def main() -> None:
     file: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {"rows": []}
     rows: list[dict[str, Any]] = file["rows"]
     if args.data:
+        need("-e '.[bench,torch]'", "torch")
         import torch
 
         hforest.set_num_threads(args.threads)

@@ -1,10 +1,11 @@
 """Times of hinge trees and ferns: traverse, forward, backward; reference, NumPy, threads, GPU.
 
-    python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--threads 1 2]
-                          [--dtype float32] [--peers] [--json FILE [--append]]
+    python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--jobs forward ...] [--threads 1 2]
+                          [--dtype float32] [--peers] [--clock processor] [--json FILE [--append]]
 
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
 tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
+With --peers each shape and kind has a process of its own, in which PyTorch compiles once (bench/compiled.py).
 
 The floor of a traversal is counted in loads: at each of D levels a tree reads the number of a feature, a
 threshold and the input (3 D loads), a fern the input only (D loads; its decisions are the same for
@@ -14,16 +15,20 @@ weights read for each pair (forward), read and a row of gradients added (backwar
 """
 
 import argparse
+import importlib.util
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import ceilings, machine_text, record, seconds, side_by_side, spread
+from compiled import new_process
 from peers import add_peers, numpy_traverse
 
 import hforest
@@ -38,6 +43,8 @@ SHAPES = (
     (10000, 784, 1000, 10, 1),
     (4096, 256, 512, 7, 1),
 )
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+JOBS = ("traverse", "forward", "backward", "backward sparse", "forward+backward")
 REFERENCE_PAIRS = 2000
 """Sample-tree pairs that the reference is timed on; it takes about 20 microseconds for each."""
 
@@ -149,13 +156,14 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ..
 def run_kind(
     kind: str,
     shape: tuple[int, ...],
-    first: bool,
+    threads: int,
     last: bool,
     best: dict[str, float],
     options: argparse.Namespace,
 ) -> list[dict[str, Any]]:
     """Every job and rung of one shape and kind."""
     rows: list[dict[str, Any]] = []
+    hforest.set_num_threads(threads)
     dtype = np.dtype(options.dtype)
     arrays = problem(kind, shape, dtype)
     check(kind, *arrays)
@@ -170,9 +178,11 @@ def run_kind(
         for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():
             jobs[job] |= calls
         for job, calls in jobs.items():
+            if job not in options.jobs:
+                continue
             loads, moved = loads_and_bytes(kind, job, shape[3], shape[4], dtype.itemsize)
             floor = loads / best["gathers_l1"] + moved / best["copy_bytes"]
-            for rung, times in side_by_side(calls, options.repeats).items():
+            for rung, times in side_by_side(calls, options.repeats, CLOCKS[options.clock]).items():
                 median = statistics.median(times) / pairs
                 row = {
                     "shape": shape,
@@ -210,10 +220,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         )
         rows.append({"threads": hforest.get_num_threads(), "ceilings": best})
         print(f"{'shape':>26} {'kind':5} {'job':16} {'rung':10} {'ns/pair':>9} {'spread':>7} {'of floor':>9}")
-        first, last = count == options.threads[0], count == options.threads[-1]
         for shape in options.shapes:
             for kind in options.kinds:
-                rows += run_kind(kind, shape, first, last, best, options)
+                cell = kind, shape, count, count == options.threads[-1], best, options
+                if options.peers:
+                    with new_process() as process:
+                        rows += process.submit(run_kind, *cell).result()
+                else:
+                    rows += run_kind(*cell)
     return rows
 
 
@@ -286,9 +300,13 @@ def main() -> int:
     )
     parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="wall", help="processor: for one thread, beside other processes"
+    )
     parser.add_argument("--peers", action="store_true", help="also NumPy and, where installed, PyTorch")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument(
@@ -300,7 +318,8 @@ def main() -> int:
     if options.json and options.append:
         rows = merged(json.loads(Path(options.json).read_text())["rows"], rows)
     if options.json:
-        record(options.json, rows, command=" ".join(sys.argv))
+        peer = {"torch": version("torch")} if options.peers and importlib.util.find_spec("torch") else {}
+        record(options.json, rows, command=" ".join(sys.argv), clock=options.clock, **peer)
     return 0
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, side_by_side
+from common import machine_text, need, side_by_side
 
 import hforest
 from hforest import classic, tree
@@ -100,6 +100,7 @@ def main() -> int:
     if options.proximity:
         proximity()
     else:
+        need("-e '.[bench]' quantile-forest", "quantile_forest")
         quantiles(options.threads, options.repeats)
     return 0
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
         os.environ[f"{name}_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, need, record
 
 from hforest import classic, tree
 
@@ -225,6 +225,7 @@ def main() -> None:
         return
     if not options.data:
         parser.error("--data: expected folders of npz files")
+    need("-e '.[bench,sklearn]'", "sklearn")
     rows: list[dict[str, Any]] = []
     print(machine_text())
     for seed in range(options.seeds):

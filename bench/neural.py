@@ -13,8 +13,9 @@ multiply-adds (hforest issues no fused ones: a multiplication and an addition co
 longer. Extra memory is how far the resident set rises above where it stood before the call, results included.
 The rungs with "out" write the gradient to an array that they are given, as a training loop would. NumPy
 works through the samples in parts. PyTorch is timed where it is installed: the same forest as tensors, level
-by level, as it is and compiled; its "both" is one forward pass and autograd's backward pass, hforest's is
-`loss_backward` with `return_p`. "two calls" is `forward` and `loss_backward`, which routes again.
+by level, as it is and compiled (each shape in a process of its own, bench/compiled.py); its "both" is one
+forward pass and autograd's backward pass, hforest's is `loss_backward` with `return_p`. "two calls" is
+`forward` and `loss_backward`, which routes again.
 
 With --json, a file that exists keeps the rows of other shapes, jobs and threads.
 """
@@ -35,7 +36,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
-from common import ceilings, machine_text, record, seconds, side_by_side, spread
+from common import ceilings, machine_text, need, record, seconds, side_by_side, spread
+from compiled import compiled, new_process
 
 import hforest
 from hforest import neural
@@ -129,14 +131,13 @@ def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
         loss.backward()
         return loss.item(), x.grad.numpy()
 
-    torch._dynamo.reset()
-    compiled = torch.compile(probabilities, dynamic=False)
-    for function in (probabilities, compiled):
+    fast = compiled(probabilities)
+    for function in (probabilities, fast):
         loss, grad = gradient(function)
         want_loss, want = neural.loss_backward(f, leaves, y)
         np.testing.assert_allclose(loss, want_loss, rtol=1e-4)
         np.testing.assert_allclose(grad, want, atol=1e-4 * abs(want).max())
-    return {"both": {"torch": lambda: gradient(probabilities), "torch compiled": lambda: gradient(compiled)}}
+    return {"both": {"torch": lambda: gradient(probabilities), "torch compiled": lambda: gradient(fast)}}
 
 
 def plainly(call: Callable[[], Any], path: str) -> Callable[[], Any]:
@@ -267,9 +268,11 @@ def vector_rate(dtype: np.dtype) -> float:
 
 
 def run_shape(
-    shape: tuple[int, ...], best: dict[str, float], first: bool, last: bool, options: argparse.Namespace
+    shape: tuple[int, ...], threads: int, best: dict[str, float], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """Every job and rung of one shape."""
+    hforest.set_num_threads(threads)
+    first, last = threads == min(options.threads), threads == max(options.threads)
     n, n_trees, depth, n_classes = shape
     rng = np.random.default_rng(0)
     dtype = np.dtype(options.dtype)
@@ -355,9 +358,8 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             f"{'memory':>8} {'share':>7} {'extra MB':>9}"
         )
         for shape in options.shapes:
-            rows += run_shape(
-                shape, best, count == min(options.threads), count == max(options.threads), options
-            )
+            with new_process() as process:
+                rows += process.submit(run_shape, shape, count, best, options).result()
     return rows
 
 
@@ -414,6 +416,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    need("-e '.[bench]'", "threadpoolctl")
     print(machine_text())
     store(options.json, [reference_rung(options), *run(options)])
 

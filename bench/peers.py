@@ -2,13 +2,14 @@
 
 Both are vectorised over samples and trees, level by level, and give the outputs summed over trees and the
 gradients by input, thresholds and weights. PyTorch's are by autograd; with `torch.compile` routing and leaf
-look-up are compiled separately, which was faster than in one.
+look-up are compiled separately, which was faster than in one. One problem a process: see bench/compiled.py.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from compiled import compiled
 
 Calls = dict[str, Callable[[], Any]]
 
@@ -54,7 +55,7 @@ def numpy_step(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> tuple[
 
 
 def torch_step(
-    kind: str, arrays: tuple[Any, ...], compiled: bool, threads: int
+    kind: str, arrays: tuple[Any, ...], compiling: bool, threads: int
 ) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
     """Calls of PyTorch's forward, and of its forward and backward; None where PyTorch is not installed."""
     try:
@@ -106,7 +107,7 @@ def torch_step(
         )
 
     parts: list[Any] = [route, look_up, look_up_only]
-    routing, adding, adding_only = [torch.compile(part) for part in parts] if compiled else parts
+    routing, adding, adding_only = [compiled(part) for part in parts] if compiling else parts
 
     def forward() -> Any:
         with torch.no_grad():
@@ -133,9 +134,9 @@ def add_peers(kind: str, arrays: tuple[Any, ...], jobs: dict[str, Calls], thread
             lambda: numpy_traverse(kind, *arrays[:3]),
             lambda: numpy_step(kind, *arrays),
         )
-    for name, compiled in (("torch", False), ("torch.compile", True)):
+    for name, compiling in (("torch", False), ("torch.compile", True)):
         # Eager autograd keeps (n, trees, outputs) several times.
-        calls = torch_step(kind, arrays, compiled, threads) if n_values <= 10**8 else None
+        calls = torch_step(kind, arrays, compiling, threads) if n_values <= 10**8 else None
         if calls is not None:
             found[name] = calls
     for name, (forward, both) in found.items():

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import record
+from common import need, record
 from workers import run_workers
 
 from hforest import growth, project, scale
@@ -232,6 +232,7 @@ def main() -> None:
     if args.what == "work":
         work(args.kind, args.case)
         return
+    need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
     rows = (forest if args.what == "forest" else level)(args)
     if args.json:
         record(args.json, rows)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, record
+from common import RESULTS, need, record
 from workers import run_workers
 
 from hforest import demo, hinge, layers, optim, scale
@@ -207,6 +207,7 @@ def main() -> None:
     if args.data is None:
         print(table(json.loads((args.json or RESULTS / "scale_hinge.json").read_text())["rows"]))
         return
+    need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
     rows = []
     for kind, n_trees in ((kind, n) for n in args.trees for kind in args.kinds):
         case = {"forest": kind, "trees": n_trees, "steps": args.steps}

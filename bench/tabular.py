@@ -46,7 +46,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
     os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import Bar, machine_text, record
+from common import Bar, machine_text, need, record
 
 import hforest
 from hforest import cascade, classic, co2, manifold, neural, tree
@@ -605,6 +605,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, nargs=2, metavar=("FILE", "OUT"))
     options = parser.parse_args()
     if options.figure:
+        need("-e '.[bench]'", "matplotlib")
         figure(json.loads(options.figure[0].read_text())["rows"], options.figure[1])
     elif options.table:
         print(tables_of([row for file in options.table for row in json.loads(file.read_text())["rows"]]))

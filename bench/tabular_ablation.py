@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, need, record
 from tabular import CHOOSE, JUDGE
 
 import hforest
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    need("-e '.[bench,sklearn]'", "sklearn")
     hforest.set_num_threads(1)
     print(machine_text())
     names = ["random forest", *options.parts]

@@ -8,7 +8,8 @@ forward and backward, beside the NumPy functions that they call; microseconds. T
 step: a step of p1's network for MNIST (80 convolutions of 5x5 with stride 3, normalisation, 1000 trees of
 depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam; milliseconds. Beside it
 the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with PyTorch's Adam: its loop
-over parameters, its fused kernel, and the step compiled.
+over parameters, its fused kernel, and the step compiled. Each network has a process of its own
+(bench/compiled.py), so that each is compiled once.
 
 convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
 2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
@@ -27,11 +28,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, seconds
+from common import machine_text, need, record, seconds
+from compiled import new_process
 
 import hforest
 from hforest import hinge
@@ -106,11 +109,33 @@ def calls(threads: int, repeats: int) -> Rows:
 # -------------------------------------------------------------------------------- step
 
 
-def networks() -> dict[str, Callable[[int], float]]:
-    """Rung -> what takes the i-th step and returns its loss; all from one state, on the same batches."""
+RUNGS = (
+    "RowAdam, rows",
+    "RowAdam, rows, unchecked",
+    "RowAdam, backward",
+    "RowAdam, backward, unchecked",
+    "torch, Adam",
+    "torch, fused Adam",
+    "torch.compile, fused Adam",
+    "torch.compile, compiled Adam",
+)
+PLAIN: dict[str, tuple[str, tuple[bool, bool], dict[str, bool]]] = {
+    "torch, Adam": ("index", (False, False), {"foreach": False}),
+    "torch, fused Adam": ("index", (False, False), {"fused": True}),
+    "torch.compile, fused Adam": ("bag", (True, False), {"fused": True}),
+    "torch.compile, compiled Adam": ("bag", (True, True), {"foreach": True}),
+}
+"""Rungs in plain PyTorch: how leaf weights are read; compiled network, optimiser; settings of Adam."""
+
+_steps: dict[str, Callable[[int], float]] = {}
+"""Of this process: the rung that it takes steps of."""
+
+
+def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
+    """Batches, and what makes hforest's network and plain ones, all from one state."""
     import torch
     from torch import nn
-    from torch_peers import PlainForest, PlainNorm, stepper
+    from torch_peers import PlainForest, PlainNorm
 
     import hforest.torch as ht
 
@@ -124,35 +149,51 @@ def networks() -> dict[str, Callable[[int], float]]:
         net[0].load_state_dict(kernel)
         return net
 
-    def ours(sparse: bool = True) -> Any:
-        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=sparse)
+    def ours() -> Any:
+        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=True)
         forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
         return network(ht.RunningNorm(FEATURES), forest)
 
     def plain(look_up: str) -> Any:
         return network(PlainNorm(FEATURES), PlainForest(t, f, w, look_up))
 
-    agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
-    rungs: dict[str, Callable[[int], float]] = {}
-    for mode in ("rows", "backward"):
-        for checked in (True, False):
-            net = ours()
-            optimizer = ht.RowAdam(net.parameters(), lr=LR)
-            if mode == "backward":
-                optimizer.step_in_backward(net[3].thresholds, net[3].weights)
-            step = stepper(net, optimizer, x, y)
-            rungs[f"RowAdam, {mode}{'' if checked else ', unchecked'}"] = (
-                step if checked else without_checks(step)
-            )
-    for name, look_up, compiled, settings in (
-        ("torch, Adam", "index", (False, False), {"foreach": False}),
-        ("torch, fused Adam", "index", (False, False), {"fused": True}),
-        ("torch.compile, fused Adam", "bag", (True, False), {"fused": True}),
-        ("torch.compile, compiled Adam", "bag", (True, True), {"foreach": True}),
-    ):
+    return (x, y), ours, plain
+
+
+def stepping(rung: str) -> Callable[[int], float]:
+    """What takes the i-th step of a rung and returns its loss."""
+    import torch
+    from torch_peers import stepper
+
+    import hforest.torch as ht
+
+    (x, y), ours, plain = networks()
+    if rung in PLAIN:
+        look_up, compiling, settings = PLAIN[rung]
         net = plain(look_up)
-        rungs[name] = stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiled)
-    return rungs
+        return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiling)
+    net = ours()
+    optimizer = ht.RowAdam(net.parameters(), lr=LR)
+    if "backward" in rung:
+        optimizer.step_in_backward(net[3].thresholds, net[3].weights)
+    step = stepper(net, optimizer, x, y)
+    return without_checks(step) if "unchecked" in rung else step
+
+
+def turn(rung: str, threads: int, steps: range) -> list[tuple[float, float, float]]:
+    """Loss, milliseconds and processor milliseconds of each step, in the process of this rung."""
+    import torch
+
+    if rung not in _steps:
+        hforest.set_num_threads(threads)
+        torch.set_num_threads(threads)
+        _steps[rung] = stepping(rung)
+    taken = []
+    for i in steps:
+        begin, used = time.perf_counter(), time.process_time()
+        loss = _steps[rung](i)
+        taken.append((loss, 1e3 * (time.perf_counter() - begin), 1e3 * (time.process_time() - used)))
+    return taken
 
 
 def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
@@ -184,22 +225,27 @@ def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
 
 def step(threads: int, repeats: int) -> Rows:
     """Milliseconds of a training step."""
-    rungs = networks()
-    losses = {name: [call(i) for i in range(6)] for name, call in rungs.items()}
-    for found in losses.values():  # later ones depend on the last bits of early margins
-        np.testing.assert_allclose(found[:2], next(iter(losses.values()))[:2], rtol=2e-3)
-    taken: dict[str, list[float]] = {name: [] for name in rungs}
-    processor: dict[str, list[float]] = {name: [] for name in rungs}
-    turn, warm, i = 8, 2, 6
-    for _ in range(repeats):
-        for name, call in rungs.items():
-            for j in range(turn):
-                begin, used = time.perf_counter(), time.process_time()
-                call(i + j)
-                if j >= warm:
-                    taken[name].append(1e3 * (time.perf_counter() - begin))
-                    processor[name].append(1e3 * (time.process_time() - used))
-        i += turn
+    (x, y), ours, plain = networks()
+    agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
+    del ours, plain
+    taken: dict[str, list[float]] = {name: [] for name in RUNGS}
+    processor: dict[str, list[float]] = {name: [] for name in RUNGS}
+    each, warm, i = 8, 2, 6
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(new_process()) for name in RUNGS}
+
+        def take(name: str, steps: range) -> list[tuple[float, float, float]]:
+            return processes[name].submit(turn, name, threads, steps).result()
+
+        losses = {name: [loss for loss, _, _ in take(name, range(6))] for name in RUNGS}
+        for found in losses.values():  # later ones depend on the last bits of early margins
+            np.testing.assert_allclose(found[:2], losses[RUNGS[0]][:2], rtol=2e-3)
+        for _ in range(repeats):
+            for name in RUNGS:
+                steps = take(name, range(i, i + each))[warm:]
+                taken[name] += [wall for _, wall, _ in steps]
+                processor[name] += [used for _, _, used in steps]
+            i += each
     rows = []
     for name, times in taken.items():
         row = {
@@ -354,6 +400,7 @@ def main() -> None:
         for part in args.parts:
             print(table(json.loads(args.table.read_text())["rows"], part) + "\n")
         return
+    need("-e '.[bench,torch]'", "torch")
     import torch
 
     hforest.set_num_threads(args.threads)

@@ -7,6 +7,7 @@ the same names as hforest's modules, so that one state goes into both.
 from typing import Any
 
 import torch
+from compiled import compiled
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -81,11 +82,11 @@ class PlainForest(nn.Module):
 
 
 def stepper(
-    net: Any, optimizer: Any, x: Tensor, y: Tensor, compiled: tuple[bool, bool] = (False, False)
+    net: Any, optimizer: Any, x: Tensor, y: Tensor, compiling: tuple[bool, bool] = (False, False)
 ) -> Any:
     """What takes the i-th step and returns its loss; network and optimiser may be compiled."""
-    forward = torch.compile(net) if compiled[0] else net
-    move = torch.compile(optimizer.step) if compiled[1] else optimizer.step
+    forward = compiled(net) if compiling[0] else net
+    move = compiled(optimizer.step, fullgraph=False) if compiling[1] else optimizer.step
 
     def step(i: int) -> float:
         loss = functional.cross_entropy(forward(x[i % len(x)]), y[i % len(y)])

@@ -1,4 +1,4 @@
-"""Differentiable and oblique decision forests as plain array functions, on CPU and GPU.
+"""Differentiable and oblique decision forests as plain array functions.
 
 Each subpackage has one published algorithm, or what several share. Functions take their arrays explicitly and
 keep no state; a forest is a tuple of arrays.
@@ -20,12 +20,13 @@ keep no state; a forest is a tuple of arrays.
 `demo`          the main job, `python -m hforest`: a network with a hinge forest inside
 ==============  =================================================================================
 
-NumPy arrays are computed on the CPU, CuPy arrays on the GPU. `using("reference")` runs the plain loops that
-define each algorithm, `unchecked()` leaves out the checks of values, `set_num_threads` sets the number of
-threads, and `show_config()` prints what this build can do. `hforest.torch` and `hforest.jax` have the forests
-as layers of PyTorch and functions of JAX, `hforest.sklearn` as estimators of scikit-learn,
-`hforest.treelite` and `hforest.onnx` exchange models, `hforest.plot` draws them, and `hforest.scale` grows
-forests on several workers; each is imported by its own name.
+NumPy arrays are computed on the CPU, CuPy arrays on the GPU; no GPU has run the kernels yet.
+`using("reference")` runs the plain loops that define each algorithm, `unchecked()` leaves out the checks of
+values, `set_num_threads` sets the number of threads, and `show_config()` prints what this build can do.
+`hforest.torch` and `hforest.jax` have the forests as layers of PyTorch and functions of JAX,
+`hforest.sklearn` as estimators of scikit-learn, `hforest.treelite` and `hforest.onnx` exchange models,
+`hforest.plot` draws them, and `hforest.scale` grows forests on several workers; each is imported by its own
+name.
 """
 
 from . import (

@@ -1,6 +1,7 @@
 """The pages of results and performance: commands that their scripts accept, tables that are their records'."""
 
 import argparse
+import ast
 import importlib.util
 import json
 import re
@@ -86,6 +87,30 @@ def accepts(command, monkeypatch):
 def test_scripts_take_the_commands_of_the_pages(command, monkeypatch):
     with pytest.raises(Parsed):
         accepts(command, monkeypatch)
+
+
+@pytest.mark.parametrize("path", [*BENCH.glob("*.py"), *BENCH.glob("paper/*.py")], ids=lambda p: p.stem)
+def test_benches_start_with_what_the_package_depends_on(path):
+    """Other libraries are imported by the functions that use them, after `need` or where they are installed."""
+    imported = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            imported |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module.split(".")[0])
+    own = {p.stem for folder in (BENCH, BENCH / "paper") for p in folder.glob("*.py")}
+    more = {"torch"} if path.stem == "torch_peers" else set()  # what torch_layers.py imports late
+    assert imported <= {*sys.stdlib_module_names, *own, "hforest", "numpy", "scipy"} | more
+
+
+def test_a_bench_ends_with_what_to_install(script):
+    need = script("common").need
+    need("-e '.[bench]'", "numpy")
+    message = (
+        "expected numpy, no_such to be installed, got no no_such; run pip install -e '.[x]' in the checkout"
+    )
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        need("-e '.[x]'", "numpy", "no_such")
 
 
 def test_pages_have_commands():
@@ -259,6 +284,85 @@ def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
     monkeypatch.setattr(performance, "rows", slower)
     for name, table in performance.TABLES.items():
         assert not stands_on("performance-tables.md", table()), name
+
+
+def page(name):
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def ranges(ratios):
+    low, high = f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+    return f"{low} to {high} times"
+
+
+def test_what_pages_say_of_pytorch_is_what_the_record_has():
+    """Times of torch.compile over hforest's."""
+    found = {
+        (*row["shape"], row["kind"], row["job"], row["rung"]): row["ns_per_pair"]
+        for row in record("hinge_peers") if "shape" in row
+    }  # fmt: skip
+    problems = sorted({key[:-2] for key in found})
+    assert len(problems) == 10
+    said = {}
+    for name, job, rung in (
+        ("forward", "forward", "hforest"),
+        ("dense", "forward+backward", "hforest"),
+        ("sparse", "forward+backward", "hforest sparse"),
+    ):
+        said[name] = ranges([found[*p, job, "torch.compile"] / found[*p, job, rung] for p in problems])
+    for text in (page("README.md"), page("docs/performance.md"), page("docs/developer-notes.md")):
+        assert f" {said['forward']}" in text, said
+        assert f" {said['dense']}" in text, said
+    assert f" {said['sparse']}" in page("docs/performance.md"), said
+
+
+def test_what_the_readme_says_of_tables_is_what_the_record_has():
+    errors = {}
+    for row in record("tabular_judge_five"):
+        errors.setdefault((row["task"], row["table"]), {}).setdefault(row["method"], []).append(row["error"])
+    errors = {key: {m: np.mean(e) for m, e in row.items()} for key, row in errors.items()}
+    classes = [row for (task, _), row in errors.items() if task == "classification" and row["rf"] > 0]
+    smooth = [row for (task, name), row in errors.items() if row in classes and name != "shuttle"]
+    targets = [row for (task, _), row in errors.items() if task == "regression"]
+    with_catboost = [row for row in classes if "catboost" in row]
+    assert (len(classes), len(smooth), len(targets), len(with_catboost)) == (12, 11, 3, 10)
+
+    def ratio(method, rows):
+        mean = np.exp(np.mean([np.log(row[method] / row["rf"]) for row in rows]))
+        return f"{mean:.2f}".removeprefix("0")
+
+    assert (
+        f"(geometric mean, five splits): {ratio('hinge', classes)}, XGBoost {ratio('xgboost', classes)}, "
+        f"LightGBM {ratio('lightgbm', classes)} ({ratio('lightgbm', smooth)} without shuttle, where it fails; "
+        f"`tabular.fit` {ratio('hinge', smooth)} there). CatBoost {ratio('catboost', with_catboost)} on the ten "
+        f"that it ran on, `tabular.fit` {ratio('hinge', with_catboost)}. Regressions (three tables): "
+        f"`tabular.fit` {ratio('hinge', targets)}, CatBoost {ratio('catboost', targets)}, extra trees "
+        f"{ratio('et', targets)}."
+    ) in page("README.md")
+
+
+# p2 Table I: errors of CO2 forests with 10, 30 and 1000 trees
+CO2 = {"letter": (3.2, 2.3, 1.8), "usps": (5.8, 5.9, 5.5), "mnist": (2.5, 2.0, 1.9), "connect4": (17.1, 15.7, 14.7)}  # fmt: skip
+
+
+def test_cells_of_table_1_that_are_met_are_those_of_the_record():
+    runs = {}
+    for run in record("co2_table1", "runs"):
+        if run["method"] == "CO2":
+            for trees, error in run["errors"].items():
+                runs.setdefault((run["data"], trees), []).append(error)
+
+    def met(suffix):
+        found = []
+        for data, paper in CO2.items():
+            for trees, error in zip(("10", "30", "1000"), paper, strict=True):
+                name = f"{data}{suffix}" if (f"{data}{suffix}", trees) in runs else data
+                if (data, trees) in runs or suffix:
+                    found.append(np.mean(runs[name, trees]) <= error)
+        return found
+
+    assert (sum(met("")), len(met("")), met(", no bootstrap")) == (6, 11, [True] * 12)
+    assert "6 of the 12 (one was not run); without bootstrap (USPS with): all 12" in page("docs/results.md")
 
 
 def test_every_trial_of_the_searches_is_in_the_record(script):

@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import RESULTS, Bar, machine_text
+from common import RESULTS, Bar, machine_text, need
 
 import hforest
 
@@ -204,6 +204,7 @@ def main() -> None:
     args = parser.parse_args()
     rows: list[dict[str, Any]] = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
     if args.data:
+        need("-e '.[bench,torch]'", "torch")
         import torch
 
         hforest.set_num_threads(args.threads)

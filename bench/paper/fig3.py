@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fig2a
 import table2
-from common import RESULTS, machine_text
+from common import RESULTS, machine_text, need
 
 from hforest import demo, layers
 
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS / "fig3.json")
     parser.add_argument("--png", type=Path, default=RESULTS / "fig3.png")
     args = parser.parse_args()
+    need("-e '.[bench]'", "matplotlib")
     rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
     for data, kind, size in CURVES:
         key = {"data": data, "kind": kind, "size": size, "steps": args.steps}

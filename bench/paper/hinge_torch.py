@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+from common import need
 
 from hforest import demo
 
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--n-kernels", type=int, default=80)
     args = parser.parse_args()
+    need("-e '.[bench,torch]'", "torch")
     data = demo.load_data(args.data) if args.data else demo.load_digits()
     config = demo.Config(
         kind=args.kind, n_trees=args.n_trees, depth=args.depth, n_kernels=args.n_kernels, steps=args.steps

@@ -5,7 +5,8 @@ Speed of hinge forests beside PyTorch and NumPy
 Forward, and forward with backward, of the same hinge forests by hforest, ``torch.compile``, PyTorch and
 NumPy, and a step of training by four ways. The points are the records of ``python bench/hinge.py --peers``
 and ``python bench/training.py``; nothing is timed while this page is built. All results were compared
-before times were taken. The page of :doc:`performance </performance>` has the conditions and the commands.
+before times were taken, and PyTorch compiled every shape statically in a process of its own. The page of
+:doc:`performance </performance>` has the conditions and the commands.
 """
 
 import json
@@ -20,17 +21,19 @@ training = json.loads((results / "training.json").read_text())
 print(peers["machine"], training["machine"], sep="\n")
 
 # %%
-# Ten shapes. Of the two backwards of hforest, dense and sparse gradients, the faster one is drawn.
+# Ten shapes. The gradients of the others are dense.
 
 libraries = {
-    "hforest": ("hforest", "hforest sparse"),
-    "torch.compile": ("torch.compile",),
-    "PyTorch": ("torch",),
-    "NumPy": ("numpy",),
+    "hforest": "hforest",
+    "hforest, sparse gradients": "hforest sparse",
+    "torch.compile": "torch.compile",
+    "PyTorch": "torch",
+    "NumPy": "numpy",
 }
+rows = [row for row in peers["rows"] if "shape" in row]
 shapes = []
-for row in peers["rows"]:
-    if row["threads"] == 1 and (row["shape"], row["kind"]) not in shapes:
+for row in rows:
+    if (row["shape"], row["kind"]) not in shapes:
         shapes.append((row["shape"], row["kind"]))
 shapes.sort(key=lambda pair: (pair[0][0] * pair[0][2], pair[1]))  # by pairs of a sample and a tree
 
@@ -38,18 +41,17 @@ fig, axes = plt.subplots(1, 2, figsize=(11, 5.6), sharey=True)
 for ax, job, title in zip(
     axes, ("forward", "forward+backward"), ("forward", "forward and backward"), strict=True
 ):
-    for k, (label, rungs) in enumerate(libraries.items()):
+    for k, (label, rung) in enumerate(libraries.items()):
         points = []
         for place, (shape, kind) in enumerate(shapes):
             times = [
-                row["ns_per_pair"] for row in peers["rows"]
-                if (row["shape"], row["kind"], row["job"]) == (shape, kind, job)
-                and row["rung"] in rungs and row["threads"] == 1
+                row["ns_per_pair"] for row in rows
+                if (row["shape"], row["kind"]) == (shape, kind) and (row["job"], row["rung"]) == (job, rung)
             ]  # fmt: skip
             if times:
                 points.append((min(times), place))
         if points:
-            ax.plot(*zip(*points, strict=True), "os^D"[k], color=f"C{k}", label=label)
+            ax.plot(*zip(*points, strict=True), "ovs^D"[k], color=f"C{k}", label=label)
     ax.set_xscale("log")
     ax.set_xlabel("nanoseconds per sample and tree")
     ax.set_title(title)
@@ -60,8 +62,8 @@ axes[0].set_yticks(
     fontsize=8.5,
 )
 axes[0].invert_yaxis()
-fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-fig.suptitle("One thread of an AMD EPYC (Zen 4), float32; samples × features")
+fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+fig.suptitle("Processor time on one thread of an AMD EPYC (Zen 4), float32; samples × features")
 plt.show()
 
 # %%

@@ -8,7 +8,7 @@ Samples are what `numpy.asarray` takes: arrays of any strides, order and real dt
 numbers. They are converted to the dtype of the forest, so a forest grown on float32 predicts float64 rows
 (rounded to float32) and the other way.
 
-Every function checks a forest's nodes before it walks them (about a nanosecond a node), unless it runs
+Every function checks a forest's nodes before it walks them (a few nanoseconds a node), unless it runs
 inside `hforest.unchecked()`. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
 nodes and features out of range IndexError.
 """
