@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, files, supervised
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Rng
 from ..core.dispatch import to_numpy
 from .model import WINDOW, Config, State, check_model, start
 from .network import HISTORY
@@ -224,6 +224,47 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     return Data(x_train, y_train, x_test, y_test, classes)
 
 
+def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
+    """Returns the training rows of a task in two parts: the second one takes the place of the test rows.
+
+    Parameters
+    ----------
+    data : Data
+    n_rows : int
+        Rows of the second part, 1 to n_samples - 1. They are drawn; both parts keep the order of the rows.
+    rng : None, int or numpy.random.Generator
+
+    Returns
+    -------
+    Data
+        With the classes of `data`, so that `train` takes it; a class may be absent from either part.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No `Data`; a number out of its range.
+
+    Examples
+    --------
+    >>> from hforest.demo import hold_out, load_digits
+    >>> parts = hold_out(load_digits(), 382, rng=0)
+    >>> len(parts.x_train), len(parts.x_test)
+    (3441, 382)
+    """
+    _check_data(data)
+    n = len(data.x_train)
+    n_rows = check.integer("n_rows", n_rows, 1, n - 1)
+    held = np.zeros(n, bool)
+    held[check.generator(rng).permutation(n)[:n_rows]] = True
+    x, y = data.x_train, data.y_train
+    return Data(x[~held], y[~held], x[held], y[held], data.classes)
+
+
+def _check_data(data: Data) -> None:
+    if not isinstance(data, Data):
+        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+
+
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
     """Writes a run's whole state, and replaces an older file only when the new one is complete.
 
@@ -248,8 +289,7 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     """
     path = check.path("path", path)
     check_model(config, state)
-    if not isinstance(data, Data):
-        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    _check_data(data)
     with check.fields_of("data"):
         check.same_device(**data._asdict())
         for name, a in data._asdict().items():
