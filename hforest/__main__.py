@@ -327,7 +327,8 @@ def run(
         # a learning rate that the dtype of the state does not hold.
         found = str(caught).partition(";")[0]
         if found.startswith("lr: "):
-            raise ValueError(f"--{found}; lower the learning rate") from None
+            expected = found.partition(", got ")[0]
+            raise ValueError(f"--{expected}, got {config.lr:g}; lower the learning rate") from None
         if state["step"] == 0:
             raise ValueError(
                 f"{options.data}: expected samples whose sums float32 can hold, got numbers that overflow at "
