@@ -13,7 +13,7 @@ import numpy as np
 
 from . import __version__, _output, demo, tabular
 from .core import check, files, supervised
-from .demo.files import check_same_columns, is_checkpoint, samples
+from .demo.files import is_checkpoint, known, parts, samples
 from .tabular.files import arrays_of, model_of
 
 HELD_OUT = 5
@@ -38,17 +38,8 @@ class Table(NamedTuple):
 # --------------------------------------------------------------------------------------------- data
 
 
-def _known_labels(path: str, name: str, y: np.ndarray, n: int) -> np.ndarray:
-    if y.shape[:1] != (n,) or y.ndim > 2:
-        raise ValueError(
-            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store a label or target "
-            "for each sample"
-        )
-    if y.dtype.kind not in "biufSU":
-        raise TypeError(
-            f"{path}, {name}: expected labels that are integers, bools or text, or targets, got {y.dtype}; "
-            "convert them"
-        )
+def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
+    y = known(path, name, y, n, 2)
     if y.dtype.kind == "f":
         check.finite(f"{path}, {name}", y)
     return y
@@ -63,30 +54,10 @@ def _is_regression(task: str | None, y: np.ndarray) -> bool:
 
 def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
     """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
-    names = [name for name in ("x_train", "y_train", "x_test", "y_test") if name in arrays]
-    if len(names) == 4:
-        if n_train is not None:
-            raise ValueError(
-                f"--train: expected none for a file with x_train and x_test, got {n_train}; leave it out"
-            )
-        x, x_test = (samples(path, name, arrays[name], None) for name in ("x_train", "x_test"))
-        y = _known_labels(path, "y_train", arrays["y_train"], len(x))
-        y_test = _known_labels(path, "y_test", arrays["y_test"], len(x_test))
-        check_same_columns(path, x, x_test)
-        return x, y, x_test, y_test, "test rows"
-    if not {"x", "y"} <= arrays.keys():
-        raise ValueError(
-            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test, got "
-            f"{', '.join(sorted(arrays)) or 'none'}; rename them"
-        )
-    x = samples(path, "x", arrays["x"], None)
-    y = _known_labels(path, "y", arrays["y"], len(x))
-    if n_train is not None:
-        if not 0 < n_train < len(x):
-            raise ValueError(
-                f"--train: expected 0 < N < {len(x)}, got {n_train}; pass a number in that range"
-            )
-        return x[:n_train], y[:n_train], x[n_train:], y[n_train:], "rows after --train"
+    found = parts(path, arrays, n_train, None, _labels)
+    if len(found) == 4:
+        return *found, "test rows" if n_train is None else "rows after --train"
+    x, y = found
     if len(x) < 2:
         raise ValueError(f"{path}: expected at least 2 samples, got {len(x)}; store more rows")
     order = np.random.default_rng([seed, 1]).permutation(len(x))

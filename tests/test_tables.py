@@ -195,7 +195,7 @@ def test_an_interrupt_keeps_the_model(table, tmp_path, monkeypatch, capsys):
         ({"x": np.zeros((4, 2)), "y": np.zeros(3, int)}, [], "y: expected shape"),
         ({"x": np.zeros(4), "y": np.zeros(4, int)}, [], "x: expected shape"),
         ({"x": np.full((4, 2), np.nan), "y": np.zeros(4, int)}, [], "x: expected finite"),
-        ({"x": np.zeros((4, 2)), "y": np.zeros(4, complex)}, [], "y: expected labels"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(4, complex)}, [], "y: expected real numbers"),
         ({"x": np.zeros((4, 2)), "y": np.full(4, np.inf)}, [], "y: expected finite"),
         (
             {"x": np.zeros((4, 2)), "y": np.full(4, 0.5)},
@@ -203,7 +203,7 @@ def test_an_interrupt_keeps_the_model(table, tmp_path, monkeypatch, capsys):
             "pass --task regression",
         ),
         ({"x": np.zeros((4, 2)), "y": np.array(list("abab"))}, ["--task", "regression"], "y: expected"),
-        ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--train", "9"], "--train: expected 0 < N < 4"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--train", "9"], "expected 0 < n_train < 4"),
         ({"x": np.zeros((1, 2)), "y": np.zeros(1, int)}, [], "expected at least 2 samples"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--steps", "-1"], "steps: expected"),
     ],
