@@ -433,6 +433,7 @@ def train(options: argparse.Namespace) -> None:
     data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
     if options.held_out is None:
         options.held_out = len(data.x_train) // HELD_OUT
+    check.integer("--held-out", options.held_out, 0, len(data.x_train) - 1)
     learned = demo.hold_out(data, options.held_out, rng=options.seed) if options.held_out else data
     # Each run reads its checkpoint itself; one that cannot go on is noticed before the first run.
     for kind, path in list(paths.items())[1:]:

@@ -257,6 +257,8 @@ def test_resume_without_a_file_starts(tmp_path, capsys):
         (["--batch-size", "0"], "error: batch_size: expected at least 1"),
         (["--batch", "0"], "error: batch_size: expected at least 1"),
         (["--seed", "-1"], "seed"),
+        (["--held-out", "3823"], "error: --held-out: expected 0 to 3822, got 3823; "),
+        (["--lr-half-life", "-1"], "error: lr_half_life: expected at least 0, got -1; "),
     ],
 )
 def test_bad_options(capsys, options, words):
