@@ -1,32 +1,51 @@
 """`python -m hforest`: trains a random hinge forest and random hinge ferns on handwritten digits.
 
-The network is p1 Fig. 2b (letter, USPS); the data ship with the package. With --data it is the recipe for
-tables (`hforest.tabular`) that is fitted, or with --kind tree or fern a network. `python -m hforest predict`
-applies the model that either has written.
+The network is p1 Fig. 2b (letter, USPS); the data ship with the package. A tenth of the training rows is held
+out: the loss and the error on these are shown while the others are learned from, and the test rows are read
+once, after the last step. Steps and learning rate were chosen on training rows alone (bench/main_job.py).
+With --data it is the recipe for tables (`hforest.tabular`) that is fitted, or with --kind tree or fern a
+network. `python -m hforest predict` applies the model that either has written.
 """
 
 import argparse
-import itertools
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from . import _tables, demo
-from .core import check, files
+from . import __version__, _output, _tables, demo
+from .core import check
 from .core.aliases import Array
 from .demo.files import is_checkpoint
 from .demo.model import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
-NETWORK = {"n_trees": 100, "depth": 10, "n_features": 100, "batch_size": 53, "steps": 8000}
+NETWORK = {
+    "n_trees": 100, "depth": 10, "n_features": 100, "batch_size": 53, "steps": 8000, "eval_every": 500,
+    "lr_half_life": 0,
+}  # fmt: skip
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
+DIGITS = {"steps": 1000, "eval_every": 50, "lr": 0.04, "lr_half_life": 250}
+"""With Adam on the digits."""
+HELD_OUT = 10
+"""One in so many training rows is held out for the curve of the error."""
+
+EXAMPLES = """
+examples:
+  python -m hforest                                           both kinds on the digits
+  python -m hforest --data table.npz --save model.npz         a table of your own, with arrays x and y
+  python -m hforest predict model.npz new.npz --out out.npz   labels and probabilities of other rows
+
+`python -m hforest predict --help` tells of the last one.
+"""
 
 
 def count(text: str) -> int:
@@ -57,9 +76,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m hforest",
-        description="Train a random hinge forest and random hinge ferns on digits, or on your data.",
+        description="Train a random hinge forest and random hinge ferns on digits, or on your data; with the "
+        "word predict first, apply what was trained.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"hforest {__version__}")
     add(
         "--data",
         metavar="FILE.npz",
@@ -106,7 +129,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="learned 5x5 convolutions of square images instead of inner products",
     )
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
-    add("--lr", type=float, help="learning rate (0.005 for adam, 0.05 for adagrad, of a table 0.006)")
+    add("--lr", type=float, help="learning rate (0.005, on the digits 0.04; adagrad 0.05; of a table 0.006)")
+    add(
+        "--lr-half-life",
+        type=int,
+        metavar="STEPS",
+        help="steps in which the learning rate halves; 0: never (on the digits by adam 250, else 0)",
+    )
     add(
         "--batch-size",
         "--batch",
@@ -114,8 +143,20 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="N",
         help="samples of a mini-batch (53; of a table 64)",
     )
-    add("--steps", type=int, help="mini-batches (8000; of a table by its rows, at most 3000)")
-    add("--eval-every", type=int, default=500, help="steps between evaluations on the test set (%(default)s)")
+    add(
+        "--steps",
+        type=int,
+        help="mini-batches (8000, on the digits by adam 1000; of each of three members of a table by its "
+        "rows, at most 3000)",
+    )
+    add("--eval-every", type=int, metavar="STEPS", help="steps between evaluations (500, on the digits 50)")
+    add(
+        "--held-out",
+        type=int,
+        metavar="N",
+        help="training rows that are held out for the curve of the error (a tenth); 0: learn from all, and "
+        "look at the test rows at each evaluation",
+    )
     add("--seed", type=int, default=0, help="(%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(%(default)s)")
     add("--save", metavar="MODEL.npz", help="write checkpoints and the final state to this file")
@@ -123,7 +164,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--checkpoint-seconds", type=seconds, default=5.0, help="least time between checkpoints (%(default)s)"
     )
     add("--resume", action="store_true", help="go on from the file of --save")
-    add("--plot", metavar="LOSS.png", help="draw loss and test error (needs matplotlib)")
+    add(
+        "--plot",
+        metavar="LOSS.png",
+        help="draw loss and error there (on the digits hforest.png, if it is new; needs Matplotlib)",
+    )
+    add("--no-plot", dest="plot", action="store_false", default=None, help="draw nothing")
     options = parser.parse_args(arguments)
     if options.resume and options.save is None:
         parser.error("--resume needs --save MODEL.npz, the file to go on from")
@@ -132,7 +178,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.kind == "table":
         if not options.data:
             parser.error("--kind table needs --data FILE.npz")
-        for name in ("resume", "plot", "n_kernels"):
+        for name in ("resume", "plot", "n_kernels", "held_out", "lr_half_life", "eval_every"):
             if getattr(options, name):
                 parser.error(f"--{name.replace('_', '-')} belongs to a network: pass --kind tree or fern")
         if options.device != "cpu" or options.optimizer != "adam":
@@ -140,12 +186,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         return options
     if options.task is not None:
         parser.error("--task belongs to a table: leave it out, or pass --kind table")
-    for name, value in NETWORK.items():
+    defaults = NETWORK | {"lr": LEARNING_RATES[options.optimizer]}
+    if options.optimizer == "adam" and not options.data:
+        defaults |= DIGITS
+    for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    if options.lr is None:
-        options.lr = LEARNING_RATES[options.optimizer]
     return options
+
+
+def network(options: argparse.Namespace, kind: Kind) -> demo.Config:
+    """The settings of one kind."""
+    names = [field.name for field in fields(demo.Config) if field.name != "kind"]
+    return demo.Config(kind, **{name: getattr(options, name) for name in names})
 
 
 def to_device(device: str) -> Callable[[Array], Array]:
@@ -158,102 +211,11 @@ def to_device(device: str) -> Callable[[Array], Array]:
         cupy.cuda.runtime.getDeviceCount()
     except ImportError:
         raise SystemExit(
-            "--device cuda needs CuPy: pip install 'hforest[cuda12]' or 'hforest[cuda13]'"
+            "--device cuda needs CuPy: pip install -e '.[cuda12]' or '.[cuda13]' in the checkout"
         ) from None
     except Exception as error:  # CuPy raises classes of its own, which cannot be named without it
         raise SystemExit(f"--device cuda needs a working GPU: {error}") from None
     return lambda a: cupy.asarray(a) if isinstance(a, np.ndarray) and a.dtype.kind in "if" else a
-
-
-class Display:
-    """Shows progress and the last evaluation, in tqdm's bar or, without tqdm, a line for each evaluation."""
-
-    def __init__(self, name: str, state: State, total: int) -> None:
-        self._name, self._state, self._first = name, state, state["step"]
-        self._n_shown, self._begin = len(state.get("history_step", ())), time.perf_counter()
-        try:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, initial=self._first, desc=name, unit="step", mininterval=0.2)
-        except ImportError:
-            self._bar = None
-
-    def __call__(self, done: int, total: int) -> None:
-        """Shows that `done` of `total` steps are finished."""
-        n_known = len(self._state.get("history_step", ()))
-        if n_known > self._n_shown:
-            self._n_shown = n_known
-            loss, error = (self._state[f"history_{name}"][-1] for name in ("loss", "error"))
-            text = f"loss {loss:.4f}, test error {100 * error:.2f} %"
-            if self._bar is not None:
-                self._bar.set_postfix_str(text, refresh=False)
-            else:
-                rate = (done - self._first) / (time.perf_counter() - self._begin)
-                print(f"{self._name}: step {done} of {total}, {text}, {rate:.0f} steps/s", flush=True)
-        if self._bar is not None:
-            self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Ends the bar's line."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-def checkpoint_path(save: str | None, kind: str, both: bool) -> Path | None:
-    """The model file of a kind: of model.npz, model.tree.npz and model.fern.npz when both are trained."""
-    if save is None:
-        return None
-    path = Path(save)
-    if not path.name or save.endswith(os.sep) or path.is_dir():
-        raise IsADirectoryError(f"--save: expected the path of a file, got the folder {save!r}; add a name")
-    return path.with_name(f"{path.stem}.{kind}{path.suffix or '.npz'}") if both else path
-
-
-def _same_file(a: str | Path, b: str | Path) -> bool:
-    return os.path.realpath(a) == os.path.realpath(b) or (
-        os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
-    )
-
-
-def check_outputs(options: argparse.Namespace, saves: list[Path]) -> None:
-    """Checks, before any work, that every output can be written and replaces nothing but older output."""
-    outputs: list[tuple[str, str | Path]] = [("--save", path) for path in saves]
-    if options.plot is not None:
-        outputs.append(("--plot", options.plot))
-        check_picture(options.plot)
-    for name, path in outputs:
-        if options.data and _same_file(path, options.data):
-            raise ValueError(f"{name}: expected another file than --data, got {path}; choose another path")
-    for (name, path), (other, taken) in itertools.combinations(outputs, 2):
-        if _same_file(path, taken):
-            raise ValueError(
-                f"{other}: expected another file than {name} writes, got {taken}; choose another path"
-            )
-    for name, path in outputs:
-        files.check_writable(path)
-        # With --resume the whole file is read and checked before it is used.
-        if name == "--save" and not options.resume and os.path.exists(path) and not is_checkpoint(path):
-            raise ValueError(
-                f"--save: expected a new file or a checkpoint written by hforest, got {path}, another or a "
-                "damaged file; choose another path, or remove that file"
-            )
-
-
-def check_picture(path: str) -> None:
-    """Checks that matplotlib, where it is installed, can draw to a file of that name."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        return
-    known = FigureCanvasAgg.get_supported_filetypes()
-    if _picture_format(path) not in known:
-        raise ValueError(
-            f"--plot: expected a picture that ends in .{', .'.join(sorted(known))}, got {path}; rename it"
-        )
-
-
-def _picture_format(path: str) -> str:
-    return Path(path).suffix[1:].lower() or "png"
 
 
 def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
@@ -272,7 +234,8 @@ def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
         )
     if found.fingerprint != data.fingerprint:
         raise ValueError(
-            f"{path}: expected a run on the same data, got one on other data; check --data and --train"
+            f"{path}: expected a run on the same data, got one on other data; check --data, --train and "
+            "--held-out"
         )
     return found.state
 
@@ -312,18 +275,25 @@ def _shown(classes: np.ndarray) -> str:
     return f"{first}, ... ({len(classes)} classes)" if len(classes) > 10 else first
 
 
+class Trained(NamedTuple):
+    """What a run of one kind has come to."""
+
+    history: dict[str, np.ndarray]
+    error: float
+    """On the test rows, of the last state."""
+    steps: int
+    seconds: float
+
+
 def run(
-    options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None
-) -> dict[str, np.ndarray]:
-    """Trains one kind, prints its line and returns its history."""
+    options: argparse.Namespace, config: demo.Config, learned: demo.Data, data: demo.Data, path: Path | None
+) -> Trained:
+    """Trains one kind on `learned`, tests it on `data` and writes its checkpoints."""
     place = to_device(options.device)
-    state = begin(options, config, data, path)
+    state = begin(options, config, learned, path)
     first, begun, written = state["step"], time.perf_counter(), time.perf_counter()
-    if first >= config.steps:
-        history = {name: state.get(f"history_{name}", np.zeros(0)) for name in ("step", "loss", "error")}
-        print(summary(config, history))
-        return history
     state |= {name: place(a) for name, a in state.items() if not name.startswith("history")}
+    bar = _output.Bar(NAMES[config.kind], config.steps, first) if first < config.steps else None
 
     def checkpoint(state: State) -> None:
         nonlocal written
@@ -332,23 +302,33 @@ def run(
         # there.
         due = step == config.steps or time.perf_counter() - written > options.checkpoint_seconds
         if path is not None and step % config.eval_every == 0 and due:
-            demo.save_checkpoint(path, config, state, data)
+            demo.save_checkpoint(path, config, state, learned)
             written = time.perf_counter()
 
-    display = Display(NAMES[config.kind], state, config.steps)
+    def progress(done: int, total: int) -> None:
+        text = ""
+        if len(state.get("history_step", ())):
+            loss, error = (state[f"history_{name}"][-1] for name in ("loss", "error"))
+            text = f"loss {loss:.4f}, {measured(options)} {100 * error:.2f} %"
+        if bar is not None:
+            bar(done, text)
+
     try:
-        x_train, y_train, x_test, y_test = (place(a) for a in data[:4])
         # Overflow is reported by the check that follows it.
         with np.errstate(over="ignore", invalid="ignore"):
+            x_train, y_train, x_held, y_held = (place(a) for a in learned[:4])
             history = demo.train(
-                config, state, x_train, y_train, x_test, y_test, checkpoint=checkpoint, progress=display
+                config, state, x_train, y_train, x_held, y_held, checkpoint=checkpoint, progress=progress
             )
-    except ValueError as error:
+            elapsed = time.perf_counter() - begun
+            error = demo.error_rate(config, state, place(data.x_test), place(data.y_test))
+    except ValueError as caught:
         # Options and data are checked before the first step: later errors are those of the numbers, but for
         # a learning rate that the dtype of the state does not hold.
-        found = str(error).partition(";")[0]
+        found = str(caught).partition(";")[0]
         if found.startswith("lr: "):
-            raise ValueError(f"--{found}; lower the learning rate") from None
+            expected = found.partition(", got ")[0]
+            raise ValueError(f"--{expected}, got {config.lr:g}; lower the learning rate") from None
         if state["step"] == 0:
             raise ValueError(
                 f"{options.data}: expected samples whose sums float32 can hold, got numbers that overflow at "
@@ -359,48 +339,35 @@ def run(
             f"that overflow at step {state['step'] + 1} ({found}); lower the learning rate"
         ) from None
     finally:
-        display.close()
-    elapsed = time.perf_counter() - begun
-    if path is not None:
-        demo.save_checkpoint(path, config, state, data)
-    print(f"{summary(config, history)}, {elapsed:.1f} s, {(config.steps - first) / elapsed:.0f} steps/s")
-    return history
+        if bar is not None:
+            bar.close()
+    if path is not None and first < config.steps:
+        demo.save_checkpoint(path, config, state, learned)
+    return Trained(history, error, state["step"], elapsed)
 
 
-def summary(config: demo.Config, history: dict[str, np.ndarray]) -> str:
-    """The result of one kind, in words."""
-    text = f"{NAMES[config.kind]}: {config.n_trees} of depth {config.depth}"
-    if not len(history["step"]):
-        return f"{text}, no evaluation yet"
-    best = int(np.argmin(history["error"]))
-    return (
-        f"{text}, test error {100 * history['error'][-1]:.2f} % after {int(history['step'][-1])} steps "
-        f"(least of {len(history['error'])} evaluations: {100 * history['error'][best]:.2f} % "
-        f"at step {int(history['step'][best])})"
+def measured(options: argparse.Namespace) -> str:
+    """What the error of the curve is."""
+    return "held-out error" if options.held_out else "test error"
+
+
+def show(results: dict[str, Trained]) -> None:
+    """Prints the results, a row for each kind."""
+    print(f"\n{'':<20}{'loss':>8}{'test error':>13}{'steps':>8}{'seconds':>9}")
+    for name, (history, error, steps, taken) in results.items():
+        loss = history["loss"][-1] if len(history["loss"]) else np.nan
+        print(f"{name:<20}{loss:>8.4f}{100 * error:>11.2f} %{steps:>8}{taken:>9.1f}")
+
+
+def show_next() -> None:
+    """Prints what can be done next."""
+    python = shlex.quote(sys.orig_argv[0])
+    digits = shlex.quote(os.path.relpath(Path(demo.__file__).with_name("digits.npz")))
+    print(
+        f"\na table of your own, here the digits: {python} -m hforest --data {digits} --save model.npz"
+        f"\nwhat it predicts: {python} -m hforest predict model.npz {digits} --out out.npz"
+        f"\nnext page: docs/guide.md, or {python} -m pydoc hforest.demo"
     )
-
-
-def plot(path: str, histories: dict[Kind, dict[str, np.ndarray]]) -> None:
-    """Draws loss and test error over the steps."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("--plot: matplotlib is not installed, so no picture was drawn (pip install matplotlib)")
-        return
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    for kind, history in histories.items():
-        left.semilogy(history["step"], history["loss"], label=NAMES[kind])
-        right.plot(history["step"], 100 * history["error"], label=NAMES[kind])
-    left.set(xlabel="step", ylabel="training loss")
-    right.set(xlabel="step", ylabel="test error in %")
-    right.legend()
-    with files.replacing(path) as stream:
-        figure.savefig(stream, dpi=150, format=_picture_format(path))
-    pyplot.close(figure)
-    print(f"{path}: written")
 
 
 def open_streams() -> None:
@@ -443,45 +410,62 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+def train(options: argparse.Namespace) -> None:
+    """Trains networks, and prints, draws and writes what they come to."""
+    kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
+    configs = {kind: network(options, kind) for kind in kinds}
+    names = ", ".join(NAMES[kind] for kind in kinds)
+    print(
+        f"hforest {__version__} trains on {options.data or 'optical digits, 8x8 (UCI)'}: {names}; each "
+        f"{options.n_trees} of depth {options.depth}, in {options.steps} steps",
+        flush=True,
+    )
+    paths: dict[Kind, Path | None] = dict.fromkeys(kinds)
+    if options.save is not None:
+        paths = {kind: _output.model_path(options.save, kind if len(kinds) > 1 else "") for kind in kinds}
+    # With --resume the whole file is read and checked before it is used.
+    older = None if options.resume else is_checkpoint
+    outputs = [_output.Output("--save", path, "a checkpoint", older) for path in paths.values() if path]
+    if isinstance(options.plot, str):
+        _output.check_picture(options.plot)
+        outputs.append(_output.Output("--plot", options.plot))
+    _output.check_outputs(outputs, {"--data": options.data})
+    data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
+    if options.held_out is None:
+        options.held_out = len(data.x_train) // HELD_OUT
+    check.integer("--held-out", options.held_out, 0, len(data.x_train) - 1)
+    learned = demo.hold_out(data, options.held_out, rng=options.seed) if options.held_out else data
+    # Each run reads its checkpoint itself; one that cannot go on is noticed before the first run.
+    for kind, path in list(paths.items())[1:]:
+        if options.resume and path is not None and path.exists():
+            saved(configs[kind], learned, path)
+    print(
+        f"{len(data.x_train)} training and {len(data.x_test)} test samples, {data.x_train.shape[1]} inputs, "
+        f"{data.n_classes} classes; {options.held_out} training samples are held out"
+    )
+    results = {NAMES[kind]: run(options, configs[kind], learned, data, paths[kind]) for kind in kinds}
+    show(results)
+    if options.plot or (options.plot is None and not options.data):
+        _output.draw(
+            options.plot, {name: found.history for name, found in results.items()}, measured(options)
+        )
+    if not options.data:
+        show_next()
+
+
 def work(arguments: list[str] | None) -> int:
     """`main` without its care of the standard streams."""
     arguments = sys.argv[1:] if arguments is None else arguments
     predicts = arguments[:1] == ["predict"]
     options = _tables.parse_predict(arguments[1:]) if predicts else parse(arguments)
     try:
+        if options.data:
+            _output.check_archive(options.data)
         if predicts:
             return _tables.predict(options)
         if options.kind == "table":
             return _tables.train(options)
-        kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
-        paths = {kind: checkpoint_path(options.save, kind, len(kinds) > 1) for kind in kinds}
-        check_outputs(options, [path for path in paths.values() if path is not None])
-        data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
-        source = options.data or "optical digits, 8x8 (UCI)"
-        config = demo.Config(
-            n_trees=options.n_trees,
-            depth=options.depth,
-            n_features=options.n_features,
-            n_kernels=options.n_kernels,
-            optimizer=options.optimizer,
-            lr=options.lr,
-            batch_size=options.batch_size,
-            steps=options.steps,
-            eval_every=options.eval_every,
-            seed=options.seed,
-        )
-        configs = {kind: replace(config, kind=kind) for kind in kinds}
-        # Each run reads its checkpoint itself; one that cannot go on is noticed before the first run.
-        for kind, path in list(paths.items())[1:]:
-            if options.resume and path is not None and path.exists():
-                saved(configs[kind], data, path)
-        print(
-            f"{source}: {len(data.x_train)} training and {len(data.x_test)} test samples, "
-            f"{data.x_train.shape[1]} inputs, {data.n_classes} classes"
-        )
-        histories = {kind: run(options, configs[kind], data, paths[kind]) for kind in kinds}
-        if options.plot is not None:
-            plot(options.plot, histories)
+        train(options)
     except BrokenPipeError:
         raise
     except (TypeError, ValueError, IndexError, OverflowError, OSError, MemoryError) as error:

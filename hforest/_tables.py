@@ -1,25 +1,24 @@
 """The commands for tables: `python -m hforest --data FILE.npz` and `predict MODEL.npz DATA.npz`."""
 
 import argparse
-import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import demo, tabular
+from . import __version__, _output, demo, tabular
 from .core import check, files, supervised
-from .core.progress import Report, reporting
-from .demo.files import check_same_columns, is_checkpoint, samples
+from .demo.files import is_checkpoint, known, parts, samples
 from .tabular.files import arrays_of, model_of
 
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
+N_MEMBERS = 3
 
 
 class Table(NamedTuple):
@@ -39,17 +38,8 @@ class Table(NamedTuple):
 # --------------------------------------------------------------------------------------------- data
 
 
-def _known_labels(path: str, name: str, y: np.ndarray, n: int) -> np.ndarray:
-    if y.shape[:1] != (n,) or y.ndim > 2:
-        raise ValueError(
-            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store a label or target "
-            "for each sample"
-        )
-    if y.dtype.kind not in "biufSU":
-        raise TypeError(
-            f"{path}, {name}: expected labels that are integers, bools or text, or targets, got {y.dtype}; "
-            "convert them"
-        )
+def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
+    y = known(path, name, y, n, 2)
     if y.dtype.kind == "f":
         check.finite(f"{path}, {name}", y)
     return y
@@ -64,30 +54,10 @@ def _is_regression(task: str | None, y: np.ndarray) -> bool:
 
 def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
     """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
-    names = [name for name in ("x_train", "y_train", "x_test", "y_test") if name in arrays]
-    if len(names) == 4:
-        if n_train is not None:
-            raise ValueError(
-                f"--train: expected none for a file with x_train and x_test, got {n_train}; leave it out"
-            )
-        x, x_test = (samples(path, name, arrays[name], None) for name in ("x_train", "x_test"))
-        y = _known_labels(path, "y_train", arrays["y_train"], len(x))
-        y_test = _known_labels(path, "y_test", arrays["y_test"], len(x_test))
-        check_same_columns(path, x, x_test)
-        return x, y, x_test, y_test, "test rows"
-    if not {"x", "y"} <= arrays.keys():
-        raise ValueError(
-            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test, got "
-            f"{', '.join(sorted(arrays)) or 'none'}; rename them"
-        )
-    x = samples(path, "x", arrays["x"], None)
-    y = _known_labels(path, "y", arrays["y"], len(x))
-    if n_train is not None:
-        if not 0 < n_train < len(x):
-            raise ValueError(
-                f"--train: expected 0 < N < {len(x)}, got {n_train}; pass a number in that range"
-            )
-        return x[:n_train], y[:n_train], x[n_train:], y[n_train:], "rows after --train"
+    found = parts(path, arrays, n_train, None, _labels)
+    if len(found) == 4:
+        return *found, "test rows" if n_train is None else "rows after --train"
+    x, y = found
     if len(x) < 2:
         raise ValueError(f"{path}: expected at least 2 samples, got {len(x)}; store more rows")
     order = np.random.default_rng([seed, 1]).permutation(len(x))
@@ -132,18 +102,26 @@ def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> T
 
 
 class _Progress:
-    """A bar of which the first interrupt makes a clean stop; the second one ends the process."""
+    """A bar for each member. The first interrupt makes a clean stop; the second one ends the process."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._report: Report | None = None
-        self.stopped = False
+    def __init__(self) -> None:
+        self._bar: _output.Bar | None = None
+        self._member, self.stopped = -1, False
 
     def __call__(self, done: int, total: int) -> bool:
-        if self._report is None:
-            self._report = self._stack.enter_context(reporting(True, total, "step"))
-        self._report(done)
+        steps = total // N_MEMBERS
+        member, step = divmod(done - 1, steps)
+        if member != self._member:
+            self.close()
+            self._member, self._bar = member, _output.Bar(f"member {member + 1} of {N_MEMBERS}", steps)
+        if self._bar is not None:
+            self._bar(step + 1)
         return not self.stopped
+
+    def close(self) -> None:
+        """Ends the line of the last bar."""
+        if self._bar is not None:
+            self._bar.close()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -174,25 +152,7 @@ def _error(y: np.ndarray, table: Table) -> str:
     return f"mean squared error {float(rest.mean()):.6g}, {100 * float(share):.2f} % of the variance"
 
 
-def _check_save(options: argparse.Namespace) -> None:
-    save = options.save
-    if save is None:
-        return
-    if not Path(save).name or save.endswith(os.sep) or os.path.isdir(save):
-        raise IsADirectoryError(f"--save: expected the path of a file, got the folder {save!r}; add a name")
-    if os.path.realpath(save) == os.path.realpath(options.data) or (
-        os.path.exists(save) and os.path.exists(options.data) and os.path.samefile(save, options.data)
-    ):
-        raise ValueError(f"--save: expected another file than --data, got {save}; choose another path")
-    files.check_writable(save)
-    if os.path.exists(save) and not _is_model(save):
-        raise ValueError(
-            f"--save: expected a new file or a model written by hforest, got {save}, another or a damaged "
-            "file; choose another path, or remove that file"
-        )
-
-
-def _is_model(path: str) -> bool:
+def _is_model(path: str | Path) -> bool:
     try:
         return "tabular_format" in files.read_npz(path, "a model", ["tabular_format"])
     except ValueError:
@@ -201,7 +161,13 @@ def _is_model(path: str) -> bool:
 
 def train(options: argparse.Namespace) -> int:
     """Fits a table, prints its error on rows that chose nothing, writes the model; returns the status."""
-    _check_save(options)
+    print(
+        f"hforest {__version__} fits the recipe for tables, {N_MEMBERS} members, to {options.data}",
+        flush=True,
+    )
+    if options.save is not None:
+        save = _output.Output("--save", _output.model_path(options.save), "a model", _is_model)
+        _output.check_outputs([save], {"--data": options.data})
     table = load_table(options.data, options.task, options.train, options.seed)
     classes = table.classes
     print(
@@ -215,14 +181,13 @@ def train(options: argparse.Namespace) -> int:
     if options.n_features is not None:
         given["n_projections"] = options.n_features
     begin = time.perf_counter()
-    with ExitStack() as stack:
-        progress = _Progress(stack)
-        with progress.watching():
-            model = tabular.fit(
-                table.x, table.y, task="classification" if classes is not None else "regression",
-                n_classes=None if classes is None else len(classes), progress=progress, rng=options.seed,
-                **given,
-            )  # fmt: skip
+    progress = _Progress()
+    with closing(progress), progress.watching():
+        model = tabular.fit(
+            table.x, table.y, task="classification" if classes is not None else "regression",
+            n_classes=None if classes is None else len(classes), n_members=N_MEMBERS, progress=progress,
+            rng=options.seed, **given,
+        )  # fmt: skip
     elapsed = time.perf_counter() - begin
     if options.save is not None:
         save_model(options.save, model, classes)
@@ -289,10 +254,8 @@ def predict(options: argparse.Namespace) -> int:
     if f"x{end}" not in arrays:
         raise ValueError(f"{options.data}: expected an array x or x_test, got none; store the samples as x")
     if options.out is not None:
-        for name, path in (("MODEL.npz", options.model), ("DATA.npz", options.data)):
-            if os.path.realpath(options.out) == os.path.realpath(path):
-                raise ValueError(f"--out: expected another file than {name}, got {path}; choose another path")
-        files.check_writable(options.out)
+        inputs = {"MODEL.npz": options.model, "DATA.npz": options.data}
+        _output.check_outputs([_output.Output("--out", options.out)], inputs)
     p = function(samples(options.data, f"x{end}", arrays[f"x{end}"], None))
     result = {"targets": p} if classes is None else {"labels": classes[p.argmax(axis=1)], "probabilities": p}
     if options.out is None:

@@ -1,9 +1,10 @@
 """The main job: `python -m hforest`, its files, its checkpoints."""
 
-import builtins
+import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,10 +13,14 @@ import time
 import numpy as np
 import pytest
 
-from hforest import demo
-from hforest.__main__ import main
+import hforest
+from hforest import _output, demo
+from hforest.__main__ import DIGITS, main
 
 SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL += ["--no-plot"]
+DATA = ["--lr", str(DIGITS["lr"]), "--lr-half-life", str(DIGITS["lr_half_life"])]
+"""With --data the same rates as without."""
 
 
 def arrays(path):
@@ -96,7 +101,8 @@ def test_command(tmp_path, capsys):
     assert main([*SMALL, "--save", str(model), "--plot", str(picture)]) == 0
     out = capsys.readouterr().out
     for name in ("random hinge forest", "random hinge ferns"):
-        assert re.search(rf"{name}: 6 of depth 4, test error [\d.]+ % after 60 steps .* s, \d+ steps/s", out)
+        assert re.search(rf"^{name} +\d\.\d{{4}} +[\d.]+ % +60 +[\d.]+$", out, re.M)
+    assert "least" not in out
     assert not model.exists()
     for kind in ("tree", "fern"):
         config, state, _, classes = demo.load_checkpoint(tmp_path / f"model.{kind}.npz")
@@ -106,7 +112,7 @@ def test_command(tmp_path, capsys):
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        assert "matplotlib is not installed" in out
+        assert "Matplotlib is not installed" in out
     else:
         assert picture.stat().st_size > 1000
 
@@ -207,12 +213,12 @@ def test_checkpoint_that_would_not_run(checkpoint):
 def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     base = [*SMALL, "--kind", "tree", "--save", str(checkpoint), "--resume"]
     assert main([*base, "--lr", "0.5"]) == 2
-    assert "lr 0.005 (now 0.5)" in capsys.readouterr().err
+    assert f"lr {DIGITS['lr']} (now 0.5)" in capsys.readouterr().err
     digits = demo.load_digits()
     other = digits._asdict()
     del other["classes"]
     np.savez(tmp_path / "other.npz", **{**other, "y_train": np.roll(other["y_train"], 1)})
-    assert main([*base, "--data", str(tmp_path / "other.npz")]) == 2
+    assert main([*base, *DATA, "--data", str(tmp_path / "other.npz")]) == 2
     assert "expected a run on the same data" in capsys.readouterr().err
     for classes, words in (
         (np.array(list("abcdefghij")), "got one on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
@@ -221,7 +227,7 @@ def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     ):
         labels = {name: classes[other[name]] for name in ("y_train", "y_test")}
         np.savez(tmp_path / "other.npz", **{**other, **labels})
-        assert main([*base, "--data", str(tmp_path / "other.npz")]) == 2
+        assert main([*base, *DATA, "--data", str(tmp_path / "other.npz")]) == 2
         error = capsys.readouterr().err
         assert "expected a run on the same classes" in error
         assert words in error
@@ -251,6 +257,8 @@ def test_resume_without_a_file_starts(tmp_path, capsys):
         (["--batch-size", "0"], "error: batch_size: expected at least 1"),
         (["--batch", "0"], "error: batch_size: expected at least 1"),
         (["--seed", "-1"], "seed"),
+        (["--held-out", "3823"], "error: --held-out: expected 0 to 3822, got 3823; "),
+        (["--lr-half-life", "-1"], "error: lr_half_life: expected at least 0, got -1; "),
     ],
 )
 def test_bad_options(capsys, options, words):
@@ -396,21 +404,173 @@ def test_callbacks_are_checked_before_the_work(name):
     assert state["step"] == 0
 
 
-def test_lines_where_tqdm_is_not_installed(monkeypatch, capsys):
-    real = builtins.__import__
+def test_lines_where_there_is_no_terminal(capsys):
+    for more, words in (([], "held-out"), (["--held-out", "0"], "test")):
+        assert main([*SMALL, *more, "--kind", "tree"]) == 0
+        out, err = capsys.readouterr()
+        assert not err
+        lines = [line for line in out.splitlines() if ": step" in line]
+        assert len(lines) == 3
+        for line, step in zip(lines, (20, 40, 60), strict=True):
+            shown = rf"random hinge forest: step {step} of 60, loss \d\.\d{{4}}, {words} error [\d.]+ %"
+            assert re.fullmatch(shown, line)
 
-    def without(name, *args, **kwargs):
-        if name == "tqdm":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_a_bar_on_a_terminal(monkeypatch, capsys, library):
+    if library:
+        pytest.importorskip("tqdm")
+    else:
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     assert main([*SMALL, "--kind", "tree"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if ": step" in line]
-    shown = r"random hinge forest: step {} of 60, loss \d\.\d{{4}}, test error [\d.]+ %, \d+ steps/s"
-    assert len(lines) == 3
-    for line, step in zip(lines, (20, 40, 60), strict=True):
-        assert re.fullmatch(shown.format(step), line)
+    last = terminal.getvalue().rstrip().rpartition("\r")[2]
+    assert last.startswith("random hinge forest")
+    assert re.search(r"60(/| of )60.*loss \d\.\d{4}, held-out error [\d.]+ %", last)
+    assert ": step" not in capsys.readouterr().out
+
+
+def test_the_first_line_comes_before_the_data(monkeypatch, capsys):
+    def load_digits():
+        raise ValueError(capsys.readouterr().out)
+
+    monkeypatch.setattr(demo, "load_digits", load_digits)
+    assert main(SMALL) == 2
+    begin = rf"error: hforest {re.escape(hforest.__version__)} trains on optical digits, 8x8 \(UCI\): "
+    assert re.match(begin + r"random hinge forest, random hinge ferns; each 6 of", capsys.readouterr().err)
+
+
+def test_the_test_rows_are_read_once(monkeypatch, capsys):
+    data, given = demo.load_digits(), []
+
+    def train(config, state, *arrays, **settings):
+        given.append([row.tobytes() for x in arrays[::2] for row in x])
+        return original[0](config, state, *arrays, **settings)
+
+    def error_rate(config, state, x, y):
+        assert state["step"] == 60
+        given.append(x)
+        return original[1](config, state, x, y)
+
+    original = demo.train, demo.error_rate
+    monkeypatch.setattr(demo, "train", train)
+    monkeypatch.setattr(demo, "error_rate", error_rate)
+    assert main([*SMALL, "--kind", "fern"]) == 0
+    learned, tested = given
+    assert sorted(learned) == sorted(row.tobytes() for row in data.x_train)
+    assert np.array_equal(tested, data.x_test)
+
+
+def test_rows_are_held_out():
+    data = demo.load_digits()
+    parts = demo.hold_out(data, 382, rng=0)
+    assert [len(a) for a in parts[:4]] == [3441, 3441, 382, 382]
+    assert parts.classes is data.classes
+    for x, y in (parts[:2], parts[2:4]):
+        assert x.dtype == np.float32
+        assert set(zip(map(bytes, x), y.tolist(), strict=True)) <= set(
+            zip(map(bytes, data.x_train), data.y_train.tolist(), strict=True)
+        )
+    assert parts.fingerprint == demo.hold_out(data, 382, rng=0).fingerprint
+    assert parts.fingerprint != demo.hold_out(data, 382, rng=1).fingerprint
+    for n in (0, 3823):
+        with pytest.raises(ValueError, match=f"^n_rows: expected 1 to 3822, got {n}; "):
+            demo.hold_out(data, n)
+    with pytest.raises(TypeError, match="^data: expected a Data, got list; call"):
+        demo.hold_out([], 1)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_the_learning_rate_halves(monkeypatch, optimizer):
+    used = []
+    for name in ("adam", "adagrad"):
+        monkeypatch.setattr(demo.network.optim, name, lambda *a: used.append(a[-1]))
+    data, config, state = small_run(optimizer=optimizer, lr=0.5, lr_half_life=2, steps=30)
+    demo.train(config, state, *data[:4])
+    assert used == pytest.approx([0.5 * 0.5 ** min(10, step / 2) for step in range(1, 31)])
+    with pytest.raises(ValueError, match="^lr_half_life: expected at least 0, got -1; "):
+        demo.Config(lr_half_life=-1)
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
+    """Files of earlier versions: a constant rate, and all training rows."""
+    data, config, whole = small_run(kind=kind)
+    demo.train(config, whole, *data[:4])
+    _, _, state = small_run(kind=kind)
+    demo.train(config, state, *data[:4], progress=lambda done, total: done < 20)
+    path = tmp_path / "model.npz"
+    demo.save_checkpoint(path, config, state, data)
+    good = arrays(path)
+    head = json.loads(str(good["head"]))
+    del head["config"]["lr_half_life"]
+    np.savez(path, **{**good, "head": np.array(json.dumps(head))})
+    assert demo.load_checkpoint(path).config == config
+    sizes = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "40", "--eval-every", "20"]
+    rates = ["--lr", "0.005", "--lr-half-life", "0", "--held-out", "0"]
+    assert main([*sizes, *rates, "--kind", kind, "--save", str(path), "--resume", "--no-plot"]) == 0
+    resumed = demo.load_checkpoint(path).state
+    for name, a in whole.items():
+        assert np.array_equal(a, resumed[name]), name
+
+
+def test_the_picture_replaces_no_file_of_others(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    options, picture = [option for option in SMALL if option != "--no-plot"], tmp_path / _output.PICTURE
+    for _ in range(2):
+        assert main([*options, "--kind", "tree"]) == 0
+        assert "hforest.png: loss and held-out error over the steps" in capsys.readouterr().out
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+    picture.write_bytes(b"\x89PNG, a photo")
+    assert main([*options, "--kind", "tree"]) == 0
+    assert "no picture was drawn: hforest.png: expected a new file or a picture" in capsys.readouterr().out
+    assert picture.read_bytes() == b"\x89PNG, a photo"
+    picture.unlink()
+    picture.mkdir()
+    assert main([*options, "--kind", "tree"]) == 0
+    assert "no picture was drawn: " in capsys.readouterr().out
+    assert main([*SMALL, "--kind", "tree"]) == 0
+    assert "picture" not in capsys.readouterr().out
+
+
+def test_no_picture_without_matplotlib(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    options = [option for option in SMALL if option != "--no-plot"]
+    assert main([*options, "--kind", "tree"]) == 0
+    assert "hforest.png: not drawn, since Matplotlib is not installed" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_last_lines_can_be_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*SMALL, "--kind", "tree"]) == 0
+    table, predict, page = (line.partition(" -m ")[2] for line in capsys.readouterr().out.splitlines()[-3:])
+    assert main([*shlex.split(table)[1:], "--steps", "10", "--n-trees", "5"]) == 0
+    assert main(shlex.split(predict)[1:]) == 0
+    assert "out.npz: labels, probabilities of 1797 rows written" in capsys.readouterr().out
+    assert page == "pydoc hforest.demo"
+
+
+def test_help_and_version(capsys):
+    for option, words in (
+        ("--help", ["python -m hforest predict model.npz", "--data table.npz", "predict --help"]),
+        ("--version", [f"hforest {hforest.__version__}\n"]),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main([option])
+        assert caught.value.code == 0
+        out = capsys.readouterr().out
+        assert all(word in out for word in words)
 
 
 def test_bar(capsys):

@@ -6,7 +6,19 @@ import pytest
 from hforest import demo
 from hforest.__main__ import main
 
-SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL = [
+    "--n-trees",
+    "6",
+    "--depth",
+    "4",
+    "--n-features",
+    "12",
+    "--steps",
+    "60",
+    "--eval-every",
+    "20",
+    "--no-plot",
+]
 
 
 def test_own_data(tmp_path, capsys):

@@ -294,7 +294,9 @@ def test_damage_of_every_kind_is_one_error(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
     for load in (demo.load_checkpoint, demo.load_data, cascade.load):
-        with pytest.raises(ValueError, match=r"bad\.npz: expected .*, got an unreadable file") as caught:
+        with pytest.raises(
+            ValueError, match=r"bad\.npz: expected .*, got (an unreadable file|Python objects)"
+        ) as caught:
             load(path)
         assert FOUR_PARTS.match(str(caught.value))
 
@@ -470,7 +472,19 @@ def test_checkpoints_whose_fields_contradict_are_refused(tmp_path, change, words
 
 # ------------------------------------------------------------------------------------- the main job
 
-SMALL = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "20", "--eval-every", "10"]
+SMALL = [
+    "--n-trees",
+    "4",
+    "--depth",
+    "3",
+    "--n-features",
+    "8",
+    "--steps",
+    "20",
+    "--eval-every",
+    "10",
+    "--no-plot",
+]
 
 
 @pytest.fixture
@@ -558,8 +572,8 @@ def test_resume_of_a_run_that_is_complete(tmp_path, capsys):
         assert main([*options, "--resume", "--steps", steps]) == 0
         out = capsys.readouterr().out
         assert f"m.npz: already complete, 20 steps are done and --steps is {steps}" in out
-        assert "% after 20 steps" in out
-        assert "steps/s" not in out
+        assert re.search(r"random hinge forest +\d\.\d+ +[\d.]+ % +20 ", out)
+        assert ": step" not in out
         assert path.read_bytes() == before
 
 

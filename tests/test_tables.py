@@ -37,8 +37,8 @@ def test_a_model_gives_labels_and_probabilities(table, labels, tmp_path, capsys)
     np.savez(path, x=x, y=labels[y])
     model, out = str(tmp_path / "model.npz"), str(tmp_path / "out.npz")
     assert main(["--data", str(path), *SMALL, "--save", model]) == 0
-    first, *_, last = lines(capsys)
-    assert first.endswith("240 training rows and 60 held-out rows that chose nothing, 4 columns, 2 classes")
+    _, second, *_, last = lines(capsys)
+    assert second.endswith("240 training rows and 60 held-out rows that chose nothing, 4 columns, 2 classes")
     found = float(re.fullmatch(r"held-out rows that chose nothing: error (\S+) %, \S+ s", last)[1])
     assert found < 15
 
@@ -84,8 +84,8 @@ def test_targets_are_predicted(table, tmp_path, capsys):
     np.savez(path, x=x, y=y)
     model = str(tmp_path / "model.npz")
     assert main(["--data", str(path), *SMALL, "--train", "200", "--save", model]) == 0
-    first, *_, last = lines(capsys)
-    assert "200 training rows and 100 rows after --train, 4 columns, regression" in first
+    _, second, *_, last = lines(capsys)
+    assert "200 training rows and 100 rows after --train, 4 columns, regression" in second
     assert float(re.search(r"mean squared error \S+, (\S+) % of the variance", last)[1]) < 20
     assert main(["predict", model, str(path)]) == 0
     captured = capsys.readouterr()
@@ -100,7 +100,7 @@ def test_targets_are_predicted(table, tmp_path, capsys):
 def test_whole_numbers_are_targets_where_the_task_says_so(table, tmp_path, capsys):
     path, _, _ = table
     assert main(["--data", str(path), *SMALL, "--task", "regression"]) == 0
-    assert "regression" in lines(capsys)[0]
+    assert "regression" in lines(capsys)[1]
 
 
 def test_official_parts_and_unknown_labels(table, tmp_path, capsys):
@@ -108,6 +108,55 @@ def test_official_parts_and_unknown_labels(table, tmp_path, capsys):
     np.savez(path, x_train=x[:200], y_train=y[:200], x_test=x[200:], y_test=np.full(100, 9))
     assert main(["--data", str(path), *SMALL]) == 0
     assert "test rows: error 100.00 %" in lines(capsys)[-1]
+
+
+def test_each_member_counts_its_own_steps(table, capsys):
+    path, _, _ = table
+    assert main(["--data", str(path), *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    first, *_ = out.splitlines()
+    assert first == f"hforest {hforest.__version__} fits the recipe for tables, 3 members, to {path}"
+    shown = [line for line in out.splitlines() if ": step" in line]
+    assert len(shown) == 3
+    for i, line in enumerate(shown):
+        assert re.fullmatch(rf"member {i + 1} of 3: step \d+ of 100", line)
+
+
+def test_a_file_of_another_kind_is_told_how_to_become_an_archive(tmp_path, capsys, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2))
+    label = np.where(x[:, 0] > 0, "yes", "no")
+    table = pandas.DataFrame({"a": x[:, 0], "b": x[:, 1], "plan": rng.choice(["x", "y"], 40), "label": label})
+    table.to_csv("churn.csv", index=False)
+    for command in (["--data", "churn.csv"], ["--data", "churn.csv", "--kind", "tree"]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(
+            "error: churn.csv: expected an .npz archive with arrays x and y, got another file"
+        )
+    exec("\n".join(line.strip() for line in error.splitlines()[1:]), {"numpy": np, "pandas": pandas})
+    assert main(["--data", "churn.npz", *SMALL, "--save", "model.npz"]) == 0
+    assert main(["predict", "model.npz", "churn.csv"]) == 2
+    with np.load("churn.npz") as file:
+        assert file["x"].shape == (40, 4)
+        assert file["y"].tolist() == label.tolist()
+
+
+def test_an_archive_of_objects_is_told_how_to_become_one_of_numbers(table, tmp_path, capsys, monkeypatch):
+    path, x, y = table
+    monkeypatch.chdir(tmp_path)
+    np.savez(path, x=x.astype(object), y=np.array(["a", "b"], object)[y])
+    assert main(["--data", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "got Python objects in the array 'x', which are not loaded; if you trust the file" in error
+    assert "damaged" not in error
+    exec("\n".join(line.strip() for line in error.splitlines()[1:]), {"numpy": np})
+    assert main(["--data", "new.npz", *SMALL]) == 0
+    with np.load("new.npz") as file:
+        assert (file["x"] == x).all()
 
 
 def test_a_network_is_applied_too(tmp_path, capsys):
@@ -146,7 +195,7 @@ def test_an_interrupt_keeps_the_model(table, tmp_path, monkeypatch, capsys):
         ({"x": np.zeros((4, 2)), "y": np.zeros(3, int)}, [], "y: expected shape"),
         ({"x": np.zeros(4), "y": np.zeros(4, int)}, [], "x: expected shape"),
         ({"x": np.full((4, 2), np.nan), "y": np.zeros(4, int)}, [], "x: expected finite"),
-        ({"x": np.zeros((4, 2)), "y": np.zeros(4, complex)}, [], "y: expected labels"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(4, complex)}, [], "y: expected real numbers"),
         ({"x": np.zeros((4, 2)), "y": np.full(4, np.inf)}, [], "y: expected finite"),
         (
             {"x": np.zeros((4, 2)), "y": np.full(4, 0.5)},
@@ -154,7 +203,7 @@ def test_an_interrupt_keeps_the_model(table, tmp_path, monkeypatch, capsys):
             "pass --task regression",
         ),
         ({"x": np.zeros((4, 2)), "y": np.array(list("abab"))}, ["--task", "regression"], "y: expected"),
-        ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--train", "9"], "--train: expected 0 < N < 4"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--train", "9"], "expected 0 < n_train < 4"),
         ({"x": np.zeros((1, 2)), "y": np.zeros(1, int)}, [], "expected at least 2 samples"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--steps", "-1"], "steps: expected"),
     ],

@@ -245,6 +245,10 @@ def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> Non
             raise ValueError(f"a member {info.filename!r} larger than the file")
 
 
+class _PythonObjectsError(ValueError):
+    """An array that would have to be unpickled."""
+
+
 def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
     # The array that the header promises fills the member: a damaged header asks for no absurd memory.
     with archive.open(info) as stream:
@@ -256,7 +260,7 @@ def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
         else:
             raise ValueError(f"an array in version {version} of the format")
         if dtype.hasobject:
-            raise ValueError(f"Python objects in {info.filename!r}, which are not loaded")
+            raise _PythonObjectsError(info.filename.removesuffix(".npy"))
         if min(shape, default=0) < 0 or stream.tell() + math.prod(shape) * dtype.itemsize != info.file_size:
             raise ValueError(f"{info.filename!r} of another size than its shape {shape} and dtype {dtype}")
 
@@ -322,6 +326,13 @@ def read_npz(path: FilePath, what: str, names: Sequence[str] | None = None) -> d
         raise MemoryError(
             f"{name}: expected arrays that fit into memory, got larger ones ({error}); free memory, or store "
             "fewer samples"
+        ) from None
+    except _PythonObjectsError as error:
+        raise ValueError(
+            f"{name}: expected {what}, got Python objects in the array {str(error)!r}, which are not loaded; "
+            "if you trust the file, write its numbers and texts to another one:\n"
+            f"    file = numpy.load({name!r}, allow_pickle=True)\n"
+            "    numpy.savez('new.npz', **{name: numpy.array(a.tolist()) for name, a in file.items()})"
         ) from None
     except Exception as error:  # zipfile, zlib and NumPy raise errors of a dozen classes for damaged files
         raise ValueError(

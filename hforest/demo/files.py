@@ -3,6 +3,7 @@
 import json
 import os
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, files, supervised
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Rng
 from ..core.dispatch import to_numpy
 from .model import WINDOW, Config, State, check_model, start
 from .network import HISTORY
@@ -82,15 +83,6 @@ def load_digits() -> Data:
         return load_data(path)
 
 
-def check_same_columns(path: str | Path, x_train: np.ndarray, x_test: np.ndarray) -> None:
-    """Raises ValueError where the test samples of a file have other columns than those to learn from."""
-    if x_train.shape[1] != x_test.shape[1]:
-        raise ValueError(
-            f"{path}: expected as many columns in x_test as in x_train, got {x_test.shape[1]} and "
-            f"{x_train.shape[1]}; store the same columns"
-        )
-
-
 def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
     """Samples of a file as rows of a matrix, of a dtype, or of the one that holds their numbers."""
     if x.ndim < 2 or not x.size:
@@ -101,18 +93,66 @@ def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) 
     return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), dtype)
 
 
-def _labels(path: Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
-    if y.shape != (n,):
+def known(path: str | Path, name: str, y: np.ndarray, n: int, most: int) -> np.ndarray:
+    """Labels or targets of a file, one for each of n samples, or with `most` = 2 a row of them."""
+    if y.shape[:1] != (n,) or y.ndim > most:
         raise ValueError(
-            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store a label for each "
-            "sample"
+            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store one for each sample"
         )
     if y.dtype.kind not in "biufSU":
-        raise TypeError(
-            f"{path}, {name}: expected labels that are integers, bools, whole numbers or text, got "
-            f"{y.dtype}; "
-            "convert them"
+        raise TypeError(f"{path}, {name}: expected real numbers, bools or text, got {y.dtype}; convert them")
+    return y
+
+
+def parts(
+    path: str | Path,
+    arrays: dict[str, np.ndarray],
+    n_train: int | None,
+    dtype: np.dtype | None,
+    labels: Callable[[str | Path, str, np.ndarray, int], np.ndarray],
+) -> list[np.ndarray]:
+    """Returns x_train, y_train, x_test and y_test of a file, or x and y where nothing says which are to test.
+
+    `labels` checks labels by path, name, array and number of samples.
+    """
+    names: tuple[str, ...] = ("x_train", "y_train", "x_test", "y_test")
+    if not arrays.keys() >= set(names):
+        names = ("x", "y")
+    if not arrays.keys() >= set(names):
+        raise ValueError(
+            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test, got "
+            f"{', '.join(sorted(arrays)) or 'none'}; rename them"
         )
+    if len(names) == 4 and n_train is not None:
+        raise ValueError(
+            f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it out "
+            "(--train)"
+        )
+    x, *rest = (samples(path, name, arrays[name], dtype) for name in names[::2])
+    ys = [labels(path, name, arrays[name], len(a)) for name, a in zip(names[1::2], (x, *rest), strict=True)]
+    if rest:
+        if x.shape[1] != rest[0].shape[1]:
+            raise ValueError(
+                f"{path}: expected as many columns in x_test as in x_train, got {rest[0].shape[1]} and "
+                f"{x.shape[1]}; store the same columns"
+            )
+        return [x, ys[0], rest[0], ys[1]]
+    if n_train is None:
+        return [x, ys[0]]
+    if not 0 < n_train < len(x):
+        raise _no_rows(path, len(x), n_train)
+    return [x[:n_train], ys[0][:n_train], x[n_train:], ys[0][n_train:]]
+
+
+def _no_rows(path: str | Path, n: int, n_train: int | None) -> ValueError:
+    return ValueError(
+        f"{path}: expected 0 < n_train < {n} for a file with x and y, got {n_train}; pass the number of rows "
+        "to train on (--train N)"
+    )
+
+
+def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
+    y = known(path, name, y, n, 1)
     if y.dtype.kind == "f":
         wrong = ~(np.isfinite(y) & (y == np.trunc(y)))
         if wrong.any():
@@ -190,38 +230,54 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     """
     path = Path(check.path("path", path))
     arrays = files.read_npz(path, "an .npz archive of a data set")
-    names = ("x_train", "y_train", "x_test", "y_test")
-    if all(name in arrays for name in names):
-        if n_train is not None:
-            raise ValueError(
-                f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it "
-                "out (--train)"
-            )
-        x_train, x_test = (
-            samples(path, name, arrays[name], np.dtype(np.float32)) for name in ("x_train", "x_test")
-        )
-        y_train = _labels(path, "y_train", arrays["y_train"], len(x_train))
-        y_test = _labels(path, "y_test", arrays["y_test"], len(x_test))
-        check_same_columns(path, x_train, x_test)
-    elif "x" in arrays and "y" in arrays:
-        x = samples(path, "x", arrays["x"], np.dtype(np.float32))
-        y = _labels(path, "y", arrays["y"], len(x))
-        if n_train is not None:
-            check.integer("n_train", n_train, 0)
-        if n_train is None or not 0 < n_train < len(x):
-            raise ValueError(
-                f"{path}: expected 0 < n_train < {len(x)} for a file with x and y, got {n_train}; pass the "
-                "number of rows to train on (--train N)"
-            )
-        x_train, x_test = x[:n_train], x[n_train:]
-        y_train, y_test = y[:n_train], y[n_train:]
-    else:
-        raise ValueError(
-            f"{path}: expected arrays x_train, y_train, x_test, y_test, or x and y, "
-            f"got {', '.join(sorted(arrays)) or 'none'}; rename them"
-        )
+    n_train = None if n_train is None else check.integer("n_train", n_train, 0)
+    found = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
+    if len(found) == 2:
+        raise _no_rows(path, len(found[0]), n_train)
+    x_train, y_train, x_test, y_test = found
     y_train, y_test, classes = _encoded(path, y_train, y_test)
     return Data(x_train, y_train, x_test, y_test, classes)
+
+
+def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
+    """Returns the training rows of a task in two parts: the second one takes the place of the test rows.
+
+    Parameters
+    ----------
+    data : Data
+    n_rows : int
+        Rows of the second part, 1 to n_samples - 1. They are drawn; both parts keep the order of the rows.
+    rng : None, int or numpy.random.Generator
+
+    Returns
+    -------
+    Data
+        With the classes of `data`, so that `train` takes it; a class may be absent from either part.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No `Data`; a number out of its range.
+
+    Examples
+    --------
+    >>> from hforest.demo import hold_out, load_digits
+    >>> parts = hold_out(load_digits(), 382, rng=0)
+    >>> len(parts.x_train), len(parts.x_test)
+    (3441, 382)
+    """
+    _check_data(data)
+    n = len(data.x_train)
+    n_rows = check.integer("n_rows", n_rows, 1, n - 1)
+    held = np.zeros(n, bool)
+    held[check.generator(rng).permutation(n)[:n_rows]] = True
+    x, y = data.x_train, data.y_train
+    return Data(x[~held], y[~held], x[held], y[held], data.classes)
+
+
+def _check_data(data: Data) -> None:
+    if not isinstance(data, Data):
+        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
 
 
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
@@ -248,8 +304,7 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     """
     path = check.path("path", path)
     check_model(config, state)
-    if not isinstance(data, Data):
-        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    _check_data(data)
     with check.fields_of("data"):
         check.same_device(**data._asdict())
         for name, a in data._asdict().items():

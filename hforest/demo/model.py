@@ -35,13 +35,16 @@ class Config:
         inner products.
     optimizer : "adam" or "adagrad"
     lr : float
-        Learning rate, above 0.
+        Learning rate of the first steps, above 0.
+    lr_half_life : int
+        Steps in which the learning rate halves, ten times at most: it is lr * 2**-min(10, step /
+        lr_half_life). 0: it stays.
     batch_size : int
         Samples of a mini-batch.
     steps : int
         Mini-batches of the whole run.
     eval_every : int
-        Steps from one evaluation on the test set to the next; weights are brought up to date then.
+        Steps from one evaluation to the next; weights are brought up to date then.
     seed : int
         Of parameters and batches, at least 0.
 
@@ -58,6 +61,7 @@ class Config:
     n_kernels: int = 0
     optimizer: Literal["adam", "adagrad"] = "adam"
     lr: float = 0.005
+    lr_half_life: int = 0
     batch_size: int = 53
     steps: int = 40_000
     eval_every: int = 500
@@ -72,10 +76,20 @@ class Config:
         }
         plain["depth"] = check.integer("depth", self.depth, 1, check.MAX_DEPTH)
         plain["n_kernels"] = check.integer("n_kernels", self.n_kernels, 0)
+        plain["lr_half_life"] = check.integer("lr_half_life", self.lr_half_life, 0)
         plain["seed"] = check.integer("seed", self.seed, 0)
         plain["lr"] = check.number("lr", self.lr, 0.0, open_low=True)
         for name, value in plain.items():  # Python's numbers, which a checkpoint stores
             object.__setattr__(self, name, value)
+
+
+def learning_rate(config: Config, step: int) -> float:
+    """Returns the learning rate of a step, of which the first is 1.
+
+    It does not depend on `config.steps`: a run that goes further has the bits of a longer one.
+    """
+    half_lives = step / config.lr_half_life if config.lr_half_life else 0.0
+    return config.lr * 0.5 ** min(10.0, half_lives)
 
 
 PARAMETERS = ("kernel", "thresholds", "weights")

@@ -49,18 +49,18 @@ def _adam_state(state: State) -> hinge.AdamState:
     return hinge.AdamState(*(state[name] for name in hinge.AdamState._fields))
 
 
-def _forward(config: Config, state: State, z: Array) -> tuple[Array, Any]:
+def _forward(config: Config, state: State, z: Array, lr: float) -> tuple[Array, Any]:
     # Class scores of a batch, and its route; with Adam, weights that the batch reads are brought up to date
     # first.
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     if config.optimizer == "adam":
         forward = hinge.tree_adam_forward if config.kind == "tree" else hinge.fern_adam_forward
-        return forward(z, t, f, w, _adam_state(state), state["step"] + 1, config.lr)
+        return forward(z, t, f, w, _adam_state(state), state["step"] + 1, lr)
     plain: Any = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
     return plain(z, t, f, w, aggregate="sum", return_route=True)
 
 
-def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Array:
+def _update(config: Config, state: State, grad_scores: Array, route: Any, lr: float) -> Array:
     # Updates the forest's parameters in place; returns the gradient by its input.
     t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     n_features = len(state["mean"])
@@ -69,15 +69,15 @@ def _update(config: Config, state: State, grad_scores: Array, route: Any) -> Arr
         leaf, margin, vertex = route
         return backward(
             *(grad_scores, leaf, margin, vertex, t, f, w, _adam_state(state)),
-            *(n_features, state["step"] + 1, config.lr),
+            *(n_features, state["step"] + 1, lr),
         )
     plain: Any = hinge.tree_backward if config.kind == "tree" else hinge.fern_backward
     grad_z, (t_rows, t_grad), (w_rows, w_grad) = plain(
         grad_scores, *route, f, w, n_features, aggregate="sum", sparse=True
     )
-    optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
+    optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), lr)
     flat = (-1, w.shape[-1])
-    optim.adagrad_rows(w.reshape(flat), w_rows, w_grad, state["weights_h"].reshape(flat), config.lr)
+    optim.adagrad_rows(w.reshape(flat), w_rows, w_grad, state["weights_h"].reshape(flat), lr)
     return grad_z
 
 
@@ -153,9 +153,10 @@ def _check_features(name: str, a: FloatArray) -> None:
 def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
     # `step` on arrays that are checked and converted; `name` is that of the samples.
     model.check_statistics(state)
+    lr = model.learning_rate(config, state["step"] + 1)
     with check.items_of("state", state):
         inner, z = _features(config, state, name, x)
-        scores, route = _forward(config, state, z)
+        scores, route = _forward(config, state, z, lr)
         try:
             loss, grad_scores = layers.softmax_loss(scores, y)
         except ValueError:
@@ -165,7 +166,7 @@ def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -
             ) from None
 
         # Nothing is refused from here on: no error leaves a state that is half changed.
-        grad_z = _update(config, state, grad_scores, route)
+        grad_z = _update(config, state, grad_scores, route, lr)
     grad_inner = layers.normalize_backward(grad_z, state["var"])
     with np.errstate(over="ignore", invalid="ignore"):
         grad_kernel = _kernel_gradient(config, state["kernel"], x, grad_inner)
@@ -173,9 +174,9 @@ def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -
     state["step"] += 1
     if config.optimizer == "adam":
         m, v = state["kernel_m"], state["kernel_v"]
-        optim.adam(state["kernel"], grad_kernel, m, v, state["step"], config.lr)
+        optim.adam(state["kernel"], grad_kernel, m, v, state["step"], lr)
     else:
-        optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)
+        optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], lr)
     return loss
 
 
@@ -226,7 +227,8 @@ def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArr
     scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
     with check.items_of("state", state):
         if config.optimizer == "adam":
-            hinge.adam_sync(t, w, _adam_state(state), state["step"], config.lr)
+            last = state["step"]
+            hinge.adam_sync(t, w, _adam_state(state), last, model.learning_rate(config, last))
         for first in range(0, len(x), CHUNK):
             part = slice(first, first + CHUNK)
             _, z = _features(config, state, name, x[part])
@@ -309,12 +311,13 @@ def train(
     state : dict
         From `start` or `load_checkpoint`; changed.
     x_train, x_test : (n_samples, n_inputs) arrays of real numbers
-        Converted to the dtype of the state; on one device with it.
+        Converted to the dtype of the state; on one device with it. The rows to test on may be those of
+        `hold_out`, so that the test set is left for `error_rate` at the end, as `python -m hforest` does.
     y_train, y_test : (n_samples,) arrays of integers or bools
         Labels 0 to n_classes - 1.
     checkpoint : callable, optional
-        Called as checkpoint(state) after every evaluation on the test set (every `eval_every`-th step and the
-        last one). All weights are up to date then, and the history so far is in the state (history_step,
+        Called as checkpoint(state) after every evaluation on x_test (every `eval_every`-th step and the last
+        one). All weights are up to date then, and the history so far is in the state (history_step,
         history_loss, history_error).
     progress : callable or bool, optional
         Called as progress(done, total) after every step; False ends the training and returns the history so
@@ -324,7 +327,7 @@ def train(
     -------
     dict
         Arrays step, loss (mean softmax loss of the batches since the previous evaluation) and error (share of
-        wrong classes of the test set): one element for each evaluation, those of a resumed run's earlier part
+        wrong classes of x_test): one element for each evaluation, those of a resumed run's earlier part
         included.
 
     Raises
@@ -335,8 +338,11 @@ def train(
 
     Notes
     -----
-    There is no validation set: the least test error over the evaluations is what p1 reports in its second set
-    of experiments.
+    No state is selected by its error. The least test error over the evaluations is what p1 reports in its
+    second set of experiments.
+
+    With `config.lr_half_life`, leaf weights and thresholds that no batch has reached for some steps make up
+    for these at the rate of the step that reaches them.
     """
     check_progress(progress)
     check.function("checkpoint", checkpoint, "state")
