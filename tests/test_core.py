@@ -410,6 +410,7 @@ print(len(found), all(part == expected for part in found), getattr(sys, "_is_gil
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_is_bounded_in_every_thread():
     # Each native thread has OpenMP's number from the environment; results are those of two threads.
     environment = {**os.environ, "OMP_NUM_THREADS": "100000", "OPENBLAS_NUM_THREADS": "1"}

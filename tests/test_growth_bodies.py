@@ -20,7 +20,14 @@ WIDTHS = {"bodies.c": ["16 bytes", "64 bytes"], "rows.c": ["64 bytes"]}
 
 @pytest.mark.parametrize("source", WIDTHS)
 @pytest.mark.parametrize(
-    "flags", [["-O3"], ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"]]
+    "flags",
+    [
+        ["-O1"],
+        pytest.param(["-O3"], marks=pytest.mark.slow),
+        pytest.param(
+            ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"], marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_bodies_of_all_widths_have_the_sums_of_loops(tmp_path, source, flags):
     program = built(tmp_path, source, "cc", *flags)

@@ -280,6 +280,7 @@ def test_thousands_of_steps_float64():
     assert on_the_way[1] <= 2 * on_the_way[2]
 
 
+@pytest.mark.slow
 def test_thousands_of_steps_float32():
     for _, rows_error, dense_error in touch_at_random(np.float32):
         assert rows_error <= 2 * dense_error
@@ -354,6 +355,7 @@ def test_tables_end_where_the_biases_do():
     assert table.tail[-1, :2].tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_the_largest_table_takes_few_megabytes_and_seconds():
     # 7 seconds and 330 MB before steps were computed in blocks; the bound leaves room for a busy machine.
     begin = time.perf_counter()

@@ -9,11 +9,11 @@ from conftest import entered
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 
-RANGES = ((0, 2), (2, 1), (3, 3))
-N_TREES = 6
+RANGES = ((0, 1), (1, 1), (2, 2))
+N_TREES = 4
 
 
-def samples(dtype, *, missing=False, n=48, n_features=5):
+def samples(dtype, *, missing=False, n=36, n_features=5):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, n_features)).astype(dtype)
     y = (x[:, 0] + x[:, 1] > 0).astype(np.int32) + (x[:, 2] > 0.7)
@@ -37,7 +37,7 @@ def _projected(x, y, n_trees, **settings):
     return (*grown.trees, *grown[1:])
 
 
-_FEW = {"max_depth": 3, "max_rounds": 4}
+_FEW = {"max_depth": 2, "max_rounds": 2}
 
 # Name: (function, settings, whether samples have missing values, whether to fit targets).
 GROWN = {
