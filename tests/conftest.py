@@ -33,8 +33,13 @@ import pytest
 import hforest
 from hforest.core import dispatch, machine
 
-hypothesis.settings.register_profile("hforest", deadline=None, derandomize=True, max_examples=40)
-hypothesis.settings.load_profile("hforest")
+hypothesis.settings.register_profile("all", deadline=None, derandomize=True, max_examples=40)
+hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("all"), max_examples=15)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the number of examples, before tests are imported: fewer where slow tests are left out."""
+    hypothesis.settings.load_profile("some" if config.getoption("markexpr") == "not slow" else "all")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,7 +117,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if folder is None or collection_path.is_dir():
         return None
     if not (HEADERS / Path(folder).name).is_dir():
-        raise pytest.UsageError(f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest")
+        raise pytest.UsageError(
+            f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
+        )
     always = collection_path.name in ("test_architecture.py", "test_docs.py")
     return None if always or Path(folder).name in imports(collection_path) else True
 

@@ -101,7 +101,9 @@ def test_integrations_use_public_functions(path):
                 assert node.attr in owner.__all__, f"{path.name}: {node.value.id}.{node.attr} is not public"
 
 
-WITH_LIBRARY = {name: LIBRARY.get(name, name) for name in sorted((INTEGRATIONS & set(SUBPACKAGES)) - NO_LIBRARY)}
+WITH_LIBRARY = {
+    name: LIBRARY.get(name, name) for name in sorted((INTEGRATIONS & set(SUBPACKAGES)) - NO_LIBRARY)
+}
 
 WITHOUT_LIBRARIES = """
 import importlib, json, sys, hforest

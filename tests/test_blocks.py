@@ -215,7 +215,7 @@ def test_missing_values_are_found_in_blocks(monkeypatch):
 
 def test_memory_of_an_encoding(tmp_path, monkeypatch):
     monkeypatch.setattr(growth.unchecked, "_ENCODED_VALUES", 1 << 16)
-    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(50_000, 40), order="F")  # 8 MB
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(20_000, 40), order="F")  # 3 MB
     x[:] = np.random.default_rng(0).normal(size=x.shape)
     tracemalloc.start()
     try:

@@ -1,12 +1,10 @@
 """Which tests run: without the slow ones every pair of values of two axes; with --for the files of one folder."""
 
 import itertools
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT, covering, pytest_ignore_collect
+from conftest import ROOT, covering, pytest_collection_modifyitems, pytest_ignore_collect
 
 AXES = [(2, 2, 2), (9, 2, 3), (4, 5, 2, 3), (2,) * 7]
 
@@ -39,50 +37,55 @@ def test_few_rows():
     assert covering([]) == []
 
 
-CASES = """
-import pytest
+class Item:
+    """A test as pytest collects it, of the function test_it below."""
 
-@pytest.fixture(params=["p", "q"])
-def fixture(request):
-    return request.param
+    def __init__(self, *values, slow=False):
+        self.nodeid = f"test_it{list(values)}"
+        self.callspec = SimpleNamespace(params=dict(zip(("fixture", "a", "b", "c"), values, strict=True)))
+        self.marks = ["slow"] * slow
 
-@pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 0), pytest.param(1, 1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("c", [0, 1, 2])
-def test_three(fixture, a, b, c):
-    pass
+    def get_closest_marker(self, name):
+        return name if name in self.marks else None
 
-@pytest.mark.parametrize("a", [0, 1])
-@pytest.mark.parametrize("c", [0, 1, 2])
-def test_two(a, c):
-    pass
-"""
+    def iter_markers(self, name):
+        yield from (pytest.mark.parametrize(names, []).mark for names in ("a, b", ("c",)))
+
+    def add_marker(self, name):
+        self.marks.append(name)
 
 
-def test_every_pair_is_not_slow(tmp_path):
-    (tmp_path / "test_cases.py").write_text(CASES)
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q"]
-    command += ["-p", "conftest", "--collect-only", "-m", "not slow", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "tests", timeout=120)
-    assert "15/30 tests collected (15 deselected)" in done.stdout, done.stdout + done.stderr
-    names = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
-    assert sum("two" in name for name in names) == 6
-    # Every pair of the three axes, of which (a, b) is one; the case that says slow of itself stays slow.
-    values = [name.partition("[")[2].rstrip("]").split("-") for name in names if "three" in name]
-    rows = [(fixture, f"{a}-{b}", c) for fixture, c, a, b in values]
+def test_every_pair_is_not_slow():
+    """Of three axes: a fixture, (a, b) together, and c. What says slow of itself stays slow."""
+    together = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    items = [
+        Item(fixture, a, b, c, slow=(a, b) == (1, 1))
+        for fixture, (a, b), c in itertools.product("pq", together, "xyz")
+    ]
+    pytest_collection_modifyitems(items)
+    assert {tuple(item.marks) for item in items} == {(), ("slow",)}
+    rows = [tuple(item.callspec.params.values()) for item in items if not item.marks]
     assert len(rows) == 9
-    assert not lost(list(itertools.product("pq", ["0-0", "0-1", "1-0"], "012")), rows)
+    assert not lost(
+        [(f, ab, c) for f in "pq" for ab in together[:3] for c in "xyz"],
+        [(f, (a, b), c) for f, a, b, c in rows],
+    )
+    two = [Item("p", a, b, c) for (a, b), c in itertools.product(together, "xyz")]
+    pytest_collection_modifyitems(two)
+    assert not any(item.marks for item in two)
 
 
 def test_files_of_a_folder():
     def run(folder):
         config = SimpleNamespace(getoption={"folder": folder}.get)
-        files = [*(ROOT / "tests").rglob("test_*.py"), ROOT / "tests"]
+        names = ("onnx", "split", "overlap", "hinge_paths", "training", "architecture", "docs")
+        files = [*(ROOT / "tests" / f"test_{name}.py" for name in names), ROOT / "tests"]
         return {path.name for path in files if not pytest_ignore_collect(path, config)}
 
     of_code = {"test_architecture.py", "test_docs.py", "tests"}
     assert run("hforest/onnx") == {"test_onnx.py"} | of_code
     assert run("hforest/split/") == {"test_split.py", "test_overlap.py"} | of_code
-    assert {"test_hinge.py", "test_hinge_paths.py", "test_training.py", "test_seeded_faults.py"} <= run("hinge")
-    assert run(None) >= {"test_growth.py", "test_jax.py"}
+    assert run("hinge") == {"test_hinge_paths.py", "test_training.py", "test_overlap.py"} | of_code
+    assert len(run(None)) == 8
     with pytest.raises(pytest.UsageError, match=r"^--for: expected a folder of hforest, .*, got hinges; "):
         run("hinges")

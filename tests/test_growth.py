@@ -200,6 +200,7 @@ def test_regression_trees_equal_the_reference(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_larger_trees_equal_the_reference():
     # More samples than a byte of bins, more classes than a byte, more candidates than one draw of the generator.
     x, y = samples(260, 9, 257, np.float32, 0, False)
@@ -859,12 +860,12 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     # However few nodes of a level are split at a time: `keys` bounds that.
     monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
     rng = np.random.default_rng(0)
-    x, y = samples(160, 6, 3, dtype, 0, False)
+    x, y = samples(100, 6, 3, dtype, 0, False)
     x[:, 4] = np.round(x[:, 4])
     if n_outputs:
-        y = rng.normal(size=(160, n_outputs)) + x[:, :1]
+        y = rng.normal(size=(100, n_outputs)) + x[:, :1]
         settings = {"n_classes": None, **settings}
-    given = {"one": np.ones(160), "whole": rng.integers(0, 4, 160).astype(float), "real": rng.random(160)}
+    given = {"one": np.ones(100), "whole": rng.integers(0, 4, 100).astype(float), "real": rng.random(100)}
     settings = {"sample_weight": given[weights], **settings}
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 

@@ -8,10 +8,13 @@ from conftest import HEADERS, built, run
 
 from hforest.core import machine
 
-pytestmark = pytest.mark.skipif(
-    not (HEADERS / "growth" / "simd" / "bodies.h").exists() or "vector" not in machine.simd_paths(),
-    reason="needs the headers beside the tests, and a compiler with vector types",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (HEADERS / "growth" / "simd" / "bodies.h").exists() or "vector" not in machine.simd_paths(),
+        reason="needs the headers beside the tests, and a compiler with vector types",
+    ),
+]
 
 
 # The widths that every compiler with vector types makes.
@@ -20,14 +23,7 @@ WIDTHS = {"bodies.c": ["16 bytes", "64 bytes"], "rows.c": ["64 bytes"]}
 
 @pytest.mark.parametrize("source", WIDTHS)
 @pytest.mark.parametrize(
-    "flags",
-    [
-        ["-O1"],
-        pytest.param(["-O3"], marks=pytest.mark.slow),
-        pytest.param(
-            ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"], marks=pytest.mark.slow
-        ),
-    ],
+    "flags", [["-O3"], ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"]]
 )
 def test_bodies_of_all_widths_have_the_sums_of_loops(tmp_path, source, flags):
     program = built(tmp_path, source, "cc", *flags)

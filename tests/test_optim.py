@@ -272,6 +272,7 @@ def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
 @pytest.mark.skipif(
     np.finfo(np.longdouble).eps == np.finfo(np.float64).eps, reason="the truth is computed in long double"
 )
+@pytest.mark.slow
 def test_thousands_of_steps_float64():
     at_the_end, on_the_way = touch_at_random(np.float64)
     # The dense form alone is up to 1.5e-12 from the truth here, at numbers that end near 0.

@@ -991,6 +991,7 @@ def large_forests(dtype):
     return [(forest, x, walked(forest, x)) for forest, x in cases]
 
 
+@pytest.mark.slow
 def test_large_trees_and_many_features(way, dtype):
     for forest, x, leaves in large_forests(dtype):
         check_ways(forest, x, leaves)
