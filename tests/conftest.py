@@ -38,7 +38,12 @@ hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("al
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the number of examples, before tests are imported: fewer where slow tests are left out."""
+    """Chooses the number of examples, before tests are imported: fewer where slow tests are left out. Checks --for."""
+    folder = config.getoption("folder")
+    if folder is not None and not (HEADERS / Path(folder).name).is_dir():
+        raise pytest.UsageError(
+            f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
+        )
     hypothesis.settings.load_profile("some" if config.getoption("markexpr") == "not slow" else "all")
 
 
@@ -96,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--for",
         metavar="FOLDER",
         dest="folder",
-        help="run the files of tests that import this subpackage, as hforest/hinge, and those of all code and pages",
+        help="as --for=hforest/hinge: run the files of tests that import it, and those of all code and pages",
     )
 
 
@@ -114,12 +119,8 @@ def imports(path: Path) -> set[str]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     folder = config.getoption("folder")
-    if folder is None or collection_path.is_dir():
+    if folder is None or not collection_path.match("test_*.py"):
         return None
-    if not (HEADERS / Path(folder).name).is_dir():
-        raise pytest.UsageError(
-            f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
-        )
     always = collection_path.name in ("test_architecture.py", "test_docs.py")
     return None if always or Path(folder).name in imports(collection_path) else True
 

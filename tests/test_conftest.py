@@ -4,7 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT, covering, pytest_collection_modifyitems, pytest_ignore_collect
+from conftest import ROOT, covering, pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
 
 AXES = [(2, 2, 2), (9, 2, 3), (4, 5, 2, 3), (2,) * 7]
 
@@ -87,5 +87,6 @@ def test_files_of_a_folder():
     assert run("hforest/split/") == {"test_split.py", "test_overlap.py"} | of_code
     assert run("hinge") == {"test_hinge_paths.py", "test_training.py", "test_overlap.py"} | of_code
     assert len(run(None)) == 8
+    config = SimpleNamespace(getoption={"folder": "hinges"}.get)
     with pytest.raises(pytest.UsageError, match=r"^--for: expected a folder of hforest, .*, got hinges; "):
-        run("hinges")
+        pytest_configure(config)
