@@ -1,8 +1,11 @@
-"""Fixtures. `backend` runs a test with the reference implementation, the CPU backend, and the CUDA backend on the host
-(compiled as C++); `fast_backend` with the CUDA backend on a GPU too."""
+"""Fixtures, and which tests run. `backend` runs a test with the reference implementation, the CPU backend, and the CUDA
+backend on the host (compiled as C++); `fast_backend` with the CUDA backend on a GPU too, where there is one."""
 
+import ast
 import contextlib
+import functools
 import importlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -17,7 +20,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     }.items():
         os.environ.setdefault(_name, _value)
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +33,18 @@ import pytest
 import hforest
 from hforest.core import dispatch, machine
 
-hypothesis.settings.register_profile("hforest", deadline=None, derandomize=True, max_examples=40)
-hypothesis.settings.load_profile("hforest")
+hypothesis.settings.register_profile("all", deadline=None, derandomize=True, max_examples=40)
+hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("all"), max_examples=15)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the number of examples, before tests are imported: fewer where slow tests are left out. Checks --for."""
+    folder = config.getoption("folder")
+    if folder is not None and not (HEADERS / Path(folder).name).is_dir():
+        raise pytest.UsageError(
+            f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
+        )
+    hypothesis.settings.load_profile("some" if config.getoption("markexpr") == "not slow" else "all")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -38,6 +52,77 @@ def pytest_xdist_auto_num_workers() -> int:
     """Returns the number of workers for `-n auto`: the processors this process may use, at most eight."""
     affinity = getattr(os, "sched_getaffinity", None)
     return min(8, len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+def covering(rows: Sequence[tuple]) -> list[int]:
+    """Returns numbers of rows, in order, that hold between them each pair of values of two columns that any row holds.
+
+    Greedy: the row that adds most pairs, and of several the first.
+    """
+    pairs = [set(itertools.combinations(enumerate(row), 2)) for row in rows]
+    missing = set().union(*pairs)
+    kept = []
+    while missing:
+        best = max(range(len(rows)), key=lambda i: len(pairs[i] & missing))
+        missing -= pairs[best]
+        kept.append(best)
+    return sorted(kept)
+
+
+def cases(items: Sequence[pytest.Function]) -> list[tuple]:
+    """Returns of each item of one test function its value on each axis; parameters that are set together are one axis."""
+    together = [mark.args[0] for mark in items[0].iter_markers("parametrize")]
+    together = [[a.strip() for a in t.split(",")] if isinstance(t, str) else list(t) for t in together]
+    fixtures = set(items[0].callspec.params).difference(*together)
+    groups = [*together, *([name] for name in sorted(fixtures))]
+    # Objects, of any type, are the same in all items.
+    rows = [[tuple(id(item.callspec.params[name]) for name in group) for group in groups] for item in items]
+    return list(zip(*(column for column in zip(*rows, strict=True) if len(set(column)) > 1), strict=True))
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is applied
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests slow: of a function over three axes or more, those that every pair of values can do without."""
+    functions = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+            functions[item.nodeid.partition("[")[0]].append(item)
+    for several in functions.values():
+        values = cases(several)
+        if values and len(values[0]) >= 3:
+            kept = set(covering(values))
+            for i, item in enumerate(several):
+                if i not in kept:
+                    item.add_marker("slow")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--for",
+        metavar="FOLDER",
+        dest="folder",
+        help="as --for=hforest/hinge: run the files of tests that import it, and those of all code and pages",
+    )
+
+
+@functools.cache
+def imports(path: Path) -> set[str]:
+    """Returns the subpackages of hforest that a file imports, by their first names."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "hforest":
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.removeprefix("hforest.").partition(".")[0])
+    return names
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    folder = config.getoption("folder")
+    if folder is None or not collection_path.match("test_*.py"):
+        return None
+    always = collection_path.name in ("test_architecture.py", "test_docs.py")
+    return None if always or Path(folder).name in imports(collection_path) else True
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,6 +179,15 @@ def _gpu() -> Any:
     return cupy
 
 
+GPU = _gpu()
+ON_GPU = ["gpu"] * (GPU is not None)
+"""Names of backends that need a GPU: none are generated without one."""
+
+
+def pytest_report_header() -> str | None:
+    return None if ON_GPU else "no CuPy with a GPU: no test of the CUDA backend on a GPU, only on the host"
+
+
 @contextlib.contextmanager
 def entered(name: str) -> Iterator[Backend]:
     if name == "reference":
@@ -109,10 +203,7 @@ def entered(name: str) -> Iterator[Backend]:
         with host_compiler():
             yield Backend(name)
     else:
-        cupy = _gpu()
-        if cupy is None:
-            pytest.skip("no CuPy with a GPU")
-        yield Backend(name, cupy.asarray, cupy.asnumpy)
+        yield Backend(name, GPU.asarray, GPU.asnumpy)
 
 
 @pytest.fixture(params=["reference", "cpu", "host"])
@@ -122,7 +213,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield backend
 
 
-@pytest.fixture(params=["cpu", "host", "gpu"])
+@pytest.fixture(params=["cpu", "host", *ON_GPU])
 def fast_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """A backend to compare with the reference; `array` moves arrays there, `numpy` back."""
     with entered(request.param) as backend:

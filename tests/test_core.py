@@ -150,15 +150,17 @@ def test_threadpoolctl_is_obeyed():
         assert hforest.get_num_threads() == 1
 
 
-def test_simd_path_can_be_forced():
-    environment = dict(os.environ)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "plain")) for name in machine.simd_paths()],
+)
+def test_simd_path_can_be_forced(name):
+    environment = os.environ | {"HFOREST_SIMD": name}
     code = "from hforest.core import machine; print(machine.simd())"
-    for name in machine.simd_paths():
-        environment["HFOREST_SIMD"] = name
-        done = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
-        )
-        assert done.stdout.strip() == name
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.strip() == name
     environment["HFOREST_SIMD"] = "mmx"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert "HFOREST_SIMD: expected one of plain" in done.stderr
@@ -410,6 +412,7 @@ print(len(found), all(part == expected for part in found), getattr(sys, "_is_gil
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_is_bounded_in_every_thread():
     # Each native thread has OpenMP's number from the environment; results are those of two threads.
     environment = {**os.environ, "OMP_NUM_THREADS": "100000", "OPENBLAS_NUM_THREADS": "1"}
@@ -424,6 +427,7 @@ def test_the_number_of_threads_is_bounded_in_every_thread():
     assert run.stdout.strip() == str([(1024 if machine.openmp() else 1, True)] * 2)
 
 
+@pytest.mark.slow
 def test_first_calls_of_all_kinds_from_several_threads_at_once():
     # An interpreter without GIL goes on without it.
     with_gil = not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1"

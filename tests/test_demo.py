@@ -146,6 +146,7 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
     assert_same_files(whole, broken)
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on_to_the_same_bits(tmp_path):
     options = [*SMALL, "--steps", "1000", "--kind", "tree", "--checkpoint-seconds", "0"]
     command = [sys.executable, "-m", "hforest", *options]

@@ -71,7 +71,16 @@ def importable(block):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of Dask's workers
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, marks=[pytest.mark.slow] * (page.name not in ("README.md", "guide.md")), id=page.name
+        )
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+)
 def test_code_on_pages_runs(page, tmp_path, monkeypatch):
     need(page.name)
     monkeypatch.chdir(tmp_path)

@@ -116,6 +116,7 @@ def test_an_exception_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, err
 
 
 @posix
+@pytest.mark.slow
 def test_the_part_of_a_killed_save_is_replaced(tmp_path):
     path = tmp_path / "a.npz"
     code = (
@@ -327,9 +328,10 @@ def same(a, b):
     return a == b
 
 
+@pytest.mark.parametrize("n_places", [60, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["cascade", "checkpoint", "data", "compressed data"])
-def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind):
-    """Truncated, or a byte changed, at 300 places: most of them in the headers and the directory."""
+def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind, n_places):
+    """Truncated, or a byte changed: most places are in the headers and the directory."""
     path = tmp_path / "file.npz"
     load = {"cascade": cascade.load, "checkpoint": demo.load_checkpoint}.get(kind, demo.load_data)
     if kind == "cascade":
@@ -344,7 +346,7 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind):
     directory = whole.index(b"PK\1\2")
     rng = np.random.default_rng(0)
     refused = 0
-    for i in range(300):
+    for i in range(n_places):
         if i % 4 == 0:
             content = whole[: rng.integers(len(whole))]
         else:
@@ -363,7 +365,7 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind):
             assert str(path) in message
         else:
             assert same(got, want), f"byte {i}"
-    assert refused > 150
+    assert refused > n_places / 2
 
 
 def changed(name, value):
@@ -646,6 +648,7 @@ def test_a_broken_pipe_ends_quietly(options, both):
 
 
 @posix
+@pytest.mark.slow
 def test_closed_streams(tmp_path):
     """No file gets the number of a stream that the caller closed, and the exit status stays."""
     command = f'"{sys.executable}" -m hforest {" ".join(SMALL)} --kind tree'

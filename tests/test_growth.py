@@ -7,7 +7,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import entered, several_paths
+from conftest import ON_GPU, entered, several_paths
 
 import hforest
 from hforest import classic, growth, manifold, project, tree
@@ -200,6 +200,7 @@ def test_regression_trees_equal_the_reference(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_larger_trees_equal_the_reference():
     # More samples than a byte of bins, more classes than a byte, more candidates than one draw of the generator.
     x, y = samples(260, 9, 257, np.float32, 0, False)
@@ -263,10 +264,10 @@ def test_random_thresholds_are_uniform():
 @pytest.mark.parametrize("weights", ["none", "whole", "real"])
 @pytest.mark.parametrize("task", ["gini", "entropy", "regression"])
 def test_extra_trees_equal_the_reference_at_every_number_of_threads(simd, threads, dtype, task, weights):
-    x, y = samples(700, 5, 4, dtype, 3, False)
+    x, y = samples(320, 5, 4, dtype, 3, False)
     x[:, 3] = 1
     rng = np.random.default_rng(0)
-    given = {"none": None, "whole": rng.integers(0, 400, 700), "real": rng.random(700) + 0.1}[weights]
+    given = {"none": None, "whole": rng.integers(0, 400, 320), "real": rng.random(320) + 0.1}[weights]
     settings = {"splitter": "random", "max_features": None, "bootstrap": False, "sample_weight": given}
     if task == "regression":
         y, settings["n_classes"] = x[:, 0] + y, None
@@ -801,7 +802,7 @@ def moved(a, move):
     return move(a) if hasattr(a, "dtype") else a
 
 
-@pytest.fixture(params=["host", "gpu"])
+@pytest.fixture(params=["host", *ON_GPU])
 def cuda(request):
     """Calls a function in the CUDA backend; arrays come and go as NumPy's."""
     with entered(request.param):
@@ -854,18 +855,19 @@ def test_host_bins(cuda, dtype, n, most):
         (1, {"splitter": "random", "max_features": None, "max_bins": 16, "min_impurity_decrease": 0.001}),
     ],
 )
-def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, keys):
+@pytest.mark.parametrize("weights", ["one", "whole", "real"])
+def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, weights, keys):
     # However few nodes of a level are split at a time: `keys` bounds that.
     monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
     rng = np.random.default_rng(0)
-    x, y = samples(300, 6, 3, dtype, 0, False)
+    x, y = samples(100, 6, 3, dtype, 0, False)
     x[:, 4] = np.round(x[:, 4])
     if n_outputs:
-        y = rng.normal(size=(300, n_outputs)) + x[:, :1]
+        y = rng.normal(size=(100, n_outputs)) + x[:, :1]
         settings = {"n_classes": None, **settings}
-    for weights in (np.ones(300), rng.integers(0, 4, 300).astype(float), rng.random(300)):
-        want = make(x, y, sample_weight=weights, **settings)
-        same_bits(cuda(make, x, y, sample_weight=weights, **settings), want)
+    given = {"one": np.ones(100), "whole": rng.integers(0, 4, 100).astype(float), "real": rng.random(100)}
+    settings = {"sample_weight": given[weights], **settings}
+    same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
 def test_host_trees_on_wide_bins_and_windows(cuda):
@@ -1020,28 +1022,25 @@ def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
 
 @pytest.mark.parametrize("keys", [64, 1 << 24])
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
-def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, keys):
+@pytest.mark.parametrize("values", ["real", "whole"])
+@pytest.mark.parametrize("to_fit", ["gini", "entropy", "random", "regression"])
+def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, values, to_fit, keys):
     monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
     rng = np.random.default_rng(0)
     y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
-    for x in (rng.normal(size=(80, 12)), rng.integers(0, 200, (80, 12))):
-        for settings in (
-            {"y": y, "min_samples_leaf": 2, "sample_weight": np.ones(80)},
-            {"y": y, "criterion": "entropy", "sample_weight": rng.random(80)},
-            {"y": y, "splitter": "random", "min_samples_leaf": 2},
-            {
-                "y": targets,
-                "sample_weight": np.ones(80),
-                "n_classes": None,
-                "max_depth": 4,
-            },
-        ):
-            call = {"x": x.astype(dtype), "distribution": DISTRIBUTIONS[kind](12), **settings}
-            got, want = cuda(projected, **call), projected(**call)
-            same_bits(got.trees, want.trees)
-            for a, b in zip(got[1:], want[1:], strict=True):
-                assert a.dtype == b.dtype
-                assert a.tobytes() == b.tobytes()
+    x = rng.normal(size=(80, 12)) if values == "real" else rng.integers(0, 200, (80, 12))
+    settings = {
+        "gini": {"y": y, "min_samples_leaf": 2, "sample_weight": np.ones(80)},
+        "entropy": {"y": y, "criterion": "entropy", "sample_weight": rng.random(80)},
+        "random": {"y": y, "splitter": "random", "min_samples_leaf": 2},
+        "regression": {"y": targets, "sample_weight": np.ones(80), "n_classes": None, "max_depth": 4},
+    }[to_fit]
+    call = {"x": x.astype(dtype), "distribution": DISTRIBUTIONS[kind](12), **settings}
+    got, want = cuda(projected, **call), projected(**call)
+    same_bits(got.trees, want.trees)
+    for a, b in zip(got[1:], want[1:], strict=True):
+        assert a.dtype == b.dtype
+        assert a.tobytes() == b.tobytes()
 
 
 @pytest.mark.parametrize(

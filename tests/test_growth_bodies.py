@@ -8,10 +8,13 @@ from conftest import HEADERS, built, run
 
 from hforest.core import machine
 
-pytestmark = pytest.mark.skipif(
-    not (HEADERS / "growth" / "simd" / "bodies.h").exists() or "vector" not in machine.simd_paths(),
-    reason="needs the headers beside the tests, and a compiler with vector types",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (HEADERS / "growth" / "simd" / "bodies.h").exists() or "vector" not in machine.simd_paths(),
+        reason="needs the headers beside the tests, and a compiler with vector types",
+    ),
+]
 
 
 # The widths that every compiler with vector types makes.

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("level", ["-O3", pytest.param("-O1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
 def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     if "vector" not in machine.simd_paths():
         pytest.skip("the build has no vector types")

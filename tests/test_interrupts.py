@@ -52,11 +52,8 @@ def test_every_call_of_the_table_is_tested(interrupts):
     assert list(interrupts.CALLS) == NAMES
 
 
-# One call of each subpackage, of those that are quick to prepare.
-QUICK = {
-    "growth.encode", "classic.grow, entropy", "manifold.grow", "co2.grow", "tree.permutation_importance",
-    "hinge.tree_forward, trees apart", "neural.backward", "project.project", "split.best_split", "cascade.grow",
-}  # fmt: skip
+# Calls that are quick to prepare: of the engine, of a loop over trees and of one over samples.
+QUICK = {"growth.encode", "classic.grow, entropy", "neural.backward"}
 
 
 @pytest.mark.parametrize(
@@ -110,6 +107,7 @@ def test_another_exception_of_a_handler_passes(two_threads):
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_a_step_in_place_is_finished(interrupts):
     """Adam moves all parameters or none."""
     param, grad = np.zeros(40_000_000, np.float32), np.ones(40_000_000, np.float32)

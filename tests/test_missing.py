@@ -7,14 +7,14 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import entered, several_paths
+from conftest import ON_GPU, entered, several_paths
 
 import hforest
 from hforest import cascade, classic, growth, hinge, manifold, neural, project, tree
 from hforest.core import files, machine
 
 LARGEST = {np.dtype(t): float(np.finfo(t).max) for t in (np.float32, np.float64)}
-FAST = ["cpu", "host", "gpu"]
+FAST = ["cpu", "host", *ON_GPU]
 
 
 def problem(rng, n, dtype, *, n_outputs, categorical):

@@ -272,6 +272,7 @@ def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
 @pytest.mark.skipif(
     np.finfo(np.longdouble).eps == np.finfo(np.float64).eps, reason="the truth is computed in long double"
 )
+@pytest.mark.slow
 def test_thousands_of_steps_float64():
     at_the_end, on_the_way = touch_at_random(np.float64)
     # The dense form alone is up to 1.5e-12 from the truth here, at numbers that end near 0.
@@ -280,6 +281,7 @@ def test_thousands_of_steps_float64():
     assert on_the_way[1] <= 2 * on_the_way[2]
 
 
+@pytest.mark.slow
 def test_thousands_of_steps_float32():
     for _, rows_error, dense_error in touch_at_random(np.float32):
         assert rows_error <= 2 * dense_error
@@ -354,6 +356,7 @@ def test_tables_end_where_the_biases_do():
     assert table.tail[-1, :2].tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_the_largest_table_takes_few_megabytes_and_seconds():
     # 7 seconds and 330 MB before steps were computed in blocks; the bound leaves room for a busy machine.
     begin = time.perf_counter()

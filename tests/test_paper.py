@@ -94,6 +94,7 @@ def test_table2_skips_finished_runs(script, monkeypatch, capsys, data, tmp_path)
     assert "| iris, tree | 10/5 | 2.13 ± 2.66 |" in text
 
 
+@pytest.mark.slow
 def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
     table3 = script("table3")
     monkeypatch.setattr(table3, "CHECKPOINT_STEPS", 400)
@@ -120,6 +121,7 @@ def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_selected_columns_do_not_depend_on_their_order():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(700, 30)).astype(np.float32)

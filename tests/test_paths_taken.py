@@ -12,10 +12,10 @@ import pytest
 from hforest import co2, growth, hinge, neural, optim, project, tree
 from hforest.core import machine
 
-pytestmark = pytest.mark.skipif(
-    machine._bodies_taken() is None,
-    reason="bodies are counted in bounds-checked builds alone (HFOREST_DEBUG=1)",
-)
+if machine._bodies_taken() is None:
+    pytest.skip(
+        "bodies are counted in bounds-checked builds alone (HFOREST_DEBUG=1)", allow_module_level=True
+    )
 
 PATHS = {"plain": "plain", "vector": "v16", "avx2": "v32", "avx512": "v64"}
 VECTORS = re.compile(r"_(vector|avx2|avx512|v\d\d)$|transpose$")

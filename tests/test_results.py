@@ -499,6 +499,7 @@ def folder(tmp_path):
         ),
     ],
 )
+@pytest.mark.slow
 def test_scripts_make_rows_once(name, options, key, count, script, folder, monkeypatch, capsys):
     path = folder / "record.json"
     options = [*shlex.split(options), "--data", str(folder), "--json", str(path)]

@@ -79,20 +79,20 @@ def sync(parts, states, step, lr):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bits_of_one_process(kind, dtype):
+@pytest.mark.parametrize("n_chunks", [None, 21, 5, 1])
+def test_the_bits_of_one_process(kind, dtype, n_chunks):
     """Outputs, gradients of the input, parameters and moments, of 1 to 5 workers."""
     parameters = forest(kind, dtype)
-    for n_chunks in (None, 21, 5, 1):
-        want = reference(kind, parameters, n_chunks or 16, dtype)
+    want = reference(kind, parameters, n_chunks or 16, dtype)
 
-        def work(comm, n_chunks=n_chunks):
-            shards = scale.HingeShards(comm, kind, *parameters, n_chunks=n_chunks)
-            return train(shards, dtype=dtype), shards.parameters(), shards.adam_state()
+    def work(comm):
+        shards = scale.HingeShards(comm, kind, *parameters, n_chunks=n_chunks)
+        return train(shards, dtype=dtype), shards.parameters(), shards.adam_state()
 
-        for size in (1, 2, 3, 4) if n_chunks != 21 else (1, 5):
-            for found in results(size, work):
-                for a, b in zip(found, want, strict=True):
-                    same(a, b)
+    for size in (1, 2, 3, 4) if n_chunks != 21 else (1, 5):
+        for found in results(size, work):
+            for a, b in zip(found, want, strict=True):
+                same(a, b)
     # Other chunks are other bits: the comparison above sees the order of sums.
     other = reference(kind, parameters, 1, dtype)
     assert any(

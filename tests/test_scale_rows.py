@@ -23,7 +23,7 @@ from hforest.growth.trees import Batch, Learned, Roots
 from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
 from hforest.tree import Forest
 
-N_TREES = 5
+N_TREES = 3
 PARTITIONS = {
     "one": (1.0,),
     "two": (0.5, 1.0),
@@ -32,9 +32,18 @@ PARTITIONS = {
     "empty": (0.5, 0.5, 1.0),
     "empty first": (0.0, 1.0),
 }
+partitions = pytest.mark.parametrize("cuts", PARTITIONS.values(), ids=PARTITIONS)
+some_partitions = pytest.mark.parametrize(
+    "cuts",
+    [
+        pytest.param(cuts, marks=[pytest.mark.slow] * (name != "three"), id=name)
+        for name, cuts in PARTITIONS.items()
+    ],
+)
+"""For large samples: the other partitions are slow."""
 
 
-def samples(n=300, n_classes=2, missing=False, categories=False, dtype=np.float64, seed=0):
+def samples(n=200, n_classes=2, missing=False, categories=False, dtype=np.float64, seed=0):
     """Samples with columns of few and of many values, a constant one, and labels that depend on them."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 7))
@@ -134,21 +143,22 @@ def test_a_worker_grows_the_trees_of_one_machine(name, max_gathered):
     hforest.tree.check(forest)
 
 
-@pytest.mark.parametrize("cuts", PARTITIONS.values(), ids=PARTITIONS)
+@partitions
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
 @pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", "limits", "one feature"])
-def test_no_partition_changes_a_bit(name, cuts):
+def test_no_partition_changes_a_bit(name, max_gathered, cuts):
     of_samples, settings = CASES[name]
     x, y, more = samples(**of_samples)
     settings = {**more, **settings}
     want = on_one_machine(x, y, bootstrap="poisson", **settings)
-    for max_gathered in (0, 25, None):
-        same(want, grown(cuts, x, y, max_gathered=max_gathered, **settings))
+    same(want, grown(cuts, x, y, max_gathered=max_gathered, **settings))
 
 
+@partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
 @pytest.mark.parametrize("name", ["2", "all, 2", "limits"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathered):
+def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathered, cuts):
     of_samples, settings = CASES[name]
     x, y, more = samples(**of_samples)
     rng = np.random.default_rng(1)
@@ -156,8 +166,7 @@ def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathere
     targets[x[:, 1] == 2] = 0.25  # pure nodes
     settings = {"max_features": 7, **more, **settings, "task": "regression"}
     want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, max_gathered=max_gathered, **settings)
-    for cuts in PARTITIONS.values():
-        same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
+    same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
     # The trees of one machine, but for the rounding of targets.
     exact = on_one_machine(x, targets, bootstrap="poisson", **settings)
     if max_gathered == 0:  # in small nodes rounding decides between equal splits
@@ -170,17 +179,17 @@ def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathere
     np.testing.assert_allclose(exact.gain, want.gain, rtol=1e-6, atol=1e-6)
 
 
-def test_weights_and_counts(threads):
+@partitions
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+def test_weights_and_counts(threads, n_threads, cuts):
     x, y, _ = samples(n_classes=10)
     weight = np.random.default_rng(2).integers(0, 4, len(y))
     counts = growth.bootstrap_counts(len(y), N_TREES, rng=8)
     counts[1] = 0  # a tree that takes every row
     settings = {"bootstrap": counts, "sample_weight": weight}
     want = on_one_machine(x, y, **settings)
-    for n_threads in (1, 2, 7):
-        threads(n_threads)
-        for cuts in PARTITIONS.values():
-            same(want, grown(cuts, x, y, max_gathered=20, **settings))
+    threads(n_threads)
+    same(want, grown(cuts, x, y, max_gathered=20, **settings))
 
 
 @pytest.mark.parametrize("max_gathered", [0, None])
@@ -198,13 +207,19 @@ def test_a_range_of_trees():
     same(whole, hforest.tree.join(some))
 
 
+@some_partitions
+def test_bins_of_sampled_rows_do_not_depend_on_the_partition(monkeypatch, cuts):
+    monkeypatch.setattr(planning, "SAMPLED", 400)
+    x, y, _ = samples(n=3000, n_classes=3, missing=True)
+    want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
+    same(want, grown(cuts, x, y, max_bins=16))
+    same(want, grown(cuts, x, y, max_bins=16, max_gathered=0))
+
+
 def test_bins_of_sampled_rows(monkeypatch):
     monkeypatch.setattr(planning, "SAMPLED", 400)
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
-    for cuts in PARTITIONS.values():
-        same(want, grown(cuts, x, y, max_bins=16))
-        same(want, grown(cuts, x, y, max_bins=16, max_gathered=0))
     # Rows that were not sampled go where their bins went.
     given = parts.Given(x, y, None, None)
     settings = scale.by_rows.settings_of(
@@ -307,34 +322,35 @@ def projected(x, y, distribution, **settings):
     return as_forest(trees, x.shape[1])._replace(indptr=entries[0], indices=entries[1], data=entries[2])
 
 
+@partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
 @pytest.mark.parametrize("name", PROJECTIONS)
-def test_projections_do_not_depend_on_the_partition(name, max_gathered):
+def test_projections_do_not_depend_on_the_partition(name, max_gathered, cuts):
     """With a bin for each value they are those of one machine."""
     distribution, of_samples = PROJECTIONS[name]
-    x, y, _ = samples(n=230, **of_samples)
+    x, y, _ = samples(n=150, **of_samples)
     want = projected(x, y, distribution)
-    for cuts in PARTITIONS.values():
-        settings = {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
-        same(want, grown(cuts, x, y, **settings))
+    settings = {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
+    same(want, grown(cuts, x, y, **settings))
 
 
+@partitions
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_projected_regressions_do_not_depend_on_the_partition(n_outputs):
+def test_projected_regressions_do_not_depend_on_the_partition(n_outputs, max_gathered, cuts):
     x, y, _ = samples(missing=True)
     targets = y[:, None] * 5.0 + np.random.default_rng(1).normal(size=(len(y), n_outputs))
     settings = {"distribution": project.sparse_distribution(7), "n_projections": 4, "task": "regression"}
     exact = projected(x, targets, settings["distribution"], task="regression")
-    for max_gathered in (0, 25, None):
-        want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, max_gathered=max_gathered, **settings)
-        hforest.tree.check(want)
-        for cuts in PARTITIONS.values():
-            same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
-        found, sought = (hforest.tree.predict(forest, x) for forest in (want, exact))
-        assert np.abs(found - sought).mean() < 0.1 * targets.std()
+    want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, max_gathered=max_gathered, **settings)
+    hforest.tree.check(want)
+    same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
+    found, sought = (hforest.tree.predict(forest, x) for forest in (want, exact))
+    assert np.abs(found - sought).mean() < 0.1 * targets.std()
 
 
-def test_projections_of_sampled_rows(monkeypatch):
+@some_partitions
+def test_projections_of_sampled_rows(monkeypatch, cuts):
     """Bins of sampled rows: leaves hold the in-bag rows that reach them, and none could be split."""
     monkeypatch.setattr(projected_trees, "_SAMPLED", 40)
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
@@ -342,8 +358,7 @@ def test_projections_of_sampled_rows(monkeypatch):
     x[17, 4] = 1  # a value that samples miss
     settings = {"distribution": project.sparse_distribution(7), "n_projections": 3, "max_bins": 16}
     want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, max_gathered=0, **settings)
-    for cuts in PARTITIONS.values():
-        same(want, grown(cuts, x, y, max_gathered=0, **settings))
+    same(want, grown(cuts, x, y, max_gathered=0, **settings))
     counts = growth.poisson_counts(3000, N_TREES, rng=3)
     found = hforest.tree.apply(want, x)
     first_leaf = np.cumsum([0, *np.add.reduceat(want.feature == -1, want.tree_start[:-1])])

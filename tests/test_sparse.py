@@ -198,7 +198,7 @@ def test_targets_and_random_trees_are_those_of_the_array():
 
 
 @several_paths
-@pytest.mark.parametrize("n", [40, 700, 5000])
+@pytest.mark.parametrize("n", [40, 700, pytest.param(5000, marks=pytest.mark.slow)])
 def test_many_samples_give_the_same_bits_on_every_path_and_number_of_threads(n, simd, threads):
     x, y = problem(1, n, density=0.15, n_features=60)
     x[:, 0] = np.random.default_rng(0).normal(size=n)  # a dense column

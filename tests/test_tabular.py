@@ -1,5 +1,7 @@
 """The recipe for tables: units of columns, training, early stopping, files."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,12 @@ def table(n=600, seed=0):
     x[:, 5] = 7
     y = (x[:, 0] + x[:, 1] > 0).astype(int) + (np.log(x[:, 3]) > x[:, 4])
     return x, y
+
+
+@functools.cache
+def small_model():
+    """A model of 100 rows, which no test changes."""
+    return tabular.fit(*table(100), n_classes=3, validation=0.0, **FAST, rng=0)
 
 
 def target(n=600, seed=0):
@@ -365,9 +373,8 @@ def test_files_keep_every_bit(task, tmp_path):
     ],
 )
 def test_changed_files_are_refused(name, change, words, tmp_path):
-    x, y = table(100)
     path = tmp_path / "m.npz"
-    tabular.save(path, tabular.fit(x, y, **FAST, rng=0))
+    tabular.save(path, small_model())
     with np.load(path) as archive:
         arrays = dict(archive)
     if change is None:
@@ -496,7 +503,7 @@ def wrong_moments(**arrays):
 )  # fmt: skip
 def test_wrong_arguments_of_later_rows(settings, error, words):
     x, y = table(100)
-    model = tabular.fit(x, y, n_classes=3, validation=0.0, **FAST, rng=0)
+    model = small_model()
     _, state = tabular.partial_fit(model, x[:3], y[:3])
     call = {"x": x[:3], "y": y[:3], "state": state, **settings}
     if not isinstance(call["state"], int):

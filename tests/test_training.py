@@ -106,8 +106,8 @@ def test_the_reference_of_a_fused_step_is_the_dense_one(dtype):
 
 @kinds
 def test_paths_and_threads_do_not_change_bits(simd, threads, dtype, kind):
-    parameters = forest(kind, 70, 11, 6, (9,), dtype)
-    stream = list(batches(5, 300, 6, (9,), dtype))  # enough pairs for every thread
+    parameters = forest(kind, 70, 8, 6, (9,), dtype)
+    stream = list(batches(3, 300, 6, (9,), dtype))  # enough pairs for every thread
     bits = set()
     for path in machine.simd_paths():
         simd(path)

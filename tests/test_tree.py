@@ -863,7 +863,12 @@ if machine.simd_paths()[-1] == "avx512":
     WAYS.append(("avx512", True))
 
 
-@pytest.fixture(params=WAYS, ids=[path + ("-gathers" if gathers else "") for path, gathers in WAYS])
+def way_id(way):
+    path, gathers = way
+    return path + "-gathers" * gathers
+
+
+@pytest.fixture(params=WAYS, ids=way_id)
 def way(request, simd):
     """Each vector path, and gathers where there are any."""
     path, gathers = request.param
@@ -948,10 +953,9 @@ def forest_of_depth(depth, dtype):
 @pytest.mark.parametrize("depth", [2, 4, 13])
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("n", [5, 16, 37, 300, 3000])
+@pytest.mark.parametrize("way", [way for way in WAYS if way[0] != "plain"], ids=way_id, indirect=True)
 def test_vector_paths_have_the_bits_of_the_plain_one(simd, way, dtype, n, pure, depth):
     # More samples than a block holds, leaves of one class or of several, trees in and out of registers.
-    if way[0] == "plain":
-        pytest.skip("the plain path would be compared with itself")
     forest = forest_of_depth(depth, dtype)
     if pure:
         forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
@@ -1022,6 +1026,7 @@ def large_forests(dtype):
     return [(forest, x, walked(forest, x)) for forest, x in cases]
 
 
+@pytest.mark.slow
 def test_large_trees_and_many_features(way, dtype):
     for forest, x, leaves in large_forests(dtype):
         check_ways(forest, x, leaves)

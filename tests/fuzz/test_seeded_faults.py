@@ -68,23 +68,26 @@ def _ties_to_the_right(monkeypatch):
 @pytest.mark.parametrize(
     ("fault", "name", "kind", "words"),
     [
-        (
+        pytest.param(
             _no_range_check,
             "hinge.leaf_outputs",
             "bad",
             "a value where an error must come|the process crashed",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             _no_overlap_check,
             "project.project",
             "overlap",
             "another result|was changed|the process crashed",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             _no_dtype_check,
             "layers.conv2d",
             "bad",
             "a value where an error must come|an error that is none|without its four parts",
+            marks=pytest.mark.slow,
         ),
         (_ties_to_the_right, "hinge.tree_traverse", "good", "another result than the reference"),
     ],

@@ -22,7 +22,11 @@ FAULTS = HERE / "faults"
 FLOAT = np.dtype(np.float32)
 
 
-@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(dtype, marks=[pytest.mark.slow] * (dtype == np.float32)) for dtype in exercise.DTYPES],
+    ids=["float32", "float64"],
+)
 @pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
 def test_kernels_agree_with_the_reference(subpackage, dtype):
     found = {case.name: exercise.problems(case) for case in exercise.cases_of(subpackage, dtype)}

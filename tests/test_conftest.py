@@ -1,0 +1,92 @@
+"""Which tests run: without the slow ones every pair of values of two axes; with --for the files of one folder."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from conftest import ROOT, covering, pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
+
+AXES = [(2, 2, 2), (9, 2, 3), (4, 5, 2, 3), (2,) * 7]
+
+
+def lost(rows, kept):
+    """Pairs of values of two columns that rows hold, and kept ones do not."""
+    pairs = [
+        {((i, row[i]), (j, row[j])) for row in some for i in range(len(row)) for j in range(i)}
+        for some in (rows, kept)
+    ]
+    return pairs[0] - pairs[1]
+
+
+@pytest.mark.parametrize("sizes", AXES)
+@pytest.mark.parametrize("step", [1, 3])  # with 3, some combinations alone
+def test_every_pair_is_covered(sizes, step):
+    rows = list(itertools.product(*map(range, sizes)))[::step]
+    kept = covering(rows)
+    assert kept == sorted(set(kept))
+    assert kept == covering(rows)
+    assert not lost(rows, [rows[i] for i in kept])
+    assert step > 1 or len(kept) < len(rows)
+    # A pair that no kept row holds is seen.
+    (i, a), (j, b) = min(lost(rows, []))
+    assert lost(rows, [rows[k] for k in kept if (rows[k][i], rows[k][j]) != (a, b)])
+
+
+def test_few_rows():
+    assert covering([(1, 2, 3)]) == [0]
+    assert covering([]) == []
+
+
+class Item:
+    """A test as pytest collects it, of the function test_it below."""
+
+    def __init__(self, *values, slow=False):
+        self.nodeid = f"test_it{list(values)}"
+        self.callspec = SimpleNamespace(params=dict(zip(("fixture", "a", "b", "c"), values, strict=True)))
+        self.marks = ["slow"] * slow
+
+    def get_closest_marker(self, name):
+        return name if name in self.marks else None
+
+    def iter_markers(self, name):
+        yield from (pytest.mark.parametrize(names, []).mark for names in ("a, b", ("c",)))
+
+    def add_marker(self, name):
+        self.marks.append(name)
+
+
+def test_every_pair_is_not_slow():
+    """Of three axes: a fixture, (a, b) together, and c. What says slow of itself stays slow."""
+    together = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    items = [
+        Item(fixture, a, b, c, slow=(a, b) == (1, 1))
+        for fixture, (a, b), c in itertools.product("pq", together, "xyz")
+    ]
+    pytest_collection_modifyitems(items)
+    assert {tuple(item.marks) for item in items} == {(), ("slow",)}
+    rows = [tuple(item.callspec.params.values()) for item in items if not item.marks]
+    assert len(rows) == 9
+    assert not lost(
+        [(f, ab, c) for f in "pq" for ab in together[:3] for c in "xyz"],
+        [(f, (a, b), c) for f, a, b, c in rows],
+    )
+    two = [Item("p", a, b, c) for (a, b), c in itertools.product(together, "xyz")]
+    pytest_collection_modifyitems(two)
+    assert not any(item.marks for item in two)
+
+
+def test_files_of_a_folder():
+    def run(folder):
+        config = SimpleNamespace(getoption={"folder": folder}.get)
+        names = ("onnx", "split", "overlap", "hinge_paths", "training", "architecture", "docs")
+        files = [*(ROOT / "tests" / f"test_{name}.py" for name in names), ROOT / "tests"]
+        return {path.name for path in files if not pytest_ignore_collect(path, config)}
+
+    of_code = {"test_architecture.py", "test_docs.py", "tests"}
+    assert run("hforest/onnx") == {"test_onnx.py"} | of_code
+    assert run("hforest/split/") == {"test_split.py", "test_overlap.py"} | of_code
+    assert run("hinge") == {"test_hinge_paths.py", "test_training.py", "test_overlap.py"} | of_code
+    assert len(run(None)) == 8
+    config = SimpleNamespace(getoption={"folder": "hinges"}.get)
+    with pytest.raises(pytest.UsageError, match=r"^--for: expected a folder of hforest, .*, got hinges; "):
+        pytest_configure(config)
