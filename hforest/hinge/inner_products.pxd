@@ -20,7 +20,7 @@ cdef struct LinearCall:
     Route route              # OUT
     const hf_products* bodies  # or NULL
 
-# Returns the vector bodies for rows of numbers of itemsize bytes on the path in use, or NULL where it has none.
+# Returns the vector bodies for numbers of itemsize bytes on the path in use, or NULL where it has none.
 cdef const hf_products* products_of(int itemsize) noexcept
 
 cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept

@@ -128,8 +128,8 @@ cdef inline void adam_pass(
         v[i] = flushed(<adam_real> (v[i] * <adam_real> v_factor))
 
 
-# Returns the settings for rows of numbers of itemsize bytes and a step with biases bias1 = 1 - beta1**step and bias2;
-# both 0 where only missed steps count.
+# Returns the settings for rows of numbers of itemsize bytes and a step with biases bias1 = 1 - beta1**step
+# and bias2; both 0 where only missed steps count.
 cdef hf_adam adam_settings(
     int itemsize, double lr, double beta1, double beta2, double eps, double bias1, double bias2
 ) noexcept

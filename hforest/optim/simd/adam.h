@@ -1,4 +1,5 @@
-/* Adam's step and missed steps for vectors, a table for each dtype and width; adam_step.pxd has them number by number. */
+/* Adam's step and missed steps for vectors, a table for each dtype and width; adam_step.pxd has them number by
+   number. */
 #ifndef HFOREST_OPTIM_SIMD_ADAM_H
 #define HFOREST_OPTIM_SIMD_ADAM_H
 #include <float.h>

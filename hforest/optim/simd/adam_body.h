@@ -8,8 +8,8 @@
    ROOT(a)           the square roots of a vector
    LEAST, LARGEST    the smallest normal and the largest number
 
-   Every operation is one rounding in REAL, in the order of adam_step.pxd: all paths give the same bits. Numbers after the
-   last whole vector pass through a vector filled up with zeros. */
+   Every operation is one rounding in REAL, in the order of adam_step.pxd: all paths give the same bits. Numbers after
+   the last whole vector pass through a vector filled up with zeros. */
 
 #define LANES ((ptrdiff_t)(BYTES / sizeof(REAL)))
 #define ALL(a) ((REAL)(a) - (VEC){0})
