@@ -278,6 +278,16 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
 def _check_data(data: Data) -> None:
     if not isinstance(data, Data):
         raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    with check.fields_of("data"):
+        check.same_device(**data._asdict())
+        for name, a in data._asdict().items():
+            if a.dtype.kind not in ("biuf" if name != "classes" else "biufSU"):
+                raise TypeError(f"{name}: expected numbers, got dtype {a.dtype}; call hforest.demo.load_data")
+        if data.x_train.ndim != 2 or data.y_train.shape != data.x_train.shape[:1]:
+            raise ValueError(
+                "x_train: expected rows of features and a class for each row in y_train, got shapes "
+                f"{data.x_train.shape} and {data.y_train.shape}; call hforest.demo.load_data"
+            )
 
 
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
@@ -305,11 +315,6 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     path = check.path("path", path)
     check_model(config, state)
     _check_data(data)
-    with check.fields_of("data"):
-        check.same_device(**data._asdict())
-        for name, a in data._asdict().items():
-            if a.dtype.kind not in ("biuf" if name != "classes" else "biufSU"):
-                raise TypeError(f"{name}: expected numbers, got dtype {a.dtype}; call hforest.demo.load_data")
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
     files.write_npz(path, {"head": np.array(json.dumps(head)), "classes": data.classes, **arrays})

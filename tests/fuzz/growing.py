@@ -448,6 +448,7 @@ options("demo.kind", "tree", "fern")
 options("demo.Config.n_kernels", 0, 2)
 options("demo.Config.optimizer", "adam", "adagrad")
 options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
+options("demo.Config.lr_half_life", 0, 2)
 options("demo.Config.seed", 0, 5)
 value("n_inputs")(lambda s: s.n_features)
 value("n_selected")(lambda s: s.integer(1, s.n_features))
@@ -473,13 +474,15 @@ value("demo.step.y", "demo.error_rate.y")(lambda s: s.indices(s.n_classes, s.n, 
 value("demo.checkpoint")(lambda s: _Called())
 
 
-def _data(s: Setting) -> demo.Data:
-    classes = np.arange(s.n_classes)
-    x, y = s.numbers(s.n, s.n_features), (np.arange(s.n) % s.n_classes).astype(np.int32)
+def _data(s: Setting, least: int = 0) -> demo.Data:
+    n, classes = max(s.n, least), np.arange(s.n_classes)
+    x, y = s.numbers(n, s.n_features), (np.arange(n) % s.n_classes).astype(np.int32)
     return demo.Data(x, y, x[:1].copy(), y[:1].copy(), classes)
 
 
 value("demo.save_checkpoint.data")(_data)
+value("demo.hold_out.data")(lambda s: _data(s, 2))
+options("demo.hold_out.n_rows", 1)
 
 
 # ----------------------------------------------------------------------------------------- tabular
