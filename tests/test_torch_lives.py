@@ -100,8 +100,9 @@ def test_an_optimizer_that_is_collected_takes_its_steps_along(mode):
     close(net(x), plain(x))
     same(net, plain)
     assert type(net.weights) is torch.nn.Parameter
-    net(x).sum().backward()  # nobody moves it any more
-    plain(x).sum().backward()
+    for n in (net, plain):
+        n.zero_grad()
+        n(x).sum().backward()  # nobody moves it any more
     same(net, plain)
     close(net.weights.grad.to_dense() if net.weights.grad.is_sparse else net.weights.grad, plain.weights.grad)
 
@@ -147,7 +148,9 @@ READS = {
 def test_what_is_read_has_no_missed_steps(read, mode):
     net, optimizer, plain, _ = trained(mode)
     got, want = READS[read](net), READS[read](plain)
-    assert type(got) is type(want)
+    assert isinstance(got, type(want))
+    if (mode, read) not in (("backward", "Parameter"), ("backward", "model.double")):
+        assert type(got) is type(want)
     close(got, want, atol=5e-4 if read == "model.half" else 3e-7)
     assert not isinstance(got, torch.nn.Parameter) or got.requires_grad
     del optimizer
@@ -181,28 +184,31 @@ def test_what_shares_memory_sees_every_step(mode):
     close(rows, plain.weights[1:])
 
 
-def test_tables_of_other_classes():
-    class Own(torch.nn.Parameter):
-        pass
+class Own(torch.nn.Parameter):
+    """A class that RowAdam does not know."""
 
+
+@pytest.mark.parametrize("kind", ["Parameter", "Tensor", "Own", "view", "shared"])
+def test_tables_of_other_classes(kind):
     base = torch.zeros(6)
-    for table, fused in (
-        (torch.zeros(2, 3, requires_grad=True), False),
-        (Own(torch.zeros(2, 3)), False),
-        (torch.nn.Parameter(base.view(2, 3)), False),
-        (torch.nn.Parameter(torch.zeros(2, 3)), True),
-    ):
-        kind, optimizer = type(table), ht.RowAdam([table], lr=0.1)
-        for row in (0, 1, 1):
-            table.grad = torch.sparse_coo_tensor([[row]], torch.ones(1, 3), (2, 3), check_invariants=True)
-            optimizer.step()
-        assert isinstance(table, kind)
-        assert (type(table) is not kind) == (fused or kind is torch.Tensor)
-        got = table.tolist()
-        assert type(table) is kind
-        np.testing.assert_allclose(got[1], [-0.178] * 3, atol=1e-3)
-        np.testing.assert_allclose(got[0], [-0.218] * 3, atol=1e-3)
-    np.testing.assert_allclose(base[0], -0.218, atol=1e-3)
+    start = {"view": base.view(2, 3), "shared": torch.zeros(2, 3).share_memory_()}.get(
+        kind, torch.zeros(2, 3)
+    )
+    make = {"Tensor": lambda a: a.requires_grad_(), "Own": Own}.get(kind, torch.nn.Parameter)
+    table, plain = make(start), torch.nn.Parameter(torch.zeros(2, 3))
+    del start  # which shares the memory
+    cls, optimizer, adam = type(table), ht.RowAdam([table], lr=0.1), torch.optim.Adam([plain], lr=0.1)
+    for row in (0, 1, 1):
+        table.grad = torch.sparse_coo_tensor([[row]], torch.ones(1, 3), (2, 3), check_invariants=True)
+        plain.grad = table.grad.to_dense()
+        optimizer.step()
+        adam.step()
+    assert isinstance(table, cls)
+    assert (type(table) is cls) == (kind in ("Own", "view", "shared"))
+    if kind == "view":
+        close(base.view(2, 3), plain)
+    close(table, plain)
+    assert type(table) is cls
 
 
 def test_swapped_contents_are_refused():
@@ -331,6 +337,7 @@ def test_gradients_by_the_input_alone_move_nothing(how):
         got = x.grad
     close(got, dense(net, x.detach())[1])
     same(net, plain)
+    adam.zero_grad()
     y.sum().backward()  # the same pass moves when it is asked to
     plain(x).sum().backward()
     for o in (optimizer, adam):

@@ -74,9 +74,8 @@ class Missed:
         lr, beta1, beta2, eps = self.settings
         table, m, v, last = self.arrays()
         step = self.state["step"] + 1
-        optim.adam_rows(
-            table, rows, grad.reshape(len(rows), -1), m, v, last, step, lr, beta1=beta1, beta2=beta2, eps=eps
-        )
+        grad = grad.reshape(len(rows), *table.shape[1:])
+        optim.adam_rows(table, rows, grad, m, v, last, step, lr, beta1=beta1, beta2=beta2, eps=eps)
         self.state["step"] = step
 
     def take(self, rows: Any = None) -> None:
@@ -113,6 +112,7 @@ class _Watched:
     __slots__ = ()
 
     @classmethod
+    @torch.compiler.disable
     def __torch_function__(
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -121,7 +121,8 @@ class _Watched:
             with UNWATCHED():
                 return func(*args, **kwargs)
         tables = list(_tables((args, kwargs)))
-        _settle_all(tables)
+        for t in tables:
+            settle(t)
         moving = [t for t in tables if type(t) in _CLASSES]
         if not moving:
             result = func(*args, **kwargs)
@@ -129,8 +130,8 @@ class _Watched:
             with UNWATCHED():
                 result = func(*args, **kwargs)
                 _refresh(moving)
-        if func is Tensor.detach and sys._getframe(1).f_code is nn.Parameter.__new__.__code__:
-            return Tensor._make_subclass(type(tables[0]), result)  # what Parameter(table) requires
+        if func is Tensor.detach and _makes_parameter(sys._getframe(1)):
+            return Tensor._make_subclass(type(tables[0]), result)
         return result
 
     def __repr__(self) -> str:
@@ -177,10 +178,11 @@ def _tables(a: Any) -> Iterator[Any]:
         yield from _tables(list(a.values()))
 
 
-@torch.compiler.disable
-def _settle_all(tables: list[Tensor]) -> None:
-    for t in tables:
-        settle(t)
+def _makes_parameter(frame: Any, depth: int = 4) -> bool:
+    # Whether the call is that of Parameter(table), which requires that detach() keeps the class.
+    if frame is None or not depth:
+        return False
+    return frame.f_code is nn.Parameter.__new__.__code__ or _makes_parameter(frame.f_back, depth - 1)
 
 
 def _refresh(tables: list[Tensor]) -> None:
@@ -196,7 +198,6 @@ def _place(t: Tensor) -> tuple[Any, ...]:
     return t.data_ptr(), t.shape, t.dtype, t.device
 
 
-@torch.compiler.disable
 def _take_embedded(index: Tensor, weight: Tensor, *args: Any, max_norm: Any = None, **kwargs: Any) -> bool:
     # Whether the rows that torch.nn.functional.embedding reads alone have taken their steps.
     kept = missed(weight)
@@ -295,9 +296,9 @@ def forward(
     aggregate: Literal["sum", "mean"] | None,
     return_route: bool = False,
 ) -> Any:
-    """Returns the results of `hinge.tree_forward` or `fern_forward` for tensors that may have missed steps.
+    """Returns what `hinge.tree_forward` or `fern_forward` does, for tensors that may have missed steps.
 
-    On the CPU; `x` and `features` are arrays. Routes, takes the missed steps of the rows that the batch reads,
+    On the CPU; `x` and `features` are arrays. Routes, takes the missed steps of the rows that a batch reads,
     and then adds the rows: the same bits as the plain function on weights whose steps are taken.
     """
     settle(thresholds)
