@@ -16,6 +16,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 
+from hforest.torch import rows  # noqa: E402
+
+counts = pytest.mark.skipif(not rows.COUNTS, reason="this PyTorch lets no rows miss steps")
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -178,16 +182,17 @@ def test_what_shares_memory_sees_every_step(mode):
         train(n, o, 0, 20)
     close(*before)
     np.testing.assert_allclose(*arrays, rtol=0, atol=3e-7)
-    rows = net.weights[1:]  # made from a table with missed steps, read after more of them
+    part = net.weights[1:]  # made from a table with missed steps, read after more of them
     for n, o in ((net, optimizer), (plain, adam)):
         train(n, o, 20, 30)
-    close(rows, plain.weights[1:])
+    close(part, plain.weights[1:])
 
 
 class Own(torch.nn.Parameter):
     """A class that RowAdam does not know."""
 
 
+@counts
 @pytest.mark.parametrize("kind", ["Parameter", "Tensor", "Own", "view", "shared"])
 def test_tables_of_other_classes(kind):
     base = torch.zeros(6)
@@ -211,6 +216,7 @@ def test_tables_of_other_classes(kind):
     assert type(table) is cls
 
 
+@counts
 def test_swapped_contents_are_refused():
     net, _optimizer, plain, _ = trained("rows")
     other = torch.nn.Parameter(torch.zeros_like(plain.weights))
@@ -219,6 +225,7 @@ def test_swapped_contents_are_refused():
     same(net, plain)
 
 
+@counts
 @pytest.mark.parametrize("padding", [None, 0])
 def test_an_embedding_takes_the_steps_of_its_rows(padding):
     found = []
@@ -234,7 +241,7 @@ def test_an_embedding_takes_the_steps_of_its_rows(padding):
             optimizer.step()
             optimizer.zero_grad()
         if optimizer_of is ht.RowAdam:  # no call has taken the steps of all rows
-            last = embedding.weight._hforest_missed.last
+            last = rows.missed(embedding.weight).last
             assert last.min() < 28 < last.max()
             with pytest.raises(IndexError):
                 embedding(torch.tensor([40]))
@@ -269,6 +276,7 @@ def test_a_cast_is_refused_until_the_state_is_cast(mode):
     same(net, plain)
 
 
+@counts
 def test_compiled_code_reads_tables_that_miss_steps():
     table = torch.nn.Parameter(torch.zeros(4, 3))
     optimizer = ht.RowAdam([table], lr=0.1)
@@ -526,13 +534,28 @@ class Life:
         self.both(lambda _, net, o: net.requires_grad_(True))
 
     def cast(self):
+        dtype = self.worlds[0][1].weights.dtype
+
         def apply(_, net, o):
             net.double()
             net(batch(net, 0)[0])
-            net.float()
+            net.to(dtype)
 
         with torch.no_grad():
             self.both(apply)
+
+    def cast_and_train(self):
+        (_, net, o), first = self.worlds[0], self.step
+        if not o.state or not all(p.requires_grad for p in net.parameters()):
+            return
+        to = torch.float64 if net.weights.dtype == torch.float32 else torch.float32
+        self.both(lambda _, net, o: net.to(to))
+        with pytest.raises(TypeError, match="params: expected"):
+            train(net, o, first, first + 1)
+        self.both(lambda _, net, o: o.load_state_dict(o.state_dict()))
+        self.both(lambda _, net, o: train(net, o, first, first + 2))
+        self.step += 2
+        self.settings["dtype"] = to
 
     def slice(self):
         n = self.random.randint(1, 3)
@@ -612,6 +635,9 @@ class Life:
         a, b = copy.deepcopy(ours.state_dict()), copy.deepcopy(plain.state_dict())
         ours.load_state_dict(b)
         plain.load_state_dict(a)
+
+    def start_anew(self):
+        self.both(lambda _, net, o: o.state.clear())
 
     def change_rate(self):
         rate = self.random.choice([0.001, 0.004, 0.01])

@@ -128,10 +128,14 @@ def fused(thresholds: Tensor, weights: Tensor) -> FusedForest | None:
     if kept is None or other is None or kept.forest is None or kept.forest is not other.forest:
         return None
     forest: FusedForest = kept.forest
-    if forest.owner() is None:  # nobody moves it any more
+    owner: Any = forest.owner()
+    if owner is None:  # nobody moves it any more
         rows.settle(thresholds)
         rows.settle(weights)
         return None
+    if owner.state.get(weights) is not forest.state[1]:  # it starts anew
+        owner.step_in_backward(thresholds, weights)
+        return fused(thresholds, weights)
     return forest if forest.moves([thresholds.requires_grad, weights.requires_grad]) else None
 
 

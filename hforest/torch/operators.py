@@ -252,7 +252,7 @@ def hinge_tree(
         Tensors on different devices; half types outside `torch.autocast`; integers that require a gradient;
         `sparse` of tensors that are not plain CPU tensors.
     RuntimeError
-        A second derivative.
+        A second derivative; a pass that `RowAdam.step_in_backward` refuses.
 
     Notes
     -----

@@ -20,7 +20,7 @@ import hforest
 
 from .. import hinge, optim
 from .cuda import Stream, as_array
-from .library import array, eager
+from .library import array, untraced
 
 Settings = tuple[float, float, float, float]
 """lr, beta1, beta2, eps."""
@@ -85,8 +85,8 @@ class Missed:
                 self.forest.flush()
             elif self.state["step"]:
                 lr, beta1, beta2, eps = self.settings
-                table, m, v, last = self.arrays()
                 with Stream(self.data):
+                    table, m, v, last = self.arrays()
                     optim.adam_catch_up(
                         table, m, v, last, self.state["step"], lr,
                         rows=rows, beta1=beta1, beta2=beta2, eps=eps,
@@ -98,7 +98,8 @@ def fits(state: dict[str, Any], table: Tensor) -> None:
     for name in MOMENTS:
         m = state[name]
         if (m.shape, m.dtype, m.device) != (table.shape, table.dtype, table.device):
-            raise TypeError(
+            kind = TypeError if m.shape == table.shape else ValueError
+            raise kind(
                 f"params: expected {tuple(m.shape)} of {m.dtype} on {m.device} as at the last step, got "
                 f"{tuple(table.shape)} of {table.dtype} on {table.device}; make a new optimiser, or load the "
                 "state of this one with optimizer.load_state_dict(optimizer.state_dict()) after a cast"
@@ -201,7 +202,9 @@ def _place(t: Tensor) -> tuple[Any, ...]:
 def _take_embedded(index: Tensor, weight: Tensor, *args: Any, max_norm: Any = None, **kwargs: Any) -> bool:
     # Whether the rows that torch.nn.functional.embedding reads alone have taken their steps.
     kept = missed(weight)
-    if kept is None or kept.forest or args or max_norm is not None or not eager(index, kept.data):
+    if kept is None or kept.forest or args or max_norm is not None or type(index) is not Tensor:
+        return False
+    if not untraced():
         return False
     with torch.no_grad():
         rows = index.reshape(-1).long().unique()
@@ -246,12 +249,12 @@ def plain(t: Tensor) -> Tensor:
 def attach(table: Tensor, kept: Missed) -> None:
     """Lets a table miss steps: what reads it takes them."""
     table.__dict__[_ATTRIBUTE] = kept
-    table.__class__ = _TABLES[type(table)]  # type: ignore[assignment]
+    table.__class__ = _TABLES[type(table)]
 
 
 def release(table: Tensor) -> None:
     """Gives the plain class back."""
-    table.__class__ = _CLASSES.get(type(table), type(table))  # type: ignore[assignment]
+    table.__class__ = _CLASSES.get(type(table), type(table))
     table.__dict__.pop(_ATTRIBUTE, None)
 
 
@@ -272,15 +275,17 @@ def may_miss(table: Tensor) -> bool:
 
 def alone(data: Tensor) -> bool:
     """Returns whether no tensor, array or process but the table reads the memory `Missed.data`."""
-    return not (data.is_cpu and data.is_shared()) and _owners(data) == _ALONE
+    return not (data.is_cpu and data.untyped_storage().is_shared()) and _owners(data) == _ALONE
 
 
 def _owners(t: Tensor) -> int:
-    # Tensors and arrays that hold the memory. A PyTorch that cannot say it never lets rows miss steps.
-    return -1 if _use_count is None else _use_count(t.untyped_storage()._cdata)
+    # Tensors and arrays that hold the memory.
+    return -1 if _use_count is None else int(_use_count(t.untyped_storage()._cdata))
 
 
 _ALONE = _owners(torch.empty(1)) + 1  # the table and `Missed.data`
+COUNTS = _use_count is not None
+"""Whether this PyTorch counts what holds a tensor's memory. Without it rows never miss steps."""
 
 
 # --------------------------------------------------------------------------------------- forward calls
