@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -118,6 +119,21 @@ def through_file(w):
     return torch.load(file, weights_only=True)
 
 
+class Passing(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        return function(*arguments, **keywords or {})
+
+
+def in_mode(net):
+    with Passing():
+        return net.weights * 1
+
+
+def in_autocast(net):
+    with torch.autocast("cpu", torch.bfloat16):
+        return net(batch(net, 9)[0].bfloat16())
+
+
 READS = {
     "slice": lambda net: use(net, net.weights[:2]),
     "whole": lambda net: use(net, net.weights),
@@ -143,6 +159,12 @@ READS = {
     "iterate": lambda net: next(iter(net.weights)),
     "foreach": lambda net: torch._foreach_mul([net.weights], 2)[0],
     "thresholds": lambda net: net.thresholds * 1,
+    "dispatch mode": lambda net: in_mode(net),
+    "func.grad": lambda net: torch.func.grad(lambda a: (net.weights * a).sum())(torch.ones(2)),
+    "functional_call": lambda net: torch.func.functional_call(
+        net, dict(net.named_parameters()), (batch(net, 9)[0],)
+    ),
+    "autocast": lambda net: in_autocast(net),
     "map": lambda net: net.margin_map(batch(net, 9)[0]),
 }
 
@@ -158,6 +180,29 @@ def test_what_is_read_has_no_missed_steps(read, mode):
     close(got, want, atol=5e-4 if read == "model.half" else 3e-7)
     assert not isinstance(got, torch.nn.Parameter) or got.requires_grad
     del optimizer
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fake_tensors_do_not_reach_the_memory(mode):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    net, _optimizer, plain, _ = trained(mode)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert (net.weights * 2).shape == (3, 32, 2)
+    same(net, plain)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_parameters_are_freed_without_a_collection(mode):
+    net, optimizer, _, _ = trained(mode)
+    weights = weakref.ref(net.weights)
+    gc.collect()
+    gc.disable()
+    try:
+        del net, optimizer
+        assert weights() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("mode", MODES)

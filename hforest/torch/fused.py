@@ -35,8 +35,8 @@ class FusedForest:
     ----------
     owner : Optimizer
         While it lives, the backward pass moves the forest.
-    group : dict
-        The group of both, with the settings of the next step.
+    settings : (lr, beta1, beta2, eps)
+        Of the next step.
     tables : (Tensor, Tensor)
         Thresholds and weights.
     state : (dict, dict)
@@ -46,17 +46,17 @@ class FusedForest:
     def __init__(
         self,
         owner: torch.optim.Optimizer,
-        group: dict[str, Any],
+        settings: Settings,
         tables: tuple[Tensor, Tensor],
         state: tuple[dict[str, Any], dict[str, Any]],
     ) -> None:
-        self.owner, self.group, self.state = weakref.ref(owner), group, state
-        self.settings, self.moved = settings_of(group), False  # of missed steps, and whether there are any
+        self.owner, self.state, self._memory = weakref.ref(owner), state, rows.Memory()
+        self.settings, self.moved = settings, False  # of missed steps, and whether there are any
         kept = []
         for p, s in zip(tables, state, strict=True):
             kept.append(rows.Missed(p, s, p.shape[0] * p.shape[1], self.settings, self))
             rows.attach(p, kept[-1])
-        self.data, self.last = [k.data for k in kept], [k.last for k in kept]
+        self.data, self.last = [k.data for k in kept], [k.last.view(k.data.shape[:2]) for k in kept]
 
     @property
     def step(self) -> int:
@@ -65,12 +65,11 @@ class FusedForest:
 
     def arrays(self) -> tuple[Any, Any, hinge.AdamState]:
         """Returns thresholds, weights and the state as arrays of the same memory."""
-        kept = []
+        tensors = []
         for p, state, last in zip(self.data, self.state, self.last, strict=True):
             rows.fits(state, p)
-            kept += [state[name].numpy() for name in rows.MOMENTS]
-            kept.append(last.numpy().reshape(p.shape[:2]))
-        t, w = (p.numpy() for p in self.data)
+            tensors += [*(state[name] for name in rows.MOMENTS), last]
+        t, w, *kept = self._memory.arrays(*self.data, *tensors)
         return t, w, hinge.AdamState(*kept)
 
     def flush(self) -> None:
@@ -81,10 +80,11 @@ class FusedForest:
             self.moved = False
 
     def move(
-        self, kind: str, grad_y: Any, route: list[Any], features: Any, n_features: int, aggregate: Any
-    ) -> Any:
+        self, settings: Settings, kind: str, grad_y: Any, route: list[Any], features: Any, n_features: int,
+        aggregate: Any,
+    ) -> Any:  # fmt: skip
         """Takes one step and returns the gradient with respect to x."""
-        settings, step = settings_of(self.group), self.step + 1
+        step = self.step + 1
         lr, beta1, beta2, eps = settings
         with rows.LOCK:
             if settings != self.settings:
@@ -95,7 +95,6 @@ class FusedForest:
                 grad_y, *route, t, features, w, state,
                 n_features, step, lr, aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
-            del t, w  # arrays that share the memory
             for kept in self.state:
                 kept["step"] = step
             self.moved = True
@@ -162,7 +161,8 @@ class _Step(torch.autograd.Function):
         features, *route = ctx.saved_tensors
         n_features, kind, aggregate = ctx.settings
         forest = ctx.forest
-        if forest.step != ctx.step - 1 or torch.is_grad_enabled() or forest.owner() is None:
+        owner = forest.owner()
+        if forest.step != ctx.step - 1 or torch.is_grad_enabled() or owner is None:
             raise RuntimeError(
                 "backward: expected one forward and one backward pass a step, and the optimiser, for a "
                 "forest that moves in the backward pass, got more passes or no optimiser; call "
@@ -174,7 +174,9 @@ class _Step(torch.autograd.Function):
             w = forest.data[1].numpy()
             grad_x = _GRADIENT[kind](g, *route, f, w, n_features, aggregate=aggregate)[0]
             return torch.from_numpy(grad_x), None, None, None, None, None, None
-        grad_x = forest.move(kind, g, route, f, n_features, aggregate)
+        weights = ctx.next_functions[3][0].variable
+        group = next(a for a in owner.param_groups if any(p is weights for p in a["params"]))
+        grad_x = forest.move(settings_of(group), kind, g, route, f, n_features, aggregate)
         return torch.from_numpy(grad_x), None, None, None, None, None, None
 
 

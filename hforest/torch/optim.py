@@ -317,7 +317,7 @@ class RowAdam(torch.optim.Optimizer):
                 )
             self._part(*pair)
             if on:
-                FusedForest(self, groups[0], pair, states)
+                FusedForest(self, settings_of(groups[0]), pair, states)
                 self._fused.append(pair)
 
     def _part(self, *parameters: Tensor) -> None:

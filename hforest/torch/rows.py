@@ -38,6 +38,29 @@ _ATTRIBUTE = "_hforest_missed"
 _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
+class Memory:
+    """Arrays of the memory of tensors, kept for later calls: modes and transforms of PyTorch don't see them."""
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+        self._arrays: list[Any] = []
+
+    def arrays(self, *tensors: Tensor) -> list[Any]:
+        """Returns the tensors' memory as NumPy or CuPy arrays."""
+        places = [t.data_ptr() for t in tensors]
+        if places == self._places:
+            return self._arrays
+        if not untraced():
+            raise RuntimeError(
+                "params: expected a table whose memory stays, got one that moved while a call is traced or "
+                "transformed; call optimizer.flush() before"
+            )
+        arrays = [as_array(t) for t in tensors]
+        if tensors[0].is_cpu:
+            self._places, self._arrays = places, arrays
+        return arrays
+
+
 class Missed:
     """What a table needs so that its rows can take the steps that they have missed.
 
@@ -61,13 +84,15 @@ class Missed:
         self.data = table.detach()  # the same memory, as a plain tensor
         self.state, self.settings, self.forest = state, settings, forest
         self.last = torch.full((n_rows,), state["step"], dtype=torch.int64, device=table.device)
+        self._memory = Memory()
         # PyTorch refuses to swap the contents of tensors that have weak references.
         self.table = weakref.ref(table)
 
     def arrays(self) -> list[Any]:
         """Returns table and moments as (n_rows, n_values) arrays, and the rows' last steps."""
-        flat = [as_array(t).reshape(len(self.last), -1) for t in (self.data, *map(self.state.get, MOMENTS))]
-        return [*flat, as_array(self.last)]
+        moments = (self.state[name] for name in MOMENTS)
+        *tables, last = self._memory.arrays(self.data, *moments, self.last)
+        return [*(a.reshape(len(last), -1) for a in tables), last]
 
     def step(self, rows: Any, grad: Any) -> None:
         """Takes one step for rows with gradients (n_rows, *values); the others miss it."""
@@ -275,7 +300,10 @@ def may_miss(table: Tensor) -> bool:
 
 def alone(data: Tensor) -> bool:
     """Returns whether no tensor, array or process but the table reads the memory `Missed.data`."""
-    return not (data.is_cpu and data.untyped_storage().is_shared()) and _owners(data) == _ALONE
+    # The table, `Missed.data` and on the CPU the array in `Memory` hold it.
+    return _owners(data) == _ONE + 1 + data.is_cpu and not (
+        data.is_cpu and data.untyped_storage().is_shared()
+    )
 
 
 def _owners(t: Tensor) -> int:
@@ -283,7 +311,7 @@ def _owners(t: Tensor) -> int:
     return -1 if _use_count is None else int(_use_count(t.untyped_storage()._cdata))
 
 
-_ALONE = _owners(torch.empty(1)) + 1  # the table and `Missed.data`
+_ONE = _owners(torch.empty(1))
 COUNTS = _use_count is not None
 """Whether this PyTorch counts what holds a tensor's memory. Without it rows never miss steps."""
 
