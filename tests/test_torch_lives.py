@@ -378,6 +378,23 @@ def test_forests_frozen_between_the_passes_are_not_moved():
         assert torch.equal(v, before[k])
 
 
+@pytest.mark.parametrize("change", ["deleted", "off", "twice"])
+def test_a_pass_that_comes_too_late_is_refused(change):
+    net, optimizer, _, _ = trained("backward")
+    y = net(batch(net, 99)[0]).sum()
+    if change == "deleted":
+        del optimizer
+    elif change == "off":
+        optimizer.step_in_backward(net.thresholds, net.weights, on=False)
+    else:
+        y.backward(retain_graph=True)
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass a step"):
+        y.backward()
+    for k, v in net.state_dict().items():
+        assert torch.equal(v, before[k])
+
+
 @pytest.mark.parametrize("how", ["grad", "inputs"])
 def test_gradients_by_the_input_alone_move_nothing(how):
     net, optimizer, plain, adam = trained("backward")

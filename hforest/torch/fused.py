@@ -161,28 +161,29 @@ class _Step(torch.autograd.Function):
         features, *route = ctx.saved_tensors
         n_features, kind, aggregate = ctx.settings
         forest = ctx.forest
-        owner = forest.owner()
-        if forest.step != ctx.step - 1 or torch.is_grad_enabled() or owner is None:
+        thresholds, weights = (node for node, _ in ctx.next_functions[2:4])
+        kept, owner = rows.missed(weights.variable), forest.owner()
+        current = owner is not None and kept is not None and kept.forest is forest
+        if not current or forest.step != ctx.step - 1 or torch.is_grad_enabled():
             raise RuntimeError(
-                "backward: expected one forward and one backward pass a step, and the optimiser, for a "
-                "forest that moves in the backward pass, got more passes or no optimiser; call "
+                "backward: expected one forward and one backward pass a step for a forest that moves in the "
+                "backward pass, got more, or the optimiser is gone or has left the forest since; call "
                 "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
         g, f = array("grad_y", grad_y), array("features", features)
         route = [a.numpy() for a in route]
-        if not forest.moves([_asked_for(node) for node, _ in ctx.next_functions[2:4]]):
+        if not forest.moves([_asked_for(thresholds), _asked_for(weights)]):
             w = forest.data[1].numpy()
             grad_x = _GRADIENT[kind](g, *route, f, w, n_features, aggregate=aggregate)[0]
             return torch.from_numpy(grad_x), None, None, None, None, None, None
-        weights = ctx.next_functions[3][0].variable
-        group = next(a for a in owner.param_groups if any(p is weights for p in a["params"]))
+        group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
         grad_x = forest.move(settings_of(group), kind, g, route, f, n_features, aggregate)
         return torch.from_numpy(grad_x), None, None, None, None, None, None
 
 
 def _asked_for(node: Any) -> bool:
     # Whether this backward pass adds up a gradient of the parameter whose node this is.
-    if node is None or not node.variable.requires_grad:
+    if not node.variable.requires_grad:
         return False
     try:
         return bool(torch._C._will_engine_execute_node(node))

@@ -39,7 +39,7 @@ _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class Memory:
-    """Arrays of the memory of tensors, kept for later calls: modes and transforms of PyTorch don't see them."""
+    """Arrays of the memory of tensors, kept for later calls, which modes and transforms do not see."""
 
     def __init__(self) -> None:
         self._places: list[int] = []
