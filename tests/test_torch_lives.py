@@ -542,9 +542,9 @@ class Life:
     def both(self, f):
         return [f(*world) for world in self.worlds]
 
-    def compare(self, f):
+    def compare(self, f, atol=3e-7):
         with torch.no_grad():
-            close(*self.both(f))
+            close(*self.both(f), atol)
 
     # Each method is something that may happen.
 
@@ -562,7 +562,8 @@ class Life:
 
     def read(self):
         name = self.random.choice([k for k in READS if k not in ("conv", "model.double", "model.half")])
-        self.compare(lambda _, net, o: READS[name](net))
+        atol = 3e-5 if name in ("sum", "vmap", "func.grad") else 3e-7  # sums of up to 768 numbers
+        self.compare(lambda _, net, o: READS[name](net), atol)
 
     def predict(self):
         seed, n = self.random.randint(0, 99), self.random.choice([1, 10])
