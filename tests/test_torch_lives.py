@@ -562,6 +562,8 @@ class Life:
 
     def read(self):
         name = self.random.choice([k for k in READS if k not in ("conv", "model.double", "model.half")])
+        if name == "autocast" and self.worlds[0][1].weights.dtype == torch.float64:
+            return  # refuses half types
         atol = 3e-5 if name in ("sum", "vmap", "func.grad") else 3e-7  # sums of up to 768 numbers
         self.compare(lambda _, net, o: READS[name](net), atol)
 
