@@ -12,6 +12,8 @@ from hforest import demo, hinge, optim
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 
+from hforest.torch import rows as row_state  # noqa: E402
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -85,6 +87,7 @@ def test_scalar_leaves_and_other_betas():
         torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
 
 
+@pytest.mark.skipif(not row_state.COUNTS, reason="this PyTorch lets no rows miss steps")
 def test_missed_steps_matter():
     """What the other tests compare would differ if rows were not moved by the steps they missed."""
     table = torch.nn.Parameter(torch.zeros(1, 2, dtype=torch.float64))
@@ -92,8 +95,7 @@ def test_missed_steps_matter():
     for leaf in (0, 1, 1):
         table.grad = sparse([[0], [leaf]], torch.ones(1, dtype=torch.float64), (1, 2))
         optimizer.step()
-    before = table[0, 0].item()
-    optimizer.flush()
+    before = row_state.plain(table)[0, 0].item()  # which nothing but hforest's functions see
     assert table[0, 0].item() < before - 0.05
 
 

@@ -34,3 +34,30 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         if isinstance(results, tuple):
             return tuple(torch.from_dlpack(cupy.asarray(result)) for result in results)
         return None if results is None else torch.from_dlpack(cupy.asarray(results))
+
+
+def as_array(t: torch.Tensor) -> Any:
+    """Returns the memory of a tensor without gradient as a NumPy or a CuPy array."""
+    return t.numpy() if t.is_cpu else import_cupy().from_dlpack(t)
+
+
+class Stream:
+    """PyTorch's current stream as CuPy's, for a tensor on a GPU; nothing for one on the CPU."""
+
+    def __init__(self, t: torch.Tensor) -> None:
+        self._contexts: list[Any] = []
+        if t.is_cuda:
+            cupy = import_cupy()
+            stream = torch.cuda.current_stream(t.device)
+            self._contexts = [
+                cupy.cuda.Device(t.device.index),
+                cupy.cuda.ExternalStream(stream.cuda_stream, t.device.index),
+            ]
+
+    def __enter__(self) -> None:
+        for context in self._contexts:
+            context.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        for context in reversed(self._contexts):
+            context.__exit__(*error)

@@ -1,18 +1,19 @@
 """A step of Adam in the backward pass: forests whose parameters move as soon as their gradients are known."""
 
+import weakref
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .. import hinge
+from . import rows
 from .library import array
-
-Settings = tuple[float, float, float, float]
-"""lr, beta1, beta2, eps."""
+from .rows import Settings
 
 _FORWARD: dict[str, Any] = {"tree": hinge.tree_adam_forward, "fern": hinge.fern_adam_forward}
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_adam_backward, "fern": hinge.fern_adam_backward}
+_GRADIENT: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
 def settings_of(group: dict[str, Any]) -> Settings:
@@ -28,24 +29,34 @@ def settings_of(group: dict[str, Any]) -> Settings:
 class FusedForest:
     """Thresholds and leaf weights that the backward pass moves, and Adam's state of both.
 
+    Both parameters hold it in their `rows.Missed`, so that either can take its missed steps alone.
+
     Parameters
     ----------
-    thresholds, weights : Tensor
+    owner : Optimizer
+        While it lives, the backward pass moves the forest.
+    settings : (lr, beta1, beta2, eps)
+        Of the next step.
+    tables : (Tensor, Tensor)
+        Thresholds and weights.
     state : (dict, dict)
-        Of an optimiser, for each of the two: step, exp_avg, exp_avg_sq and last; of the weights also missed,
-        the settings of missed steps, and moved, whether there are any. Changed in place.
-    group : dict
-        The group of both, with the settings of the next step.
+        Of the optimiser, for each of the two: step, exp_avg and exp_avg_sq. Changed in place.
     """
 
     def __init__(
         self,
-        thresholds: Tensor,
-        weights: Tensor,
+        owner: torch.optim.Optimizer,
+        settings: Settings,
+        tables: tuple[Tensor, Tensor],
         state: tuple[dict[str, Any], dict[str, Any]],
-        group: dict[str, Any],
     ) -> None:
-        self.thresholds, self.weights, self.state, self.group = thresholds, weights, state, group
+        self.owner, self.state, self._memory = weakref.ref(owner), state, rows.Memory()
+        self.settings, self.moved = settings, False  # of missed steps, and whether there are any
+        kept = []
+        for p, s in zip(tables, state, strict=True):
+            kept.append(rows.Missed(p, s, p.shape[0] * p.shape[1], self.settings, self))
+            rows.attach(p, kept[-1])
+        self.data, self.last = [k.data for k in kept], [k.last.view(k.data.shape[:2]) for k in kept]
 
     @property
     def step(self) -> int:
@@ -54,23 +65,77 @@ class FusedForest:
 
     def arrays(self) -> tuple[Any, Any, hinge.AdamState]:
         """Returns thresholds, weights and the state as arrays of the same memory."""
-        t, w = self.thresholds.detach().numpy(), self.weights.detach().numpy()
-        kept = []
-        for p, state in zip((t, w), self.state, strict=True):
-            kept += [state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()]
-            kept.append(state["last"].numpy().reshape(p.shape[:2]))
+        tensors = []
+        for p, state, last in zip(self.data, self.state, self.last, strict=True):
+            rows.fits(state, p)
+            tensors += [*(state[name] for name in rows.MOMENTS), last]
+        t, w, *kept = self._memory.arrays(*self.data, *tensors)
         return t, w, hinge.AdamState(*kept)
 
     def flush(self) -> None:
         """Takes all missed steps; nothing where none was taken since the last time."""
-        if self.state[1]["moved"]:
-            lr, beta1, beta2, eps = self.state[1]["missed"]
+        if self.moved:
+            lr, beta1, beta2, eps = self.settings
             hinge.adam_sync(*self.arrays(), self.step, lr, beta1=beta1, beta2=beta2, eps=eps)
-            self.state[1]["moved"] = False
+            self.moved = False
 
-    def __call__(self, x: Tensor, features: Tensor, kind: Literal["tree", "fern"], aggregate: Any) -> Tensor:
+    def move(
+        self, settings: Settings, kind: str, grad_y: Any, route: list[Any], features: Any, n_features: int,
+        aggregate: Any,
+    ) -> Any:  # fmt: skip
+        """Takes one step and returns the gradient with respect to x."""
+        step = self.step + 1
+        lr, beta1, beta2, eps = settings
+        with rows.LOCK:
+            if settings != self.settings:
+                self.flush()
+                self.settings = settings
+            t, w, state = self.arrays()
+            grad_x = _BACKWARD[kind](
+                grad_y, *route, t, features, w, state,
+                n_features, step, lr, aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
+            )  # fmt: skip
+            for kept in self.state:
+                kept["step"] = step
+            self.moved = True
+            if not all(map(rows.alone, self.data)):
+                self.flush()
+        torch.autograd.graph.increment_version(self.data)
+        return grad_x
+
+    def moves(self, learns: list[bool]) -> bool:
+        """Returns whether a pass that learns (thresholds, weights) moves them; refuses one of them alone."""
+        if learns[0] != learns[1]:
+            raise RuntimeError(
+                "step_in_backward: expected gradients of both thresholds and weights, or of neither, got one "
+                f"of the {'weights' if learns[1] else 'thresholds'} alone; freeze both, or call "
+                "optimizer.step_in_backward(thresholds, weights, on=False)"
+            )
+        return learns[0]
+
+    def __call__(
+        self, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor,
+        kind: Literal["tree", "fern"], aggregate: Any,
+    ) -> Tensor:  # fmt: skip
         """Returns outputs; the backward pass of this call takes a step."""
-        return _Step.apply(x, features, self.thresholds, self.weights, self, kind, aggregate)
+        return _Step.apply(x, features, thresholds, weights, self, kind, aggregate)
+
+
+def fused(thresholds: Tensor, weights: Tensor) -> FusedForest | None:
+    """Returns the forest of both that the next backward pass moves, or None."""
+    kept, other = rows.missed(weights), rows.missed(thresholds)
+    if kept is None or other is None or kept.forest is None or kept.forest is not other.forest:
+        return None
+    forest: FusedForest = kept.forest
+    owner: Any = forest.owner()
+    if owner is None:  # nobody moves it any more
+        rows.settle(thresholds)
+        rows.settle(weights)
+        return None
+    if owner.state.get(weights) is not forest.state[1]:  # it starts anew
+        owner.step_in_backward(thresholds, weights)
+        return fused(thresholds, weights)
+    return forest if forest.moves([thresholds.requires_grad, weights.requires_grad]) else None
 
 
 class _Step(torch.autograd.Function):
@@ -79,13 +144,14 @@ class _Step(torch.autograd.Function):
         ctx: Any, x: Tensor, features: Tensor, thresholds: Tensor, weights: Tensor, forest: FusedForest,
         kind: str, aggregate: Any,
     ) -> Tensor:  # fmt: skip
-        t, w, state = forest.arrays()
-        lr, beta1, beta2, eps = forest.state[1]["missed"]
+        lr, beta1, beta2, eps = forest.settings
         ctx.step = forest.step + 1
-        y, route = _FORWARD[kind](
-            array("x", x), t, array("features", features), w, state, ctx.step, lr,
-            aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
-        )  # fmt: skip
+        with rows.LOCK:
+            t, w, state = forest.arrays()
+            y, route = _FORWARD[kind](
+                array("x", x), t, array("features", features), w, state, ctx.step, lr,
+                aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
+            )  # fmt: skip
         ctx.save_for_backward(features, *map(torch.from_numpy, route))
         ctx.forest, ctx.settings = forest, (x.shape[1], kind, aggregate)
         return torch.from_numpy(y)
@@ -95,23 +161,35 @@ class _Step(torch.autograd.Function):
         features, *route = ctx.saved_tensors
         n_features, kind, aggregate = ctx.settings
         forest = ctx.forest
-        if forest.step != ctx.step - 1 or torch.is_grad_enabled():
+        thresholds, weights = (node for node, _ in ctx.next_functions[2:4])
+        kept, owner = rows.missed(weights.variable), forest.owner()
+        current = owner is not None and kept is not None and kept.forest is forest
+        if not current or forest.step != ctx.step - 1 or torch.is_grad_enabled():
             raise RuntimeError(
                 "backward: expected one forward and one backward pass a step for a forest that moves in the "
-                "backward pass, got more; call optimizer.step_in_backward(thresholds, weights, on=False)"
+                "backward pass, got more, or the optimiser is gone or has left the forest since; call "
+                "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
-        settings = settings_of(forest.group)
-        if settings != forest.state[1]["missed"]:
-            forest.flush()
-            forest.state[1]["missed"] = settings
-        t, w, state = forest.arrays()
-        lr, beta1, beta2, eps = settings
-        grad_x = _BACKWARD[kind](
-            array("grad_y", grad_y), *(a.numpy() for a in route), t, array("features", features), w, state,
-            n_features, ctx.step, lr, aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
-        )  # fmt: skip
-        for state in forest.state:
-            state["step"] = ctx.step
-        forest.state[1]["moved"] = True
-        torch.autograd.graph.increment_version((forest.thresholds, forest.weights))
+        g, f = array("grad_y", grad_y), array("features", features)
+        route = [a.numpy() for a in route]
+        if not forest.moves([_asked_for(thresholds), _asked_for(weights)]):
+            w = forest.data[1].numpy()
+            grad_x = _GRADIENT[kind](g, *route, f, w, n_features, aggregate=aggregate)[0]
+            return torch.from_numpy(grad_x), None, None, None, None, None, None
+        group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
+        grad_x = forest.move(settings_of(group), kind, g, route, f, n_features, aggregate)
         return torch.from_numpy(grad_x), None, None, None, None, None, None
+
+
+def _asked_for(node: Any) -> bool:
+    # Whether this backward pass adds up a gradient of the parameter whose node this is.
+    if not node.variable.requires_grad:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # of torch.autograd.grad, which is to return it
+        raise RuntimeError(
+            "step_in_backward: expected no request for gradients of thresholds and weights, which move in "
+            "the backward pass, got one by torch.autograd.grad; call "
+            "optimizer.step_in_backward(thresholds, weights, on=False)"
+        ) from None

@@ -25,18 +25,23 @@ def _forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
-def eager(*tensors: Tensor) -> bool:
-    """Returns whether a call may skip the dispatcher: plain CPU tensors, no half types, nothing that traces.
+def untraced() -> bool:
+    """Returns whether nothing traces or transforms a call.
 
-    Compilation, export, fake tensors, dispatch modes (counters of operators, tracers), function transforms
-    (`torch.func`) and half types need the registered operators.
+    That is compilation, export, fake tensors, dispatch modes (counters of operators, tracers), function
+    transforms (`torch.func`) and forward-mode derivatives.
     """
     if torch.compiler.is_compiling() or _modes is None or _transforms is None or _forward_mode():
         return False
+    return not _modes() and _transforms() is None and not torch.jit.is_tracing()
+
+
+def eager(*tensors: Tensor) -> bool:
+    """Returns whether a call may skip the dispatcher: plain CPU tensors of no half type, `untraced`."""
     for t in tensors:
         if type(t) not in _PLAIN or not t.is_cpu or t.dtype in _HALF:
             return False
-    return not _modes() and _transforms() is None and not torch.jit.is_tracing()
+    return untraced()
 
 
 def check(**tensors: Tensor | None) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .. import hinge
 from . import rows
+from .fused import fused
 from .library import (
     LIBRARY,
     array,
@@ -23,7 +24,7 @@ from .library import (
 Aggregate = Literal["sum", "mean"] | None
 Kind = Literal["tree", "fern"]
 
-_FORWARD: dict[str, Any] = {kind: rows.forward(kind) for kind in ("tree", "fern")}
+_FORWARD: dict[str, Any] = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
 _BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
@@ -122,10 +123,10 @@ class _Hinge(torch.autograd.Function):
         ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, kind: Kind,
         aggregate: Aggregate, sparse: bool,
     ) -> Tensor:  # fmt: skip
-        f, w = array("features", features), array("weights", weights)
-        y, route = _FORWARD[kind](
-            array("x", x), array("thresholds", thresholds), f, w, aggregate=aggregate, return_route=True
-        )
+        y, route = rows.forward(
+            kind, array("x", x), thresholds, array("features", features), weights,
+            aggregate=aggregate, return_route=True,
+        )  # fmt: skip
         # Saved as tensors: freed after the backward pass, seen by hooks, and a change in place is an error.
         ctx.save_for_backward(features, weights, *map(torch.from_numpy, route))
         ctx.settings = (x.shape[1], kind, aggregate, sparse)
@@ -142,7 +143,7 @@ class _Hinge(torch.autograd.Function):
                 grad_y, *route, features, weights, n_features, kind, aggregate
             )
             return grad_x, grad_t, None, grad_w, None, None, None
-        f, w = array("features", features), array("weights", weights)
+        f, w = array("features", features), array("weights", rows.plain(weights))
         given = array("grad_y", grad_y), *(t.numpy() for t in route)
         grads = _BACKWARD[kind](*given, f, w, n_features, aggregate=aggregate, sparse=sparse)
         if not sparse:
@@ -151,15 +152,20 @@ class _Hinge(torch.autograd.Function):
         grad_x, by_threshold, by_weight = grads
         grad_t = np.zeros(features.shape, grad_x.dtype)
         grad_t.reshape(-1)[by_threshold.rows] = by_threshold.values
-        indices = np.stack(np.divmod(by_weight.rows, weights.shape[1]))
+        indices = np.stack(np.divmod(by_weight.rows, w.shape[1]))
         grad_w = torch.sparse_coo_tensor(
             torch.from_numpy(indices),
             torch.from_numpy(by_weight.values),
-            weights.shape,
+            w.shape,
             is_coalesced=True,
             check_invariants=False,
         )
         return torch.from_numpy(grad_x), torch.from_numpy(grad_t), None, grad_w, None, None, None
+
+
+def _read_as(*tables: Tensor) -> tuple[Tensor, ...]:
+    # Plain tensors of the same memory; what a compiler sees stays as it is.
+    return tables if torch.compiler.is_compiling() else tuple(map(rows.plain, tables))
 
 
 def _apply(
@@ -175,12 +181,14 @@ def _apply(
         raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
     if sparse and torch.compiler.is_compiling():
         return _apply_uncompiled(kind, x, thresholds, features, weights, aggregate, sparse)
-    plain = eager(x, thresholds, features, weights)
+    t, w = _read_as(thresholds, weights)
+    plain = eager(x, t, features, w)
     if not plain or features.requires_grad:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
         x, thresholds, weights = full_precision(x, thresholds, weights)
-        plain = eager(x, thresholds, features, weights)
-    same_dtype("x", x, "thresholds", thresholds)
+        t, w = _read_as(thresholds, weights)
+        plain = eager(x, t, features, w)
+    same_dtype("x", x, "thresholds", t)
     learn = torch.is_grad_enabled() and (x.requires_grad or thresholds.requires_grad or weights.requires_grad)
     if not plain:
         if sparse:
@@ -190,16 +198,12 @@ def _apply(
             )
         return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
     if learn:
-        forest = rows.fused(weights)
-        if forest is not None and forest.thresholds is thresholds:
-            return forest(x, features, kind, aggregate)
+        forest = fused(thresholds, weights)
+        if forest is not None:
+            return forest(x, thresholds, features, weights, kind, aggregate)
         return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)
-    y = _FORWARD[kind](
-        array("x", x),
-        array("thresholds", thresholds),
-        array("features", features),
-        array("weights", weights),
-        aggregate=aggregate,
+    y = rows.forward(
+        kind, array("x", x), thresholds, array("features", features), weights, aggregate=aggregate
     )
     return torch.from_numpy(y)
 
@@ -248,7 +252,7 @@ def hinge_tree(
         Tensors on different devices; half types outside `torch.autocast`; integers that require a gradient;
         `sparse` of tensors that are not plain CPU tensors.
     RuntimeError
-        A second derivative.
+        A second derivative; a pass that `RowAdam.step_in_backward` refuses.
 
     Notes
     -----

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import hforest
+from .. import optim
+from . import rows as tables
+from .cuda import Stream, as_array
+from .fused import FusedForest, settings_of
+from .rows import MOMENTS, Settings
 
-from .. import hinge, optim
-from . import rows as owners
-from .cuda import import_cupy
-from .fused import FusedForest, Settings, settings_of
-
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 _REFUSED = ("weight_decay", "amsgrad", "maximize")
 _OF_ADAM: dict[str, Any] = {
     **dict.fromkeys(_REFUSED, False),
@@ -25,40 +23,10 @@ _OF_ADAM: dict[str, Any] = {
 """Settings of torch.optim.Adam that its state has, as those of RowAdam's steps."""
 
 
-def _array(t: Tensor) -> Any:
-    # The memory of a tensor, as a NumPy or a CuPy array.
-    t = t.detach()
-    if t.is_cpu:
-        return t.numpy()
-    return import_cupy().from_dlpack(t)
-
-
-class _Stream:
-    """PyTorch's current stream as CuPy's, for a tensor on a GPU; nothing for one on the CPU."""
-
-    def __init__(self, t: Tensor) -> None:
-        self._contexts: list[Any] = []
-        if t.is_cuda:
-            cupy = import_cupy()
-            stream = torch.cuda.current_stream(t.device)
-            self._contexts = [
-                cupy.cuda.Device(t.device.index),
-                cupy.cuda.ExternalStream(stream.cuda_stream, t.device.index),
-            ]
-
-    def __enter__(self) -> None:
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
-
-
 def _by_memory(like: Tensor, *tensors: Tensor) -> list[Any]:
     # Arrays whose axes are in the order of `like` in memory, as in the layout channels_last.
     order = sorted(range(like.ndim), key=like.stride, reverse=True)
-    return [_array(t.permute(order) if not t.is_contiguous() else t) for t in tensors]
+    return [as_array((t.permute(order) if not t.is_contiguous() else t).detach()) for t in tensors]
 
 
 class RowAdam(torch.optim.Optimizer):
@@ -91,11 +59,17 @@ class RowAdam(torch.optim.Optimizer):
     `hforest.optim.adam`, `adam_rows` and `adam_catch_up` compute them. Parameters without gradient (`grad` is
     None) take no step, as there.
 
-    What reads a table through `hforest.torch`'s functions and modules takes the missed steps of the rows that
-    it reads first. Everything else sees them only after `flush()`: call it before weights are saved, copied,
-    compared or loaded by other code. `state_dict()` calls it. A change of a group's `lr`, `betas` or `eps`
-    flushes the group's tables at the next step with the settings of the missed steps, which costs a few dense
-    steps: change them once in many steps.
+    Whatever reads a table takes its missed steps first: functions and modules of `hforest.torch` and
+    `torch.nn.functional.embedding` those of the rows that they read, every other function of PyTorch, copies,
+    casts, slices, pickles and `state_dict` those of all rows, which costs a few dense steps. What this needs
+    is kept by the parameter, whose class is a subclass of Parameter while it has missed steps: the optimiser
+    may go first. A table whose memory another tensor, an array or a process reads (a view, a `state_dict`
+    that is kept) misses no steps: all of its rows are moved at every step. Call `flush()` before what reads
+    memory without PyTorch's Python functions: TorchScript, `torch.utils.dlpack.to_dlpack`, and
+    `torch.func.grad`, `vjp` and `functionalize` by a table.
+
+    A change of a group's `lr`, `betas` or `eps` flushes the group's tables at the next step with the settings
+    of the missed steps: change them once in many steps.
 
     Cost of a step for a table: that of its touched rows; a dense step for other parameters. Memory: two
     moments, and 8 bytes a row.
@@ -119,6 +93,7 @@ class RowAdam(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
+        self._fused: list[tuple[Tensor, Tensor]] = []  # thresholds and weights that move in the backward pass
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -173,19 +148,22 @@ class RowAdam(torch.optim.Optimizer):
         ------
         TypeError, ValueError, IndexError
             A gradient of another dtype, device or layout; a row outside the parameter; settings out of their
-            range.
+            range; a parameter of another shape, dtype or device than at its last step.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        with torch.no_grad():
+        with torch.no_grad(), tables.UNWATCHED():
             for group in self.param_groups:
                 settings = settings_of(group)
                 for p in group["params"]:
                     if p.grad is None or not p.numel():
                         continue
-                    if "forest" in self.state[p]:
+                    kept = tables.missed(p)
+                    if kept is not None and kept.state is not self.state.get(p):
+                        self._part(p)  # steps of another optimiser, or of a state that has been replaced
+                    elif kept is not None and kept.forest is not None:
                         raise ValueError(
                             "grad: expected None for parameters that move in the backward pass, got a "
                             "gradient by another way; call step_in_backward(thresholds, weights, on=False)"
@@ -195,7 +173,7 @@ class RowAdam(torch.optim.Optimizer):
                             f"grad: expected a dense or sparse COO tensor, got layout {p.grad.layout}; "
                             "convert it with grad.to_dense()"
                         )
-                    with _Stream(p):
+                    with Stream(p):
                         if p.grad.layout == torch.strided:
                             self._dense_step(p, p.grad, settings)
                         else:
@@ -207,72 +185,58 @@ class RowAdam(torch.optim.Optimizer):
         state = self.state[p]
         if not state:
             state["step"] = 0
-            for name in _MOMENTS:
+            for name in MOMENTS:
                 state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        tables.fits(state, p)
         return state
 
     def _dense_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
         state = self._state(p)
-        if "last" in state:
-            self.take_missed_steps(p)
+        tables.settle(p)
         lr, beta1, beta2, eps = settings
         if grad.stride() != p.stride():
             grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
-        param, g, m, v = _by_memory(p, p, grad, *(state[name] for name in _MOMENTS))
+        param, g, m, v = _by_memory(p, p, grad, *(state[name] for name in MOMENTS))
         optim.adam(param, g, m, v, state["step"] + 1, lr, beta1=beta1, beta2=beta2, eps=eps)
         state["step"] += 1
-        if "last" in state:
-            state["last"].fill_(state["step"])
-            state["missed"] = settings
 
     def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
-        axes = grad.sparse_dim()
         if not p.is_contiguous():
             raise ValueError(
                 "params: expected a contiguous parameter for a sparse gradient, got one with strides "
                 f"{p.stride()}; make it with .contiguous()"
             )
+        n_rows = math.prod(p.shape[: grad.sparse_dim()])
         state = self._state(p)
-        if "last" not in state:
-            n_rows = math.prod(p.shape[:axes])
-            state["last"] = torch.full((n_rows,), state["step"], dtype=torch.int64, device=p.device)
-            state["missed"] = settings
-        if len(state["last"]) != math.prod(p.shape[:axes]):
+        kept = tables.missed(p) or tables.Missed(p, state, n_rows, settings)
+        if len(kept.last) != n_rows:
             raise ValueError(
-                f"grad: expected a sparse gradient by {len(state['last'])} rows as before, got one by "
-                f"{math.prod(p.shape[:axes])}; keep the number of sparse axes of a parameter's gradient"
+                f"grad: expected a sparse gradient by {len(kept.last)} rows as before, got one by {n_rows}; "
+                "keep the number of sparse axes of a parameter's gradient"
             )
-        owners.register(p, self)
-        if state["missed"] != settings:
-            self.take_missed_steps(p)
-            state["missed"] = settings
         rows, values = _rows_of(grad)
-        table, m, v = self._flat(p, state)
-        lr, beta1, beta2, eps = settings
-        step = state["step"] + 1
-        optim.adam_rows(
-            table, _array(rows), _array(values).reshape(len(rows), *table.shape[1:]), m, v,
-            _array(state["last"]), step, lr, beta1=beta1, beta2=beta2, eps=eps,
-        )  # fmt: skip
-        state["step"] = step
-
-    @staticmethod
-    def _flat(p: Tensor, state: dict[str, Any]) -> list[Any]:
-        n_rows = len(state["last"])
-        return [_array(t).reshape(n_rows, -1) for t in (p, *(state[name] for name in _MOMENTS))]
+        with tables.LOCK:
+            if kept.settings != settings:
+                kept.take()
+                kept.settings = settings
+            kept.step(as_array(rows), as_array(values))
+            if tables.may_miss(p) and tables.alone(kept.data):
+                tables.attach(p, kept)
+            else:
+                kept.take()
+                tables.release(p)
 
     # ------------------------------------------------------------------------- missed steps
 
     def take_missed_steps(self, table: Tensor, rows: Tensor | None = None) -> None:
         """Brings rows of a table to the last step.
 
-        Functions and modules of `hforest.torch` do it by themselves for the rows that they read. Call it
-        before other code reads some rows, as `torch.nn.Embedding` does.
+        What reads a table does it by itself: see the notes on `RowAdam`.
 
         Parameters
         ----------
         table : Tensor
-            A parameter of this optimiser. One that never had a sparse gradient has missed no step.
+            A parameter. One that never had a sparse gradient has missed no step.
         rows : (n_rows,) Tensor of int64, optional
             Rows of the flattened sparse axes of its gradient, ascending, each once; by default all.
 
@@ -281,41 +245,11 @@ class RowAdam(torch.optim.Optimizer):
         TypeError, ValueError, IndexError
             Rows of another dtype or device; not ascending; outside the table.
         """
-        with _Stream(table):
-            self._catch_up(table, None if rows is None else _array(rows.contiguous()))
-
-    def _catch_up(self, table: Tensor, rows: Any) -> None:
-        state = self.state.get(table)
-        if state is None or "last" not in state or not state["step"]:
-            return
-        if "forest" in state:
-            state["forest"].flush()
-            return
-        lr, beta1, beta2, eps = state["missed"]
-        param, m, v = self._flat(table, state)
-        optim.adam_catch_up(
-            param,
-            m,
-            v,
-            _array(state["last"]),
-            state["step"],
-            lr,
-            rows=rows,
-            beta1=beta1,
-            beta2=beta2,
-            eps=eps,
-        )
-
-    def _catch_up_leaves(self, table: Tensor, leaf: Any) -> None:
-        # `leaf` (n_samples, n_trees) int32, NumPy or CuPy: leaves that a batch reads.
-        state = self.state.get(table)
-        if state is not None and "last" in state:
-            with hforest.unchecked():  # rows that leaves give are right
-                self._catch_up(table, hinge.leaf_rows(leaf, table.shape[1]))
-
-    def _fused(self, table: Tensor) -> FusedForest | None:
-        forest = self.state[table].get("forest") if table in self.state else None
-        return forest if forest is None or forest.weights is table else None
+        kept = tables.missed(table)
+        if rows is None:
+            tables.settle(table)
+        elif kept is not None:
+            kept.take(as_array(rows.contiguous()))
 
     def step_in_backward(self, thresholds: Tensor, weights: Tensor, *, on: bool = True) -> None:
         """Lets the backward pass move a forest: the same steps, without its gradients in memory.
@@ -335,13 +269,18 @@ class RowAdam(torch.optim.Optimizer):
         Raises
         ------
         TypeError, ValueError
-            Tensors that are not parameters of one group; on a GPU; that have made different numbers of steps.
+            Tensors that are not parameters of one group; on a GPU; that have made different numbers of steps;
+            a subclass of Parameter.
 
         Notes
         -----
         For loops of one forward and one backward pass a step: a second backward pass before the next forward
         pass is an error, and gradients cannot be added up, clipped or inspected. Outputs are summed or
         averaged over the trees. The result is that of `step` to rounding (`aggregate` of "sum" or "mean").
+
+        Frozen parameters are not moved, and neither are those of a pass that does not ask for their
+        gradients, as `torch.autograd.grad(loss, x)`. A pass for one of them alone, as where the other is
+        frozen, and `torch.autograd.grad` by them are errors. The forest moves while this optimiser lives.
 
         Examples
         --------
@@ -363,56 +302,51 @@ class RowAdam(torch.optim.Optimizer):
                 f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own "
                 "thresholds and weights"
             )
-        if not (
-            thresholds.is_cpu and weights.is_cpu and thresholds.is_contiguous() and weights.is_contiguous()
-        ):
-            raise ValueError(
-                "weights: expected contiguous parameters on the CPU, got others; use step, which moves any"
-            )
         pair = (thresholds, weights)
-        for p in pair:
-            self.take_missed_steps(p)
-        states = (self._state(thresholds), self._state(weights))
-        if not on:
-            for state in states:
-                state.pop("forest", None)
-            for name in ("last", "missed", "moved"):
-                states[0].pop(name, None)
-            return
-        if states[0]["step"] != states[1]["step"]:
-            raise ValueError(
-                f"thresholds: expected as many steps as the weights', {states[1]['step']}, got "
-                f"{states[0]['step']}; call step_in_backward before the first step"
-            )
-        forest = FusedForest(thresholds, weights, states, groups[0])
-        for p, state in zip(pair, states, strict=True):
-            n_rows = math.prod(p.shape[:2])
-            state["last"] = torch.full((n_rows,), state["step"], dtype=torch.int64)
-            state["missed"], state["moved"], state["forest"] = settings_of(groups[0]), False, forest
-        owners.register(weights, self)
+        with tables.UNWATCHED():
+            if not all(tables.may_miss(p) and p.is_cpu and p.is_contiguous() for p in pair):
+                raise ValueError(
+                    "weights: expected contiguous parameters on the CPU, got others; use step, which moves "
+                    "any"
+                )
+            states = (self._state(thresholds), self._state(weights))
+            if on and states[0]["step"] != states[1]["step"]:
+                raise ValueError(
+                    f"thresholds: expected as many steps as the weights', {states[1]['step']}, got "
+                    f"{states[0]['step']}; call step_in_backward before the first step"
+                )
+            self._part(*pair)
+            if on:
+                FusedForest(self, settings_of(groups[0]), pair, states)
+                self._fused.append(pair)
+
+    def _part(self, *parameters: Tensor) -> None:
+        # Takes all missed steps, and leaves the parameters to `step`.
+        for p in parameters:
+            tables.settle(p)
+            tables.release(p)
+        self._fused = [pair for pair in self._fused if not any(p is q for p in pair for q in parameters)]
 
     def flush(self) -> None:
         """Takes the missed steps of all rows of all tables.
 
-        Call it before code other than `hforest.torch` reads or writes parameters: before a model is saved,
-        copied or loaded. Cost: a few dense steps for rows with missed steps, one reading of the table for the
-        others.
+        Functions of PyTorch that read a table do it by themselves; see the notes on `RowAdam`. Cost: a few
+        dense steps for rows with missed steps, one reading of the table for the others.
         """
         for group in self.param_groups:
             for p in group["params"]:
-                self.take_missed_steps(p)
+                tables.settle(p)
 
     # -------------------------------------------------------------------------------- state
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.flush()
+        return {**super().__getstate__(), "_fused": self._fused}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for p, kept in self.state.items():
-            if (
-                isinstance(p, Tensor)
-                and "missed" in kept
-                and ("forest" not in kept or kept["forest"].weights is p)
-            ):  # a copy whose tables have missed steps
-                owners.register(p, self)
+        for pair in list(self._fused):
+            self.step_in_backward(*pair)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state with all missed steps taken; `torch.optim.Adam` can load it.
@@ -431,8 +365,7 @@ class RowAdam(torch.optim.Optimizer):
         self.flush()
         whole = super().state_dict()
         for key, state in whole["state"].items():
-            kept = {name: value for name, value in state.items() if name in ("step", *_MOMENTS)}
-            whole["state"][key] = kept
+            whole["state"][key] = {name: state[name] for name in ("step", *MOMENTS) if name in state}
         for group in whole["param_groups"]:
             group.update(_OF_ADAM)
         return whole
@@ -462,12 +395,10 @@ class RowAdam(torch.optim.Optimizer):
                     )
         states = {}
         for key, state in state_dict["state"].items():
-            states[key] = {"step": int(state["step"])} | {name: state[name].clone() for name in _MOMENTS}
+            states[key] = {"step": int(state["step"])} | {name: state[name].clone() for name in MOMENTS}
         groups = [{k: v for k, v in g.items() if k not in _OF_ADAM} for g in state_dict["param_groups"]]
-        forests = {id(s["forest"]): s["forest"] for s in self.state.values() if "forest" in s}
+        self.flush()
         super().load_state_dict({"state": states, "param_groups": groups})
-        for forest in forests.values():
-            self.step_in_backward(forest.thresholds, forest.weights)
         for group in self.param_groups:
             self._check(group)
 

@@ -1,105 +1,355 @@
-"""Leaf tables with missed steps of Adam: who owns them; forward calls that take the steps first."""
+"""Tables with missed steps of Adam: the state is on the parameter, and what reads it takes the steps first.
 
+While a table has missed steps its class is `TableParameter` or `TableTensor`, not Parameter or Tensor. Every
+function of PyTorch that reads or writes it then calls `__torch_function__` first, which takes the missed
+steps of all rows and gives the class back. Functions of this package take those of the rows that they read.
+"""
+
+import copy
+import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from .. import hinge
+import hforest
 
-Kind = Literal["tree", "fern"]
+from .. import hinge, optim
+from .cuda import Stream, as_array
+from .library import array, untraced
 
+Settings = tuple[float, float, float, float]
+"""lr, beta1, beta2, eps."""
 
-class Owner(Protocol):
-    """An optimiser that moves rows of a table when they are next read."""
+MOMENTS = ("exp_avg", "exp_avg_sq")
+UNWATCHED = torch._C.DisableTorchFunctionSubclass
+"""Inside it functions of PyTorch take a table as it is."""
 
-    def take_missed_steps(self, table: Tensor) -> None:
-        """Brings all rows to the optimiser's last step."""
+LOCK = threading.RLock()
+"""Held while rows move. A fork waits for it: the child has whole steps, and no lock that nobody releases."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
-    def _catch_up_leaves(self, table: Tensor, leaf: Any) -> None:
-        """Brings the rows that leaves (n_samples, n_trees) reach to the optimiser's last step."""
-
-    def _fused(self, table: Tensor) -> Any | None:
-        """Returns the forest that the backward pass moves, whose leaf weights the table is, or None."""
-
-
-# By the address of the first element, which an array of a table has, whatever tensor it comes from.
-_owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Tensor]]] = {}
-_lock = threading.RLock()
-
-
-def _address(a: Any) -> int:
-    try:
-        return int(a.__array_interface__["data"][0])
-    except AttributeError:  # CuPy's arrays
-        return int(a.data.ptr)
+_ATTRIBUTE = "_hforest_missed"
+_use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
-def _owner(address: int, shape: tuple[int, ...]) -> tuple[Any, Tensor] | None:
-    # The optimiser and its own tensor of a table; forgets tensors that have gone or have moved.
-    entry = _owners.get(address)
-    if entry is None:
-        return None
-    optimizer, table = entry[0](), entry[1]()
-    if optimizer is None or table is None or table.data_ptr() != address:
-        _owners.pop(address, None)
-        return None
-    return (optimizer, table) if tuple(table.shape) == shape else None
+class Memory:
+    """Arrays of the memory of tensors, kept for later calls, which modes and transforms do not see."""
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+        self._arrays: list[Any] = []
+
+    def arrays(self, *tensors: Tensor) -> list[Any]:
+        """Returns the tensors' memory as NumPy or CuPy arrays."""
+        places = [t.data_ptr() for t in tensors]
+        if places == self._places:
+            return self._arrays
+        if not untraced():
+            raise RuntimeError(
+                "params: expected a table whose memory stays, got one that moved while a call is traced or "
+                "transformed; call optimizer.flush() before"
+            )
+        arrays = [as_array(t) for t in tensors]
+        if tensors[0].is_cpu:
+            self._places, self._arrays = places, arrays
+        return arrays
 
 
-def fused(weights: Tensor) -> Any | None:
-    """Returns the forest with these leaf weights that an optimiser moves in the backward pass, or None."""
-    if not _owners or not weights.is_cpu:
-        return None
-    found = _owner(weights.data_ptr(), tuple(weights.shape))
-    return None if found is None else found[0]._fused(found[1])
+class Missed:
+    """What a table needs so that its rows can take the steps that they have missed.
 
-
-def register(table: Tensor, owner: Owner) -> None:
-    """Makes `owner` the optimiser of a table; a former one takes the missed steps of all rows first."""
-    with _lock:
-        found = _owner(table.data_ptr(), tuple(table.shape))
-        if found is not None and found[0] is owner and found[1] is table:
-            return
-        if found is not None and found[0] is not owner:
-            found[0].take_missed_steps(found[1])
-        _owners[table.data_ptr()] = weakref.ref(owner), weakref.ref(table)
-
-
-def forward(kind: Kind) -> Callable[..., Any]:
-    """Returns `hinge.tree_forward` or `fern_forward` for weights of any owner.
-
-    Where an optimiser owns the weights, the function routes, lets the optimiser take the missed steps of the
-    rows that the batch reads, and then adds the rows: the same bits as the plain function on weights whose
-    steps are taken.
+    Parameters
+    ----------
+    table : Tensor
+        Contiguous.
+    state : dict
+        step, exp_avg and exp_avg_sq: the optimiser's own, which its later steps change.
+    n_rows : int
+        Rows of the flattened sparse axes.
+    settings : (lr, beta1, beta2, eps)
+        Of the missed steps.
+    forest : FusedForest, optional
+        The forest that moves the table in the backward pass, whose steps these are.
     """
-    plain: Any = hinge.tree_forward if kind == "tree" else hinge.fern_forward
-    traverse: Any = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
 
-    def call(
-        x: Any,
-        thresholds: Any,
-        features: Any,
-        weights: Any,
-        *,
-        aggregate: Literal["sum", "mean"] | None = None,
-        return_route: bool = False,
+    def __init__(
+        self, table: Tensor, state: dict[str, Any], n_rows: int, settings: Settings, forest: Any = None
+    ) -> None:
+        self.data = table.detach()  # the same memory, as a plain tensor
+        self.state, self.settings, self.forest = state, settings, forest
+        self.last = torch.full((n_rows,), state["step"], dtype=torch.int64, device=table.device)
+        self._memory = Memory()
+        # PyTorch refuses to swap the contents of tensors that have weak references.
+        self.table = weakref.ref(table)
+
+    def arrays(self) -> list[Any]:
+        """Returns table and moments as (n_rows, n_values) arrays, and the rows' last steps."""
+        moments = (self.state[name] for name in MOMENTS)
+        *tables, last = self._memory.arrays(self.data, *moments, self.last)
+        return [*(a.reshape(len(last), -1) for a in tables), last]
+
+    def step(self, rows: Any, grad: Any) -> None:
+        """Takes one step for rows with gradients (n_rows, *values); the others miss it."""
+        lr, beta1, beta2, eps = self.settings
+        table, m, v, last = self.arrays()
+        step = self.state["step"] + 1
+        grad = grad.reshape(len(rows), *table.shape[1:])
+        optim.adam_rows(table, rows, grad, m, v, last, step, lr, beta1=beta1, beta2=beta2, eps=eps)
+        self.state["step"] = step
+
+    def take(self, rows: Any = None) -> None:
+        """Brings rows, an ascending array of int64, or all rows to the last step."""
+        with LOCK:
+            if self.forest is not None:
+                self.forest.flush()
+            elif self.state["step"]:
+                lr, beta1, beta2, eps = self.settings
+                with Stream(self.data):
+                    table, m, v, last = self.arrays()
+                    optim.adam_catch_up(
+                        table, m, v, last, self.state["step"], lr,
+                        rows=rows, beta1=beta1, beta2=beta2, eps=eps,
+                    )  # fmt: skip
+
+
+def fits(state: dict[str, Any], table: Tensor) -> None:
+    """Checks that a state's moments are those of a table of this shape, dtype and device."""
+    for name in MOMENTS:
+        m = state[name]
+        if (m.shape, m.dtype, m.device) != (table.shape, table.dtype, table.device):
+            kind = TypeError if m.shape == table.shape else ValueError
+            raise kind(
+                f"params: expected {tuple(m.shape)} of {m.dtype} on {m.device} as at the last step, got "
+                f"{tuple(table.shape)} of {table.dtype} on {table.device}; make a new optimiser, or load the "
+                "state of this one with optimizer.load_state_dict(optimizer.state_dict()) after a cast"
+            )
+
+
+# ------------------------------------------------------------------------------------ what reads tables
+
+
+class _Watched:
+    __slots__ = ()
+
+    @classmethod
+    @torch.compiler.disable
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _owners:
-            with _lock:
-                found = _owner(_address(weights), weights.shape)
-                if found is not None:
-                    if found[0]._fused(found[1]) is not None:  # its thresholds may have missed steps too
-                        found[0].take_missed_steps(found[1])
-                        return plain(
-                            x, thresholds, features, weights, aggregate=aggregate, return_route=return_route
-                        )
-                    route = traverse(x, thresholds, features)
-                    found[0]._catch_up_leaves(found[1], route.leaf)
-                    y = hinge.leaf_outputs(route.leaf, route.margin, weights, aggregate=aggregate)
-                    return (y, route) if return_route else y
-        return plain(x, thresholds, features, weights, aggregate=aggregate, return_route=return_route)
+        kwargs = kwargs or {}
+        if func in _NO_READING or (func is nn.functional.embedding and _take_embedded(*args, **kwargs)):
+            with UNWATCHED():
+                return func(*args, **kwargs)
+        tables = list(_tables((args, kwargs)))
+        for t in tables:
+            settle(t)
+        moving = [t for t in tables if type(t) in _CLASSES]
+        if not moving:
+            result = func(*args, **kwargs)
+        else:
+            with UNWATCHED():
+                result = func(*args, **kwargs)
+                _refresh(moving)
+        if func is Tensor.detach and _makes_parameter(sys._getframe(1)):
+            return Tensor._make_subclass(type(tables[0]), result)
+        return result
 
-    return call
+    def __repr__(self) -> str:
+        return repr(_released(self))
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return copy.deepcopy(_released(self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _released(self).__reduce_ex__(protocol)
+
+
+class TableParameter(_Watched, nn.Parameter):
+    """A Parameter with missed steps."""
+
+
+class TableTensor(_Watched, Tensor):
+    """A tensor with missed steps."""
+
+
+_CLASSES: dict[type, type] = {TableParameter: nn.Parameter, TableTensor: Tensor}
+_TABLES: dict[type, type] = {plain: table for table, plain in _CLASSES.items()} | {c: c for c in _CLASSES}
+_NO_READING = {
+    Tensor.requires_grad_,
+    Tensor.register_hook,
+    Tensor.register_post_accumulate_grad_hook,
+    *(
+        getattr(getattr(Tensor, name), method)
+        for name in ("grad", "requires_grad")
+        for method in ("__get__", "__set__", "__delete__")
+    ),
+    *(getattr(Tensor, name).__get__ for name in ("is_leaf", "grad_fn", "shape", "dtype", "device", "layout")),
+}
+
+
+def _tables(a: Any) -> Iterator[Any]:
+    # The tables among arguments.
+    if type(a) in _CLASSES:
+        yield a
+    elif isinstance(a, (list, tuple)):
+        for b in a:
+            yield from _tables(b)
+    elif isinstance(a, dict):
+        yield from _tables(list(a.values()))
+
+
+def _makes_parameter(frame: Any, depth: int = 4) -> bool:
+    # Whether the call is that of Parameter(table), which requires that detach() keeps the class.
+    if frame is None or not depth:
+        return False
+    return frame.f_code is nn.Parameter.__new__.__code__ or _makes_parameter(frame.f_back, depth - 1)
+
+
+def _refresh(tables: list[Tensor]) -> None:
+    # After a function that may have given tables other memory.
+    for t in tables:
+        kept = missed(t)
+        if kept is not None and _place(t) != _place(kept.data):
+            kept.data = t.detach()
+            kept.forest.data[kept.state is kept.forest.state[1]] = kept.data
+
+
+def _place(t: Tensor) -> tuple[Any, ...]:
+    return t.data_ptr(), t.shape, t.dtype, t.device
+
+
+def _take_embedded(index: Tensor, weight: Tensor, *args: Any, max_norm: Any = None, **kwargs: Any) -> bool:
+    # Whether the rows that torch.nn.functional.embedding reads alone have taken their steps.
+    kept = missed(weight)
+    if kept is None or kept.forest or args or max_norm is not None or type(index) is not Tensor:
+        return False
+    if not untraced():
+        return False
+    with torch.no_grad():
+        rows = index.reshape(-1).long().unique()
+    if len(kept.last) != len(kept.data) or (len(rows) and not 0 <= rows[0] <= rows[-1] < len(kept.last)):
+        return False
+    kept.take(as_array(rows))
+    return True
+
+
+def _released(table: Any) -> Tensor:
+    # A table with its steps taken, as an object of the plain class.
+    settle(table)
+    kept = missed(table)
+    if kept is None:
+        return table
+    plain = kept.data.detach()
+    plain = nn.Parameter(plain) if isinstance(table, nn.Parameter) else plain.requires_grad_()
+    plain.__dict__.update((k, v) for k, v in table.__dict__.items() if k != _ATTRIBUTE)
+    return plain.requires_grad_(table.requires_grad)
+
+
+# ------------------------------------------------------------------------------------ state of a table
+
+
+def missed(t: Any) -> Missed | None:
+    """Returns the missed steps of a tensor, or None."""
+    if type(t) not in _CLASSES:
+        return None
+    kept: Missed | None = t.__dict__.get(_ATTRIBUTE)
+    if kept is not None and kept.table() is t:
+        return kept
+    release(t)
+    return None
+
+
+def plain(t: Tensor) -> Tensor:
+    """Returns a plain tensor of the same memory, whose rows are as they are."""
+    kept = missed(t)
+    return t if kept is None else kept.data
+
+
+def attach(table: Tensor, kept: Missed) -> None:
+    """Lets a table miss steps: what reads it takes them."""
+    table.__dict__[_ATTRIBUTE] = kept
+    table.__class__ = _TABLES[type(table)]
+
+
+def release(table: Tensor) -> None:
+    """Gives the plain class back."""
+    table.__class__ = _CLASSES.get(type(table), type(table))
+    table.__dict__.pop(_ATTRIBUTE, None)
+
+
+def settle(t: Tensor) -> None:
+    """Takes the missed steps of all rows; a table that no backward pass moves is a plain tensor then."""
+    kept = missed(t)
+    if kept is not None:
+        with LOCK:
+            kept.take()
+            if kept.forest is None or kept.forest.owner() is None:
+                release(t)
+
+
+def may_miss(table: Tensor) -> bool:
+    """Returns whether the class of a tensor can tell who reads it."""
+    return type(table) in _TABLES
+
+
+def alone(data: Tensor) -> bool:
+    """Returns whether no tensor, array or process but the table reads the memory `Missed.data`."""
+    # The table, `Missed.data` and on the CPU the array in `Memory` hold it.
+    return _owners(data) == _ONE + 1 + data.is_cpu and not (
+        data.is_cpu and data.untyped_storage().is_shared()
+    )
+
+
+def _owners(t: Tensor) -> int:
+    # Tensors and arrays that hold the memory.
+    return -1 if _use_count is None else int(_use_count(t.untyped_storage()._cdata))
+
+
+_ONE = _owners(torch.empty(1))
+COUNTS = _use_count is not None
+"""Whether this PyTorch counts what holds a tensor's memory. Without it rows never miss steps."""
+
+
+# --------------------------------------------------------------------------------------- forward calls
+
+
+def forward(
+    kind: Literal["tree", "fern"],
+    x: Any,
+    thresholds: Tensor,
+    features: Any,
+    weights: Tensor,
+    *,
+    aggregate: Literal["sum", "mean"] | None,
+    return_route: bool = False,
+) -> Any:
+    """Returns what `hinge.tree_forward` or `fern_forward` does, for tensors that may have missed steps.
+
+    On the CPU; `x` and `features` are arrays. Routes, takes the missed steps of the rows that a batch reads,
+    and then adds the rows: the same bits as the plain function on weights whose steps are taken.
+    """
+    settle(thresholds)
+    kept, t = missed(weights), array("thresholds", plain(thresholds))
+    n_leaves = features.shape[-1] + 1 if kind == "tree" else 1 << min(features.shape[-1], 31)
+    if (
+        kept is None
+        or kept.forest is not None
+        or kept.data.shape[:2] != (len(features), n_leaves)
+        or len(kept.last) != len(features) * n_leaves
+    ):
+        settle(weights)
+        run: Any = hinge.tree_forward if kind == "tree" else hinge.fern_forward
+        w = array("weights", plain(weights))
+        return run(x, t, features, w, aggregate=aggregate, return_route=return_route)
+    traverse: Any = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
+    route = traverse(x, t, features)
+    with hforest.unchecked():  # rows that leaves give are right
+        kept.take(hinge.leaf_rows(route.leaf, n_leaves))
+    y = hinge.leaf_outputs(route.leaf, route.margin, kept.data.numpy(), aggregate=aggregate)
+    return (y, route) if return_route else y
