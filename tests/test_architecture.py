@@ -398,6 +398,26 @@ def test_every_parallel_region_says_how_many_threads(path):
         assert "num_threads=" in region, f"line {text[: found.start()].count(chr(10)) + 1}: {region}"
 
 
+CALLED_BY_C = {"jax/foreign.pyx": ["cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:"]}
+"""Functions that take the GIL and cannot raise, for C calls them; each turns every exception into a value."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")]),
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_no_function_that_touches_python_swallows_exceptions(path):
+    """`noexcept` without `nogil` may lose a KeyboardInterrupt, and go on with a value that is half filled."""
+    called_by_c = CALLED_BY_C.get(path.relative_to(PACKAGE).as_posix(), [])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for line in called_by_c:
+        lines.remove(line)
+    code = "\n".join(line.partition("#")[0] for line in lines)
+    assert not re.search(r"\bnoexcept\b(?!\s+nogil\b)", code), "leave noexcept out, or add nogil"
+    assert not re.search(r"\bwith\s+gil\b", code), "return a value, and raise where the GIL is held"
+
+
 def test_nothing_unfinished():
     words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):
