@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from .tabular.files import arrays_of, model_of
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
 N_MEMBERS = 3
+_PREDICTIONS = "predictions_format"
+"""Array by which a file of predictions is known: such a file may be replaced."""
 
 
 class Table(NamedTuple):
@@ -152,9 +155,10 @@ def _error(y: np.ndarray, table: Table) -> str:
     return f"mean squared error {float(rest.mean()):.6g}, {100 * float(share):.2f} % of the variance"
 
 
-def _is_model(path: str | Path) -> bool:
+def _has(path: str | Path, name: str) -> bool:
+    # Whether a file is an archive with an array of this name.
     try:
-        return "tabular_format" in files.read_npz(path, "a model", ["tabular_format"])
+        return name in files.read_npz(path, "an .npz archive", [name])
     except ValueError:
         return False
 
@@ -166,7 +170,7 @@ def train(options: argparse.Namespace) -> int:
         flush=True,
     )
     if options.save is not None:
-        save = _output.Output("--save", _output.model_path(options.save), "a model", _is_model)
+        save = _output.Output("--save", _output.model_path(options.save), "a model", partial(_has, name="tabular_format"))
         _output.check_outputs([save], {"--data": options.data})
     table = load_table(options.data, options.task, options.train, options.seed)
     classes = table.classes
@@ -255,13 +259,14 @@ def predict(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.data}: expected an array x or x_test, got none; store the samples as x")
     if options.out is not None:
         inputs = {"MODEL.npz": options.model, "DATA.npz": options.data}
-        _output.check_outputs([_output.Output("--out", options.out)], inputs)
+        out = _output.Output("--out", options.out, "predictions", partial(_has, name=_PREDICTIONS))
+        _output.check_outputs([out], inputs)
     p = function(samples(options.data, f"x{end}", arrays[f"x{end}"], None))
     result = {"targets": p} if classes is None else {"labels": classes[p.argmax(axis=1)], "probabilities": p}
     if options.out is None:
         _show(p, classes)
     else:
-        files.write_npz(options.out, result)
+        files.write_npz(options.out, result | {_PREDICTIONS: np.array(1)})
         print(f"{options.out}: {', '.join(result)} of {len(p)} rows written")
     y = arrays.get(f"y{end}")
     if y is not None and y.shape[:1] == (len(p),):
