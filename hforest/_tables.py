@@ -170,7 +170,9 @@ def train(options: argparse.Namespace) -> int:
         flush=True,
     )
     if options.save is not None:
-        save = _output.Output("--save", _output.model_path(options.save), "a model", partial(_has, name="tabular_format"))
+        save = _output.Output(
+            "--save", _output.model_path(options.save), "a model", partial(_has, name="tabular_format")
+        )
         _output.check_outputs([save], {"--data": options.data})
     table = load_table(options.data, options.task, options.train, options.seed)
     classes = table.classes

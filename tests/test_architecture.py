@@ -418,6 +418,33 @@ def test_no_function_that_touches_python_swallows_exceptions(path):
     assert not re.search(r"\bwith\s+gil\b", code), "return a value, and raise where the GIL is held"
 
 
+RUNS_CODE = {
+    "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg", "runpy", "code",
+}  # fmt: skip
+"""Modules whose readers run what they read."""
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nothing_that_is_read_is_executed(path):
+    """Files and messages are arrays and JSON. mpi4py pickles in the methods with small first letters."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module]
+        assert not {name.split(".")[0] for name in names} & RUNS_CODE, f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else None
+            assert called not in ("eval", "exec", "compile", "__import__"), f"{path.name}:{node.lineno}"
+            assert not any(
+                word.arg in ("allow_pickle", "weights_only")
+                and getattr(word.value, "value", None) is not safe
+                for word in node.keywords
+                for safe in [word.arg == "weights_only"]
+            ), f"{path.name}:{node.lineno}"
+
+
 def test_nothing_unfinished():
     words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):

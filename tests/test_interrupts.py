@@ -159,6 +159,40 @@ def test_an_exception_in_the_preparation_of_a_convolution_is_raised():
     assert int(done.stdout.split()[1]) >= 2
 
 
+_DROPPED = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[:], sys.orig_argv[:] = {argv}
+import hforest
+class Dropped:
+    def __del__(self):
+        raise KeyboardInterrupt
+try:
+    Dropped()
+    time.sleep(1)
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "printed"),
+    [((["-m"], ["python", "-m", "hforest"]), "interrupted"), ((["-m"], ["python", "-m", "other"]), "lost")],
+)
+def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
+    """As the import system does where Ctrl-C comes in one of its callbacks; a library changes no hook."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DROPPED.format(argv=argv)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == printed
+    assert ("Exception ignored" in done.stderr) == (printed == "lost")
+
+
 def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):
     x = np.random.default_rng(0).random((300_000, 20), dtype=np.float32)
     expected = growth.encode(x)

@@ -223,6 +223,6 @@ class _Engine:
         ]
         return list(self._client.gather(found))
 
-    def agree(self, go_on: bool) -> bool:
-        """Returns `go_on`: there is one driver."""
-        return go_on
+    def agree(self, go_on: Callable[[], bool]) -> bool:
+        """Returns go_on(): there is one driver."""
+        return go_on()
