@@ -331,7 +331,7 @@ def _scanner_file(path):
     rng = np.random.default_rng(0)
     forests = [partial(classic.grow, n_trees=4, min_samples_leaf=2)] * 2
     y = rng.integers(0, 20, 200)
-    scanner, _ = cascade.scan(rng.random((200, 6, 6)), y, forests, window=(3, 3), rng=0)
+    scanner, _ = cascade.grow_scanner(rng.random((200, 36)), y, (6, 6), (3, 3), forests, rng=0)
     cascade.save(path, scanner)
     return cascade.load
 
@@ -415,7 +415,8 @@ def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
     ]
     assert words
     for name in words:
-        np.savez_compressed(path, **fields | {name: np.zeros(1 << 24, fields[name].dtype)})
+        dtype = fields[name].dtype
+        np.savez_compressed(path, **fields | {name: np.zeros((1 << 24) // dtype.itemsize, dtype)})
         tracemalloc.start()
         try:
             with pytest.raises(ValueError, match=rf"file\.npz: expected .*{name} is an array of shape"):
