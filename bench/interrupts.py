@@ -52,6 +52,12 @@ def _regression(small: bool) -> Call:
     return lambda: classic.grow(x, x[:, 0] + y, 100, task="regression", max_features=None, rng=0)
 
 
+def _many_classes(small: bool) -> Call:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((100, 1000), dtype=np.float32), rng.permutation(130_000)[:100]
+    return lambda: classic.grow(x, y, 1000, max_features=None, n_classes=130_000, rng=0)
+
+
 def _extra(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 30)
     return lambda: classic.grow_extra(x, y, 100, max_features=None, rng=0)
@@ -219,6 +225,7 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "growth.grow, all columns": _grow,
     "classic.grow, entropy": _grow_entropy,
     "classic.grow, regression": _regression,
+    "classic.grow, many classes": _many_classes,
     "classic.grow_extra": _extra,
     "manifold.grow": _manifold,
     "manifold.grow, float64": _manifold_doubles,

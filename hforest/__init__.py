@@ -30,6 +30,7 @@ name.
 """
 
 from . import (
+    _interrupts,  # noqa: F401, before all others
     cascade,
     classic,
     co2,

@@ -428,7 +428,7 @@ def train(options: argparse.Namespace) -> None:
     outputs = [_output.Output("--save", path, "a checkpoint", older) for path in paths.values() if path]
     if isinstance(options.plot, str):
         _output.check_picture(options.plot)
-        outputs.append(_output.Output("--plot", options.plot))
+        outputs.append(_output.Output("--plot", options.plot, "a picture", _output.is_picture))
     _output.check_outputs(outputs, {"--data": options.data})
     data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
     if options.held_out is None:

@@ -14,8 +14,14 @@ import numpy as np
 from .core import files
 
 PICTURE = "hforest.png"
-_SOFTWARE = b"Software\0hforest"
-"""What a picture of the main job says about its origin: the text of a PNG file under the keyword Software."""
+_ORIGIN = {
+    "png": ("Software", b"Software\0hforest"),
+    "pdf": ("Creator", b"/Creator (hforest)"),
+    "svg": ("Creator", b"<dc:title>hforest</dc:title>"),
+    "ps": ("Creator", b"%%Creator: hforest"),
+    "eps": ("Creator", b"%%Creator: hforest"),
+}
+"""By format, where Matplotlib writes the program that made a picture, and the bytes that this becomes."""
 
 
 class Bar:
@@ -123,6 +129,10 @@ def picture_format(path: str) -> str:
     return Path(path).suffix[1:].lower() or "png"
 
 
+_PICTURE_BYTES = 1 << 26
+"""Of a file, where its origin is looked for."""
+
+
 def check_picture(path: str) -> None:
     """Checks that Matplotlib, where it is installed, can draw to a file of that name."""
     with suppress(ImportError):
@@ -135,9 +145,11 @@ def check_picture(path: str) -> None:
             )
 
 
-def _is_picture(path: str | Path) -> bool:
+def is_picture(path: str | Path) -> bool:
+    """Returns whether a file is a picture that `draw` wrote."""
+    _, origin = _ORIGIN.get(picture_format(str(path)), ("", b""))
     with open(path, "rb") as stream:
-        return _SOFTWARE in stream.read(2000)
+        return bool(origin) and origin in stream.read(_PICTURE_BYTES)
 
 
 def draw(path: str | None, histories: Mapping[str, Mapping[str, np.ndarray]], measured: str) -> None:
@@ -145,7 +157,7 @@ def draw(path: str | None, histories: Mapping[str, Mapping[str, np.ndarray]], me
     name = PICTURE if path is None else path
     try:
         if path is None:
-            check_outputs([Output(name, name, "a picture", _is_picture)], {})
+            check_outputs([Output(name, name, "a picture", is_picture)], {})
         import matplotlib
 
         matplotlib.use("Agg")
@@ -164,7 +176,7 @@ def draw(path: str | None, histories: Mapping[str, Mapping[str, np.ndarray]], me
     right.set(xlabel="step", ylabel=f"{measured} in %")
     right.legend()
     kind = picture_format(name)
-    more: dict[str, Any] = {"metadata": {"Software": "hforest"}} if kind == "png" else {}
+    more: dict[str, Any] = {"metadata": {_ORIGIN[kind][0]: "hforest"}} if kind in _ORIGIN else {}
     with files.replacing(name) as stream:
         figure.savefig(stream, dpi=150, format=kind, **more)
     pyplot.close(figure)

@@ -4,8 +4,9 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from .tabular.files import arrays_of, model_of
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
 N_MEMBERS = 3
+_PREDICTIONS = "predictions_format"
+"""Array by which a file of predictions is known: such a file may be replaced."""
 
 
 class Table(NamedTuple):
@@ -52,7 +55,7 @@ def _is_regression(task: str | None, y: np.ndarray) -> bool:
     return y.ndim > 1 or (y.dtype.kind == "f" and bool((y != np.trunc(y)).any()))
 
 
-def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
+def _split(path: str, arrays: Mapping[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
     """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
     found = parts(path, arrays, n_train, None, _labels)
     if len(found) == 4:
@@ -67,8 +70,8 @@ def _split(path: str, arrays: dict[str, np.ndarray], n_train: int | None, seed: 
 
 def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> Table:
     """Returns the table of an .npz file: x and y, or x_train, y_train, x_test and y_test."""
-    arrays = files.read_npz(path, "an .npz archive of a data set")
-    x, y, x_test, y_test, tested_on = _split(path, arrays, n_train, seed)
+    with files.opened(path, "an .npz archive of a data set") as arrays:
+        x, y, x_test, y_test, tested_on = _split(path, arrays, n_train, seed)
     if _is_regression(task, y):
         targets = [supervised.targets(f"{path}, y", a, len(a)) for a in (y, y_test)]
         if targets[0].shape[1] != targets[1].shape[1]:
@@ -152,9 +155,11 @@ def _error(y: np.ndarray, table: Table) -> str:
     return f"mean squared error {float(rest.mean()):.6g}, {100 * float(share):.2f} % of the variance"
 
 
-def _is_model(path: str | Path) -> bool:
+def _has(path: str | Path, name: str) -> bool:
+    # Whether a file is an archive with an array of this name.
     try:
-        return "tabular_format" in files.read_npz(path, "a model", ["tabular_format"])
+        with files.opened(path, "an .npz archive") as arrays:
+            return name in arrays
     except ValueError:
         return False
 
@@ -166,7 +171,9 @@ def train(options: argparse.Namespace) -> int:
         flush=True,
     )
     if options.save is not None:
-        save = _output.Output("--save", _output.model_path(options.save), "a model", _is_model)
+        save = _output.Output(
+            "--save", _output.model_path(options.save), "a model", partial(_has, name="tabular_format")
+        )
         _output.check_outputs([save], {"--data": options.data})
     table = load_table(options.data, options.task, options.train, options.seed)
     classes = table.classes
@@ -234,10 +241,10 @@ def _load_model(path: str) -> tuple[Any, np.ndarray | None]:
             return np.asarray(p / p.sum(axis=1, keepdims=True))
 
         return probabilities, found.classes
-    arrays = files.read_npz(path, "a model written by hforest")
-    model = model_of(path, arrays)
-    n_classes = len(model.target_center)
-    classes = arrays.get("classes", np.arange(n_classes))
+    with files.opened(path, "a model written by hforest") as arrays:
+        model = model_of(path, arrays)
+        n_classes = len(model.target_center)
+        classes = arrays.get("classes", np.arange(n_classes))
     if model.task == "classification" and classes.shape != (n_classes,):
         raise ValueError(
             f"{path}: expected the labels of {n_classes} classes, got an array of shape {classes.shape}; it "
@@ -249,21 +256,24 @@ def _load_model(path: str) -> tuple[Any, np.ndarray | None]:
 def predict(options: argparse.Namespace) -> int:
     """Applies a model to a file and prints or writes the result. Returns the exit status."""
     function, classes = _load_model(options.model)
-    arrays = files.read_npz(options.data, "an .npz archive of a data set", ["x", "y", "x_test", "y_test"])
-    end = "" if "x" in arrays else "_test"
-    if f"x{end}" not in arrays:
-        raise ValueError(f"{options.data}: expected an array x or x_test, got none; store the samples as x")
+    with files.opened(options.data, "an .npz archive of a data set") as arrays:
+        end = "" if "x" in arrays else "_test"
+        if f"x{end}" not in arrays:
+            raise ValueError(
+                f"{options.data}: expected an array x or x_test, got none; store the samples as x"
+            )
+        x, y = arrays[f"x{end}"], arrays.get(f"y{end}")
     if options.out is not None:
         inputs = {"MODEL.npz": options.model, "DATA.npz": options.data}
-        _output.check_outputs([_output.Output("--out", options.out)], inputs)
-    p = function(samples(options.data, f"x{end}", arrays[f"x{end}"], None))
+        out = _output.Output("--out", options.out, "predictions", partial(_has, name=_PREDICTIONS))
+        _output.check_outputs([out], inputs)
+    p = function(samples(options.data, f"x{end}", x, None))
     result = {"targets": p} if classes is None else {"labels": classes[p.argmax(axis=1)], "probabilities": p}
     if options.out is None:
         _show(p, classes)
     else:
-        files.write_npz(options.out, result)
+        files.write_npz(options.out, result | {_PREDICTIONS: np.array(1)})
         print(f"{options.out}: {', '.join(result)} of {len(p)} rows written")
-    y = arrays.get(f"y{end}")
     if y is not None and y.shape[:1] == (len(p),):
         if classes is not None and y.ndim == 1:
             wrong = 100 * float((classes[p.argmax(axis=1)] != y).mean())

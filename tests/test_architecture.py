@@ -421,6 +421,53 @@ def test_every_parallel_region_says_how_many_threads(path):
         assert "num_threads=" in region, f"line {text[: found.start()].count(chr(10)) + 1}: {region}"
 
 
+CALLED_BY_C = {"jax/foreign.pyx": ["cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:"]}
+"""Functions that take the GIL and cannot raise, for C calls them; each turns every exception into a value."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")]),
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_no_function_that_touches_python_swallows_exceptions(path):
+    """`noexcept` without `nogil` may lose a KeyboardInterrupt, and go on with a value that is half filled."""
+    called_by_c = CALLED_BY_C.get(path.relative_to(PACKAGE).as_posix(), [])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for line in called_by_c:
+        lines.remove(line)
+    code = "\n".join(line.partition("#")[0] for line in lines)
+    assert not re.search(r"\bnoexcept\b(?!\s+nogil\b)", code), "leave noexcept out, or add nogil"
+    assert not re.search(r"\bwith\s+gil\b", code), "return a value, and raise where the GIL is held"
+
+
+RUNS_CODE = {
+    "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "copyreg", "runpy", "code",
+}  # fmt: skip
+"""Modules whose readers run what they read."""
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nothing_that_is_read_is_executed(path):
+    """Files and messages are arrays and JSON. mpi4py pickles in the methods with small first letters."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module]
+        assert not {name.split(".")[0] for name in names} & RUNS_CODE, f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else None
+            assert called not in ("eval", "exec", "compile", "__import__"), f"{path.name}:{node.lineno}"
+            assert not any(
+                word.arg in ("allow_pickle", "weights_only")
+                and getattr(word.value, "value", None) is not safe
+                for word in node.keywords
+                for safe in [word.arg == "weights_only"]
+            ), f"{path.name}:{node.lineno}"
+
+
 def test_nothing_unfinished():
     words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     for pattern in ("**/*.py", "**/*.pyx", "**/*.cu", "**/*.h", "**/*.cuh"):

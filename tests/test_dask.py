@@ -104,6 +104,16 @@ def test_what_is_refused(client, change, error, message):
         hforest.dask.grow(**arguments)
 
 
+def test_a_closed_client(client):
+    with distributed.Client(client.cluster) as other:
+        pass
+    x = dask.array.from_array(np.eye(4))
+    with pytest.raises(
+        ValueError, match="^client: expected a client that is connected, got one that is closed; "
+    ):
+        hforest.dask.grow(other, x, x[:, 0] > 0, 2)
+
+
 def test_progress_ends_the_growth(client, monkeypatch):
     monkeypatch.setattr(planning, "_BATCH", 2)
     x, y, settings = row_worker.samples("classification")

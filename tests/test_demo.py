@@ -543,6 +543,20 @@ def test_the_picture_replaces_no_file_of_others(tmp_path, monkeypatch, capsys):
     assert "picture" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg", "eps", "jpg"])
+def test_a_picture_of_a_path_replaces_no_file_of_others(kind, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    options, picture = [option for option in SMALL if option != "--no-plot"], tmp_path / f"loss.{kind}"
+    options += ["--kind", "tree", "--plot", str(picture)]
+    picture.write_bytes(b"of others: hforest")
+    assert main(options) == 2
+    assert "--plot: expected a new file or a picture written by hforest" in capsys.readouterr().err
+    assert picture.read_bytes() == b"of others: hforest"
+    picture.unlink()
+    assert main(options) == 0
+    assert main(options) == (0 if kind != "jpg" else 2)  # which has no place for the name of its program
+
+
 def test_no_picture_without_matplotlib(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

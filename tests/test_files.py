@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 import warnings
 import zipfile
 from functools import partial
@@ -15,7 +16,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hforest import cascade, classic, demo
+from hforest import _tables, cascade, classic, demo, tabular, tree
 from hforest.__main__ import main
 from hforest.core import files
 
@@ -294,12 +295,136 @@ BAD = {
 def test_damage_of_every_kind_is_one_error(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
-    for load in (demo.load_checkpoint, demo.load_data, cascade.load):
-        with pytest.raises(
-            ValueError, match=r"bad\.npz: expected .*, got (an unreadable file|Python objects)"
-        ) as caught:
+    with pytest.raises(
+        ValueError, match=r"bad\.npz: expected .*, got (an unreadable file|Python objects)"
+    ) as caught:
+        files.read_npz(path, "arrays")
+    assert FOUR_PARTS.match(str(caught.value))
+    # These read no array that is none of their fields.
+    for load in (demo.load_checkpoint, demo.load_data, cascade.load, tabular.load, tree.load):
+        with pytest.raises(ValueError, match=r"bad\.npz: expected ") as caught:
             load(path)
         assert FOUR_PARTS.match(str(caught.value))
+
+
+# ---------------------------------------------------------------------------------------- memory
+
+
+def _forest_file(path):
+    rng = np.random.default_rng(0)
+    tree.save(
+        path, classic.grow(rng.random((2000, 8)), rng.integers(0, 40, 2000), 20, min_samples_leaf=2, rng=0)
+    )
+    return tree.load
+
+
+def _cascade_file(path):
+    rng = np.random.default_rng(0)
+    level = [partial(classic.grow, n_trees=6, min_samples_leaf=2)] * 2
+    y = rng.integers(0, 20, 1500)
+    cascade.save(
+        path, cascade.grow(rng.random((1500, 6)), y, level, max_levels=2, patience=2, rng=0, n_folds=2)
+    )
+    return cascade.load
+
+
+def _scanner_file(path):
+    rng = np.random.default_rng(0)
+    forests = [partial(classic.grow, n_trees=4, min_samples_leaf=2)] * 2
+    y = rng.integers(0, 20, 200)
+    scanner, _ = cascade.grow_scanner(rng.random((200, 36)), y, (6, 6), (3, 3), forests, rng=0)
+    cascade.save(path, scanner)
+    return cascade.load
+
+
+def _table_model(path):
+    x = np.random.default_rng(0).random((300, 5))
+    model = tabular.fit(x, np.arange(300) % 12, n_trees=100, depth=8, n_projections=200, steps=0, rng=0)
+    tabular.save(path, model)
+    return tabular.load
+
+
+def _checkpoint(path):
+    config, data = demo.Config(n_trees=60, depth=10, n_features=50), demo.load_digits()
+    demo.save_checkpoint(path, config, demo.start(config, 64, 10), data)
+    return demo.load_checkpoint
+
+
+def _data(path, **labels):
+    rng = np.random.default_rng(0)
+    y = labels["y"] if labels else rng.integers(0, 9, 40_000)
+    np.savez(path, x_train=rng.random((40_000, 20)), y_train=y, x_test=rng.random((100, 20)), y_test=y[:100])
+    return demo.load_data
+
+
+def _text_data(path):
+    return _data(path, y=np.random.default_rng(0).choice(["ham", "spam", "s" * 60], 40_000))
+
+
+def _table_data(path):
+    _data(path)
+    return lambda path: _tables.load_table(str(path), None, None, 0)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _forest_file, _cascade_file, _scanner_file, _table_model, _checkpoint, _data, _text_data, _table_data,
+    ],
+    ids=lambda write: write.__name__,
+)  # fmt: skip
+def test_loading_takes_three_times_the_fields_at_most(tmp_path, write):
+    """Members that are no field are not read: 128 MB of zeros are 130 KB in a compressed file."""
+    path = tmp_path / "file.npz"
+    load = write(path)
+    fields = files.read_npz(path, "a file")
+    n_bytes = sum(a.nbytes for a in fields.values())
+    load(path)  # modules that are imported once
+    other = {"other": np.zeros(1 << 24), "levels/9/9/value": np.zeros(1 << 20), "x_other": np.zeros(1 << 20)}
+    np.savez_compressed(path, **fields, **other)
+    assert n_bytes > 1_500_000
+    tracemalloc.start()
+    try:
+        loaded = load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    del loaded
+    print(f"{write.__name__}: fields of {n_bytes} bytes, {peak / n_bytes:.2f} times as many at the peak")
+    assert peak < 3 * n_bytes + 500_000
+
+
+@pytest.mark.parametrize("write", [_forest_file, _cascade_file, _scanner_file, _table_model, _checkpoint])
+def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
+    """The header says how many there are."""
+    path = tmp_path / "file.npz"
+    load = write(path)
+    fields = files.read_npz(path, "a file")
+    words = [
+        name
+        for name in (
+            "head",
+            "step",
+            "forest_format",
+            "tabular_format",
+            "task",
+            "n_members",
+            "n_levels",
+            "n_forests",
+        )
+        if name in fields
+    ]
+    assert words
+    for name in words:
+        dtype = fields[name].dtype
+        np.savez_compressed(path, **fields | {name: np.zeros((1 << 24) // dtype.itemsize, dtype)})
+        tracemalloc.start()
+        try:
+            with pytest.raises(ValueError, match=rf"file\.npz: expected .*{name} is an array of shape"):
+                load(path)
+            assert tracemalloc.get_traced_memory()[1] < sum(a.nbytes for a in fields.values()) + 4_000_000
+        finally:
+            tracemalloc.stop()
 
 
 @posix

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from hforest import classic, growth, hinge, optim, tree
 
 # The promise is one second; machines that run tests have other work.
 MOST_SECONDS = 3.0
+ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 
@@ -39,7 +43,7 @@ def some_results():
 
 NAMES = [
     "growth.encode", "growth.grow, all columns", "classic.grow, entropy", "classic.grow, regression",
-    "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
+    "classic.grow, many classes", "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
     "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "hinge.tree_forward", "hinge.tree_forward, trees apart", "hinge.fern_forward", "hinge.tree_traverse",
     "hinge.tree_backward", "hinge.tree_linear_forward", "hinge.tree_linear_backward", "hinge.tree_greedy_init",
@@ -52,8 +56,8 @@ def test_every_call_of_the_table_is_tested(interrupts):
     assert list(interrupts.CALLS) == NAMES
 
 
-# Calls that are quick to prepare: of the engine, of a loop over trees and of one over samples.
-QUICK = {"growth.encode", "classic.grow, entropy", "neural.backward"}
+# Calls that are quick to prepare: of the engine, of many classes, of a loop over trees and of one over samples.
+QUICK = {"growth.encode", "classic.grow, entropy", "classic.grow, many classes", "neural.backward"}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,123 @@ def test_a_long_call_is_interrupted(name, interrupts, two_threads):
     assert seconds is not None, "the call ended before the signal came"
     assert seconds < MOST_SECONDS
     assert some_results() == before
+
+
+class _Interrupted(Exception):
+    """Raised by a signal handler of a test."""
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+def test_a_convolution_is_interrupted_a_thousand_times(kind, two_threads):
+    """Signals at random times in short calls: most hit Python and the preparation of a call, not its loops."""
+    rng = np.random.default_rng(0)
+    x = rng.random((2, 3, 9, 9), dtype=np.float32)
+    init = hinge.tree_init if kind == "tree" else hinge.fern_init
+    parameters = init(5, 4, 27, outputs=3, rng=0)
+    forward, backward = (getattr(hinge, f"{kind}_conv_{name}") for name in ("forward", "backward"))
+
+    def call():
+        y, route = forward(x, *parameters, kernel_size=3, return_route=True)
+        return y, *backward(np.ones_like(y), route, *parameters[1:], x.shape, kernel_size=3)
+
+    def handler(number, frame):
+        raise _Interrupted
+
+    expected = call()
+    start = time.perf_counter()
+    for _ in range(50):
+        call()
+    seconds = (time.perf_counter() - start) / 50
+    caught = 0
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        while caught < 1000:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, max(1e-6, rng.random() * seconds))
+                found = call()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except _Interrupted:
+                caught += 1
+            else:
+                for a, b in zip(found, expected, strict=True):
+                    np.testing.assert_array_equal(a, b)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for a, b in zip(call(), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+_EACH_PROPERTY = """
+import numpy as np, sys
+from hforest import hinge
+from hforest.hinge import geometry
+x = np.random.default_rng(0).random((2, 3, 9, 9), dtype=np.float32)
+parameters = hinge.tree_init(4, 3, 27, outputs=5, rng=0)
+n_positions = geometry.Windows.n_positions.fget
+n_reads = 0
+def read(self):
+    global n_reads
+    n_reads += 1
+    if n_reads == last:
+        raise KeyboardInterrupt
+    return n_positions(self)
+last = 0
+expected = hinge.tree_conv_forward(x, *parameters, kernel_size=3)
+geometry.Windows.n_positions = property(read)
+while n_reads >= last:
+    n_reads, last = 0, last + 1
+    try:
+        y = hinge.tree_conv_forward(x, *parameters, kernel_size=3)
+    except KeyboardInterrupt:
+        continue
+    assert n_reads < last and np.array_equal(y, expected), last
+print("interrupted", last - 1)
+"""
+
+
+def test_an_exception_in_the_preparation_of_a_convolution_is_raised():
+    """The code of a Python property may run a handler of a signal, wherever the compiled code reads it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _EACH_PROPERTY], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert int(done.stdout.split()[1]) >= 2
+
+
+_DROPPED = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[:], sys.orig_argv[:] = {argv}
+import hforest
+class Dropped:
+    def __del__(self):
+        raise KeyboardInterrupt
+try:
+    Dropped()
+    time.sleep(1)
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "printed"),
+    [((["-m"], ["python", "-m", "hforest"]), "interrupted"), ((["-m"], ["python", "-m", "other"]), "lost")],
+)
+def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
+    """As the import system does where Ctrl-C comes in one of its callbacks; a library changes no hook."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DROPPED.format(argv=argv)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == printed
+    assert ("Exception ignored" in done.stderr) == (printed == "lost")
 
 
 def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):

@@ -317,6 +317,36 @@ def test_errors_of_arguments_come_through(error, two_processes):
         scale.grow_by_trees(two_processes, classic.grow, x, y - 1, 4)
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_worker_that_exits_does_not_end_the_program(error):
+    x, y = samples()
+
+    def grow(x, y, n_trees, *, first_tree, rng):
+        raise error(3)
+
+    with (
+        ThreadPoolExecutor(2) as executor,
+        pytest.raises(
+            RuntimeError,
+            match=rf"^executor: expected workers that grow trees 0 to 7, got {error.__name__}: 3; see that ",
+        ),
+    ):
+        scale.grow_by_trees(executor, grow, x, y, 8, n_tasks=1)
+
+
+@pytest.mark.parametrize("returned", [None, 3, "its answer"])
+def test_an_executor_without_futures(returned):
+    class Executor:
+        def submit(self, function, *args):
+            return returned
+
+    x, y = samples()
+    with pytest.raises(
+        TypeError, match=r"^executor: expected a method submit that returns a concurrent.futures.Future, got "
+    ):
+        scale.grow_by_trees(Executor(), classic.grow, x, y, 8)
+
+
 def test_functions_that_return_other_trees():
     x, y = samples()
     with pytest.raises(

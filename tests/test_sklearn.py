@@ -888,3 +888,30 @@ def test_which_estimators_take_sparse_matrices():
     takes = {name for name in KINDS if small(name).__sklearn_tags__().input_tags.sparse}
     kinds = ("RandomForest", "ExtraTrees", "CompletelyRandomForest", "ObliqueForest", "ManifoldForest")
     assert takes == {kind + task for kind in kinds for task in ("Classifier", "Regressor")}
+
+
+@pytest.mark.parametrize("name", sorted(set(hs.__all__)))
+def test_flags_are_true_or_false(name):
+    """Neither the first number of an array nor the truth of a list counts."""
+    estimator = getattr(hs, name)
+    y = TARGETS if name.endswith("Regressor") else Y
+    x = X_TARGETS if name.endswith("Regressor") else X
+    for flag, value in estimator().get_params().items():
+        if isinstance(value, bool) and flag != "bootstrap":  # of which the function says more
+            for given in ([1, 2], np.array([1, 2]), np.array([True]), 1, None):
+                with pytest.raises(
+                    TypeError, match=rf"^{flag}: expected True( or|,) False.*; pass one of them$"
+                ):
+                    estimator(**{flag: given}).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    "name", ["CascadeForestClassifier", "NeuralForestClassifier", "RandomForestClassifier"]
+)
+def test_weights_of_text(name):
+    settings = {"early_stopping": True} if name.startswith("Neural") else {}
+    for weights in (["heavy"] * len(Y), np.array(["1"] * len(Y))):
+        with pytest.raises(
+            TypeError, match="^sample_weight: expected an array of real numbers, got dtype <U"
+        ):
+            getattr(hs, name)(**settings).fit(X, Y, sample_weight=weights)

@@ -253,6 +253,25 @@ def test_files_are_not_replaced_by_mistake(table, tmp_path, capsys):
     assert path.read_bytes() == before
 
 
+def test_predictions_replace_only_predictions(table, tmp_path, capsys):
+    path, x, y = table
+    model, out = str(tmp_path / "m.npz"), tmp_path / "out.npz"
+    _tables.save_model(model, tabular.fit(x, y, n_trees=3, depth=2, n_projections=2, steps=0, rng=0), None)
+    (tmp_path / "other.npz").write_bytes((tmp_path / "m.npz").read_bytes())
+    np.savez(tmp_path / "mine.npz", labels=y, probabilities=x)
+    (tmp_path / "thesis.txt").write_text("all of it")
+    for name in ("other.npz", "mine.npz", "thesis.txt"):
+        before = (tmp_path / name).read_bytes()
+        assert main(["predict", model, str(path), "--out", str(tmp_path / name)]) == 2
+        assert "--out: expected a new file or predictions written by hforest, got" in capsys.readouterr().err
+        assert (tmp_path / name).read_bytes() == before
+    assert main(["predict", model, str(path), "--out", str(out)]) == 0
+    np.savez(path, x=x[:7])
+    assert main(["predict", model, str(path), "--out", str(out)]) == 0
+    with np.load(out) as found:
+        assert len(found["labels"]) == 7
+
+
 @pytest.mark.parametrize(
     ("model", "data", "words"),
     [

@@ -110,3 +110,25 @@ def test_bad_input_is_refused(change, error, message):
         ht.LinearHingeForest(5, 4, 3, kind="bush")
     with pytest.raises(ValueError, match="aggregate: expected"):
         ht.LinearHingeForest(5, 4, 3, aggregate="max")
+
+
+@kinds
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_mkldnn", "quantized"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:.*quantize")
+def test_tensors_that_are_not_dense(kind, place, layout):
+    given = list(map(torch.from_numpy, problem(kind, np.float32)))
+    name = ("x", "thresholds", "projections", "weights")[place]
+    a = given[place]
+    if layout == "quantized":
+        given[place] = torch.quantize_per_tensor(a, 0.1, 0, torch.quint8)
+    elif layout == "to_mkldnn" and not torch.backends.mkldnn.is_available():
+        pytest.skip("needs oneDNN")
+    else:
+        given[place] = getattr(a, layout)()
+    function = ht.hinge_tree_linear if kind == "tree" else ht.hinge_fern_linear
+    with pytest.raises(
+        TypeError, match=rf"^{name}: expected a dense tensor of a NumPy dtype, got .*; pass {name}\."
+    ):
+        function(*given)

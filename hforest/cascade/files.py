@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from ..tree.forest import from_arrays
 from .folds import CLASS_VECTORS
 from .levels import Cascade, check_levels
 from .windows import Scanner, _geometry, check_scanner
-
-_Arrays = Mapping[str, np.ndarray]
 
 _WHAT = "a cascade or scanner that save wrote"
 
@@ -109,31 +106,32 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     See `save`.
     """
     name = check.path("file", file)
-    found = files.read_npz(name, _WHAT)
-    try:
-        return _scanner(found) if "n_levels" not in found else _cascade(found)
-    except KeyError as missing:
-        raise ValueError(
-            f"{name}: expected the arrays that save writes, got none called {missing}; pass a file from save"
-        ) from None
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise ValueError(
-            f"{name}: expected {_WHAT}, got one in which {error}; it was changed: restore it or grow anew"
-        ) from None
+    with files.opened(name, _WHAT) as found:
+        try:
+            return _scanner(found) if "n_levels" not in found else _cascade(found)
+        except KeyError as missing:
+            raise ValueError(
+                f"{name}: expected the arrays that save writes, got none called {missing}; pass a file from "
+                "save"
+            ) from None
+        except (TypeError, ValueError, IndexError, OverflowError) as error:
+            raise ValueError(
+                f"{name}: expected {_WHAT}, got one in which {error}; it was changed: restore it or grow anew"
+            ) from None
 
 
 # What these functions raise ends a sentence that begins with "got one in which".
 
 
-def _integer(found: _Arrays, name: str, low: int, high: int = check.MAX_COUNT) -> int:
-    a = found[name]
+def _integer(found: files.Archive, name: str, low: int, high: int = check.MAX_COUNT) -> int:
+    a = found.small(name)
     if a.shape != () or a.dtype.kind not in "iu" or not low <= int(a) <= high:
         raise ValueError(f"{name} is {_short(a)}, not an integer from {low} to {high}")
     return int(a)
 
 
-def _integers(found: _Arrays, name: str) -> tuple[int, ...]:
-    a = found[name]
+def _integers(found: files.Archive, name: str) -> tuple[int, ...]:
+    a = found.small(name)
     if a.ndim != 1 or not a.size or a.dtype.kind not in "iu" or int(a.min()) < 0:
         raise ValueError(f"{name} is {_short(a)}, not a row of integers of at least 0")
     return tuple(int(i) for i in a)
@@ -143,7 +141,7 @@ def _short(a: np.ndarray) -> str:
     return str(a.item()) if a.shape == () else f"an array of shape {a.shape} and dtype {a.dtype}"
 
 
-def _forests(found: _Arrays, prefix: str, n_forests: int) -> tuple[Forest, ...]:
+def _forests(found: files.Archive, prefix: str, n_forests: int) -> tuple[Forest, ...]:
     return tuple(tree.check(from_arrays(found, f"{prefix}/{i}/")) for i in range(n_forests))
 
 
@@ -158,7 +156,7 @@ def _check_agree(where: str, forest: Forest, n_features: int, n_classes: int, dt
             raise ValueError(f"{name} of {where} is {got}, not {wanted}")
 
 
-def _scanner(found: _Arrays) -> Scanner:
+def _scanner(found: files.Archive) -> Scanner:
     n_forests = _integer(found, "n_forests", 1)
     shape, window, stride = _geometry(*(_integers(found, name) for name in ("shape", "window", "stride")))
     forests = _forests(found, "forests", n_forests)
@@ -169,15 +167,15 @@ def _scanner(found: _Arrays) -> Scanner:
     return Scanner(shape, window, stride, forests)
 
 
-def _cascade(found: _Arrays) -> Cascade:
+def _cascade(found: files.Archive) -> Cascade:
     n_forests, n_levels = _integer(found, "n_forests", 1), _integer(found, "n_levels", 1)
     cascade = Cascade(
         n_classes=_integer(found, "n_classes", 1),
         n_features=_integers(found, "n_features"),
-        class_vectors=str(found["class_vectors"]),
+        class_vectors=str(found.small("class_vectors")),
         n_folds=_integer(found, "n_folds", 1),
         seed=_integer(found, "seed", 0, 2**63 - 1),
-        scores=tuple(float(score) for score in found["scores"]),
+        scores=tuple(float(score) for score in found.small("scores")),
         levels=tuple(_forests(found, f"levels/{level}", n_forests) for level in range(n_levels)),
     )
     if cascade.class_vectors not in CLASS_VECTORS:

@@ -14,7 +14,7 @@ import stat
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, TypeAlias
 
 import numpy as np
@@ -222,6 +222,9 @@ def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
 _MAX_RATIO = 1100
 """Deflate makes data smaller by at most 1032 times: larger sizes are damage."""
 
+_SMALL = 1 << 16
+"""Bytes of a small array at most."""
+
 
 def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> None:
     # The end of the archive holds the number of members: a damaged directory may hide the last ones.
@@ -249,94 +252,146 @@ class _PythonObjectsError(ValueError):
     """An array that would have to be unpickled."""
 
 
-def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
-    # The array that the header promises fills the member: a damaged header asks for no absurd memory.
-    with archive.open(info) as stream:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        elif version == (2, 0):
-            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-        else:
-            raise ValueError(f"an array in version {version} of the format")
-        if dtype.hasobject:
-            raise _PythonObjectsError(info.filename.removesuffix(".npy"))
-        if min(shape, default=0) < 0 or stream.tell() + math.prod(shape) * dtype.itemsize != info.file_size:
-            raise ValueError(f"{info.filename!r} of another size than its shape {shape} and dtype {dtype}")
+class _UnreadableError(Exception):
+    """Passes through what a reader makes of an archive; its argument says what is wrong with the file."""
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    _check_header(archive, info)
-    with archive.open(info) as stream:
-        a: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
-        if stream.read(1):  # the checksum is compared at the end
-            raise ValueError(f"{info.filename!r} with bytes after its array")
-    return a
+class Archive(Mapping[str, np.ndarray]):
+    """The arrays of an open .npz file by name: each is read when it is asked for, and no other.
+
+    Every byte that is read has been compared with a checksum.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        info = self._members[name]
+        try:
+            self._header(info)
+            with self._archive.open(info) as stream:
+                a: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+                if stream.read(1):  # the checksum is compared at the end
+                    raise ValueError(f"{info.filename!r} with bytes after its array")
+            return a
+        except (
+            Exception
+        ) as error:  # zipfile, zlib and NumPy raise errors of a dozen classes for damaged files
+            raise _UnreadableError(error) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def small(self, name: str) -> np.ndarray:
+        """Returns an array of a few numbers, or a text; ValueError for one of more than 64 KB."""
+        try:
+            shape, dtype = self._header(self._members[name])
+        except KeyError:
+            raise
+        except Exception as error:
+            raise _UnreadableError(error) from None
+        if math.prod(shape) * dtype.itemsize > _SMALL:
+            raise ValueError(
+                f"{name} is an array of shape {shape} and dtype {dtype}, larger than {_SMALL} bytes"
+            )
+        return self[name]
+
+    def _header(self, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype]:
+        # The array that the header promises fills the member: a damaged header asks for no absurd memory.
+        with self._archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)
+            if version == (1, 0):
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+            elif version == (2, 0):
+                shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+            else:
+                raise ValueError(f"an array in version {version} of the format")
+            if dtype.hasobject:
+                raise _PythonObjectsError(info.filename.removesuffix(".npy"))
+            if (
+                min(shape, default=0) < 0
+                or stream.tell() + math.prod(shape) * dtype.itemsize != info.file_size
+            ):
+                raise ValueError(
+                    f"{info.filename!r} of another size than its shape {shape} and dtype {dtype}"
+                )
+        return shape, dtype
 
 
-def read_npz(path: FilePath, what: str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Returns the arrays of an .npz file; every byte that is read has been compared with a checksum.
+@contextmanager
+def opened(path: FilePath, what: str) -> Iterator[Archive]:
+    """Gives the arrays of an .npz file, which can be read until the end of a `with` block.
 
     Parameters
     ----------
     path : path
     what : str
         What the file should be, for messages: "a checkpoint written by hforest".
-    names : sequence of str, optional
-        Arrays to read, those of them that the file has; all by default.
-
-    Returns
-    -------
-    dict of str to array
 
     Raises
     ------
     FileNotFoundError, PermissionError
         No such file; a file that may not be read.
     ValueError
-        A file that is damaged, truncated, of another kind or no regular file; arrays of Python objects.
+        A file that is damaged, truncated, of another kind or no regular file; an array of Python objects. In
+        the block for the arrays that are read there.
     MemoryError
         A sound file with an array that does not fit into memory.
     """
     name = os.fsdecode(path)
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        mode = os.stat(name).st_mode
-        if not stat.S_ISREG(mode):
-            raise ValueError(_kind(mode))
-        with open(name, "rb") as stream:
+    with ExitStack() as stack:
+        try:
+            mode = os.stat(name).st_mode
+            if not stat.S_ISREG(mode):
+                raise ValueError(_kind(mode))
+            stream = stack.enter_context(open(name, "rb"))
             size = os.fstat(stream.fileno()).st_size
             if not size:
                 raise ValueError("an empty file")
             if not zipfile.is_zipfile(stream):
                 raise ValueError("not a zip archive")
-            with zipfile.ZipFile(stream) as archive:
-                _check_members(archive, stream, size)
-                for info in archive.infolist():
-                    key = info.filename.removesuffix(".npy")
-                    if names is None or key in names:
-                        arrays[key] = _array(archive, info)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{name}: expected {what}, got no such file; check the path") from None
-    except PermissionError:
-        raise PermissionError(
-            f"{name}: expected {what}, got a file that may not be read; change its rights"
-        ) from None
-    except MemoryError as error:
-        raise MemoryError(
+            archive = stack.enter_context(zipfile.ZipFile(stream))
+            _check_members(archive, stream, size)
+        except Exception as error:
+            raise _unreadable(name, what, error) from None
+        try:
+            yield Archive(archive)
+        except _UnreadableError as error:
+            raise _unreadable(name, what, error.args[0]) from None
+
+
+def _unreadable(name: str, what: str, error: Exception) -> Exception:
+    """What is raised for a file that cannot be read because of `error`."""
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{name}: expected {what}, got no such file; check the path")
+    if isinstance(error, PermissionError):
+        return PermissionError(f"{name}: expected {what}, got a file that may not be read; change its rights")
+    if isinstance(error, MemoryError):
+        return MemoryError(
             f"{name}: expected arrays that fit into memory, got larger ones ({error}); free memory, or store "
             "fewer samples"
-        ) from None
-    except _PythonObjectsError as error:
-        raise ValueError(
+        )
+    if isinstance(error, _PythonObjectsError):
+        return ValueError(
             f"{name}: expected {what}, got Python objects in the array {str(error)!r}, which are not loaded; "
             "if you trust the file, write its numbers and texts to another one:\n"
             f"    file = numpy.load({name!r}, allow_pickle=True)\n"
             "    numpy.savez('new.npz', **{name: numpy.array(a.tolist()) for name, a in file.items()})"
-        ) from None
-    except Exception as error:  # zipfile, zlib and NumPy raise errors of a dozen classes for damaged files
-        raise ValueError(
-            f"{name}: expected {what}, got an unreadable file ({type(error).__name__}: {error}); "
-            "it is damaged, truncated or of another kind: restore it or start anew"
-        ) from None
-    return arrays
+        )
+    return ValueError(
+        f"{name}: expected {what}, got an unreadable file ({type(error).__name__}: {error}); "
+        "it is damaged, truncated or of another kind: restore it or start anew"
+    )
+
+
+def read_npz(path: FilePath, what: str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Returns arrays of an .npz file: those of `names` that it has, or all. Raises as `opened`."""
+    with opened(path, what) as found:
+        return {name: found[name] for name in found if names is None or name in names}

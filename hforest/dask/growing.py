@@ -101,6 +101,11 @@ def grow(
         raise TypeError(
             f"client: expected a distributed.Client, got {type(client).__name__}; pass distributed.Client()"
         )
+    if getattr(client, "status", None) in ("closed", "closing"):
+        raise ValueError(
+            "client: expected a client that is connected, got one that is closed; make a new "
+            "distributed.Client()"
+        )
     if not isinstance(bootstrap, str | bool | np.bool_):
         raise TypeError(
             f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; in-bag counts are '
@@ -223,6 +228,6 @@ class _Engine:
         ]
         return list(self._client.gather(found))
 
-    def agree(self, go_on: bool) -> bool:
-        """Returns `go_on`: there is one driver."""
-        return go_on
+    def agree(self, go_on: Callable[[], bool]) -> bool:
+        """Returns go_on(): there is one driver."""
+        return go_on()

@@ -3,7 +3,7 @@
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
@@ -106,7 +106,7 @@ def known(path: str | Path, name: str, y: np.ndarray, n: int, most: int) -> np.n
 
 def parts(
     path: str | Path,
-    arrays: dict[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     n_train: int | None,
     dtype: np.dtype | None,
     labels: Callable[[str | Path, str, np.ndarray, int], np.ndarray],
@@ -229,9 +229,9 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     (array([1, 0, 1], dtype=int32), array(['ant', 'bee'], dtype='<U3'))
     """
     path = Path(check.path("path", path))
-    arrays = files.read_npz(path, "an .npz archive of a data set")
     n_train = None if n_train is None else check.integer("n_train", n_train, 0)
-    found = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
+    with files.opened(path, "an .npz archive of a data set") as arrays:
+        found = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
     if len(found) == 2:
         raise _no_rows(path, len(found[0]), n_train)
     x_train, y_train, x_test, y_test = found
@@ -339,35 +339,42 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         another version.
     """
     path = Path(check.path("path", path))
-    arrays = files.read_npz(path, _CHECKPOINT)
-    try:
-        head = json.loads(str(arrays.pop("head")))
-        written = head["format"]
-        if written == FORMAT:
-            config = Config(**head["config"])
-            classes = arrays.pop("classes")
-            if arrays["step"].shape != () or arrays["step"].dtype.kind not in "iu":
-                raise ValueError(f"a step that is no integer, but {arrays['step']}")
-            state: State = {**arrays, "step": int(arrays["step"])}
-            _check_state(config, state, classes)
-            return Checkpoint(config, state, int(head["data"]), classes)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
-        raise ValueError(
-            f"{path}: expected a checkpoint written by hforest, got a file with {error}; "
-            "restore it or start anew without --resume"
-        ) from None
+    with files.opened(path, _CHECKPOINT) as arrays:
+        try:
+            head = json.loads(str(arrays.small("head")))
+            written = head["format"]
+            if written == FORMAT:
+                return _checkpoint(arrays, head)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            wrong = f"no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(
+                f"{path}: expected a checkpoint written by hforest, got a file with {wrong}; "
+                "restore it or start anew without --resume"
+            ) from None
     raise ValueError(
         f"{path}: expected a checkpoint written by hforest in format {FORMAT}, got format {written}; start "
         "anew without --resume, or resume with the version of hforest that wrote it"
     )
+
+
+def _checkpoint(arrays: files.Archive, head: dict[str, Any]) -> Checkpoint:
+    config, step = Config(**head["config"]), arrays.small("step")
+    if step.shape != () or step.dtype.kind not in "iu":
+        raise ValueError(f"a step that is no integer, but {step}")
+    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, 1)
+    names = [*small, *(f"history_{name}" for name in (*HISTORY, "pending"))]
+    state: State = {name: arrays[name] for name in names if name in arrays} | {"step": int(step)}
+    classes = arrays["classes"]
+    _check_state(config, state, small, classes)
+    return Checkpoint(config, state, int(head["data"]), classes)
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
@@ -384,22 +391,21 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     """
     name = check.path("path", path)
     try:
-        head = json.loads(str(files.read_npz(name, _CHECKPOINT, ["head"])["head"]))
+        with files.opened(name, _CHECKPOINT) as arrays:
+            head = json.loads(str(arrays.small("head")))
     except (KeyError, ValueError, RecursionError):
         return False
     return isinstance(head, dict) and {"format", "config", "data"} <= head.keys()
 
 
-def _check_state(config: Config, state: State, classes: np.ndarray) -> None:
-    # The same arrays, dtypes and shapes as a new run's, and indices in their range.
+def _check_state(config: Config, state: State, small: State, classes: np.ndarray) -> None:
+    # The same arrays, dtypes and shapes as a new run's, and indices in their range. A new state of the same
+    # sizes would take the memory of a second model: a small one has the same names and dtypes.
     kernel = state["kernel"]
     if kernel.ndim != (3 if config.n_kernels else 2) or state["weights"].ndim != 3:
         raise ValueError(f"kernel of shape {kernel.shape} and weights of shape {state['weights'].shape}")
     if classes.shape != state["weights"].shape[2:]:
         raise ValueError(f"classes of shape {classes.shape} and weights of shape {state['weights'].shape}")
-    # A new state of the same sizes would take the memory of a second model. A small one has the same names
-    # and dtypes, and its shapes but for the large axes.
-    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, state["weights"].shape[2])
     # The file does not hold the number of inputs: that of images follows from the features of their windows.
     n_features = state["mean"].size if config.n_kernels else config.n_features
     inputs = (WINDOW, WINDOW) if config.n_kernels else (kernel.shape[0],)

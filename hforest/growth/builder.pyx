@@ -228,7 +228,7 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
         r.n_pending -= 1
         node = r.pending[r.n_pending]
         fine = _split_or_leave(t, &r, tree, node, &root_weight)
-        if hf_stopped_after(t.watch, &n_steps, (node.last - node.first) * (t.n_candidates + 1)):
+        if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
     fine = fine and not hf_has_stopped(t.watch)
     t.source.finish(t, &r)

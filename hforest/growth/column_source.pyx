@@ -204,7 +204,7 @@ cdef void _best_of_candidates(
         start_code_scorer(t, r, &own.codes, node, weight, True, &scorer)
         started = True
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
-        if hf_stopped_after(t.watch, &n_steps, n):
+        if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
             return
         column = sample_feature(&own.features, sampling)
         found = -1
@@ -333,7 +333,7 @@ cdef hf_split _best_random_split(
     cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
     sampling.key, sampling.n_sampled = key, 0
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
-        if hf_stopped_after(t.watch, &n_steps, node.last - node.first):
+        if hf_stopped_after(t.watch, &n_steps, node.last - node.first + t.n_outputs):
             break
         split.column = sample_feature(&own.features, &sampling)
         split.missing = -1

@@ -307,7 +307,7 @@ cdef hf_split _best_projection(
     if short:
         start_code_scorer(t, r, &own.codes, node, weight, p.whole, &scorer)
     for number in range(t.n_candidates):
-        if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
+        if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         before = best.score
@@ -368,7 +368,7 @@ cdef hf_split _best_random_projection(
     cdef double greatest
     split.column = 0
     for number in range(t.n_candidates):
-        if hf_stopped_after(t.watch, &n_steps, n) or (n > LARGE and hf_stopped(t.watch)):
+        if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         _values_of(t, r, p, node, candidate)

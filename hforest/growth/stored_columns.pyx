@@ -91,7 +91,7 @@ cdef hf_split best_random_stored(
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
         split.column = sample_feature(features, &sampling)
         k = stored_codes(r, c, node, split.column)
-        if hf_stopped_after(t.watch, &n_steps, k + 1):
+        if hf_stopped_after(t.watch, &n_steps, k + t.n_outputs):
             break
         if k == 0:
             continue

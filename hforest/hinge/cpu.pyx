@@ -85,7 +85,7 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
 
 cdef Gradients _gradients(
     grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights
-) noexcept:
+):
     cdef Gradients a
     a.forest = forest_of(False, None, features, weights)
     a.route, a.divisor, a.shared = route_of(route), divisor, grad_y.ndim == 2
@@ -181,7 +181,7 @@ def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
         route_linear(call, <const double*> start_of(x))
 
 
-cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divisor, grads) noexcept:
+cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divisor, grads):
     # Of the arrays; grads: grad_x, grad_thresholds, grad_projections, grad_weights.
     cdef LinearGradients a
     a.base = _gradients(

@@ -61,12 +61,12 @@ cdef inline Py_ssize_t aligned(Py_ssize_t n_bytes) noexcept nogil:
     return (n_bytes + 127) // 128 * 128
 
 
-cdef inline void* start_of(a) noexcept:
+cdef inline void* start_of(a):
     """Returns the first byte of an array, which is C-contiguous; NULL for None."""
     return NULL if a is None else cnp.PyArray_DATA(<cnp.ndarray> a)
 
 
-cdef inline Forest forest_of(bint fern, thresholds, features, weights) noexcept:
+cdef inline Forest forest_of(bint fern, thresholds, features, weights):
     """Returns the struct of the arrays; thresholds or weights may be None."""
     cdef Forest forest
     forest.fern = fern
@@ -79,7 +79,7 @@ cdef inline Forest forest_of(bint fern, thresholds, features, weights) noexcept:
     return forest
 
 
-cdef inline Route route_of(route) noexcept:
+cdef inline Route route_of(route):
     """Returns the struct of a tuple (leaf, margin, vertex) of arrays, or of None."""
     cdef Route rows
     leaf, margin, vertex = (None, None, None) if route is None else route

@@ -21,7 +21,7 @@ cdef struct LinearCall:
     const hf_products* bodies  # or NULL
 
 # Returns the vector bodies for numbers of itemsize bytes on the path in use, or NULL where it has none.
-cdef const hf_products* products_of(int itemsize) noexcept
+cdef const hf_products* products_of(int itemsize) noexcept nogil
 
-cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept
+cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route)
 cdef int route_linear(LinearCall call, const real* x) except -1

@@ -86,11 +86,11 @@ cdef void _route_some(
         (<real*> call.route.margin)[at] = lowest[i]
 
 
-cdef const hf_products* products_of(int itemsize) noexcept:
+cdef const hf_products* products_of(int itemsize) noexcept nogil:
     return hf_products_of(simd_path(), itemsize)
 
 
-cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route) noexcept:
+cdef LinearCall linear_call_of(bint fern, x, thresholds, projections, route):
     """Returns the struct of the arrays."""
     cdef LinearCall call
     call.fern, call.route = fern, route_of(route)

@@ -14,5 +14,5 @@ cdef struct Call:
     Windows windows
 
 cdef Call call_of(
-    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps) noexcept
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps)
 cdef int run(Call call, const real* x) except -1

@@ -341,7 +341,7 @@ cdef int run(Call call, const real* x) except -1:
 
 cdef Call call_of(
     bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps
-) noexcept:
+):
     """Returns what a call routes and writes; weights, y, route, windows and their taps may be None."""
     cdef Call call
     call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)

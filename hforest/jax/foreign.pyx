@@ -55,7 +55,7 @@ cdef extern from "jax/foreign.h" nogil:
     ctypedef struct hf_xla_api:
         size_t struct_size
         hf_xla_version version
-        hf_xla_error* (*create_error)(hf_xla_error_arguments*)
+        hf_xla_error* (*create_error)(hf_xla_error_arguments*) noexcept nogil
 
     ctypedef struct hf_xla_buffer:
         int dtype
@@ -103,13 +103,16 @@ cdef enum:
     MAX_RANK = 32
 
 # The version is 0: HF_XLA_MAJOR.
-cdef bytes OTHER_VERSION = (
+cdef const char* OTHER_VERSION = (
     b"hforest.jax: expected version 0 of XLA's foreign functions, got another one; "
     b"install a jaxlib of that version"
 )
-cdef bytes SHORT_CALL = (
+cdef const char* SHORT_CALL = (
     b"hforest.jax: expected a whole call of XLA's foreign functions, got a shorter one; "
     b"install jaxlib 0.5 or newer"
+)
+cdef const char* NO_TEXT = (
+    b"hforest.jax: expected a call that ends, got an exception; run the program again"
 )
 
 
@@ -183,7 +186,7 @@ cdef int _run(const hf_xla_call* call) except -1:
     return 0
 
 
-cdef int _code(error) noexcept:
+cdef int _code(error) except -1:
     if isinstance(error, IndexError):
         return HF_XLA_OUT_OF_RANGE
     if isinstance(error, (TypeError, ValueError)):
@@ -202,8 +205,8 @@ cdef str _text(error):
     )
 
 
-cdef hf_xla_error* _error(const hf_xla_api* api, int code, bytes message) noexcept:
-    """Returns a new error of the runtime."""
+cdef hf_xla_error* _error(const hf_xla_api* api, int code, const char* message) noexcept nogil:
+    """Returns a new error of the runtime, which copies the message."""
     cdef hf_xla_error_arguments arguments
     arguments.struct_size = sizeof(arguments)
     arguments.extensions = NULL
@@ -212,24 +215,14 @@ cdef hf_xla_error* _error(const hf_xla_api* api, int code, bytes message) noexce
     return api.create_error(&arguments)
 
 
-cdef hf_xla_error* _error_of(const hf_xla_api* api, error) noexcept:
-    """Returns the error of the runtime for an exception."""
-    cdef bytes message = b"hforest.jax: expected a call that ends, got an exception; run the program again"
-    cdef bint interrupted = isinstance(error, KeyboardInterrupt)
-    cdef hf_xla_error* made
-    try:
-        message = _text(error).encode("utf-8", "replace").replace(b"\0", b"?")
-    except BaseException as another:  # out of memory; or a handler of a signal raised
-        interrupted = interrupted or isinstance(another, KeyboardInterrupt)
-    made = _error(api, _code(error), message)
-    if interrupted:
-        # The main thread raises it again, after XLA's error. Nothing of Python may run here after this.
-        PyErr_SetInterrupt()
-    return made
-
-
 cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
+    # C calls it: an exception that left it would be lost, and the call a success.
     cdef hf_xla_metadata* metadata
+    cdef hf_xla_error* made
+    cdef const char* text = NO_TEXT
+    cdef bytes message
+    cdef bint interrupted
+    cdef int code = HF_XLA_INTERNAL
     if call.extensions != NULL and call.extensions.type == HF_XLA_METADATA:
         # Asked at registration and by compilers: the runtime refuses a version that it does not support.
         metadata = (<hf_xla_metadata_extension*> call.extensions).metadata
@@ -245,9 +238,20 @@ cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
         return _error(call.api, HF_XLA_FAILED_PRECONDITION, SHORT_CALL)
     try:
         _run(call)
+        return NULL
     except BaseException as error:
-        return _error_of(call.api, error)
-    return NULL
+        interrupted = isinstance(error, KeyboardInterrupt)
+        try:
+            code = _code(error)
+            message = _text(error).encode("utf-8", "replace").replace(b"\0", b"?")
+            text = message
+        except BaseException as another:  # out of memory; or a handler of a signal raised
+            interrupted = interrupted or isinstance(another, KeyboardInterrupt)
+        made = _error(call.api, code, text)
+        if interrupted:
+            # The main thread raises it again, after XLA's error. Nothing of Python may run here after this.
+            PyErr_SetInterrupt()
+        return made
 
 
 def capsule():

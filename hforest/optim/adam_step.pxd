@@ -132,7 +132,7 @@ cdef inline void adam_pass(
 # and bias2; both 0 where only missed steps count.
 cdef hf_adam adam_settings(
     int itemsize, double lr, double beta1, double beta2, double eps, double bias1, double bias2
-) noexcept
+) noexcept nogil
 
 # Writes pointers into arrays of tables.py that `missed` keeps alive.
 cdef int adam_tables(hf_adam* a, missed) except -1

@@ -12,7 +12,7 @@ cdef extern from "optim/simd/adam.h" nogil:
 
 cdef hf_adam adam_settings(
     int itemsize, double lr, double beta1, double beta2, double eps, double bias1, double bias2
-) noexcept:
+) noexcept nogil:
     cdef hf_adam a
     memset(&a, 0, sizeof(hf_adam))
     a.lr, a.beta1, a.beta2, a.eps = lr, beta1, beta2, eps

@@ -124,7 +124,10 @@ def grow_by_rows(
     """
     workers = Workers(as_communicator(comm))
 
-    def checked() -> tuple[int, Settings]:
+    settings: Settings | None = None
+
+    def checked() -> tuple[int, tuple[str, ...]]:
+        nonlocal settings
         check_progress(progress)
         settings = settings_of(
             criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
@@ -133,11 +136,12 @@ def grow_by_rows(
             n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
             distribution=distribution, n_projections=n_projections,
         )  # fmt: skip
-        return check.seed(rng), settings
+        return check.seed(rng), tuple(repr(setting) for setting in settings)
 
     found = workers.collect(checked, ())
     planning.same_settings([settings for _, settings in found])
-    seed, settings = found[0]
+    seed = found[0][0]
+    assert settings is not None
     given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
     with reporting(progress, settings.n_trees, "tree") as report:
         return state_machine.grow(workers, given, settings, seed, report)

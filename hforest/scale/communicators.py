@@ -13,6 +13,7 @@ from ..core.aliases import IntArray
 
 _FIRST_BYTES = 1 << 16  # of a message at most that go with its length
 _RECENT = 8  # messages whose lengths say how many
+_MPI_BYTES = 2**31 - 1  # of all messages of a call at most
 _TAG = 2**20  # of what is sent to find out who has ended
 
 
@@ -236,6 +237,8 @@ class MpiComm:
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
 
+    # The methods of mpi4py with small first letters would pickle what they send.
+
     def allreduce(self, a: IntArray) -> IntArray:
         """Returns the sum of all workers' arrays."""
         with _lost(self.rank, "a sum"):
@@ -247,12 +250,46 @@ class MpiComm:
     def allgather(self, data: bytes) -> list[bytes]:
         """Returns what each worker gave."""
         with _lost(self.rank, "messages"):
-            return list(self._comm.allgather(data))
+            sizes, own = self._gathered(len(data)), np.frombuffer(data, np.uint8)
+            return self._in_steps(
+                sizes, int(sizes.max()), lambda some, to: self._comm.Allgatherv(own[some], to)
+            )
 
     def alltoall(self, data: Sequence[bytes]) -> list[bytes]:
         """Returns what each worker gave for this one."""
+
+        def exchange(some: slice, to: tuple[Any, list[int]]) -> None:
+            parts = [part[some] for part in data]
+            own = np.frombuffer(b"".join(parts), np.uint8)
+            self._comm.Alltoallv((own, [len(part) for part in parts]), to)
+
         with _lost(self.rank, "messages"):
-            return list(self._comm.alltoall(list(data)))
+            sizes = np.empty(self.size, np.int64)
+            self._comm.Alltoall(np.array([len(part) for part in data], np.int64), sizes)
+            most = self._gathered(max(len(part) for part in data))
+            return self._in_steps(sizes, int(most.max()), exchange)
+
+    def _gathered(self, n: int) -> IntArray:
+        found = np.empty(self.size, np.int64)
+        self._comm.Allgather(np.array([n], np.int64), found)
+        return found
+
+    def _in_steps(
+        self, sizes: IntArray, most: int, send: Callable[[slice, tuple[Any, list[int]]], None]
+    ) -> list[bytes]:
+        """Receives `sizes` bytes from each worker; in a step all together as many as MPI counts at most.
+
+        send(bytes of each message, (buffer, bytes from each worker)) makes a step, `most` the largest message
+        of all workers: all make the same number of steps.
+        """
+        found, step = [bytearray() for _ in sizes], _MPI_BYTES // self.size
+        for at in range(0, most, step):
+            counts = np.clip(sizes - at, 0, step)
+            received = np.empty(int(counts.sum()), np.uint8)
+            send(slice(at, at + step), (received, counts.tolist()))
+            for message, some in zip(found, np.split(received, np.cumsum(counts)[:-1]), strict=True):
+                message += some.tobytes()
+        return [bytes(message) for message in found]
 
 
 def as_communicator(comm: Any) -> Communicator:

@@ -13,7 +13,7 @@ about once a worker.
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from heapq import heappop, heappush
 from typing import Any
 
@@ -90,9 +90,16 @@ class Driver:
             with warnings.catch_warnings():
                 # Dask advises to scatter arrays; they are shipped once a worker as they are.
                 warnings.filterwarnings("ignore", message="Sending large graph")
-                self._running[self._executor.submit(*task)] = number, carries
+                future = self._executor.submit(*task)
         except Exception as error:  # of an executor that takes no more tasks, whose kinds differ
             raise _lost(trees, error) from error
+        if not isinstance(future, Future):
+            raise TypeError(
+                "executor: expected a method submit that returns a concurrent.futures.Future, got "
+                f"{type(future).__name__}; pass such as concurrent.futures.ProcessPoolExecutor(), or "
+                "client.get_executor() of Dask"
+            )
+        self._running[future] = number, carries
 
     def _collect_finished(self) -> None:
         """Waits for a task to finish, and takes all that have; raises where a range cannot grow."""
@@ -108,20 +115,25 @@ class Driver:
 
     def _collect(self, number: int, future: Future[Answer]) -> None:
         trees = self._ranges[number]
+        error: BaseException | None
         try:
+            error = future.exception()
+        except CancelledError as cancelled:
+            error = cancelled
+        try:
+            if isinstance(error, _OF_ARGUMENTS):
+                raise error
+            if error is not None:  # the worker died, ended, was interrupted, or has no memory
+                self._n_failures[number] += 1
+                self._lacking.clear()  # the one that died may be among them
+                self._have_some, self._unknown = False, True
+                if self._n_failures[number] > self._retries:
+                    raise _lost(trees, error) from error
+                heappush(self._waiting, number)
+                return
             worker, forest = future.result()
-        except _OF_ARGUMENTS:
-            raise
-        except Exception as error:  # the worker died, was interrupted, or has no memory
-            self._n_failures[number] += 1
-            self._lacking.clear()  # the one that died may be among them
-            self._have_some, self._unknown = False, True
-            if self._n_failures[number] > self._retries:
-                raise _lost(trees, error) from error
-            heappush(self._waiting, number)
-            return
         finally:
-            del future
+            del future, error
         self._unknown = False
         if forest is None:
             self._lacking.add(worker)
@@ -133,7 +145,7 @@ class Driver:
         self._forests[number] = forest
 
 
-def _lost(trees: Range, error: Exception) -> RuntimeError:
+def _lost(trees: Range, error: BaseException) -> RuntimeError:
     cause = f"{type(error).__name__}: {error}".rstrip(": ")
     return RuntimeError(
         f"executor: expected workers that grow {trees}, got {cause}; see that workers have the memory and "

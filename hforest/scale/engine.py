@@ -54,6 +54,6 @@ class Engine(Protocol):
         """Returns receive([send(*values of the part, item) of each part], *args) of each item."""
         ...
 
-    def agree(self, go_on: bool) -> bool:
-        """Returns whether all state machines go on."""
+    def agree(self, go_on: Callable[[], bool]) -> bool:
+        """Returns whether go_on() is True for all state machines; raises what it raises for one of them."""
         ...

@@ -393,10 +393,40 @@ def _merged(parts: list[Gathered]) -> Gathered:
     )  # fmt: skip
 
 
+def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, below: Below) -> None:
+    """Checks the rows that another worker sent, on which compiled code relies."""
+    n_columns, n = len(edges.n_bins), part.codes.shape[-1]
+    projected, classes = below.settings.distribution is not None, below.settings.task == "classification"
+    codes = edges.dtype if projected else np.dtype(np.uint8 if edges.low.shape[1] <= 256 else np.uint16)
+    fine = (
+        part.indptr.dtype == np.int64 and part.indptr.shape == (len(below.key) + 1,)
+        and part.indptr[0] == 0 and part.indptr[-1] == n and bool((np.diff(part.indptr) >= 0).all())
+        and part.codes.dtype == codes and part.codes.shape == (n_columns, n)
+        and part.weight.shape == (n,) and part.weight.dtype.kind == "i" and bool((part.weight > 0).all())
+        and (part.labels is not None) == classes and (part.targets is None) == classes
+    )  # fmt: skip
+    if fine and not projected and n:
+        n_bins = edges.n_bins + (0 if edges.missing is None else edges.missing >= 0)
+        fine = bool((part.codes.max(axis=1) < n_bins).all())
+    if fine and part.labels is not None:
+        fine = part.labels.shape == (n,) and part.labels.dtype == np.int32
+        fine = fine and (not n or 0 <= int(part.labels.min()) <= int(part.labels.max()) < n_outputs)
+    elif fine and part.targets is not None:
+        fine = part.targets.shape == (n, n_outputs) and part.targets.dtype == np.float64
+    if not fine:
+        raise ValueError(
+            f"comm: expected the rows of nodes from worker {number}, got arrays that contradict each other; "
+            "run one version of hforest on all workers"
+        )
+
+
 def finish(
     parts: list[Gathered], edges: Edges, n_outputs: int, below: Below
 ) -> list[Trees] | list[Projected]:
     """Returns the subtrees of nodes whose rows come from all parts."""
+    if len(parts) > 1:
+        for number, part in enumerate(parts):
+            _check_gathered(part, number, edges, n_outputs, below)
     rows, settings = _merged(parts), below.settings
     learned = Learned(
         supervised.Target(rows.labels, rows.targets, n_outputs),

@@ -49,10 +49,10 @@ class Plan(NamedTuple):
 # ------------------------------------------------------------------------------------------------ plan
 
 
-def same_settings(found: list[Settings]) -> None:
-    """Settings of all workers, which must be the same."""
-    for name in Settings._fields:
-        same(name, [repr(getattr(settings, name)) for settings in found], "pass the same settings")
+def same_settings(found: list[tuple[str, ...]]) -> None:
+    """Checks that the settings of all workers, as texts, are the same."""
+    for name, values in zip(Settings._fields, zip(*found, strict=True), strict=True):
+        same(name, values, "pass the same settings")
 
 
 def _n_outputs(found: list[Description], settings: Settings) -> int:

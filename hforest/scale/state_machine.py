@@ -8,6 +8,7 @@
 Sums of integers are exact, so all workers find the same splits, however rows are divided among them.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ..core.progress import Report
 from ..growth.trees import Trees
 from ..growth.trees import joined as join_arrays
-from ..tree import Forest
+from ..tree import Forest, check
 from .batches import BatchOfTrees
 from .engine import Engine, Handle
 from .parts import Draw, Settings
@@ -33,16 +34,17 @@ def grow(engine: Engine, given: Handle, settings: Settings, seed: int, report: R
         n_trees = min(known.n_batch, settings.n_trees - at)
         draw = Draw(seed, settings.first_tree + at, at, n_trees, settings.bootstrap, None)
         trees += batch(engine, data, known, draw).grow()
-        if not engine.agree(report(len(trees))):
+        if not engine.agree(partial(report, len(trees))):
             break
     dtype = known.edges.dtype
     arrays = join_arrays(trees, known.n_outputs, dtype, projected)
     n = len(Trees._fields)
     indptr, indices, data_of = arrays[n:] if projected else (np.zeros(0, t) for t in ("i8", "i4", dtype))
-    return Forest(
+    forest = Forest(
         n_features=np.array(len(known.edges.n_bins), np.int64),
         **Trees(*arrays[:n])._asdict(),
         indptr=indptr,
         indices=indices,
         data=data_of,
     )
+    return check(forest) if engine.n_tasks > 1 else forest  # subtrees came from others

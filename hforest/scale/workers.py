@@ -1,6 +1,5 @@
 """The engine of workers that all run the same program, each with its own rows (SPMD)."""
 
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from .communicators import Communicator
+from .messages import Failure, decoded, encoded
 
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
 
@@ -22,49 +22,65 @@ def same(name: str, values: Sequence[Any], remedy: str) -> None:
             )
 
 
-class _Failure:
-    """An error on a worker, as others are told about it."""
+def _decoded(rank: int, data: bytes) -> Any:
+    try:
+        return decoded(data)
+    except ValueError as error:
+        raise RuntimeError(
+            f"comm: expected messages of hforest, got from worker {rank} {error}; run one version of hforest "
+            "on all workers, and a program that makes the same calls"
+        ) from None
 
-    def __init__(self, rank: int, error: Exception) -> None:
-        text = str(error.args[0]) if error.args else type(error).__name__
-        self.kind: type[Exception] = next((kind for kind in _KINDS if isinstance(error, kind)), RuntimeError)
-        self.message = f"{text} (on worker {rank})"
-        if self.kind is RuntimeError:
-            self.message = f"{type(error).__name__}: {self.message}"
+
+def _failure(rank: int, error: BaseException) -> Failure:
+    text = str(error.args[0]) if error.args else type(error).__name__
+    kind = next((kind for kind in _KINDS if isinstance(error, kind)), RuntimeError)
+    text = text if kind is not RuntimeError else f"{type(error).__name__}: {text}"
+    return Failure(kind.__name__, f"{text} (on worker {rank})")
 
 
 class Workers:
     """Calls functions of this worker's part, and tells the others.
 
-    An error of a part is kept until the next message, with which every worker raises it.
+    An error of a part is kept until the next message, with which every worker raises it; so is an interrupt.
     """
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
         self.n_tasks = comm.size
-        self._failure: _Failure | None = None
-        self._error: Exception | None = None
+        self._failure: Failure | None = None
+        self._error: BaseException | None = None
 
     def _try(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._failure is None:
             try:
                 return function(*args)
-            except Exception as error:
-                self._failure, self._error = _Failure(self.comm.rank, error), error
+            except BaseException as error:
+                self._failure, self._error = _failure(self.comm.rank, error), error
         return self._failure
+
+    def _encoded(self, value: Any) -> bytes:
+        data = self._try(encoded, value)
+        return data if isinstance(data, bytes) else encoded(data)
+
+    def _decoded(self, found: Sequence[bytes]) -> list[Any]:
+        """The values that workers sent, in their order; of a worker that sent none its failure."""
+        return [self._try(_decoded, rank, data) for rank, data in enumerate(found)]
 
     def _told(self) -> None:
         """Tells the other workers about a failure; raises the first one."""
         found = [self._failure]
         if self.comm.size > 1:
-            found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(self._failure))]
+            sent = self.comm.allgather(encoded(self._failure))
+            found = [_decoded(rank, data) for rank, data in enumerate(sent)]
         error, self._error = self._error, None  # kept, it would keep the arguments of the call
         try:
-            for failure in found:
-                if failure is not None and self.comm.size > 1:
-                    raise failure.kind(failure.message) from error
-            if error is not None:
+            if error is not None and (self.comm.size == 1 or not isinstance(error, Exception)):
                 raise error
+            for failure in found:
+                if failure is not None:
+                    kinds = {kind.__name__: kind for kind in _KINDS}
+                    raise kinds.get(failure.kind, RuntimeError)(failure.message) from error
         finally:
             del error
 
@@ -83,8 +99,8 @@ class Workers:
         if self.comm.size == 1:
             self._told()
             return [own]
-        found = [pickle.loads(data) for data in self.comm.allgather(pickle.dumps(own, protocol=5))]
-        if any(isinstance(a, _Failure) for a in found):
+        found = self._decoded(self.comm.allgather(self._encoded(own)))
+        if any(isinstance(a, Failure) for a in found):
             self._told()
         return found
 
@@ -102,7 +118,7 @@ class Workers:
             self._told()
             return own
         sent = np.zeros(int(np.prod(shape)) + 1, dtype)
-        if isinstance(own, _Failure):
+        if isinstance(own, Failure):
             sent[-1] = 1
         else:
             sent[:-1] = own.ravel()
@@ -125,19 +141,24 @@ class Workers:
         if self.comm.size == 1:
             self._told()
             return [receive(sent, *args[0])]
-        data = [pickle.dumps(a, protocol=5) for a in sent] + [b""] * (self.comm.size - len(sent))
-        found = [pickle.loads(a) for a in self.comm.alltoall(data) if a]
-        if any(isinstance(a, _Failure) for a in found) or self._failure is not None:
-            own = None  # every worker that has a failure tells the others below
-        else:
-            own = self._try(receive, found, *args[rank]) if rank < len(items) else None
-        results = [
-            pickle.loads(a) for a in self.comm.allgather(pickle.dumps((own, self._failure), protocol=5))
-        ]
-        if any(failure is not None for _, failure in results):
+        data = [self._encoded(a) for a in sent] + [encoded(None)] * (self.comm.size - len(sent))
+        found = self._decoded(self.comm.alltoall(data))
+        own = self._failure  # every worker that has a failure tells the others below
+        if own is None and rank < len(items) and not any(isinstance(a, Failure) for a in found):
+            own = self._try(receive, found, *args[rank])
+        results = self._decoded(self.comm.allgather(self._encoded(own)))
+        if any(isinstance(a, Failure) for a in results):
             self._told()
-        return [result for result, _ in results[: len(items)]]
+        return results[: len(items)]
 
-    def agree(self, go_on: bool) -> bool:
-        """Returns whether all workers go on."""
-        return not int(self.comm.allreduce(np.array([0 if go_on else 1], np.int64))[0])
+    def agree(self, go_on: Callable[[], bool]) -> bool:
+        """Returns whether go_on() is True on all workers."""
+        own = self._try(go_on)
+        if self.comm.size == 1:
+            self._told()
+            return bool(own)
+        failed = isinstance(own, Failure)
+        n_failed, n_stopped = self.comm.allreduce(np.array([failed, not own], np.int64)).tolist()
+        if n_failed:
+            self._told()
+        return not n_stopped

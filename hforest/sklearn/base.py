@@ -25,6 +25,13 @@ def keep(arguments: Mapping[str, Any]) -> None:
     vars(arguments["self"]).update((name, value) for name, value in arguments.items() if name != "self")
 
 
+def check_flag(name: str, value: object, other: str = "") -> None:
+    """Checks that a parameter is True or False; `other` are words for what else it may be."""
+    if not isinstance(value, bool | np.bool_):
+        expected = f"True, False{other}" if other else "True or False"
+        raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; pass one of them")
+
+
 def number_of_threads(n_jobs: object) -> int:
     """The number of threads that a parameter `n_jobs` means: below 0 all processors but -1 - n_jobs."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"

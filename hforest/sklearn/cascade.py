@@ -120,8 +120,10 @@ class CascadeForestClassifier(Classifier, Estimator):
             x, labels, told = self._learned(X, y)
             given = weight_of(sample_weight)
             weight: np.ndarray | None = None if given is None else np.asarray(given)
-            some = labels if weight is None or weight.shape != labels.shape else labels[weight > 0]
-            self._check_folds(some)
+            if weight is None or weight.shape != labels.shape or weight.dtype.kind not in "biuf":
+                self._check_folds(labels)  # such weights are refused below
+            else:
+                self._check_folds(labels[weight > 0])
             settings = self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}
             self.cascade_ = cascade.grow(
                 x, labels, self._forests(), n_classes=told["n_classes"], rng=self._seed(), **settings

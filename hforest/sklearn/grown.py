@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, tree
-from .base import Estimator
+from .base import Estimator, check_flag
 
 
 def weight_of(sample_weight: Any) -> Any:
@@ -95,7 +95,9 @@ class GrownForest(Estimator):
         with self._computing():
             x, target, told = self._learned(X, y)
             score = getattr(self, "oob_score", False)
-            if score and not self.bootstrap:
+            if not callable(score):
+                check_flag("oob_score", score, " or a function of (y, predicted)")
+            if score and isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap:
                 raise ValueError(
                     "oob_score: expected False with bootstrap=False, got an out-of-bag score; pass "
                     "bootstrap=True"

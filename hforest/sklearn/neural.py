@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 
 from .. import neural
-from .base import Estimator, keep
+from .base import Estimator, check_flag, keep
 from .grown import weight_of
 from .targets import Classifier
 
@@ -150,6 +150,8 @@ class NeuralForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             self._forget()
+            for name in ("early_stopping", "standardize"):
+                check_flag(name, getattr(self, name))
             x, labels, told = self._learned(X, y)
             seed = self._seed()
             weight = weight_of(sample_weight)
@@ -234,7 +236,13 @@ class NeuralForestClassifier(Classifier, Estimator):
             )
         weight = None
         if sample_weight is not None:
-            weight = np.asarray(sample_weight, np.float64)
+            weight = np.asarray(sample_weight)
+            if weight.dtype.kind not in "biuf":
+                raise TypeError(
+                    f"sample_weight: expected an array of real numbers, got dtype {weight.dtype}; "
+                    "pass numbers"
+                )
+            weight = weight.astype(np.float64)
             if weight.shape != y.shape:
                 raise ValueError(
                     f"sample_weight: expected shape {y.shape}, got {weight.shape}; pass one number for each "

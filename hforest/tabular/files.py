@@ -1,7 +1,6 @@
 """A model as one file of plain arrays."""
 
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -32,13 +31,13 @@ def arrays_of(model: Model) -> dict[str, np.ndarray]:
     return arrays
 
 
-def model_of(name: str, found: Mapping[str, np.ndarray]) -> Model:
+def model_of(name: str, found: files.Archive) -> Model:
     """The model that the arrays of the file `name` are, checked."""
     try:
-        written = found["tabular_format"]
+        written = found.small("tabular_format")
         if written.shape != () or written.dtype.kind not in "iu" or int(written) != FORMAT:
             raise ValueError(f"the format is not {FORMAT}")
-        n_members = found["n_members"]
+        n_members = found.small("n_members")
         if n_members.shape != () or n_members.dtype.kind not in "iu" or not 1 <= int(n_members) <= 2**20:
             raise ValueError("n_members is no number of members")
         members = []
@@ -47,7 +46,7 @@ def model_of(name: str, found: Mapping[str, np.ndarray]) -> Model:
             forest = from_arrays(found, f"members/{i}/forest/")
             members.append(Member(**own, forest=forest))
         columns = Columns(**{field: found[f"columns/{field}"] for field in Columns._fields})
-        task = found["task"]
+        task = found.small("task")
         if task.shape != () or task.dtype.kind != "U":
             raise ValueError("task is no word")
         model = Model(str(task), columns, tuple(members), found["target_center"], found["target_scale"])
@@ -127,4 +126,5 @@ def load(file: str | os.PathLike[str]) -> Model:
     See `save`.
     """
     name = check.path("file", file)
-    return model_of(name, files.read_npz(name, _WHAT))
+    with files.opened(name, _WHAT) as found:
+        return model_of(name, found)

@@ -76,6 +76,17 @@ def check(**tensors: Tensor | None) -> None:
             )
 
 
+def check_dense(**tensors: Tensor) -> None:
+    """Checks that no tensor is sparse, quantised or in a layout of a library: operators have no kernels."""
+    for name, t in tensors.items():
+        if t.layout != torch.strided or t.is_quantized:
+            remedy = "dequantize" if t.is_quantized else "to_dense"
+            raise TypeError(
+                f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout}; "
+                f"pass {name}.{remedy}()"
+            )
+
+
 def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
     """Checks that an input has the dtype of what a layer holds. Half types are left to what comes after."""
     if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from .. import hinge
-from .library import LIBRARY, check, check_route, define, full_precision, no_second_derivative, same_dtype
+from .library import (
+    LIBRARY,
+    check,
+    check_dense,
+    check_route,
+    define,
+    full_precision,
+    no_second_derivative,
+    same_dtype,
+)
 from .modules import check_choices, numpy_dtype, seed
 from .operators import Aggregate, Kind, no_route
 
@@ -105,6 +114,7 @@ def _apply(
 ) -> Tensor:
     tensors = {"x": x, "thresholds": thresholds, "projections": projections, "weights": weights}
     check(**tensors)
+    check_dense(**tensors)
     given = full_precision(*tensors.values())
     same_dtype("x", given[0], "thresholds", given[1])
     learn = torch.is_grad_enabled() and any(t.requires_grad for t in given)

@@ -1,7 +1,6 @@
 """A forest as one file of plain arrays."""
 
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -87,13 +86,14 @@ def load(file: str | os.PathLike[str]) -> Forest:
     See `save`.
     """
     name = checks.path("file", file)
-    return _forest(name, files.read_npz(name, _WHAT))
+    with files.opened(name, _WHAT) as found:
+        return _forest(name, found)
 
 
-def _forest(name: str, found: Mapping[str, np.ndarray]) -> Forest:
+def _forest(name: str, found: files.Archive) -> Forest:
     """The forest that the arrays of the file `name` are, checked."""
     try:
-        written = found["forest_format"]
+        written = found.small("forest_format")
         if written.shape != () or written.dtype.kind not in "iu" or int(written) < 1:
             raise ValueError("forest_format is no integer above 0")
         if int(written) <= FORMAT:

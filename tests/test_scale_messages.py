@@ -1,0 +1,205 @@
+"""Messages between workers: values as they were, damaged ones refused, nothing executed, nobody left waiting."""
+
+import pickle
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import row_comms
+
+from hforest import hinge, scale
+from hforest.growth.trees import Projected, Trees
+from hforest.scale import messages, parts
+from hforest.scale.workers import Workers
+
+TREES = Trees(*(np.arange(3, dtype=t) for t in ("i8", "i4", "f4", "i4", "f4", "f4", "u1", "i8", "u4")))
+VALUES = [
+    None, True, -3, 2**70, 0.1, float("inf"), "text \u00fc", [1, [2.5, None]], (1, ("a",)), [], (),
+    {"a": 1, (0, 3): np.arange(4)},
+    np.arange(6, dtype=np.int16).reshape(2, 3), np.asfortranarray(np.eye(3)[:, :2]), np.zeros((3, 0), np.float32),
+    np.array(4.5), np.float32(0.1), np.int64(-7), np.array([True, False]), np.array([np.nan, -0.0]),
+    np.arange(3, dtype=">f8"),
+    messages.Failure("ValueError", "x: expected"),
+    parts.Description(3, 2, 8, np.zeros(2, bool), [None, np.arange(2.0)], 2, np.arange(2), None, 3, 1),
+    parts.Gathered(np.array([0, 2]), np.zeros((3, 2), np.uint8), np.zeros(2, np.int32), None, np.ones(2, np.int32)),
+    TREES, Projected(TREES, np.arange(3), np.arange(2), np.arange(2.0)),
+    [hinge.RowGradient(np.arange(2), np.ones((2, 3)))], hinge.Parameters(*(np.ones((1, 1)) for _ in range(3))),
+    hinge.AdamState(*(np.ones((1, 1)) for _ in range(6))),
+]  # fmt: skip
+
+
+def assert_same(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tobytes() == b.tobytes()
+        assert a.flags.writeable
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            assert_same(one, other)
+    else:
+        assert a == b
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_comes_back(value):
+    assert_same(messages.decoded(messages.encoded(value)), value)
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1, 2}, print, np.array([None]), np.array(["a"]), 1j, slice(3)])
+def test_other_values_are_not_sent(value):
+    with pytest.raises(TypeError, match="^comm: expected numbers, text and arrays of numbers to send, got "):
+        messages.encoded([value])
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_damaged_messages_are_refused_or_are_other_values(value):
+    """No error but ValueError, and no array larger than the message."""
+    data = messages.encoded(value)
+    rng = np.random.default_rng(0)
+    for end in {*range(0, len(data), 7), len(data) - 1}:
+        with pytest.raises(ValueError, match="^bytes that are no message"):
+            messages.decoded(data[:end])
+    with pytest.raises(ValueError, match="^bytes that are no message"):
+        messages.decoded(data + b"0")
+    for _ in range(200):
+        changed = bytearray(data)
+        for at in rng.integers(0, len(data), rng.integers(1, 4)):
+            changed[at] = rng.integers(256)
+        with suppress(ValueError):
+            messages.decoded(bytes(changed))
+
+
+def with_text(text):
+    return b"HFM1" + np.array(len(text), "<i8").tobytes() + text.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["array","<f8",[1000000000000]]', '["array","<f8",[-1]]', '["array","|O",[1]]', '["array","<f8",[true]]',
+        '["Popen","id"]', '["Trees"]', '{"a":1}', "[]", "[" * 100_000, '["dict",[["list"],1]]', "[1]", "nonsense",
+        '["array","<V99",[0]]', '["array","<f8",3]',
+    ],
+)  # fmt: skip
+def test_texts_that_are_no_message(text):
+    with pytest.raises(ValueError, match="^bytes that are no message"):
+        messages.decoded(with_text(text))
+
+
+ran = []
+
+
+class Bomb:
+    def __reduce__(self):
+        return ran.append, (1,)
+
+
+class Hostile:
+    """The communicator of a worker beside one that sends what it likes."""
+
+    rank, size = 0, 2
+
+    def __init__(self, sent):
+        self.sent = sent
+
+    def allreduce(self, a):
+        return a
+
+    def allgather(self, data):
+        return [data, self.sent]
+
+    def alltoall(self, data):
+        return [data[0], self.sent]
+
+
+def test_nothing_that_a_worker_sends_is_executed():
+    comm = Hostile(pickle.dumps(Bomb()))
+    pattern = "^comm: expected messages of hforest, got from worker 1 bytes that are no message"
+    with pytest.raises(RuntimeError, match=pattern):
+        scale.grow_by_rows(comm, np.eye(4), np.arange(4), 2, rng=0)
+    with pytest.raises(RuntimeError, match=pattern):
+        scale.gather_gradients(comm, [[np.ones(2)]])
+    with pytest.raises(RuntimeError, match=pattern):
+        scale.HingeShards(comm, "tree", *hinge.tree_init(3, 2, 4, rng=0))
+    with pytest.raises(RuntimeError, match=pattern):
+        Workers(comm).exchange(lambda item: item, (), [1], lambda found: found, [()])
+    assert not ran
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": np.array([0, 2**30], np.int32)}, {"labels": np.array([0, -1], np.int32)}, {"labels": None},
+        {"labels": np.zeros(2, np.int64)}, {"codes": np.full((2, 2), 200, np.uint8)},
+        {"codes": np.zeros((1, 2), np.uint8)}, {"codes": np.zeros((2, 2), np.uint16)},
+        {"indptr": np.array([1, 2])}, {"indptr": np.array([0, 3])}, {"indptr": np.array([0, 1, 2])},
+        {"weight": np.zeros(2, np.int32)}, {"weight": np.ones(3, np.int32)}, {"targets": np.ones((2, 1))},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rows_of_another_worker_that_contradict_each_other(change, monkeypatch):
+    """Compiled code takes labels and codes as places in its arrays."""
+    gathered, changed = parts.gathered, []
+
+    def other(part, state, nodes):
+        found = gathered(part, state, nodes)
+        n = found.codes.shape[1]
+        if part.first_row == 0 or not n or len(found.indptr) != 2:
+            return found
+        new = parts.Gathered(
+            np.array([0, 2]), found.codes[:, [0, 0]], found.labels[[0, 0]], None, found.weight[[0, 0]]
+        )
+        changed.append(1)
+        return new._replace(**change)
+
+    monkeypatch.setattr(parts, "gathered", other)
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 2)), rng.integers(0, 3, 40)
+    found = row_comms.run(
+        2,
+        lambda comm: scale.grow_by_rows(
+            comm, x[comm.rank :: 2], y[comm.rank :: 2], 1, max_gathered=1000, n_classes=3, rng=0
+        ),
+    )
+    assert changed
+    for error in found:
+        assert isinstance(error, ValueError), error
+        assert str(error).startswith(
+            "comm: expected the rows of nodes from worker 1, got arrays that contradict"
+        )
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])
+def test_progress_that_raises_on_one_worker_ends_all(error):
+    x, y = np.random.default_rng(0).random((60, 3)), np.arange(60) % 3
+
+    def progress(done, total):
+        raise error("enough")
+
+    def work(comm):
+        try:
+            return scale.grow_by_rows(
+                comm,
+                x[comm.rank :: 3],
+                y[comm.rank :: 3],
+                4,
+                progress=progress if comm.rank == 1 else None,
+                rng=0,
+            )
+        except BaseException as caught:
+            return caught
+
+    found = row_comms.run(3, work)
+    if issubclass(error, Exception):
+        kind = error if error is ValueError else RuntimeError
+        assert [type(a) for a in found] == [kind] * 3
+        assert all("enough (on worker 1)" in str(a) for a in found)
+    else:
+        assert [type(a) for a in found] == [RuntimeError, error, RuntimeError]
+        assert str(found[0]) == f"{error.__name__}: enough (on worker 1)"
