@@ -2,15 +2,18 @@
 
 import itertools
 import math
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import entered, several_paths
+from fuzz import leaks
 
 import hforest
-from hforest import classic, growth, manifold, project, tree
+from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import dispatch, machine, philox
 
 
@@ -1536,3 +1539,30 @@ def test_nodes_of_large_weight_equal_the_sorted_scan(max_bins, n_classes):
             np.testing.assert_array_equal(getattr(whole, name), getattr(half, name), err_msg=name)
         np.testing.assert_array_equal(whole.gain, 4 * half.gain)
         assert (whole.feature != -1).sum() > 4
+
+
+@pytest.mark.skipif(leaks._mallinfo is None, reason="needs mallinfo2 of glibc")
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"])
+def test_trees_give_back_their_memory(kind, task, threads):
+    # Bytes of the C library's heap in use after a call.
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 60, (60, 4)).astype(np.float64)
+    y = rng.integers(0, 3, 60) if task == "classification" else rng.normal(size=60)
+    grow = classic.grow
+    if kind == "categories":
+        grow = partial(classic.grow, categorical=[0, 1])
+    elif kind == "sparse":
+        x = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3))
+    elif kind == "projections":
+        grow = manifold.grow
+    elif kind == "hyperplanes":
+        grow = partial(co2.grow, max_rounds=2)
+    elif kind == "random thresholds":
+        grow = classic.grow_extra
+    threads(1)  # other threads have heaps of their own
+    used = []
+    for _ in range(4):
+        grow(x, y, 100, task=task, max_depth=3, rng=0)
+        used.append(leaks.in_use()[1])
+    assert used[3] - used[2] < 16 * 100  # bytes; the smallest block of the heap has 32

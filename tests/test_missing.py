@@ -147,6 +147,23 @@ def test_trees_equal_the_reference(
 
 
 @pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("n", [4, 7, 12, 20])
+def test_missing_values_are_placed_before_the_numbers(name, n):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 4, (n, 2)).astype(np.float64)
+        x[rng.random(x.shape) < 0.4] = np.nan
+        y = rng.integers(0, 4, n).astype(np.float64)
+        settings = {"task": "regression", "max_features": None, "rng": seed}
+        with entered(name) as backend:
+            got = growth.grow(growth.encode(backend.array(x)), backend.array(y), 1, **settings)
+            got = type(got)(*(backend.numpy(a) for a in got))
+        with hforest.using("reference"):
+            want = growth.grow(growth.encode(x), y, 1, **settings)
+        same(got, want)
+
+
+@pytest.mark.parametrize("name", FAST)
 @hypothesis.given(
     n=st.integers(2, 70),
     double=st.booleans(),

@@ -197,6 +197,13 @@ def test_targets_and_random_trees_are_those_of_the_array():
     np.testing.assert_array_equal(got.indices, want.indices)
 
 
+def test_sums_of_few_samples_in_float64_are_those_of_the_array():
+    for seed in range(20):
+        x, y = problem(seed, 20, density=0.05, dtype=np.float64, n_features=30)
+        settings = {"n_classes": 4, "projection": "sparse", "density": 3.0, "rng": seed}
+        same(manifold.grow(scipy.sparse.csr_array(x), y, 5, **settings), manifold.grow(x, y, 5, **settings))
+
+
 @several_paths
 @pytest.mark.parametrize("n", [40, 700, 5000])
 def test_many_samples_give_the_same_bits_on_every_path_and_number_of_threads(n, simd, threads):
