@@ -110,6 +110,7 @@ SETTINGS = st.fixed_dictionaries(
     {
         "criterion": st.sampled_from(["gini", "gini", "entropy"]),
         "min_samples_leaf": st.integers(1, 3),
+        "min_weight_fraction_leaf": st.sampled_from([0.0, 0.0, 0.15]),
         "max_depth": st.sampled_from([None, 3]),
         "bootstrap": st.booleans(),
     }
