@@ -211,6 +211,27 @@ def test_stump_stays_in_the_ball_and_does_not_lose(shape, loss, nu, lr, seed):
         assert len(history) <= 6
 
 
+@pytest.mark.parametrize(("convex_rounds", "entries"), [(0, 4), (2, 6)])
+def test_rounds_without_progress_lower_the_learning_rate_three_times(
+    backend, reference, dtype, convex_rounds, entries
+):
+    # A tolerance of 1: no round is progress. The rate falls after each round that is not convex.
+    x, y, w, _, _ = problem(30, 4, dtype=dtype, seed=0)
+    stump = StumpSettings(patience=0, tolerance=1.0, convex_rounds=convex_rounds)
+    settings = {"n_classes": int(y.max()) + 1, "lr": 0.1, "max_rounds": 8, "stump": stump, "rng": 0}
+    got: list[float] = []
+    want: list[float] = []
+    co2.fit_stump(x, y, w, **settings, history=got)
+    reference(co2.fit_stump, x, y, w, **settings, history=want)
+    assert got == want
+    assert len(got) == entries
+    same: list[float] = []
+    co2.fit_stump(x, y, w, **settings | {"stump": stump._replace(decay=1.0)}, history=same)
+    n_before = convex_rounds + 2  # the start, and rounds up to the first that lowers the rate
+    assert same[:n_before] == got[:n_before]
+    assert same[n_before] != got[n_before]
+
+
 def test_stump_finds_an_oblique_split(backend, dtype):
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(24, 2)), -np.ones((24, 1))], axis=1).astype(dtype)

@@ -2,15 +2,18 @@
 
 import itertools
 import math
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import ON_GPU, entered, several_paths
+from fuzz import leaks
 
 import hforest
-from hforest import classic, growth, manifold, project, tree
+from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import dispatch, machine, philox
 
 
@@ -150,6 +153,7 @@ def test_the_table_of_poisson_counts():
     min_samples_leaf=st.integers(1, 4),
     min_samples_split=st.sampled_from([2, 5]),
     min_impurity_decrease=st.sampled_from([0.0, 0.01]),
+    min_weight_fraction_leaf=st.sampled_from([0.0, 0.0, 0.1, 0.3]),
     splitter=st.sampled_from(["best", "random"]),
     max_features=st.sampled_from(["sqrt", 1, None]),
     coarse=st.booleans(),
@@ -158,7 +162,8 @@ def test_the_table_of_poisson_counts():
 )
 def test_trees_equal_the_reference(
     n, n_features, n_classes, criterion, weighted, bootstrap, max_bins, max_depth, min_samples_leaf,
-    min_samples_split, min_impurity_decrease, splitter, max_features, coarse, double, seed,
+    min_samples_split, min_impurity_decrease, min_weight_fraction_leaf, splitter, max_features, coarse, double,
+    seed,
 ):  # fmt: skip
     x, y = samples(n, n_features, n_classes, np.float64 if double else np.float32, seed, coarse)
     rng = np.random.default_rng(seed)
@@ -173,7 +178,7 @@ def test_trees_equal_the_reference(
         x, y, sample_weight=weights, n_classes=n_classes, criterion=criterion, bootstrap=bootstrap, rng=seed,
         max_bins=max_bins, max_depth=max_depth, min_samples_leaf=min_samples_leaf,
         min_samples_split=min_samples_split, min_impurity_decrease=min_impurity_decrease,
-        splitter=splitter, max_features=max_features,
+        min_weight_fraction_leaf=min_weight_fraction_leaf, splitter=splitter, max_features=max_features,
     )  # fmt: skip
 
 
@@ -1535,3 +1540,90 @@ def test_nodes_of_large_weight_equal_the_sorted_scan(max_bins, n_classes):
             np.testing.assert_array_equal(getattr(whole, name), getattr(half, name), err_msg=name)
         np.testing.assert_array_equal(whole.gain, 4 * half.gain)
         assert (whole.feature != -1).sum() > 4
+
+
+LEAST = {
+    "thresholds": (growth.grow, {}),
+    "entropy": (growth.grow, {"criterion": "entropy"}),
+    "random thresholds": (growth.grow, {"splitter": "random"}),
+    "projections": (manifold.grow, {}),
+    "random thresholds of projections": (manifold.grow, {"splitter": "random"}),
+    "hyperplanes": (co2.grow, {"max_rounds": 3, "min_samples_oblique": 1, "standardize": False}),
+}
+
+
+@pytest.mark.parametrize("weighted", ["ones", "whole", "floats"])
+@pytest.mark.parametrize("kind", [*LEAST, "targets"])
+def test_leaves_have_their_least_weight(fast_backend, reference, kind, weighted):
+    function, settings = LEAST.get(kind, (growth.grow, {"task": "regression"}))
+    rng = np.random.default_rng(3)
+    x, y = samples(60, 4, 3, np.float64, 3, False)
+    weight = {"ones": np.ones(60), "whole": rng.integers(1, 9, 60), "floats": rng.random(60) + 0.1}[weighted]
+    if kind == "targets":
+        y = x[:, 0] + x[:, 1]
+    settings = {"bootstrap": False, "sample_weight": weight.astype(float), "rng": 0, **settings}
+
+    def grow(array, fraction):
+        given = {name: array(a) if name == "sample_weight" else a for name, a in settings.items()}
+        if function is growth.grow:
+            given["max_features"] = None
+        first = growth.encode(array(x)) if function is growth.grow else array(x)
+        return function(first, array(y), 3, **given, min_weight_fraction_leaf=fraction)
+
+    for fraction in (0.0, 0.05, 0.2, 0.5):
+        got = grow(fast_backend.array, fraction)
+        got = type(got)(*(fast_backend.numpy(a) for a in got))
+        want = reference(grow, np.asarray, fraction)
+        if kind == "hyperplanes" and weighted == "floats":  # stumps are those of the reference to rounding
+            np.testing.assert_array_equal(got.left, want.left)
+            np.testing.assert_allclose(got.threshold, want.threshold, rtol=1e-9)
+        else:
+            assert_same(got, want)
+        forest = want
+        if function is growth.grow:
+            none = {"indptr": np.zeros(0, np.int64), "indices": np.zeros(0, np.int32), "data": np.zeros(0)}
+            forest = tree.Forest(np.array(4), **want._asdict() | none)
+        leaf = tree.apply(forest, x)
+        for m in range(3):
+            in_leaf = np.bincount(leaf[:, m], weights=weight)
+            assert (in_leaf[in_leaf > 0] >= fraction * weight.sum() * (1 - 1e-12)).all()
+    assert (np.diff(forest.tree_start) <= 3).all()
+
+
+def test_the_least_weight_chooses_the_split():
+    # Of six samples only the splits next to the heavy ones leave a third of the weight on both sides.
+    x = np.arange(6.0)[:, None]
+    y, weight = [0, 0, 0, 1, 1, 1], [1.0, 1.0, 1.0, 1.0, 8.0, 8.0]
+    settings = {"max_features": None, "bootstrap": False, "sample_weight": weight, "max_depth": 1, "rng": 0}
+    assert classic.grow(x, y, 1, **settings).threshold[0] == 2.5
+    assert classic.grow(x, y, 1, **settings, min_weight_fraction_leaf=0.15).threshold[0] == 2.5
+    assert classic.grow(x, y, 1, **settings, min_weight_fraction_leaf=0.16).threshold[0] == 3.5
+    assert classic.grow(x, y, 1, **settings, min_weight_fraction_leaf=0.4).threshold[0] == 4.5
+    assert classic.grow(x, y, 1, **settings, min_weight_fraction_leaf=0.41).feature.tolist() == [-1]
+
+
+@pytest.mark.skipif(leaks._mallinfo is None, reason="needs mallinfo2 of glibc")
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"])
+def test_trees_give_back_their_memory(kind, task, threads):
+    # Bytes of the C library's heap in use after a call.
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 60, (60, 4)).astype(np.float64)
+    y = rng.integers(0, 3, 60) if task == "classification" else rng.normal(size=60)
+    grow = classic.grow
+    if kind == "categories":
+        grow = partial(classic.grow, categorical=[0, 1])
+    elif kind == "sparse":
+        x = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3))
+    elif kind == "projections":
+        grow = manifold.grow
+    elif kind == "hyperplanes":
+        grow = partial(co2.grow, max_rounds=2)
+    elif kind == "random thresholds":
+        grow = classic.grow_extra
+    threads(1)  # other threads have heaps of their own
+    used = []
+    for _ in range(4):
+        grow(x, y, 100, task=task, max_depth=3, rng=0)
+        used.append(leaks.in_use()[1])
+    assert used[3] - used[2] < 16 * 100  # bytes; the smallest block of the heap has 32

@@ -9,6 +9,7 @@ from conftest import Backend, several_paths
 import hforest
 from hforest import hinge
 from hforest.core import machine
+from hforest.hinge import geometry
 
 KINDS = ("tree", "fern")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -283,3 +284,9 @@ def test_bad_gradients_are_refused(change, error, message):
     bad = route._replace(leaf=np.full_like(route.leaf, 9))
     with pytest.raises(IndexError, match="leaf: expected"):
         hinge.tree_conv_backward(y, bad, f, w, x.shape, 3, aggregate="sum")
+
+
+def test_more_windows_than_an_int32_counts_are_refused():
+    # Inside the public functions a missing check would fill the memory.
+    with pytest.raises(ValueError, match="^n_windows: expected 0 to 2147483647, got 4800280004"):
+        geometry.windows_of("x", (1, 1, 2, 2), 1, 1, (30000, 40000), 1)

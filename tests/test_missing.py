@@ -111,12 +111,14 @@ def test_categories_are_exact_whatever_max_bins():
     weighted=st.booleans(),
     max_bins=st.sampled_from([None, 4]),
     min_samples_leaf=st.integers(1, 3),
+    min_weight_fraction_leaf=st.sampled_from([0.0, 0.0, 0.1, 0.3]),
     seed=st.integers(0, 10**6),
 )
 @hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.differing_executors])
 def test_trees_equal_the_reference(
-    name, n, double, n_outputs, categorical, splitter, criterion, weighted, max_bins, min_samples_leaf, seed
-):
+    name, n, double, n_outputs, categorical, splitter, criterion, weighted, max_bins, min_samples_leaf,
+    min_weight_fraction_leaf, seed,
+):  # fmt: skip
     rng = np.random.default_rng(seed)
     dtype = np.float64 if double else np.float32
     x, y, columns = problem(rng, n, dtype, n_outputs=n_outputs, categorical=categorical)
@@ -124,6 +126,7 @@ def test_trees_equal_the_reference(
         "splitter": splitter,
         "max_features": int(rng.integers(1, x.shape[1] + 1)),
         "min_samples_leaf": min_samples_leaf,
+        "min_weight_fraction_leaf": min_weight_fraction_leaf,
         "sample_weight": rng.random(n) + 0.1 if weighted else None,
         "rng": seed,
     }
@@ -144,6 +147,23 @@ def test_trees_equal_the_reference(
         want = grow()
     same(got, want)
     assert (got.default_left.size > 0) == (bool(np.isnan(x).any()) or len(columns) > 0)
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("n", [4, 7, 12, 20])
+def test_missing_values_are_placed_before_the_numbers(name, n):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 4, (n, 2)).astype(np.float64)
+        x[rng.random(x.shape) < 0.4] = np.nan
+        y = rng.integers(0, 4, n).astype(np.float64)
+        settings = {"task": "regression", "max_features": None, "rng": seed}
+        with entered(name) as backend:
+            got = growth.grow(growth.encode(backend.array(x)), backend.array(y), 1, **settings)
+            got = type(got)(*(backend.numpy(a) for a in got))
+        with hforest.using("reference"):
+            want = growth.grow(growth.encode(x), y, 1, **settings)
+        same(got, want)
 
 
 @pytest.mark.parametrize("name", FAST)

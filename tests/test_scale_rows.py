@@ -20,7 +20,7 @@ from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
 from hforest.growth import unchecked
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
+from hforest.scale import best_splits, edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
 from hforest.tree import Forest
 
 N_TREES = 3
@@ -510,6 +510,14 @@ def test_settings_that_are_refused(settings, message):
     n = settings.pop("rows", 3)
     with pytest.raises((ValueError, TypeError), match=f"^{message}"):
         scale.grow_by_rows(None, x[:n], y[:n], **{"n_trees": 1, **settings})
+
+
+def test_no_memory_for_a_level_is_an_error():
+    # The widest slot has 2**58 bins, which no memory holds; the node has another slot alone.
+    cells = np.array([0, 1, 2**58, 1])
+    arrays = np.ones((1, 3), np.int64), np.ones((1, 3), np.int64), cells, np.zeros(1, np.int64)
+    with pytest.raises(MemoryError, match="grow_by_rows: no memory to score"):
+        best_splits.best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, True)
 
 
 def test_objects_that_are_no_communicator():

@@ -27,8 +27,8 @@ def test_criterion():
 
 
 def test_limits():
-    assert supervised.limits(None, 2, 1) == (check.MAX_COUNT, 2, 1, 0.0)
-    assert supervised.limits(np.int64(0), np.int8(5), 3, np.float32(0.5)) == (0, 5, 3, 0.5)
+    assert supervised.limits(None, 2, 1) == (check.MAX_COUNT, 2, 1, 0.0, 0.0)
+    assert supervised.limits(np.int64(0), np.int8(5), 3, np.float32(0.5), 0.25) == (0, 5, 3, 0.5, 0.25)
     good = {"max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_impurity_decrease": 0.0}
     for name, value, error in (
         ("max_depth", -1, ValueError),
@@ -42,6 +42,9 @@ def test_limits():
         ("min_impurity_decrease", -1e-9, ValueError),
         ("min_impurity_decrease", np.nan, ValueError),
         ("min_impurity_decrease", "0", TypeError),
+        ("min_weight_fraction_leaf", -0.1, ValueError),
+        ("min_weight_fraction_leaf", 0.51, ValueError),
+        ("min_weight_fraction_leaf", None, TypeError),
     ):
         with pytest.raises(error, match=f"^{name}: expected"):
             supervised.limits(**{**good, name: value})

@@ -110,6 +110,7 @@ SETTINGS = st.fixed_dictionaries(
     {
         "criterion": st.sampled_from(["gini", "gini", "entropy"]),
         "min_samples_leaf": st.integers(1, 3),
+        "min_weight_fraction_leaf": st.sampled_from([0.0, 0.0, 0.15]),
         "max_depth": st.sampled_from([None, 3]),
         "bootstrap": st.booleans(),
     }
@@ -195,6 +196,13 @@ def test_targets_and_random_trees_are_those_of_the_array():
     want = growth.grow_projected(x, labels, 4, distribution, n_projections=5, rng=0)
     same(got.trees, want.trees)
     np.testing.assert_array_equal(got.indices, want.indices)
+
+
+def test_sums_of_few_samples_in_float64_are_those_of_the_array():
+    for seed in range(20):
+        x, y = problem(seed, 20, density=0.05, dtype=np.float64, n_features=30)
+        settings = {"n_classes": 4, "projection": "sparse", "density": 3.0, "rng": seed}
+        same(manifold.grow(scipy.sparse.csr_array(x), y, 5, **settings), manifold.grow(x, y, 5, **settings))
 
 
 @several_paths

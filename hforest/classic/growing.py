@@ -124,6 +124,7 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -173,6 +174,8 @@ def grow(
         Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
     min_samples_split, min_samples_leaf : int
         Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_weight_fraction_leaf : float
+        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Gain that a split must have at least, as a share of the tree's weight.
     task : "classification" or "regression"
@@ -236,7 +239,9 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     samples = _samples(x, task, max_bins, categorical)
     n_samples, n_features = samples.x.shape
     learned = check_learned(
@@ -264,6 +269,7 @@ def grow_extra(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -300,8 +306,8 @@ def grow_extra(
         Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
     min_samples_split, min_samples_leaf : int
         As `grow` takes them; a threshold that would leave less on a side is no split.
-    min_impurity_decrease : float
-        As `grow` takes it.
+    min_weight_fraction_leaf, min_impurity_decrease : float
+        As `grow` takes them.
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
@@ -341,7 +347,9 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     samples = _samples(x, task, max_bins, categorical)
     n_samples, n_features = samples.x.shape
     learned = check_learned(
@@ -366,6 +374,7 @@ def grow_random(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
@@ -394,6 +403,8 @@ def grow_random(
         Depth of the deepest leaf.
     min_samples_split, min_samples_leaf : int
         As `grow` takes them; a node whose split would leave less on a side is a leaf.
+    min_weight_fraction_leaf : float
+        As `grow` takes it, likewise.
     task : "classification" or "regression"
         What y is.
     n_classes : int, optional
@@ -433,6 +444,6 @@ def grow_random(
     return grow_extra(
         x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, categorical=categorical,
         bootstrap=bootstrap, max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, task=task, n_classes=n_classes, first_tree=first_tree,
-        progress=progress, rng=rng,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf, task=task,
+        n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip

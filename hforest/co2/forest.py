@@ -43,6 +43,7 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -97,6 +98,8 @@ def grow(
         Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
     min_samples_split, min_samples_leaf : int
         Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_weight_fraction_leaf : float
+        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Decrease of the impurity that a split must bring at least, as a share of the weight of the tree.
     task : "classification" or "regression"
@@ -128,7 +131,7 @@ def grow(
     -----
     Each node finds the best of its random univariate splits, fits a stump from there on its samples (in-bag
     counts are weights), and splits them by it; where the stump leaves a side with fewer than
-    min_samples_leaf, the univariate split stays. Trees grow until leaves are pure. A split goes right where
+    min_samples_leaf samples, or lighter than min_weight_fraction_leaf, the univariate split stays. Trees grow until leaves are pure. A split goes right where
     ``w.x >= 0``: here, where the projection exceeds the number below the offset. With `standardize`, an
     affine change of a column or of all targets leaves the forest as it was, up to rounding; targets share
     one deviation, the root of their mean variance. The paper's forest is ``standardize=False,
@@ -153,7 +156,9 @@ def grow(
     if splitter == "oc1":
         check.on_cpu(x=x, y=y, sample_weight=sample_weight)
     settings = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
     x = supervised.samples("x", x)

@@ -402,7 +402,7 @@ struct Nodes {
     const double *weight;      // IN  (n_nodes,)
     const double *root_weight; // IN  (n_nodes,): of the node's tree
     size n_nodes, criterion, min_samples_leaf;
-    double min_impurity_decrease;
+    double min_impurity_decrease, min_weight_fraction_leaf;
 };
 
 // right (n,), OUT: the sides of samples, computed as in a prediction: sums in double in the order of the features,
@@ -459,7 +459,8 @@ extern "C" __global__ void take_stumps(
             ++count;
         }
         const size least = nodes.min_samples_leaf;
-        const double rest = weight - left_weight;
+        const double rest = weight - left_weight, lightest = nodes.min_weight_fraction_leaf * nodes.root_weight[a];
+        if (oblique && (left_weight < lightest || rest < lightest)) continue;
         if (oblique && (count < least || n - count < least || !(left_weight > 0 && rest > 0))) continue;
         const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
                                 hf_branch_score(criterion, sums, all, n_outputs, rest) -

@@ -55,6 +55,7 @@ class Nodes(NamedTuple):
     criterion: int
     min_samples_leaf: int
     min_impurity_decrease: float
+    min_weight_fraction_leaf: float
 
 
 class Choice(NamedTuple):
@@ -224,7 +225,7 @@ class _Stumps(NamedTuple):
         nodes = Nodes(
             begin, level.total[node], level.mean[node if task.fit_targets else slice(0)], level.weight[node],
             level.root_weight[level.tree[node]], n_stumps, task.criterion, task.limits.min_samples_leaf,
-            task.limits.min_impurity_decrease,
+            task.limits.min_impurity_decrease, task.limits.min_weight_fraction_leaf,
         )  # fmt: skip
         launch_each(PACKAGE, "stump_sides", task.real, n_samples, (samples, nodes, w, limit, right))
         univariate = level.right[at]

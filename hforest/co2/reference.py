@@ -431,6 +431,8 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
         for s in left:
             sums = add(sums, rows[s])
             left_weight += float(tree.weight[s])
+        if not tree.is_enough(left_weight, weight - left_weight):
+            return start
         gain = tree.score(sums, left_weight, total, weight) - node_score(criterion, total, weight)
         return Split((index, factor), lambda s: not right[s], gain, float(limit))
 

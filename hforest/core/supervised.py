@@ -409,10 +409,15 @@ class Limits(NamedTuple):
     min_samples_split: int
     min_samples_leaf: int
     min_impurity_decrease: float
+    min_weight_fraction_leaf: float
 
 
 def limits(
-    max_depth: int | None, min_samples_split: int, min_samples_leaf: int, min_impurity_decrease: float = 0.0
+    max_depth: int | None,
+    min_samples_split: int,
+    min_samples_leaf: int,
+    min_impurity_decrease: float = 0.0,
+    min_weight_fraction_leaf: float = 0.0,
 ) -> Limits:
     """Limits, checked; a max_depth of None is no limit."""
     most = check.MAX_COUNT
@@ -421,6 +426,7 @@ def limits(
         check.integer("min_samples_split", min_samples_split, 2, most),
         check.integer("min_samples_leaf", min_samples_leaf, 1, most),
         check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
+        check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5),
     )
 
 

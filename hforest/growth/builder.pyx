@@ -171,6 +171,9 @@ cdef bint _split_or_leave(
     weight = sum_up(t, r, &node)
     if v == 0 and t.roots.indptr == NULL:
         root_weight[0] = weight
+    r.least_weight = t.min_weight_fraction * root_weight[0]
+    if weight < 2 * r.least_weight:
+        return _write_leaf(t, r, tree, v, weight)
     if pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth:
         return _write_leaf(t, r, tree, v, weight)
     # A child draws its key only now: most nodes are leaves.

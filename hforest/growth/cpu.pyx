@@ -352,7 +352,7 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
     t.has_defaults, t.roots = False, _roots(batch.roots)
-    t.max_depth, t.min_split, t.min_leaf, t.min_decrease = learned.limits
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
     t.seed, t.watch = batch.seed, NULL
     return t
 

@@ -127,6 +127,7 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -164,6 +165,8 @@ def grow(
         Depth of the deepest leaf; 0 is a leaf alone. By default there is no limit.
     min_samples_split, min_samples_leaf : int
         Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_weight_fraction_leaf : float
+        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Gain that a split must have at least, as a share of the tree's weight.
     task : "classification" or "regression"
@@ -215,7 +218,9 @@ def grow(
     n_samples, n_columns = bins.shape
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     learned = check_learned(
         y, bins.bins, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
         criterion=criterion, limits=limits, dtype=bins.dtype,
@@ -246,6 +251,7 @@ def grow_projected(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -268,7 +274,7 @@ def grow_projected(
         Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
     sample_weight, criterion, splitter, bootstrap, max_depth, min_samples_split
         As `grow` takes them; with the splitter "random" each projection has one random threshold.
-    min_samples_leaf, min_impurity_decrease
+    min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
         As `grow` takes them.
     task, n_classes, first_tree, progress, rng
         As `grow` takes them.
@@ -312,7 +318,9 @@ def grow_projected(
     first_tree = check.first_tree(first_tree, n_trees)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     check.choice("splitter", splitter, SPLITTERS)
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     learned = check_learned(
         y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
         criterion=criterion, limits=limits, dtype=x.dtype,

@@ -59,11 +59,17 @@ class Tree:
     def __init__(self, bins, labels, targets, n_outputs, weight, criterion):
         self.bins, self.labels, self.targets = bins, labels, targets
         self.n_outputs, self.weight, self.criterion = n_outputs, weight, criterion
+        self.least_weight = 0.0
+        """Of a side of a split."""
 
     @property
     def is_ordered(self):
         """Whether an order of the categories holds their best split (Fisher 1958; Breiman et al. 1984)."""
         return self.n_outputs <= (1 if self.targets is not None else 2)
+
+    def is_enough(self, left_weight, right_weight):
+        """Whether both sides of a split weigh enough."""
+        return right_weight > 0 and min(left_weight, right_weight) >= self.least_weight
 
     def mean(self, samples):
         """Shares of the classes, or the mean target."""
@@ -107,7 +113,7 @@ def best_threshold(tree, samples, rows, total, weight, column, value, min_sample
             low == high
             or i + 1 < min_samples_leaf
             or len(order) - i - 1 < min_samples_leaf
-            or not weight - left_weight > 0
+            or not tree.is_enough(left_weight, weight - left_weight)
         ):
             continue
         score = tree.score(left, left_weight, total, weight)
@@ -222,7 +228,9 @@ def score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf):
     for s in samples:
         if s in left_side:
             left, left_weight, n_left = add(left, rows[s]), left_weight + float(tree.weight[s]), n_left + 1
-    if min(n_left, len(samples) - n_left) < min_samples_leaf or not weight - left_weight > 0:
+    if min(n_left, len(samples) - n_left) < min_samples_leaf:
+        return -math.inf
+    if not tree.is_enough(left_weight, weight - left_weight):
         return -math.inf
     return tree.score(left, left_weight, total, weight)
 
@@ -249,7 +257,7 @@ def grow_tree(tree, split, limits, dtype, root):
 
     root: the key of its root, its depth, and the weight of the whole tree, or None if this is one.
     """
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease = limits
+    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf = limits
     columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
     feature, threshold, left, gain = columns
     value: list[list[float]] = []
@@ -261,6 +269,7 @@ def grow_tree(tree, split, limits, dtype, root):
     pending = [(all_samples, root_key, root_depth)]
     if root_weight is None:
         root_weight = tree.mean(all_samples)[1]
+    tree.least_weight = min_weight_fraction_leaf * root_weight
     v = 0
     while v < len(pending):  # breadth-first
         samples, key, depth = pending[v]

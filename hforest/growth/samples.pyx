@@ -208,6 +208,8 @@ cdef double _score_left_counts(
         left_weight += on_left
         left_square += on_left * on_left
         right_square += on_right * on_right
+    if left_weight < r.least_weight or <uint64_t> weight - left_weight < r.least_weight:
+        return -INFINITY
     return (
         <double> left_square / <double> left_weight
         + <double> right_square / <double> (<uint64_t> weight - left_weight)
@@ -254,7 +256,7 @@ cdef double score_left(
         hf_add(t, r, node.first + left[i], r.left)
         left_weight += r.weight[node.first + left[i]]
     right_weight = weight - left_weight
-    if not right_weight > 0:
+    if not right_weight > 0 or left_weight < r.least_weight or right_weight < r.least_weight:
         return -INFINITY
     for k in range(t.n_outputs):
         r.right[k] = r.total[k] - r.left[k]

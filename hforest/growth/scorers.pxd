@@ -3,8 +3,8 @@
 #
 #   scorer       nodes                             codes     a candidate costs           in
 #   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
-#                real weights, entropy and
-#                min_samples_leaf > 1
+#                real weights, entropy, and
+#                leaves of a least size or weight
 #   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
 #                                                  32 bits
 #   histogram    more samples                      8 bits    n + bins * classes / lanes  histogram.pyx
@@ -33,11 +33,16 @@ cdef enum:
     PLAIN_PAIRS = 8              # samples up to which it pays without vectors
 
 
+cdef inline bint has_least(const hf_task* t) noexcept nogil:
+    # Returns whether both sides of a split must hold more than one sample.
+    return t.min_leaf > 1 or t.min_weight_fraction > 0
+
+
 cdef inline int scorer_of_bins(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of bins of 8 bits.
-    if r.kind != HF_KEYS_32 or t.min_leaf > 1 or weight >= HISTOGRAM_WEIGHT:
+    if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if t.path == HF_PATH_PLAIN:
         return HISTOGRAM if n > n_bins else SORTED_SCAN
@@ -50,7 +55,7 @@ cdef inline int scorer_of_codes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for codes of 32 bits.
-    if r.kind == HF_FLOATS or t.min_leaf > 1 or n <= 2 or weight >= WIDE_WEIGHT:
+    if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
     if weight >= HISTOGRAM_WEIGHT:
         return WIDE_HISTOGRAM if n > HF_VALUE_PAIRS else SORTED_SCAN

@@ -4,6 +4,7 @@ Keys of a candidate are sorted, and every split between two different codes is s
 reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
 """
 
+from libc.math cimport ceil
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -86,6 +87,7 @@ cdef void _scan_counts(
     cdef int shift = 16 if key_t is uint32_t else 32, half = shift // 2
     cdef key_t low_half = (<key_t> 1 << half) - 1
     cdef uint64_t left_square = 0, right_square = 0, left_weight = 0, w, before, all = <uint64_t> weight
+    cdef uint64_t least = <uint64_t> ceil(r.least_weight)  # weights are whole
     cdef int64_t i, k
     cdef uint32_t y, low, high
     cdef double score
@@ -103,6 +105,8 @@ cdef void _scan_counts(
         low = <uint32_t> (key[i] >> shift)
         high = <uint32_t> (key[i + 1] >> shift)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        if left_weight < least or all - left_weight < least:
             continue
         score = (
             <double> left_square / <double> left_weight
@@ -141,6 +145,8 @@ cdef void _scan_entropy(
         right_weight = weight - left_weight
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
             continue
+        if left_weight < r.least_weight or right_weight < r.least_weight:
+            continue
         left = right = 0
         for k in range(t.n_outputs):
             left += r.left_term[k]
@@ -169,6 +175,8 @@ cdef void _scan_floats(
         high = <uint32_t> (key[i + 1] >> 32)
         right_weight = weight - left_weight
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
+            continue
+        if left_weight < r.least_weight or right_weight < r.least_weight:
             continue
         for k in range(t.n_outputs):
             r.right[k] = r.total[k] - r.left[k]

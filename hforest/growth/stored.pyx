@@ -10,7 +10,7 @@ With whole weights a split costs as much as what is stored: sums of the samples 
 the node's sums, which are integers. All else is done on the codes of all samples of the node.
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, ceil
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
@@ -139,7 +139,7 @@ cdef bint scan_stored(
     cdef int bits = weight_bits(r)
     cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
     cdef uint64_t left_square, right_square, square = 0, left_weight = 0, right_weight = 0, w, before
-    cdef uint64_t all = <uint64_t> weight
+    cdef uint64_t all = <uint64_t> weight, least = <uint64_t> ceil(r.least_weight)
     cdef int64_t i, m = 0, below = 0, n = node.last - node.first
     cdef double score, found = -INFINITY, above = -INFINITY
     for i in range(k):
@@ -169,6 +169,8 @@ cdef bint scan_stored(
         next = <uint32_t> (key[i + 1] >> 32) if i + 1 < below else middle
         if ordered == next or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
+        if left_weight < least or all - left_weight < least:
+            continue
         score = (
             <double> left_square / <double> left_weight
             + <double> right_square / <double> (all - left_weight)
@@ -188,6 +190,8 @@ cdef bint scan_stored(
         ordered = <uint32_t> (key[i] >> 32)
         next = <uint32_t> (key[i - 1] >> 32) if i > below else middle
         if ordered == next or m - i < t.min_leaf or n - m + i < t.min_leaf:
+            continue
+        if right_weight < least or all - right_weight < least:
             continue
         score = (
             <double> left_square / <double> (all - right_weight)

@@ -70,6 +70,8 @@ cdef double _score_side(
         side_weight += one
         side_square += one * one
         other_square += other * other
+    if side_weight < r.least_weight or <uint64_t> weight - side_weight < r.least_weight:
+        return -INFINITY
     of_side = <double> side_square / <double> side_weight
     of_other = <double> other_square / <double> (<uint64_t> weight - side_weight)
     return of_side + of_other

@@ -96,6 +96,7 @@ struct hf_task {
     int in_floats; /* scores in float64 even where integers would do */
     int64_t n_candidates, max_depth, min_split, min_leaf;
     double min_decrease;
+    double min_weight_fraction; /* of a tree's weight, in a side of a split */
     uint64_t seed;
     hf_watch *watch;
 };
@@ -119,6 +120,7 @@ struct hf_workspace {
     uint32_t *count, *count_left, *class_number;   /* (n_outputs,) */
     hf_pending *pending;
     int64_t n_pending, pending_capacity;
+    double least_weight; /* of a side of a split */
     void *columns, *own; /* of the columns; of other sources */
     void *stored;        /* of a sparse matrix, or NULL */
 };

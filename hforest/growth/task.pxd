@@ -98,6 +98,7 @@ cdef extern from "growth/task.h" nogil:
         hf_pending* pending
         int64_t n_pending
         int64_t pending_capacity
+        double least_weight
         void* columns
         void* own
         void* stored
@@ -136,6 +137,7 @@ cdef extern from "growth/task.h" nogil:
         int64_t min_split
         int64_t min_leaf
         double min_decrease
+        double min_weight_fraction
         uint64_t seed
         hf_watch* watch
     double hf_largest(int single)

@@ -78,6 +78,7 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -122,7 +123,7 @@ def grow(
         value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         As `hforest.classic.grow` takes it.
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
         As `hforest.classic.grow` takes them.
     task, n_classes, first_tree, progress, rng
         As `hforest.classic.grow` takes them.
@@ -154,7 +155,9 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
     True
     """
-    limits = supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease)
+    limits = supervised.limits(
+        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+    )
     x, numbers, has_missing = samples_of(x)
     n_features = x.shape[1]
     if projection is None:

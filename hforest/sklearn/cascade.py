@@ -25,7 +25,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         Trees of a forest, for each fold; hforest's `n_trees`.
     n_forests : int
         Random forests of a level; it has as many completely random ones.
-    max_depth, min_samples_leaf
+    max_depth, min_samples_leaf, min_weight_fraction_leaf
         Of the forests, as for `RandomForestClassifier`.
     class_vectors : "out_of_fold" or "out_of_bag"
         Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
@@ -70,6 +70,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         n_forests: int = 4,
         max_depth: int | None = None,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         class_vectors: str = "out_of_fold",
         n_folds: int = 3,
         n_iter_no_change: int = 1,

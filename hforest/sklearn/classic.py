@@ -26,6 +26,8 @@ class RandomForestClassifier(Classifier, GrownForest):
         Depth of the deepest leaf. By default trees grow until leaves are pure.
     min_samples_split, min_samples_leaf : int
         Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+    min_weight_fraction_leaf : float
+        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
         Features sampled at a node: a root or logarithm of their number, a number, a share, or all.
     min_impurity_decrease : float
@@ -83,6 +85,7 @@ class RandomForestClassifier(Classifier, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
@@ -101,7 +104,9 @@ class RandomForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, max_bins
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    min_impurity_decrease, max_bins
         As for `RandomForestClassifier`.
     criterion : "squared_error"
         Impurity.
@@ -140,6 +145,7 @@ class RandomForestRegressor(Regressor, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
@@ -157,7 +163,9 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    max_features
         As for `RandomForestClassifier`.
     min_impurity_decrease, max_bins, categorical_features, oob_score, class_weight, n_jobs, random_state
         As for `RandomForestClassifier`.
@@ -190,6 +198,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
@@ -208,7 +217,9 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, max_features
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestRegressor`.
+    max_features
         As for `RandomForestRegressor`.
     min_impurity_decrease, max_bins, categorical_features, oob_score, n_jobs, random_state
         As for `RandomForestRegressor`.
@@ -242,6 +253,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
@@ -259,7 +271,9 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, categorical_features
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    categorical_features
         As for `RandomForestClassifier`.
     bootstrap : bool
         As for `RandomForestClassifier`; by default every tree has every sample.
@@ -291,6 +305,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
@@ -306,7 +321,9 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, categorical_features
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    categorical_features
         As for `RandomForestClassifier`.
     bootstrap : bool
         As for `RandomForestClassifier`; by default every tree has every sample.
@@ -339,6 +356,7 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,

@@ -49,7 +49,9 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    min_impurity_decrease
         As for `RandomForestClassifier`.
     density : float
         Mean number of features in a projection.
@@ -87,6 +89,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
@@ -102,7 +105,9 @@ class ObliqueForestRegressor(Regressor, _Oblique):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestRegressor`.
+    min_impurity_decrease
         As for `RandomForestRegressor`.
     density, splitter
         As for `ObliqueForestClassifier`.
@@ -139,6 +144,7 @@ class ObliqueForestRegressor(Regressor, _Oblique):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
@@ -153,7 +159,9 @@ class ManifoldForestClassifier(Classifier, _Manifold):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    min_impurity_decrease
         As for `RandomForestClassifier`.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
         Of one sample, such as (height, width), whose product is the number of features. By default a sample
@@ -203,6 +211,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
@@ -218,7 +227,9 @@ class ManifoldForestRegressor(Regressor, _Manifold):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestRegressor`.
+    min_impurity_decrease
         As for `RandomForestRegressor`.
     shape, patch_min, patch_max, channels, cyclic, n_projections, splitter
         As for `ManifoldForestClassifier`.
@@ -257,6 +268,7 @@ class ManifoldForestRegressor(Regressor, _Manifold):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
@@ -274,7 +286,9 @@ class CO2ForestClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestClassifier`.
+    min_impurity_decrease
         As for `RandomForestClassifier`.
     nu : float
         Bound on the squared norm of a split's weights.
@@ -330,6 +344,7 @@ class CO2ForestClassifier(Classifier, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,
@@ -345,7 +360,9 @@ class CO2ForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease
+    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
+        As for `RandomForestRegressor`.
+    min_impurity_decrease
         As for `RandomForestRegressor`.
     nu, learning_rate, max_rounds, max_features, min_samples_oblique, standardize
         As for `CO2ForestClassifier`.
@@ -392,6 +409,7 @@ class CO2ForestRegressor(Regressor, GrownForest):
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
         oob_score: bool | Metric = False,

@@ -17,6 +17,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "extra": {"splitter": "random", "max_features": None, "bootstrap": False},
     "extra targets": {"criterion": "squared_error", "splitter": "random"},
     "least gain": {"min_impurity_decrease": 0.02, "min_samples_split": 5},
+    "least weight": {"min_weight_fraction_leaf": 0.2},
+    "least weight of random thresholds": {"splitter": "random", "min_weight_fraction_leaf": 0.2},
     "a leaf alone": {"max_depth": 0},
 }
 DISTRIBUTIONS = {

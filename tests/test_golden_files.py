@@ -1,0 +1,34 @@
+"""Files that earlier versions wrote load, and give the outputs that they gave then."""
+
+import os
+
+import numpy as np
+import pytest
+from golden_files import FOLDER, FORMATS, Format
+
+MAX_BYTES = 300_000
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
+def test_files_of_earlier_versions_give_the_same_outputs(form: Format):
+    for module in form.needs:
+        pytest.importorskip(module, reason=f"needs {module}")
+    # A copy, which a reader cannot write to.
+    with np.load(form.expected) as stored:
+        expected = dict(stored)
+    x = expected.pop("x")
+    found = form.outputs(FOLDER / form.file, x)
+    assert found.keys() == expected.keys()
+    for name, a in found.items():
+        assert a.dtype == expected[name].dtype, name
+        assert a.shape == expected[name].shape, name
+        if form.rtol and a.dtype.kind == "f":
+            np.testing.assert_allclose(a, expected[name], rtol=form.rtol, atol=form.rtol, err_msg=name)
+        else:
+            np.testing.assert_array_equal(a, expected[name], err_msg=name)
+
+
+def test_the_folder_holds_these_files_alone():
+    known = {name for form in FORMATS for name in (form.file, form.expected.name)}
+    assert known == {entry.name for entry in os.scandir(FOLDER)}
+    assert sum(entry.stat().st_size for entry in os.scandir(FOLDER)) <= MAX_BYTES
