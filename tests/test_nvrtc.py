@@ -82,7 +82,7 @@ def _warnings(log):
 
 
 def _options(architecture, dtype):
-    return (*launch.OPTIONS, f"-Dreal={launch.REAL[np.dtype(dtype)]}", f"--gpu-architecture={architecture}")
+    return (*launch.options(dtype), f"--gpu-architecture={architecture}")
 
 
 def test_subpackages_with_kernels_are_found():

@@ -32,6 +32,7 @@ import hforest
 from hforest.core import dispatch, launch
 
 HERE = Path(__file__).resolve().parent
+SUBPACKAGES = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 
 FLAGS = (
     "-std=c++20", "-O1", "-fPIC", "-shared", "-ffp-contract=off",
@@ -140,6 +141,11 @@ def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]
     return kernels
 
 
+def flushes(options: Sequence[str]) -> bool:
+    """Returns whether NVRTC, of which the last option of a kind holds, makes float32 subnormals 0."""
+    return [o.lstrip("-") for o in options if "ftz=" in o][-1:] == ["ftz=true"]
+
+
 def _trampoline(name: str, parameters: Sequence[Parameter]) -> str:
     types = [f"{'const ' * p.const}{p.type}{' *' * p.pointer}" for p in parameters]
     arguments = ", ".join(f"host::argument<{t}>(words + {i})" for i, t in enumerate(types))
@@ -203,6 +209,12 @@ def build(source: str, sanitize: str | None = None) -> Path:
     return library
 
 
+def _address(a: Any) -> int:
+    # An empty array of CuPy has none.
+    array = np.asarray(a)
+    return array.ctypes.data if array.size else 0
+
+
 class HostKernel:
     """A kernel that can be launched on NumPy arrays."""
 
@@ -241,7 +253,7 @@ class HostKernel:
             raise KernelError(
                 f"kernel {self.name}, {p.text}: expected a NamedTuple {p.type}, got {type(a).__name__}"
             )
-        passed = launch.by_value(a, self.structs, lambda array: np.asarray(array).ctypes.data)
+        passed = launch.by_value(a, self.structs, _address)
         for q, member in zip(p.members, a, strict=True):
             if member is not None or not q.pointer:
                 self._word(q, launch.argument(member))
@@ -263,7 +275,7 @@ class HostKernel:
             raise fail(f"expected a C-contiguous, aligned array, got strides {a.strides} for {a.shape}")
         if not (p.const or a.flags.writeable):
             raise fail("expected a writable array, got a read-only one")
-        return a.ctypes.data
+        return _address(a)
 
     def _check_overlap(self, args: list[tuple[Parameter, Any]]) -> None:
         arrays = [(p, a) for p, a in args if p.pointer and a.size]
@@ -288,8 +300,9 @@ class HostCompiler:
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], HostKernel]:
         kernels, structs = signatures(source, dtype), launch.structs(source)
         trampolines = "".join(_trampoline(name, parameters) for name, parameters in kernels.items())
+        flush = int(dtype == np.float32 and flushes(launch.options(dtype)))
         text = (
-            f'#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
+            f'#define HOST_FLUSH {flush}\n#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
             f'#line 1 "trampolines"\n{trampolines}'
         )
         library = ctypes.CDLL(str(build(text, self.sanitize)))

@@ -13,6 +13,10 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined __SSE2__
+#include <immintrin.h>
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -52,6 +56,33 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 #endif
 
 namespace host {
+
+// HOST_FLUSH is -ftz of the options: whether float32 subnormals are 0 to the kernels. The processor cannot treat
+// float64 otherwise, so it is 0 for kernels of double.
+#ifndef HOST_FLUSH
+#define HOST_FLUSH 0
+#endif
+
+// Sets whether this thread flushes subnormals, and returns whether it did.
+static inline bool set_flushing([[maybe_unused]] bool on) {
+#if defined __SSE2__
+    const unsigned before = _mm_getcsr(), bits = 0x8040;  // results and operands
+    _mm_setcsr(on ? before | bits : before & ~bits);
+    return before & bits;
+#elif defined __aarch64__
+    const unsigned long before = __builtin_aarch64_get_fpcr64(), bit = 1ul << 24;
+    __builtin_aarch64_set_fpcr64(on ? before | bit : before & ~bit);
+    return before & bit;
+#else
+    return false;
+#endif
+}
+
+// The mode of a launch; fibers, which are made in a launch, keep it.
+struct Flushing {
+    bool before = set_flushing(HOST_FLUSH);
+    ~Flushing() { set_flushing(before); }
+};
 
 constexpr size_t STACK = 256 << 10;  // bytes; pages that a thread does not use take no memory
 constexpr long long MAX_THREADS = 1024;
@@ -201,6 +232,7 @@ enum Outcome { DONE, DIVERGED, NO_MEMORY };
 // __syncthreads() for others that had left the kernel.
 template <typename Body>
 static inline int run(long long n_blocks, long long n_threads, const Body &body) {
+    const Flushing flushing;
     if (!hire(n_threads)) return NO_MEMORY;
     kernel = [](const void *b) { (*(const Body *)b)(); };
     kernel_body = &body;
