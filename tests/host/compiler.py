@@ -176,32 +176,40 @@ def _compiler_version() -> str:
 
 
 @functools.cache
-def _folder() -> Path:
-    # Libraries are loaded from this folder, so no other user may write to it.
-    folder = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
+def folder() -> Path:
+    """Returns the folder that libraries are loaded from; no other user may write to it."""
+    place = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    status = place.lstat()
+    if place.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
         return Path(tempfile.mkdtemp(prefix="hforest-host-"))
-    return folder
+    return place
 
 
-def build(source: str, sanitize: str | None = None) -> Path:
-    """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path."""
-    flags = (*FLAGS, *SANITIZE[sanitize])
-    header = (HERE / "cuda.h").read_text(encoding="utf-8")
-    key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
-    library = _folder() / f"{key}.so"
+def build(
+    source: str,
+    sanitize: str | None = None,
+    flags: Sequence[str] = (*FLAGS, f"-I{HERE}"),
+    headers: Sequence[Path] = (HERE,),
+) -> Path:
+    """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path.
+
+    `headers`: folders whose headers it may include.
+    """
+    flags = (*flags, *SANITIZE[sanitize])
+    texts = [path.read_text(encoding="utf-8") for place in headers for path in sorted(place.glob("*.h"))]
+    key = hashlib.sha256("\0".join((_compiler_version(), *flags, *texts, source)).encode()).hexdigest()[:32]
+    library = folder() / f"{key}.so"
     if library.exists():
         return library
     with open(library.with_suffix(".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same text
         if library.exists():
             return library
-        with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
+        with tempfile.TemporaryDirectory(dir=folder()) as scratch:
             text, made = Path(scratch, "kernels.cpp"), Path(scratch, "kernels.so")
             text.write_text(source, encoding="utf-8")
-            command = [str(compiler()), *flags, f"-I{HERE}", str(text), "-o", str(made)]
+            command = [str(compiler()), *flags, str(text), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")

@@ -26,9 +26,11 @@
 #define __constant__ static const
 #define __shared__ static
 
+#ifndef __VECTOR_TYPES_H__  // CUDA's own, which CuPy's kernels include
 struct dim3 {
     unsigned x, y, z;
 };
+#endif
 
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 
@@ -92,9 +94,12 @@ struct Fiber {
     jmp_buf place;  // where it waits, once it has started
     bool started;
     unsigned thread;
-    bool waits;  // in __syncthreads()
+    char waits;  // IN_BLOCK, IN_WARP, or 0
     void *sanitizer;
 };
+
+// In __syncthreads(), in __syncwarp().
+enum { IN_BLOCK = 1, IN_WARP = 2 };
 
 static Fiber fibers[MAX_THREADS], *current;
 static long long n_fibers;
@@ -121,8 +126,8 @@ static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds -
     swapcontext(from, to);
 }
 
-static HOST_UNSEEN void pause(bool waits) {
-    current->waits = waits;
+static HOST_UNSEEN void pause(int waits) {
+    current->waits = (char)waits;
     synced = synced || waits;
 #if HOST_JUMPS
     if (!_setjmp(current->place)) _longjmp(scheduler_place, 1);
@@ -162,7 +167,7 @@ static void live() {
         if (meets) __tsan_release(barrier(0));
         __tsan_release(&end);
         if (goes_on()) continue;
-        pause(false);
+        pause(0);
         if (meets) __tsan_acquire(barrier(1));
     }
 }
@@ -189,25 +194,56 @@ static HOST_UNSEEN bool hire(long long wanted) {
     return true;
 }
 
+// Resumes the warps of which all threads wait in __syncwarp(), or have ended, until there are none.
+static HOST_UNSEEN void run_warps(long long n_used) {
+    constexpr unsigned WARP = 32;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (unsigned warp = 0; warp * WARP < blockDim.x; ++warp) {
+            bool all = true, some = false;
+            for (long long i = 0; i < n_used; ++i) {
+                if (fibers[i].thread / WARP != warp) continue;
+                all = all && fibers[i].waits != IN_BLOCK;
+                some = some || fibers[i].waits == IN_WARP;
+            }
+            if (!all || !some) continue;
+            moved = true;
+            for (long long i = 0; i < n_used; ++i)
+                if (fibers[i].thread / WARP == warp && fibers[i].waits == IN_WARP) resume(fibers + i);
+        }
+    }
+}
+
+// Returns how many threads wait in __syncthreads().
+static HOST_UNSEEN long long waiting_in_block(long long n_used) {
+    long long n = 0;
+    for (long long i = 0; i < n_used; ++i) n += fibers[i].waits == IN_BLOCK;
+    return n;
+}
+
 // Runs all threads of a block, from barrier to barrier. Returns false if some wait for others that have ended.
 static HOST_UNSEEN bool run_block(long long n_threads) {
-    long long n_used = 0, n_waiting = 0;
+    long long n_used = 0;
+    bool warps = false;
     n_started = 0;
     synced = false;
     for (; n_started < n_threads; ++n_used) {
         resume(fibers + n_used);
-        n_waiting += fibers[n_used].waits;
+        warps = warps || fibers[n_used].waits == IN_WARP;
     }
     ++n_rounds;
-    while (n_waiting == n_threads) {
-        n_waiting = 0;
+    if (warps) run_warps(n_used);
+    while (waiting_in_block(n_used) == n_threads) {
         for (long long i = 0; i < n_used; ++i) {
             resume(fibers + i);
-            n_waiting += fibers[i].waits;
+            warps = warps || fibers[i].waits == IN_WARP;
         }
         ++n_rounds;
+        if (warps) run_warps(n_used);
     }
-    return !n_waiting;
+    for (long long i = 0; i < n_used; ++i)
+        if (fibers[i].waits) return false;
+    return true;
 }
 
 static HOST_UNSEEN bool run_blocks(long long n_blocks, long long n_threads) {
@@ -259,9 +295,11 @@ static T argument(const unsigned long long *word) {
 
 static inline void __syncthreads() {
     __tsan_release(host::barrier(0));
-    host::pause(true);
+    host::pause(host::IN_BLOCK);
     __tsan_acquire(host::barrier(1));
 }
+
+static inline void __syncwarp(unsigned = ~0u) { host::pause(host::IN_WARP); }
 
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
 // threads.

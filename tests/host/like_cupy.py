@@ -49,8 +49,8 @@ def _float(a: Any) -> float:
         _library().set_flushing(before)
 
 
-def _by_bits(a: np.ndarray) -> np.ndarray:
-    # A radix sort: NaN with the sign set is the least. -0 is 0.
+def by_bits(a: np.ndarray) -> np.ndarray:
+    """Returns keys whose order is that of a radix sort of one row: NaN with the sign set is the least. -0 is 0."""
     if a.dtype.kind != "f":
         return a
     signed = np.dtype(f"i{a.itemsize}")
@@ -65,7 +65,7 @@ class _Module(types.ModuleType):
         return getattr(np, name)
 
     def argsort(self, a: np.ndarray, axis: int = -1, kind: str | None = None) -> np.ndarray:
-        return np.argsort(_by_bits(a) if a.ndim == 1 else a, axis=axis, kind="stable")
+        return np.argsort(by_bits(a) if a.ndim == 1 else a, axis=axis, kind="stable")
 
     def sort(self, a: np.ndarray) -> np.ndarray:
         return a[self.argsort(a)]
