@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .aliases import Array
+from .dispatch import on_current_device
 
 THREADS = 128
 """Threads of a block, unless a kernel needs another number."""
@@ -128,19 +129,14 @@ class CupyCompiler:
 
         module = Module()
         module.load(_image(source, options(dtype)))
-        declared, device = structs(source), self.device()
+        declared = structs(source)
 
         @functools.cache
         def kernel(name: str) -> Kernel:
             function = module.get_function(name)
 
             def here(a: Array) -> Array:
-                there = int(a.data.device_id)
-                if there != device:
-                    raise ValueError(
-                        f"arrays of kernel {name}: expected device {device}, the current one, got device "
-                        f"{there}; call inside `with cupy.cuda.Device({there}):`, with all arrays there"
-                    )
+                on_current_device(f"arrays of kernel {name}", a)
                 return a
 
             def passed(a: Any) -> Any:

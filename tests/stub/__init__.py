@@ -59,7 +59,13 @@ def _source() -> Path:
 def _libraries() -> tuple[Path, Path]:
     """Returns the device's library and CuPy's module `runtime`, built once for each text of what they are made of."""
     source = _source() / "cupy_backends" / "cuda" / "api" / "runtime.pyx"
-    parts = (HERE / "device.cpp", HERE / "entry.h", HERE / "rest.c", *sorted((HERE / "include").rglob("*.h")), source)
+    parts = (
+        HERE / "device.cpp",
+        HERE / "entry.h",
+        HERE / "rest.c",
+        *sorted((HERE / "include").rglob("*.h")),
+        source,
+    )
     texts = [path.read_bytes() for path in parts]
     key = hashlib.sha256(b"\0".join([sys.version.encode(), *texts])).hexdigest()[:32]
     place = folder() / f"stub-{key}"
@@ -96,6 +102,7 @@ def _libraries() -> tuple[Path, Path]:
 # --------------------------------------------------------------------------------------------------- NVRTC
 
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
+_FLOAT = re.compile(r"\b(float|float16|half)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 FLAGS = ("-std=c++20", "-O1", "-fPIC", "-w", "-ffp-contract=off")
 
@@ -132,7 +139,7 @@ class _Program:
         names = _KERNEL.findall(_COMMENT.sub(" ", self.source))
         if "#include <cupy/" in self.source:
             # Operations on float64 alone do not flush.
-            flush, first = flushes(options) and "float" in self.source, "kernels.h"
+            flush, first = flushes(options) and bool(_FLOAT.search(self.source)), "kernels.h"
             includes = (f"-I{_precompiled(includes)}", *includes)
         else:
             flush, first = flushes(options), "kernel.h"
@@ -200,7 +207,9 @@ def _sort(dtype: Any, data: int, keys: int, shape: Sequence[int]) -> None:
 
 
 def _argsort(dtype: Any, index: int, data: int, keys: int, shape: Sequence[int]) -> None:
-    _memory(index, np.uint64, shape)[...] = np.argsort(_keys(_memory(data, dtype, shape)), axis=-1, kind="stable")
+    _memory(index, np.uint64, shape)[...] = np.argsort(
+        _keys(_memory(data, dtype, shape)), axis=-1, kind="stable"
+    )
 
 
 def _lexsort(dtype: Any, index: int, keys: int, k: int, n: int) -> None:
@@ -214,7 +223,9 @@ def _lexsort(dtype: Any, index: int, keys: int, k: int, n: int) -> None:
 def install() -> Any:
     """Imports CuPy on the stub device, once, and returns the device's library."""
     if "cupy" in sys.modules:
-        raise RuntimeError("stub.install: expected CuPy not to be imported yet; install the stub device first")
+        raise RuntimeError(
+            "stub.install: expected CuPy not to be imported yet; install the stub device first"
+        )
     os.environ["CUPY_ACCELERATORS"] = ""  # not CUB
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
     os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp(prefix="hforest-stub-")
@@ -231,7 +242,9 @@ def install() -> Any:
     from cupy.cuda import thrust
     from cupy_backends.cuda.libs import nvrtc
 
-    assert cupyx.rsqrt  # imports cupyx now: it is lazy, and does not bear that a module of it is imported first
+    assert (
+        cupyx.rsqrt
+    )  # imports cupyx now: it is lazy, and does not bear that a module of it is imported first
     cupy.cuda.set_allocator(None)  # each array has fresh memory
     ours = Nvrtc()
     for name in dir(Nvrtc):

@@ -11,7 +11,9 @@ static bool flushes();  // at the end of the translation unit: whether -ftz=true
 
 #include <utility>
 
+// Not shared by libraries: kernels of one name may have other parameters.
 namespace host {
+namespace {
 
 template <auto kernel>
 struct Launch;
@@ -34,6 +36,7 @@ struct Launch<kernel> {
     static constexpr Entry entry{sizeof...(A), sizes, run_kernel};
 };
 
+}  // namespace
 }  // namespace host
 
 #define STUB_ENTRY(name) extern "C" const Entry host_entry_##name = host::Launch<name>::entry;

@@ -41,6 +41,11 @@ static inline T __shfl_xor_sync(unsigned, T value, int lanes, int = 32) {
     return shuffled(value, threadIdx.x ^ lanes);
 }
 
+template <typename T>
+static inline T __shfl_up_sync(unsigned, T value, unsigned lanes, int = 32) {
+    return shuffled(value, threadIdx.x % 32 < lanes ? threadIdx.x : threadIdx.x - lanes);
+}
+
 #include <cupy/complex.cuh>
 #include <cupy/carray.cuh>
 #include <cupy/atomics.cuh>
