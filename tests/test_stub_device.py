@@ -7,7 +7,7 @@ import pytest
 from host.case import small
 
 import hforest
-from hforest import co2, growth, hinge, split, tree
+from hforest import classic, co2, growth, hinge, split, tree
 
 pytestmark = pytest.mark.skipif(
     "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
@@ -123,6 +123,18 @@ def test_windows_of_small_numbers(cupy):
     x, base, offset = _numbers(6, 12), np.arange(6) * 12, np.array([0, 1, 5, 8])
     windows = growth.Windows(x, base, offset)
     _equal(growth.encode(growth.Windows(*map(cupy.asarray, windows))), growth.encode(windows))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
+    x, y = _numbers(400), _labels(400)
+    if missing:
+        x[::9, 0], x[1::7, 1] = np.nan, -np.nan
+    forest = classic.grow(x, y, 5, n_classes=3, rng=0)
+    there = classic.grow(cupy.asarray(x), cupy.asarray(y), 5, n_classes=3, rng=0)
+    _equal(there, forest)
+    for some in (x, x[:3]):
+        assert (tree.apply(there, cupy.asarray(some)).get() == tree.apply(forest, some)).all()
 
 
 @pytest.mark.parametrize("max_bins", [None, 5])

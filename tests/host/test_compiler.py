@@ -100,6 +100,17 @@ def test_shared_memory_and_barriers_work(n_blocks):
     assert a.tolist() == [*range(31, -1, -1)] * (2 * n_blocks)
 
 
+@pytest.mark.parametrize("n_blocks", [1, 3])
+def test_barriers_of_warps_work(n_blocks):
+    a = np.zeros(n_blocks * 128, np.float32)
+    _kernel("warps", a, a.size, n_blocks=n_blocks, threads=128)
+    sums = np.arange(128).reshape(4, 32).sum(axis=1)
+    assert (
+        a.reshape(n_blocks, 4, 32).tolist()
+        == [np.repeat(np.roll(sums, -1)[:, None], 32, axis=1).tolist()] * n_blocks
+    )
+
+
 @pytest.mark.parametrize(
     ("place", "wrong", "message"),
     [

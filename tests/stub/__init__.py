@@ -233,7 +233,8 @@ def install() -> Any:
     library = ctypes.CDLL(str(device), mode=ctypes.RTLD_GLOBAL)
     library.stub_count.restype = ctypes.c_longlong
     spec = importlib.util.spec_from_file_location(RUNTIME, runtime)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[RUNTIME] = module
     spec.loader.exec_module(module)
