@@ -33,6 +33,11 @@ import pytest
 import hforest
 from hforest.core import dispatch, machine
 
+if "HFOREST_STUB" in os.environ:  # the tests of a GPU run on a stub device: see stub/__init__.py
+    import stub
+
+    stub.install()
+
 hypothesis.settings.register_profile("all", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("all"), max_examples=15)
 

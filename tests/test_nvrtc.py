@@ -3,10 +3,12 @@
 import ctypes
 import functools
 import importlib.util
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from host.compiler import signatures
 
 import hforest
 from hforest.core import launch
@@ -58,8 +60,8 @@ def _architectures(library):
     return list(numbers)
 
 
-def _compile(library, source, options):
-    """Returns whether it compiled, and the log."""
+def _compile(library, source, options, cubin=None):
+    """Returns whether it compiled, and the log; appends to `cubin`, a list, what came of it."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     _checked(
         library,
@@ -71,6 +73,11 @@ def _compile(library, source, options):
         _checked(library, library.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
         log = ctypes.create_string_buffer(size.value)
         _checked(library, library.nvrtcGetProgramLog(program, log))
+        if cubin is not None:
+            _checked(library, library.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+            image = ctypes.create_string_buffer(size.value)
+            _checked(library, library.nvrtcGetCUBIN(program, image))
+            cubin.append(image.raw)
         return status == 0, log.value.decode()
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -82,7 +89,44 @@ def _warnings(log):
 
 
 def _options(architecture, dtype):
-    return (*launch.OPTIONS, f"-Dreal={launch.REAL[np.dtype(dtype)]}", f"--gpu-architecture={architecture}")
+    return (*launch.options(dtype), f"--gpu-architecture={architecture}")
+
+
+def _sections(image):
+    """Yields (name, bytes) of the sections of a 64-bit ELF file."""
+    (start,) = struct.unpack_from("<Q", image, 40)
+    size, n, names = struct.unpack_from("<HHH", image, 58)
+    headers = [struct.unpack_from("<IIQQQQ", image, start + i * size) for i in range(n)]
+    texts = headers[names][4]
+    for name, _, _, _, offset, length in headers:
+        first = texts + name
+        yield image[first : image.index(b"\0", first)].decode(), image[offset : offset + length]
+
+
+def _parameters(image):
+    """Returns (offset, size) of each kernel's parameters, as its cubin describes them to the driver."""
+    found = {}
+    for name, data in _sections(image):
+        if not name.startswith(".nv.info."):
+            continue
+        parameters, at = {}, 0
+        while at < len(data):
+            form, attribute, length = struct.unpack_from("<BBH", data, at)
+            if attribute == 0x17:  # EIATTR_KPARAM_INFO
+                _, number, offset, word = struct.unpack_from("<IHHI", data, at + 4)
+                parameters[number] = offset, word >> 18
+            at += 4 + (length if form == 4 else 0)
+        found[name.removeprefix(".nv.info.")] = [parameters[i] for i in range(len(parameters))]
+    return found
+
+
+def _passed(source, dtype):
+    """Returns (offset, size) of what launch.py passes to each kernel."""
+    declared, passed = launch.structs(source), {}
+    for name, parameters in signatures(source, np.dtype(dtype)).items():
+        sizes = [declared[p.type].dtype.itemsize if p.members else 8 for p in parameters]
+        passed[name] = list(zip(np.cumsum([0, *sizes]).tolist(), sizes, strict=False))
+    return passed
 
 
 def test_subpackages_with_kernels_are_found():
@@ -98,6 +142,22 @@ def test_compiles_without_a_warning(nvrtc, subpackage, age, dtype):
     worked, log = _compile(nvrtc, launch.source(subpackage), _options(f"compute_{number}", dtype))
     assert worked, log
     assert not _warnings(log), log
+
+
+@pytest.mark.parametrize("subpackage", SUBPACKAGES, ids=[subpackage.name for subpackage in SUBPACKAGES])
+def test_parameters_have_the_sizes_that_are_passed(nvrtc, subpackage):
+    source, cubin = launch.source(subpackage), []
+    number = min(_architectures(nvrtc))
+    assert _compile(nvrtc, source, _options(f"sm_{number}", np.float32), cubin)[0]
+    assert _parameters(cubin[0]) == _passed(source, np.float32)
+
+
+def test_a_parameter_of_another_size_is_seen(nvrtc, tmp_path):
+    kernel = 'extern "C" __global__ void two(real *a, int n, double h) { a[n] = h; }\n'
+    (tmp_path / "gpu.cu").write_text(kernel)
+    options, cubin = _options(f"sm_{min(_architectures(nvrtc))}", np.float32), []
+    assert _compile(nvrtc, launch.source(tmp_path), options, cubin)[0]
+    assert _parameters(cubin[0]) == {"two": [(0, 8), (8, 4), (16, 8)]}
 
 
 def test_a_header_comes_once_and_with_its_own_lines(tmp_path):

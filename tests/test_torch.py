@@ -565,7 +565,7 @@ def test_calls_with_cuda_tensors_go_through_dlpack_on_the_current_stream(monkeyp
     )
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
-        ImportError, match="^hforest.torch: expected CuPy 13 .*pip install -e '..cuda12.' or '..cuda13.' in"
+        ImportError, match="^hforest.torch: expected CuPy 14 .*pip install -e '..cuda12.' or '..cuda13.' in"
     ):
         cuda.import_cupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)

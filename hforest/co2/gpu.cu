@@ -11,11 +11,11 @@ constexpr double ABSENT = 0x1p-20;
 // rows[i], and then has the constant -1 after its features. theta and table are (2, n_outputs).
 struct Samples {
     const real *x;         // IN  (n_rows, n_features)
-    const int *labels;     // IN  (n_rows,), or null: targets
-    const double *targets; // IN  (n_rows, n_outputs), or null: labels
+    const int *labels;     // IN  (n_rows,) if has_labels
+    const double *targets; // IN  (n_rows, n_outputs) if not
     const double *weight;  // IN  (n,)
-    const int *rows;       // IN  (n,), or null
-    size n, n_features, n_outputs;
+    const int *rows;       // IN  (n,) if has_rows
+    size has_labels, has_rows, n, n_features, n_outputs;
 };
 
 // How a stump is fitted: the settings of Alg. 1, as stump.py names them.
@@ -24,16 +24,16 @@ struct Schedule {
     size tau, batch, min_steps, patience, max_rounds, convex_rounds, min_samples;
 };
 
-__device__ static size width_of(const Samples &s) { return s.n_features + (s.rows != nullptr); }
+__device__ static size width_of(const Samples &s) { return s.n_features + s.has_rows; }
 
-__device__ static size row_of(const Samples &s, size i) { return s.rows ? s.rows[i] : i; }
+__device__ static size row_of(const Samples &s, size i) { return s.has_rows ? s.rows[i] : i; }
 
 __device__ static real number_of(const Samples &s, size i, size j) {
     return j < s.n_features ? s.x[row_of(s, i) * s.n_features + j] : (real)-1;
 }
 
 __device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
-    if (s.labels) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
+    if (s.has_labels) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
     double sum = 0;
     for (size k = 0; k < s.n_outputs; ++k) {
         const double d = s.targets[row_of(s, i) * s.n_outputs + k] - theta[side * s.n_outputs + k];
@@ -44,12 +44,12 @@ __device__ static double loss_of(const Samples &s, const double *theta, const do
 
 __device__ static double output_of(const Samples &s, size i, size k) {
     const size row = row_of(s, i);
-    return s.labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
+    return s.has_labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
 // Writes the log losses of all classes of a side (eq 3).
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
-    if (!s.labels) return;
+    if (!s.has_labels) return;
     const double *t = theta + side * s.n_outputs;
     double high = t[0], sum = 0;
     for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
@@ -63,7 +63,7 @@ __device__ static double slope_of_theta(
     size k
 ) {
     const size at = side * s.n_outputs + k;
-    return s.labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
+    return s.has_labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
 }
 
 // w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
@@ -237,7 +237,7 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         const int side = (int)(at / s.n_outputs);
         const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
-        if (!s.labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
+        if (!s.has_labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
         else
             r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added)) * HF_LN2;
     }
@@ -325,8 +325,10 @@ extern "C" __global__ void fit_stumps(
     __shared__ size walk[2];
     const size stump = blockIdx.x, from = first[stump], n = first[stump + 1] - from;
     const size width = width_of(all), n_outputs = all.n_outputs;
-    const int *const rows = all.rows ? all.rows + from : nullptr;
-    const Samples s = {all.x, all.labels, all.targets, all.weight + from, rows, n, all.n_features, n_outputs};
+    const int *const rows = all.has_rows ? all.rows + from : nullptr;
+    const Samples s = {
+        all.x, all.labels, all.targets, all.weight + from, rows, all.has_labels, all.has_rows, n, all.n_features, n_outputs
+    };
     real *v = reals + 2 * stump * width + from;
     double *speed = doubles + 8 * stump * n_outputs + from;
     int *order = ints + 3 * from;
@@ -405,10 +407,33 @@ struct Nodes {
     double min_impurity_decrease, min_weight_fraction_leaf;
 };
 
+// w (n_nodes, n_features + 1), 0 before, OUT: univariate splits as stumps. feature and threshold (n_nodes,), IN. A thread
+// is a node.
+extern "C" __global__ void start_stumps(
+    const int *__restrict__ feature, const double *__restrict__ threshold, size n_nodes, size n_features,
+    real *__restrict__ w
+) {
+    const size i = thread_number();
+    if (i >= n_nodes) return;
+    w[i * (n_features + 1) + feature[i]] = 1;
+    w[i * (n_features + 1) + n_features] = (real)threshold[i];
+}
+
+// limit (n_nodes,), OUT: the next number below each offset of w: `<= limit` goes left as `w.x < offset`. A thread is a
+// node.
+extern "C" __global__ void limits_of_stumps(
+    const real *__restrict__ w, size n_nodes, size n_features, double *__restrict__ limit
+) {
+    const size i = thread_number();
+    if (i >= n_nodes) return;
+    const real offset = w[i * (n_features + 1) + n_features], below = offset - magnitude(offset) - 1;
+    limit[i] = sizeof(real) == 4 ? (double)nextafterf((float)offset, (float)below) : nextafter((double)offset, (double)below);
+}
+
 // right (n,), OUT: the sides of samples, computed as in a prediction: sums in double in the order of the features,
 // rounded once. w (n_nodes, n_features + 1) and limit (n_nodes,), IN. A thread is a sample of a node that is split.
 extern "C" __global__ void stump_sides(
-    Samples s, Nodes nodes, const real *__restrict__ w, const real *__restrict__ limit, size *__restrict__ right
+    Samples s, Nodes nodes, const real *__restrict__ w, const double *__restrict__ limit, size *__restrict__ right
 ) {
     const size i = thread_number(), n_features = s.n_features;
     if (i >= s.n) return;
@@ -451,7 +476,7 @@ extern "C" __global__ void take_stumps(
         for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
         for (size i = first; i < last; ++i) {
             if (side[i]) continue;
-            if (s.labels) sums[s.labels[row_of(s, i)]] += s.weight[i];
+            if (s.has_labels) sums[s.labels[row_of(s, i)]] += s.weight[i];
             else
                 for (size k = 0; k < n_outputs; ++k)
                     sums[k] += s.weight[i] * (output_of(s, i, k) - nodes.mean[a * n_outputs + k]);

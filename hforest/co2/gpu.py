@@ -38,6 +38,8 @@ class Samples(NamedTuple):
     targets: Array | None
     weight: Array
     rows: Array | None
+    has_labels: int
+    has_rows: int
     n: int
     n_features: int
     n_outputs: int
@@ -78,6 +80,18 @@ class _Terms(NamedTuple):
     factor: Array
 
 
+def _samples(
+    x: Array,
+    labels: Array | None,
+    targets: Array | None,
+    weight: Array,
+    rows: Array | None,
+    n_outputs: int,
+) -> Samples:
+    flags = int(labels is not None), int(rows is not None)
+    return Samples(x, labels, targets, weight, rows, *flags, len(weight), x.shape[1], n_outputs)
+
+
 def _terms(
     w: Array,
     theta0: Array,
@@ -87,8 +101,8 @@ def _terms(
     targets: Array | None,
     weight: Array,
 ) -> _Terms:
-    xp, (n, n_features) = array_module(x), x.shape
-    samples = Samples(x, labels, targets, weight, None, n, n_features, len(theta0))
+    xp, n = array_module(x), len(x)
+    samples = _samples(x, labels, targets, weight, None, len(theta0))
     theta = xp.concatenate([theta0, theta1])
     table = xp.empty(theta.shape)
     launch_each(PACKAGE, "tables", x.dtype, 2, (samples, theta, table))
@@ -158,8 +172,7 @@ def fit_stump(
     theta = xp.empty((1, 2, len(theta0)))
     first = xp.array([0, len(x)], np.int64)
     keys = xp.array([key], np.uint64)
-    n, n_features = x.shape
-    samples = Samples(x, labels, targets, weight, None, n, n_features, len(theta0))
+    samples = _samples(x, labels, targets, weight, None, len(theta0))
     _fit_stumps(samples, first, keys, schedule, w[None], theta, history)
     theta0[:], theta1[:] = theta[0, 0], theta[0, 1]
 
@@ -211,16 +224,14 @@ class _Stumps(NamedTuple):
         at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], to_numpy(sizes).tolist())
         rows, weights = level.sample[at], level.sample_weight[at]
         w = xp.zeros((n_stumps, n_features + 1), task.real)
-        w[xp.arange(n_stumps), level.feature[node]] = 1
-        w[:, n_features] = level.threshold[node]
+        start = level.feature[node], level.threshold[node], n_stumps, n_features, w
+        launch_each(PACKAGE, "start_stumps", task.real, n_stumps, start)
         theta = xp.empty((n_stumps, 2, task.n_outputs))
         history = xp.empty((n_stumps, self.schedule.max_rounds + 1))
-        samples = Samples(
-            self.x, self.labels, self.targets, weights, rows, n_samples, n_features, task.n_outputs
-        )
+        samples = _samples(self.x, self.labels, self.targets, weights, rows, task.n_outputs)
         _fit_stumps(samples, begin, level.key[node], self.schedule, w, theta, history)
-        # `<= limit` goes left: w.x < offset.
-        limit = xp.nextafter(w[:, n_features], task.real.type(-np.inf))
+        limit = xp.empty(n_stumps)
+        launch_each(PACKAGE, "limits_of_stumps", task.real, n_stumps, (w, n_stumps, n_features, limit))
         right = xp.empty(n_samples, np.int64)
         nodes = Nodes(
             begin, level.total[node], level.mean[node if task.fit_targets else slice(0)], level.weight[node],
@@ -236,12 +247,12 @@ class _Stumps(NamedTuple):
         oblique, leaf = taken == 2, taken == 0
         level.right[at] = xp.where(xp.repeat(oblique, to_numpy(sizes).tolist()), right, univariate)
         level.feature[node] = xp.where(leaf, -1, xp.where(oblique, -2, level.feature[node])).astype(np.int32)
-        level.threshold[node] = xp.where(
-            leaf, 0.0, xp.where(oblique, limit.astype(np.float64), level.threshold[node])
-        )
+        level.threshold[node] = xp.where(leaf, 0.0, xp.where(oblique, limit, level.threshold[node]))
         level.gain[node] = xp.where(leaf, 0.0, gain)
         n_left[open_] = xp.where(leaf, -1, count)
-        used = (w[:, :n_features] != 0) & oblique[:, None]
+        # By their bits: a kernel of CuPy takes float32 subnormals for 0.
+        bits = w[:, :n_features].view(f"i{w.itemsize}")
+        used = (bits << 1 != 0) & oblique[:, None]
         n_kept = xp.zeros(part.n_nodes, np.int64)
         n_kept[open_] = used.sum(axis=1)
         index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]

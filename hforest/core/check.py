@@ -18,7 +18,7 @@ import numpy as np
 
 from . import machine
 from .aliases import Array
-from .dispatch import array_module, is_cupy
+from .dispatch import array_module, is_cupy, on_current_device
 
 MAX_DEPTH = 30
 """Leaves and vertices are numbered in int32."""
@@ -79,7 +79,7 @@ def _shape_text(axes: Axes, sizes: Sizes) -> str:
 
 
 def same_device(**arrays: Array) -> None:
-    """Checks that all arguments are NumPy arrays, or all are CuPy arrays."""
+    """Checks that all arguments are NumPy arrays, or all are CuPy arrays of the current device."""
     for a in arrays.values():
         if type(a) is not np.ndarray:
             break
@@ -104,6 +104,9 @@ def same_device(**arrays: Array) -> None:
                 f"{name}: expected a {there} array like {first_name}, got a {here} array; "
                 "move them to one device with cupy.asarray or cupy.asnumpy"
             )
+    if first_gpu:
+        for name, a in arrays.items():
+            on_current_device(name, a)
 
 
 def on_cpu(**arrays: Array) -> None:

@@ -26,6 +26,16 @@ def is_cupy(a: object) -> bool:
     return cupy is not None and isinstance(a, cupy.ndarray)
 
 
+def on_current_device(name: str, a: Array) -> None:
+    """Checks that a CuPy array is on the current device, where results are allocated and kernels run."""
+    here, there = int(sys.modules["cupy"].cuda.runtime.getDevice()), int(a.data.device_id)
+    if here != there:
+        raise ValueError(
+            f"{name}: expected device {here}, the current one, got device {there}; call inside "
+            f"`with cupy.cuda.Device({there}):`, with all arrays there"
+        )
+
+
 def array_module(a: Array) -> ModuleType:
     """Returns the module, `numpy` or `cupy`, whose array `a` is."""
     if type(a) is np.ndarray or not is_cupy(a):

@@ -2,8 +2,12 @@
 
 The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its
 first kernel is launched with that dtype. Headers of the package, which the C compiler reads too, take the
-place of their `#include`s, because CuPy's cache of compiled modules has the text as its key. A `Compiler`
-compiles and launches: NVRTC through CuPy or, in the tests, a C++ compiler of the host.
+place of their `#include`s, because the key of a kept module is its text. A `Compiler` compiles and
+launches: NVRTC through CuPy or, in the tests, a C++ compiler of the host.
+
+Arrays are on the current device. An empty array of CuPy has a null pointer. So where an array may be empty,
+no kernel concludes from a null pointer that it is absent: a number of the struct says so. Operations of
+CuPy on float32 make subnormals 0; copies are exact, and so are comparisons and sorts of integers.
 
 Kernels take structs by value. A struct is declared in gpu.cu alone, as `struct Name { members };` of
 pointers, `size` and `double`; its argument is a NamedTuple `Name` of arrays, ints and floats, with fields of
@@ -13,6 +17,9 @@ struct with the size that is passed. `__restrict__` at a member promises that no
 overlaps it.
 """
 
+import contextlib
+import functools
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .aliases import Array
+from .dispatch import on_current_device
 
 THREADS = 128
 """Threads of a block, unless a kernel needs another number."""
@@ -29,8 +37,14 @@ COMMON = Path(__file__).with_name("common.cuh")
 PACKAGE = COMMON.parents[1]
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
-# No fused multiply-add, so that leaves, vertices and margins have the same bits on every device.
-OPTIONS = ("--std=c++17", "--fmad=false")
+# No fused multiply-add, and subnormals: leaves, vertices and margins have the same bits on every device.
+OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+
+
+def options(dtype: np.dtype) -> tuple[str, ...]:
+    """Returns the options that a translation unit is compiled with for `dtype`."""
+    return (*OPTIONS, f"-Dreal={REAL[np.dtype(dtype)]}")
+
 
 Kernel = Callable[[tuple[int], tuple[int], tuple[Any, ...]], None]
 
@@ -100,7 +114,10 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
 
 
 class CupyCompiler:
-    """Compiles with NVRTC and launches on the caller's current stream, through CuPy."""
+    """Compiles with NVRTC and launches on the caller's current stream, through CuPy.
+
+    Not by cupy.RawModule, which appends -ftz=true to the options: subnormals would be 0.
+    """
 
     def device(self) -> int:
         import cupy
@@ -108,26 +125,58 @@ class CupyCompiler:
         return int(cupy.cuda.runtime.getDevice())
 
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], Kernel]:
-        import cupy
+        from cupy.cuda.function import Module
 
-        module = cupy.RawModule(code=source, options=(*OPTIONS, f"-Dreal={REAL[dtype]}"), backend="nvrtc")
+        module = Module()
+        module.load(_image(source, options(dtype)))
         declared = structs(source)
 
+        @functools.cache
         def kernel(name: str) -> Kernel:
             function = module.get_function(name)
 
-            def launch_it(grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+            def here(a: Array) -> Array:
+                on_current_device(f"arrays of kernel {name}", a)
+                return a
+
+            def passed(a: Any) -> Any:
                 # CuPy passes the one element of a NumPy array by value.
-                passed = (by_value(a, declared, _address) if isinstance(a, tuple) else a for a in args)
-                function(grid, block, tuple(passed))
+                if isinstance(a, tuple):
+                    return by_value(a, declared, lambda member: int(here(member).data.ptr))
+                return a if isinstance(a, np.generic) else here(a)
+
+            def launch_it(grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+                function(grid, block, tuple(passed(a) for a in args))
 
             return launch_it
 
         return kernel
 
 
-def _address(a: Array) -> int:
-    return int(a.data.ptr)
+def _image(source: str, flags: tuple[str, ...]) -> bytes:
+    """Returns a translation unit compiled for the current device, kept in CuPy's folder of kernels."""
+    import hashlib
+    import tempfile
+
+    from cupy.cuda import Device, nvrtc
+    from cupy.cuda.compiler import compile_using_nvrtc
+
+    key = repr((nvrtc.getVersion(), Device().compute_capability, flags, source)).encode()
+    folder = Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
+    kept = folder / f"hforest-{hashlib.sha256(key).hexdigest()}.cubin"
+    try:
+        data = kept.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            return data[32:]
+    except OSError:  # of another user, or not there
+        pass
+    image, _ = compile_using_nvrtc(source, flags, cache_in_memory=True)
+    with contextlib.suppress(OSError):  # a folder that cannot be written to keeps nothing
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(hashlib.sha256(image).digest() + image)
+        os.replace(file.name, kept)
+    return image
 
 
 compiler: Compiler = CupyCompiler()
@@ -167,7 +216,7 @@ def launch(
 ) -> None:
     """Launches kernel `name` of `folder` on `n_blocks` blocks of `threads` (default THREADS) threads.
 
-    Without a block nothing is launched.
+    Raises ValueError if an array is not on the current device. Without a block nothing is launched.
     Arrays are passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
     """
     if n_blocks == 0:

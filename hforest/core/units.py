@@ -18,12 +18,15 @@ class Units(NamedTuple):
 
 
 def standardized(a: FloatArray, units: Units) -> FloatArray:
-    """Returns ``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64."""
+    """Returns ``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64.
+
+    On the host: operations of CuPy make float32 subnormals 0.
+    """
     xp = dispatch.array_module(a)
     out = xp.empty(a.shape, a.dtype)
-    mean, deviation = xp.asarray(units.mean), xp.asarray(units.deviation)
     block = max(1, _VALUES // a.shape[1])
     for first in range(0, len(a), block):
         part = slice(first, first + block)
-        out[part] = (a[part] - mean) / deviation
+        rows = (dispatch.to_numpy(a[part]) - units.mean) / units.deviation
+        out[part] = xp.asarray(rows.astype(a.dtype))
     return out

@@ -10,6 +10,7 @@
 // Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
 // Members of structs are IN but in the kernels that their comment names.
 
+#include "core/keys.cuh"
 #include "core/projections.h"
 #include "growth/poisson.h"
 
@@ -17,10 +18,11 @@ constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIREC
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 
 // What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
+// Which of the two is told by a number: an empty array of CuPy is null too.
 struct Target {
-    const int *labels;     // (n_samples,), or null: targets
-    const double *targets; // (n_samples, n_outputs), or null: labels
-    size n_outputs;
+    const int *labels;     // (n_samples,) if has_labels
+    const double *targets; // (n_samples, n_outputs) if not
+    size has_labels, n_outputs;
 };
 
 // Where trees stop.
@@ -139,7 +141,7 @@ extern "C" __global__ void child_keys(
 __device__ static inline void add(const Target &y, const Level &level, size v, size at, double *sums) {
     const size s = level.sample[at];
     const double w = level.sample_weight[at];
-    if (y.labels) sums[y.labels[s]] += w;
+    if (y.has_labels) sums[y.labels[s]] += w;
     else
         for (size k = 0; k < y.n_outputs; ++k)
             sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
@@ -158,7 +160,7 @@ extern "C" __global__ void sum_up(Target y, Level level, size n_nodes, int *__re
     for (size j = from; j < to; ++j) {
         const double w = level.sample_weight[j];
         all += w;
-        if (y.targets) {
+        if (!y.has_labels) {
             const double target = y.targets[level.sample[j] * n_outputs + k];
             sum += w * target;
             same &= target == y.targets[level.sample[from] * n_outputs + k];
@@ -169,7 +171,7 @@ extern "C" __global__ void sum_up(Target y, Level level, size n_nodes, int *__re
             same &= y.labels[level.sample[from]] != k;
         }
     }
-    if (y.targets) {
+    if (!y.has_labels) {
         const double centre = sum / all;
         mean[i] = centre;
         sum = 0;
@@ -189,7 +191,7 @@ extern "C" __global__ void leaf_values(
     const size i = thread_number();
     if (i >= n_leaves * y.n_outputs) return;
     const size v = node[i / y.n_outputs], at = v * y.n_outputs + i % y.n_outputs;
-    value[i] = (real)(y.targets ? level.mean[at] : level.total[at] / level.weight[v]);
+    value[i] = (real)(y.has_labels ? level.total[at] / level.weight[v] : level.mean[at]);
 }
 
 // ---------------------------------------------------------------------------------------------- candidates
@@ -215,32 +217,6 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 
 // Returns where a row of low and high begins.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
-
-// Returns a number as a key of the same order; -0 has the key of 0. `unordered` is the inverse.
-__device__ static inline uint64_t ordered(float a) {
-    unsigned bits;
-    a += 0.0f;
-    memcpy(&bits, &a, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 1u << 31;
-}
-__device__ static inline uint64_t ordered(double a) {
-    uint64_t bits;
-    a += 0.0;
-    memcpy(&bits, &a, sizeof bits);
-    return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-__device__ static inline double unordered(uint64_t key, float) {
-    const unsigned word = (unsigned)key, bits = word >> 31 ? word & ~(1u << 31) : ~word;
-    float a;
-    memcpy(&a, &bits, sizeof a);
-    return a;
-}
-__device__ static inline double unordered(uint64_t key, double) {
-    const uint64_t bits = key >> 63 ? key & ~(1ull << 63) : ~key;
-    double a;
-    memcpy(&a, &bits, sizeof a);
-    return a;
-}
 
 #include "growth/orders.cuh"
 
@@ -598,4 +574,10 @@ extern "C" __global__ void name_projections(
 extern "C" __global__ void name_columns(Level level, Part part, Split split, const int *__restrict__ column) {
     const size a = thread_number();
     if (a < part.n_nodes && split.n_left[a] >= 0) level.feature[part.node[a]] = column[split.chosen[a]];
+}
+
+// rounded (n,), OUT: numbers (n,), IN, of float64. A thread owns a number.
+extern "C" __global__ void round_numbers(const double *__restrict__ number, size n, real *__restrict__ rounded) {
+    const size i = thread_number();
+    if (i < n) rounded[i] = (real)number[i];
 }

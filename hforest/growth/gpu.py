@@ -42,19 +42,21 @@ def poisson_counts(seed: int, first: int, first_row: int, counts: Array) -> None
 def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> None:
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low`
     holds; NaN has the bin after the last one."""
-    xp = array_module(x)
+    xp, n_samples = array_module(x), len(x)
     max_bins = low.shape[1]
     for f in range(x.shape[1]):
-        column = x[:, f].astype(np.float64) + 0.0
-        order = xp.argsort(column, kind="stable")  # NaN last
-        n = len(x) - int(xp.isnan(column).sum())
+        column = xp.ascontiguousarray(x[:, f])
+        key, value = xp.empty(n_samples, np.uint64), xp.empty(n_samples)
+        launch_each(PACKAGE, "keys_of_numbers", x.dtype, n_samples, (column, n_samples, key))
+        order = xp.argsort(key, kind="stable")  # NaN last
+        n = n_samples - int(xp.isnan(column).sum())
         n_bins[f] = bins[f] = 0
         if n == 0:
             continue
-        order, missing = order[:n], order[n:]
-        value = column[order]
+        key, order, missing = key[order], order[:n], order[n:]
+        launch_each(PACKAGE, "numbers_of_keys", x.dtype, n, (key, n, value))
         new = xp.ones(n, bool)
-        new[1:] = value[1:] != value[:-1]
+        new[1:] = key[1:n] != key[: n - 1]
         rank = xp.cumsum(new) - 1
         start = xp.flatnonzero(new)
         if len(start) > max_bins:
@@ -71,7 +73,7 @@ def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> Non
         bins[f, missing] = n_bins[f] = used
         low[f, :used] = value[start]
         high[f, : used - 1] = value[start[1:] - 1]
-        high[f, used - 1] = value[-1]
+        high[f, used - 1] = value[n - 1]
 
 
 def prepare_columns(bins: Bins, splitter: str) -> None:

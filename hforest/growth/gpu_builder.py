@@ -14,7 +14,7 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch_each
 from ..core.projections import Distribution
-from ..core.supervised import Limits, Target
+from ..core.supervised import Limits
 from .bins import Bins
 from .trees import Batch, Learned
 
@@ -34,6 +34,15 @@ def tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
     return key
 
 
+class Target(NamedTuple):
+    """What trees learn, labels or targets: a struct of gpu.cu."""
+
+    labels: Array | None
+    targets: Array | None
+    has_labels: int
+    n_outputs: int
+
+
 class Task(NamedTuple):
     """What all trees of a call share."""
 
@@ -47,7 +56,7 @@ class Task(NamedTuple):
 
     @property
     def fit_targets(self) -> bool:
-        return self.target.labels is None
+        return not self.target.has_labels
 
     @property
     def n_outputs(self) -> int:
@@ -65,8 +74,9 @@ class Task(NamedTuple):
 def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
     """Returns what trees learn, as kernels take it; with has_defaults they know missing values."""
     xp = array_module(learned.sample_weight)
-    is_random = splitter == "random"
-    return Task(xp, real, learned.target, learned.criterion, learned.limits, is_random, has_defaults)
+    is_random, (labels, targets, n_outputs) = splitter == "random", learned.target
+    target = Target(labels, targets, int(labels is not None), n_outputs)
+    return Task(xp, real, target, learned.criterion, learned.limits, is_random, has_defaults)
 
 
 # ----------------------------------------------------------- structs of gpu.cu, which describes their members
@@ -533,7 +543,7 @@ def _collect(
     leaves = np.cumsum(is_leaf_there) - 1 - leaf_starts[of_tree]
     left = xp.asarray(np.where(is_leaf_there, leaves, 2 * (parents - parents_before) - 1).astype(np.int32))
     at = xp.asarray(order)
-    feature, threshold, gain = (a[at] for a in joined[:3])
+    feature, threshold, gain = joined.feature[at], *(_rounded(task, a[at]) for a in joined[1:3])
     value = joined.value[xp.asarray(leaf_row[order][is_leaf_there])]
     entry, source = _moved(joined.n_kept, order)
     index, factor = (a[xp.asarray(source)] for a in (joined.index, joined.factor))
@@ -552,6 +562,13 @@ def _collect(
             n_words = np.diff(word[nodes.start : nodes.stop + 1])
             grown += default_left[nodes], xp.asarray(n_words), words[word[nodes.start] : word[nodes.stop]]
         trees.append(grown)
+
+
+def _rounded(task: Task, a: Array) -> Array:
+    """Returns float64 in the dtype of the values."""
+    rounded = task.xp.empty(a.shape, task.real)
+    task.launch("round_numbers", a.size, a, a.size, rounded)
+    return rounded
 
 
 def _moved(count: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

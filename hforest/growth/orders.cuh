@@ -40,7 +40,7 @@ __device__ static inline bool has_missing_key(const Orders &o, size column) {
 }
 
 // Returns whether an order of the categories holds their best split.
-__device__ static inline bool is_ordered(const Target &y) { return y.n_outputs <= (y.labels ? 2 : 1); }
+__device__ static inline bool is_ordered(const Target &y) { return y.n_outputs <= (y.has_labels ? 2 : 1); }
 
 // Returns the number of a candidate among those of its node that vary: slots without a column do not.
 __device__ static inline size varying_number(const int *column, size first, size slot) {

@@ -23,7 +23,6 @@ from .trees import Batch, Learned, Projected, Roots, Trees
 
 PACKAGE = __package__
 
-_LOOKED_UP = 1 << 20  # values of windows that are looked up at a time
 _ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
 MAX_POISSON = 12  # the greatest count
@@ -56,16 +55,10 @@ def _encode_copies(windows: Windows, max_bins: int) -> Bins:
 
 
 def _encode_windows(windows: Windows, max_bins: int | None) -> Bins:
-    xp, flat = dispatch.array_module(windows.x), windows.x.reshape(-1)
-    distinct = xp.unique(flat)
-    if max_bins is not None and len(distinct) > max_bins:
+    exact = _encode_columns(windows.x.reshape(-1, 1), None)
+    if max_bins is not None and exact.low.shape[1] > max_bins:
         return _encode_copies(windows, max_bins)
-    bins = xp.empty((1, flat.size), _smallest_dtype(len(distinct)))
-    for first in range(0, flat.size, _LOOKED_UP):
-        part = slice(first, first + _LOOKED_UP)
-        bins[0, part] = xp.searchsorted(distinct, flat[part])
-    table = distinct.astype(np.float64)[None] + 0.0
-    return Bins(bins, table, table, windows.x.dtype, windows.base, windows.offset)
+    return exact._replace(base=windows.base, offset=windows.offset)
 
 
 def _encode_columns(

@@ -2,6 +2,8 @@
 // thread sums its run, then scans it from the sums of the runs before it. The number of lanes is fixed, so no bit
 // depends on the size of a block.
 
+#include "core/keys.cuh"
+
 // counts (n_rows, n_classes), IN; out (n_rows,), OUT.
 extern "C" __global__ void impurity(
     const real *__restrict__ counts, size n_rows, size n_classes, size criterion, real *__restrict__ out
@@ -32,16 +34,16 @@ extern "C" __global__ void impurity(
 struct Samples {
     const real *values;    // IN  (n_candidates, n)
     const size *order;     // IN  (n_candidates, n): samples in ascending order of their values
-    const int *labels;     // IN  (n,), or null: targets
-    const double *targets; // IN  (n, n_sums), or null: labels
+    const int *labels;     // IN  (n,) if has_labels
+    const double *targets; // IN  (n, n_sums) if not
     const double *weight;  // IN  (n,)
-    size n_candidates, n, n_sums, lanes;
+    size has_labels, n_candidates, n, n_sums, lanes;
 };
 
 // Adds sample `at` to sums (n_sums + 1,): its class or targets, and last its weight.
 __device__ static inline void add(const Samples &s, size at, double *sums) {
     const double w = s.weight[at];
-    if (s.labels) sums[s.labels[at]] += w;
+    if (s.has_labels) sums[s.labels[at]] += w;
     else
         for (size k = 0; k < s.n_sums; ++k) sums[k] += w * s.targets[at * s.n_sums + k];
     sums[s.n_sums] += w;

@@ -30,30 +30,35 @@ class Samples(NamedTuple):
     labels: Array | None
     targets: Array | None
     weight: Array
+    has_labels: int
     n_candidates: int
     n: int
     n_sums: int
     lanes: int
 
 
-def _samples(
-    values: Array, labels: Array | None, targets: Array | None, weight: Array, n_sums: int
-) -> Samples:
-    n_candidates, n = values.shape
-    # -0 is sorted as the 0 that it equals.
-    order = array_module(values).argsort(values + values.dtype.type(0), axis=1, kind="stable")
-    return Samples(values, order.astype(np.int64), labels, targets, weight, n_candidates, n, n_sums, LANES)
-
-
 def _splits(
-    samples: Samples, criterion: int, min_leaf: int, max_bins: int, threshold: Array, gain: Array
+    values: Array,
+    labels: Array | None,
+    targets: Array | None,
+    weight: Array,
+    n_sums: int,
+    criterion: int,
+    min_leaf: int,
+    max_bins: int,
+    threshold: Array,
+    gain: Array,
 ) -> None:
-    values, n_candidates, n_sums = samples.values, samples.n_candidates, samples.n_sums
-    xp = array_module(values)
+    xp, (n_candidates, n) = array_module(values), values.shape
+    key = xp.empty(values.shape, np.uint64)
+    launch_each(PACKAGE, "keys_of_numbers", values.dtype, values.size, (values, values.size, key))
+    order = xp.argsort(key, axis=1, kind="stable").astype(np.int64, copy=False)
     n_distinct = xp.ones(n_candidates, np.int64)
     if max_bins:
-        ordered = xp.take_along_axis(values, samples.order, axis=1)
+        ordered = xp.take_along_axis(key, order, axis=1)
         n_distinct += (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
+    has_labels = int(labels is not None)
+    samples = Samples(values, order, labels, targets, weight, has_labels, n_candidates, n, n_sums, LANES)
     sums = xp.empty((n_candidates, LANES, n_sums + 1))
     totals = xp.empty((n_candidates, n_sums + 1))
     best, best_at = xp.empty((n_candidates, LANES)), xp.empty((n_candidates, LANES), np.int64)
@@ -85,13 +90,11 @@ def class_splits(
     gain: Array,
 ) -> None:
     """Writes the best threshold and gain of every candidate, for classes."""
-    samples = _samples(values, y, None, weights, n_classes)
-    _splits(samples, criterion, min_leaf, max_bins, threshold, gain)
+    _splits(values, y, None, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
 
 
 def target_splits(
     values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
     """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    samples = _samples(values, None, y, weights, y.shape[1])
-    _splits(samples, SQUARED, min_leaf, max_bins, threshold, gain)
+    _splits(values, None, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)

@@ -13,7 +13,7 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise missing("hforest.torch", "CuPy 13 for tensors on a GPU", "cuda12", "cuda13") from error
+        raise missing("hforest.torch", "CuPy 14 for tensors on a GPU", "cuda12", "cuda13") from error
     return cupy
 
 

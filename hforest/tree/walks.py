@@ -93,13 +93,16 @@ def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, Flo
         if not columns.size:
             yield rows, forest, x[rows]
             continue
-        low = xp.where(missing, -np.inf, x[rows])
-        high = xp.where(missing[:, columns], np.inf, x[rows][:, columns])
+        least, greatest = x.dtype.type(-np.inf), x.dtype.type(np.inf)
+        low = xp.where(missing, least, x[rows])
+        high = xp.where(missing[:, columns], greatest, x[rows][:, columns])
         second = xp.arange(n_features, dtype=np.int32)
         second[columns] = n_features + xp.arange(columns.size, dtype=np.int32)
         goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
         feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
-        threshold = xp.minimum(forest.threshold, xp.finfo(x.dtype).max)  # +inf goes right
+        # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
+        largest = x.dtype.type(xp.finfo(x.dtype).max)
+        threshold = xp.where(forest.threshold > largest, largest, forest.threshold)
         narrow = forest._replace(
             feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0]
         )

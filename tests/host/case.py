@@ -6,6 +6,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
+def small(whole: np.ndarray, dtype: type) -> np.ndarray:
+    """Returns whole numbers times a number so small that float32 holds them as subnormals; no arithmetic flushes them."""
+    if dtype is np.float64:
+        return whole * 1e-42
+    bits = (np.abs(whole) * 714).astype(np.int32)
+    return (bits | np.signbit(whole).astype(np.int32) << 31).view(np.float32)
+
+
+def scaled(whole: np.ndarray, scale: float, dtype: type) -> np.ndarray:
+    """Returns whole numbers times `scale`, or with scale 0 as `small`."""
+    return (whole * scale).astype(dtype) if scale else small(whole, dtype)
+
+
 @dataclass(frozen=True)
 class Case:
     """`call` returns named arrays; it runs once in the reference implementation and once in the CUDA backend."""

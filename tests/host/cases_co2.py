@@ -7,7 +7,7 @@ import numpy as np
 from hforest import co2
 from hforest.co2 import StumpSettings
 
-from .case import Case
+from .case import Case, scaled
 
 # samples, features
 SHAPES = ((1, 1), (11, 17))
@@ -36,14 +36,14 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     }
 
 
-def _forest(squared: bool, dtype: type) -> dict[str, np.ndarray]:
+def _forest(squared: bool, scale: float, dtype: type) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    x = rng.normal(size=(14, 4)).astype(dtype)
+    x = scaled(rng.normal(size=(14, 4)) if scale else rng.integers(-9, 10, (14, 4)), scale, dtype)
     y = rng.normal(size=(14, 2)).astype(dtype) if squared else rng.integers(0, 3, 14, np.int32)
     task = "regression" if squared else "classification"
     forest = co2.grow(
         x, y, 1, lr=0.1, max_rounds=1, stump=StumpSettings(tau=1, min_steps=1), min_samples_oblique=9,
-        max_depth=2, task=task, rng=0,
+        max_depth=2, task=task, standardize=bool(scale), rng=0,
     )  # fmt: skip
     return forest._asdict()
 
@@ -57,4 +57,5 @@ def cases(dtype: type) -> Iterator[Case]:
                 lambda s=shape, q=squared: _results(s, q, dtype),
             )
     for squared in (False, True):
-        yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, dtype))
+        yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, 1, dtype))
+    yield Case("forest of small numbers", lambda: _forest(False, 0, dtype))

@@ -7,7 +7,7 @@ import numpy as np
 
 from hforest import growth, project
 
-from .case import Case
+from .case import Case, scaled
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "gini": {},
@@ -38,10 +38,10 @@ def _learned(n: int, criterion: str) -> dict[str, Any]:
     return {"y": rng.integers(0, 3, n, np.int32), "n_classes": 3, "criterion": criterion}
 
 
-def _bins(name: str, n: int, weighted: bool, dtype: type) -> dict[str, np.ndarray]:
+def _bins(name: str, n: int, weighted: bool, dtype: type, scale: float = 0.25) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(n)
-    x = (rng.integers(-9, 10, (n, 5)) / 4).astype(dtype)
-    x[:, :2] = 1  # a node whose candidates are all constant samples on
+    x = scaled(rng.integers(-9, 10, (n, 5)), scale, dtype)
+    x[:, :2] = x[0, 0]  # a node whose candidates are all constant samples on
     settings = dict(SETTINGS[name])
     learned = _learned(n, settings.pop("criterion", "gini"))
     weight = rng.random(n) + 0.1 if weighted else None
@@ -51,15 +51,17 @@ def _bins(name: str, n: int, weighted: bool, dtype: type) -> dict[str, np.ndarra
     return {"bins": bins.bins, "low": bins.low, "high": bins.high, **trees._asdict()}
 
 
-def _windows(dtype: type) -> dict[str, np.ndarray]:
-    x = np.random.default_rng(0).integers(0, 9, (6, 12)).astype(dtype)
+def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
+    x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
     bins = growth.encode(growth.Windows(x, base, np.array([0, 1, 5, 8])))
     return growth.grow(bins, n_trees=2, max_features=2, rng=1, **_learned(24, "gini"))._asdict()
 
 
-def _projections(kind: str, whole: bool, criterion: str, splitter: str, dtype: type) -> dict[str, np.ndarray]:
-    x = np.random.default_rng(2).integers(-3, 200, (20, 12)).astype(dtype) / dtype(1 if whole else 7)
+def _projections(
+    kind: str, scale: float, criterion: str, splitter: str, dtype: type
+) -> dict[str, np.ndarray]:
+    x = scaled(np.random.default_rng(2).integers(-3, 200, (20, 12)), scale, dtype)
     grown = growth.grow_projected(
         x, n_trees=2, distribution=DISTRIBUTIONS[kind], n_projections=3, splitter=splitter, rng=1,
         **_learned(20, criterion),
@@ -72,6 +74,7 @@ def _missing(name: str, categories: bool, dtype: type) -> dict[str, np.ndarray]:
     x = (rng.integers(-9, 10, (40, 5)) / 4).astype(dtype)
     x[:, :2] = rng.integers(0, 40, (40, 2))
     x[rng.random(x.shape) < 0.2] = np.nan
+    x[rng.random(x.shape) < 0.1] = -np.nan
     settings = dict(SETTINGS[name])
     learned = _learned(40, settings.pop("criterion", "gini"))
     bins = growth.encode(x, categorical=[0, 1] if categories else None)
@@ -101,7 +104,14 @@ def cases(dtype: type) -> Iterator[Case]:
                     f"{name} n={n} {'weighted' if weighted else 'equal'}",
                     lambda s=name, n=n, w=weighted: _bins(s, n, w, dtype),
                 )
-    yield Case("windows", lambda: _windows(dtype))
+    for name in ("gini", "targets", "extra"):
+        for weighted in (False, True):
+            yield Case(
+                f"small {name} {'weighted' if weighted else 'equal'}",
+                lambda s=name, w=weighted: _bins(s, 40, w, dtype, 0),
+            )
+    yield Case("windows", lambda: _windows(1, dtype))
+    yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):
         for categories in (False, True):
             yield Case(
@@ -113,9 +123,9 @@ def cases(dtype: type) -> Iterator[Case]:
             f"missing values of projections {splitter}", lambda s=splitter: _missing_projections(s, dtype)
         )
     for kind in DISTRIBUTIONS:
-        for whole, criterion in ((True, "gini"), (False, "squared_error")):
+        for scale, criterion in ((1, "gini"), (1 / 7, "squared_error"), (0, "gini")):
             for splitter in ("best", "random"):
                 yield Case(
-                    f"projections {kind} {criterion} {splitter} {'whole' if whole else 'fractions'}",
-                    lambda k=kind, w=whole, c=criterion, s=splitter: _projections(k, w, c, s, dtype),
+                    f"projections {kind} {criterion} {splitter} times {scale:g}",
+                    lambda k=kind, f=scale, c=criterion, s=splitter: _projections(k, f, c, s, dtype),
                 )

@@ -9,7 +9,7 @@ import numpy as np
 from hforest import hinge
 from hforest.hinge import gpu, linear
 
-from .case import Case
+from .case import Case, small
 
 # kind, samples, trees, depth, features, outputs
 SHAPES = (
@@ -98,6 +98,14 @@ def _linear(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarra
     return results
 
 
+def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
+    """Margins that float32 holds as subnormals."""
+    rng = np.random.default_rng(0)
+    x, thresholds = (small(rng.integers(-9, 10, shape), dtype) for shape in ((30, 4), (3, 3)))
+    features = rng.integers(0, 4, (3, 3), np.int32)
+    return getattr(hinge, f"{kind}_traverse")(x, thresholds, features)._asdict()
+
+
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape with numbers whose sums are exact, and with others."""
     gradients = [
@@ -126,3 +134,5 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{'exact' if exact else 'rounded'} {aggregate}"
             )
             yield Case(name, lambda k=kind, a=arrays, g=aggregate: _public(k, a, g) | _linear(k, a, g), near)
+    for kind in ("tree", "fern"):
+        yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

@@ -1,5 +1,6 @@
 """Cases of `hforest.split`: every criterion, few and many samples, ties, whole weights, bins."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,18 +8,18 @@ import numpy as np
 
 from hforest import split
 
-from .case import Case
+from .case import Case, scaled
 
 # candidates, samples, different values
-SHAPES = ((1, 1, 1), (3, 2, 2), (4, 65, 9), (5, 700, 10**6))
+SHAPES = ((1, 1, 1), (3, 2, 2), (4, 65, 9), (5, 700, 10**4))
 
 
 def _results(
-    shape: tuple[int, int, int], criterion: str, max_bins: int | None, dtype: type
+    shape: tuple[int, int, int], criterion: str, max_bins: int | None, scale: float, dtype: type
 ) -> dict[str, np.ndarray]:
     n_candidates, n, n_values = shape
     rng = np.random.default_rng(n)
-    values = (rng.integers(-n_values, n_values, (n_candidates, n)) / 8).astype(dtype)
+    values = scaled(rng.integers(-n_values, n_values, (n_candidates, n)), scale, dtype)
     weight = rng.integers(0, 3, n).astype(dtype)
     y = rng.integers(0, 3, n, np.int32)
     goal: dict[str, Any] = {"n_classes": 3}
@@ -38,9 +39,9 @@ def cases(dtype: type) -> Iterator[Case]:
     """Every criterion on every shape; sums of centred targets are rounded in another order."""
     for shape in SHAPES:
         for criterion in ("gini", "entropy", "squared_error"):
-            for max_bins in (None, 5):
+            for max_bins, scale in itertools.product((None, 5), (1 / 8, 0)):
                 yield Case(
-                    f"{criterion} candidates={shape[0]} n={shape[1]} bins={max_bins}",
-                    lambda s=shape, c=criterion, b=max_bins: _results(s, c, b, dtype),
+                    f"{criterion} candidates={shape[0]} n={shape[1]} bins={max_bins} times {scale:g}",
+                    lambda s=shape, c=criterion, b=max_bins, f=scale: _results(s, c, b, f, dtype),
                     {"gain": 1e4} if criterion == "squared_error" else {},
                 )

@@ -6,13 +6,13 @@ import numpy as np
 
 from hforest import tree
 
-from .case import Case
+from .case import Case, scaled
 
 # samples, trees, depth, features, outputs
 SHAPES = ((1, 1, 0, 1, 1), (40, 3, 2, 3, 2), (130, 9, 5, 4, 3))
 
 
-def _forest(shape: tuple[int, ...], oblique: bool, dtype: type) -> tree.Forest:
+def _forest(shape: tuple[int, ...], oblique: bool, dtype: type, scale: float = 0.25) -> tree.Forest:
     # Complete trees: in breadth-first order, the children of v are 2 v + 1 and 2 v + 2.
     _, n_trees, depth, n_features, n_outputs = shape
     rng = np.random.default_rng(depth)
@@ -25,7 +25,7 @@ def _forest(shape: tuple[int, ...], oblique: bool, dtype: type) -> tree.Forest:
         n_features=np.array(n_features),
         tree_start=np.arange(n_trees + 1) * (2 ** (depth + 1) - 1),
         feature=feature.astype(np.int32),
-        threshold=(rng.integers(-4, 5, n_nodes) / 4).astype(dtype),
+        threshold=scaled(rng.integers(-4, 5, n_nodes), scale, dtype),
         left=np.where(leaf, in_tree - (2**depth - 1), 2 * in_tree + 1).astype(np.int32),
         value=rng.random((n_leaves, n_outputs)).astype(dtype),
         gain=rng.random(n_nodes).astype(dtype),
@@ -35,9 +35,9 @@ def _forest(shape: tuple[int, ...], oblique: bool, dtype: type) -> tree.Forest:
     )
 
 
-def _results(shape: tuple[int, ...], oblique: bool, dtype: type) -> dict[str, np.ndarray]:
-    forest = _forest(shape, oblique, dtype)
-    x = (np.random.default_rng(1).integers(-4, 5, (shape[0], shape[3])) / 4).astype(dtype)
+def _results(shape: tuple[int, ...], oblique: bool, scale: float, dtype: type) -> dict[str, np.ndarray]:
+    forest = _forest(shape, oblique, dtype, scale)
+    x = scaled(np.random.default_rng(1).integers(-4, 5, (shape[0], shape[3])), scale, dtype)
     functions = (tree.apply, tree.predict, tree.vote_shares)
     return {function.__name__: function(forest, x) for function in functions}
 
@@ -85,7 +85,10 @@ def cases(dtype: type) -> Iterator[Case]:
             name = (
                 f"{'projections' if oblique else 'features'} n={shape[0]} trees={shape[1]} depth={shape[2]}"
             )
-            yield Case(name, lambda s=shape, o=oblique: _results(s, o, dtype))
+            for scale in (1 / 4, 0):
+                yield Case(
+                    f"{name} times {scale:g}", lambda s=shape, o=oblique, f=scale: _results(s, o, f, dtype)
+                )
             yield Case(f"missing values, {name}", lambda s=shape, o=oblique: _known(s, o, dtype))
     yield Case("broken", lambda: _fault(_broken(SHAPES[-1], dtype)))
     yield Case("two parents", lambda: _fault(_two_parents(SHAPES[-1], dtype)))

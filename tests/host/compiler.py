@@ -32,6 +32,7 @@ import hforest
 from hforest.core import dispatch, launch
 
 HERE = Path(__file__).resolve().parent
+SUBPACKAGES = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 
 FLAGS = (
     "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off",
@@ -140,6 +141,11 @@ def signatures(source: str, dtype: np.dtype) -> dict[str, tuple[Parameter, ...]]
     return kernels
 
 
+def flushes(options: Sequence[str]) -> bool:
+    """Returns whether NVRTC, of which the last option of a kind holds, makes float32 subnormals 0."""
+    return [o.lstrip("-") for o in options if "ftz=" in o][-1:] == ["ftz=true"]
+
+
 def _trampoline(name: str, parameters: Sequence[Parameter]) -> str:
     types = [f"{'const ' * p.const}{p.type}{' *' * p.pointer}" for p in parameters]
     arguments = ", ".join(f"host::argument<{t}>(words + {i})" for i, t in enumerate(types))
@@ -170,37 +176,51 @@ def _compiler_version() -> str:
 
 
 @functools.cache
-def _folder() -> Path:
-    # Libraries are loaded from this folder, so no other user may write to it.
-    folder = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
+def folder() -> Path:
+    """Returns the folder that libraries are loaded from; no other user may write to it."""
+    place = Path(tempfile.gettempdir(), f"hforest-host-{os.getuid()}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    status = place.lstat()
+    if place.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
         return Path(tempfile.mkdtemp(prefix="hforest-host-"))
-    return folder
+    return place
 
 
-def build(source: str, sanitize: str | None = None) -> Path:
-    """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path."""
-    flags = (*FLAGS, *SANITIZE[sanitize])
-    header = (HERE / "cuda.h").read_text(encoding="utf-8")
-    key = hashlib.sha256("\0".join((_compiler_version(), *flags, header, source)).encode()).hexdigest()[:32]
-    library = _folder() / f"{key}.so"
+def build(
+    source: str,
+    sanitize: str | None = None,
+    flags: Sequence[str] = (*FLAGS, f"-I{HERE}"),
+    headers: Sequence[Path] = (HERE,),
+) -> Path:
+    """Compiles C++ text into a shared library, or finds the one compiled before, and returns its path.
+
+    `headers`: folders whose headers it may include.
+    """
+    flags = (*flags, *SANITIZE[sanitize])
+    texts = [path.read_text(encoding="utf-8") for place in headers for path in sorted(place.glob("*.h"))]
+    key = hashlib.sha256("\0".join((_compiler_version(), *flags, *texts, source)).encode()).hexdigest()[:32]
+    library = folder() / f"{key}.so"
     if library.exists():
         return library
     with open(library.with_suffix(".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same text
         if library.exists():
             return library
-        with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
+        with tempfile.TemporaryDirectory(dir=folder()) as scratch:
             text, made = Path(scratch, "kernels.cpp"), Path(scratch, "kernels.so")
             text.write_text(source, encoding="utf-8")
-            command = [str(compiler()), *flags, f"-I{HERE}", str(text), "-o", str(made)]
+            command = [str(compiler()), *flags, str(text), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
             made.replace(library)
     return library
+
+
+def _address(a: Any) -> int:
+    # An empty array of CuPy has none.
+    array = np.asarray(a)
+    return array.ctypes.data if array.size else 0
 
 
 class HostKernel:
@@ -241,7 +261,7 @@ class HostKernel:
             raise KernelError(
                 f"kernel {self.name}, {p.text}: expected a NamedTuple {p.type}, got {type(a).__name__}"
             )
-        passed = launch.by_value(a, self.structs, lambda array: np.asarray(array).ctypes.data)
+        passed = launch.by_value(a, self.structs, _address)
         for q, member in zip(p.members, a, strict=True):
             if member is not None or not q.pointer:
                 self._word(q, launch.argument(member))
@@ -263,7 +283,7 @@ class HostKernel:
             raise fail(f"expected a C-contiguous, aligned array, got strides {a.strides} for {a.shape}")
         if not (p.const or a.flags.writeable):
             raise fail("expected a writable array, got a read-only one")
-        return a.ctypes.data
+        return _address(a)
 
     def _check_overlap(self, args: list[tuple[Parameter, Any]]) -> None:
         arrays = [(p, a) for p, a in args if p.pointer and a.size]
@@ -288,8 +308,9 @@ class HostCompiler:
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], HostKernel]:
         kernels, structs = signatures(source, dtype), launch.structs(source)
         trampolines = "".join(_trampoline(name, parameters) for name, parameters in kernels.items())
+        flush = int(dtype == np.float32 and flushes(launch.options(dtype)))
         text = (
-            f'#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
+            f'#define HOST_FLUSH {flush}\n#include "cuda.h"\n#define real {launch.REAL[dtype]}\n{source}\n'
             f'#line 1 "trampolines"\n{trampolines}'
         )
         library = ctypes.CDLL(str(build(text, self.sanitize)))

@@ -13,6 +13,10 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined __SSE2__
+#include <immintrin.h>
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -22,9 +26,11 @@
 #define __constant__ static const
 #define __shared__ static
 
+#ifndef __VECTOR_TYPES_H__  // CUDA's own, which CuPy's kernels include
 struct dim3 {
     unsigned x, y, z;
 };
+#endif
 
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 
@@ -53,6 +59,33 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 
 namespace host {
 
+// HOST_FLUSH is -ftz of the options: whether float32 subnormals are 0 to the kernels. The processor cannot treat
+// float64 otherwise, so it is 0 for kernels of double.
+#ifndef HOST_FLUSH
+#define HOST_FLUSH 0
+#endif
+
+// Sets whether this thread flushes subnormals, and returns whether it did.
+static inline bool set_flushing([[maybe_unused]] bool on) {
+#if defined __SSE2__
+    const unsigned before = _mm_getcsr(), bits = 0x8040;  // results and operands
+    _mm_setcsr(on ? before | bits : before & ~bits);
+    return before & bits;
+#elif defined __aarch64__
+    const unsigned long before = __builtin_aarch64_get_fpcr64(), bit = 1ul << 24;
+    __builtin_aarch64_set_fpcr64(on ? before | bit : before & ~bit);
+    return before & bit;
+#else
+    return false;
+#endif
+}
+
+// The mode of a launch; fibers, which are made in a launch, keep it.
+struct Flushing {
+    bool before = set_flushing(HOST_FLUSH);
+    ~Flushing() { set_flushing(before); }
+};
+
 constexpr size_t STACK = 256 << 10;  // bytes; pages that a thread does not use take no memory
 constexpr long long MAX_THREADS = 1024;
 
@@ -61,9 +94,12 @@ struct Fiber {
     jmp_buf place;  // where it waits, once it has started
     bool started;
     unsigned thread;
-    bool waits;  // in __syncthreads()
+    char waits;  // IN_BLOCK, IN_WARP, or 0
     void *sanitizer;
 };
+
+// In __syncthreads(), in __syncwarp().
+enum { IN_BLOCK = 1, IN_WARP = 2 };
 
 static Fiber fibers[MAX_THREADS], *current;
 static long long n_fibers;
@@ -90,8 +126,8 @@ static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds -
     swapcontext(from, to);
 }
 
-static HOST_UNSEEN void pause(bool waits) {
-    current->waits = waits;
+static HOST_UNSEEN void pause(int waits) {
+    current->waits = (char)waits;
     synced = synced || waits;
 #if HOST_JUMPS
     if (!_setjmp(current->place)) _longjmp(scheduler_place, 1);
@@ -131,7 +167,7 @@ static void live() {
         if (meets) __tsan_release(barrier(0));
         __tsan_release(&end);
         if (goes_on()) continue;
-        pause(false);
+        pause(0);
         if (meets) __tsan_acquire(barrier(1));
     }
 }
@@ -158,25 +194,56 @@ static HOST_UNSEEN bool hire(long long wanted) {
     return true;
 }
 
+// Resumes the warps of which all threads wait in __syncwarp(), or have ended, until there are none.
+static HOST_UNSEEN void run_warps(long long n_used) {
+    constexpr unsigned WARP = 32;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (unsigned warp = 0; warp * WARP < blockDim.x; ++warp) {
+            bool all = true, some = false;
+            for (long long i = 0; i < n_used; ++i) {
+                if (fibers[i].thread / WARP != warp) continue;
+                all = all && fibers[i].waits != IN_BLOCK;
+                some = some || fibers[i].waits == IN_WARP;
+            }
+            if (!all || !some) continue;
+            moved = true;
+            for (long long i = 0; i < n_used; ++i)
+                if (fibers[i].thread / WARP == warp && fibers[i].waits == IN_WARP) resume(fibers + i);
+        }
+    }
+}
+
+// Returns how many threads wait in __syncthreads().
+static HOST_UNSEEN long long waiting_in_block(long long n_used) {
+    long long n = 0;
+    for (long long i = 0; i < n_used; ++i) n += fibers[i].waits == IN_BLOCK;
+    return n;
+}
+
 // Runs all threads of a block, from barrier to barrier. Returns false if some wait for others that have ended.
 static HOST_UNSEEN bool run_block(long long n_threads) {
-    long long n_used = 0, n_waiting = 0;
+    long long n_used = 0;
+    bool warps = false;
     n_started = 0;
     synced = false;
     for (; n_started < n_threads; ++n_used) {
         resume(fibers + n_used);
-        n_waiting += fibers[n_used].waits;
+        warps = warps || fibers[n_used].waits == IN_WARP;
     }
     ++n_rounds;
-    while (n_waiting == n_threads) {
-        n_waiting = 0;
+    if (warps) run_warps(n_used);
+    while (waiting_in_block(n_used) == n_threads) {
         for (long long i = 0; i < n_used; ++i) {
             resume(fibers + i);
-            n_waiting += fibers[i].waits;
+            warps = warps || fibers[i].waits == IN_WARP;
         }
         ++n_rounds;
+        if (warps) run_warps(n_used);
     }
-    return !n_waiting;
+    for (long long i = 0; i < n_used; ++i)
+        if (fibers[i].waits) return false;
+    return true;
 }
 
 static HOST_UNSEEN bool run_blocks(long long n_blocks, long long n_threads) {
@@ -201,6 +268,7 @@ enum Outcome { DONE, DIVERGED, NO_MEMORY };
 // __syncthreads() for others that had left the kernel.
 template <typename Body>
 static inline int run(long long n_blocks, long long n_threads, const Body &body) {
+    const Flushing flushing;
     if (!hire(n_threads)) return NO_MEMORY;
     kernel = [](const void *b) { (*(const Body *)b)(); };
     kernel_body = &body;
@@ -227,9 +295,11 @@ static T argument(const unsigned long long *word) {
 
 static inline void __syncthreads() {
     __tsan_release(host::barrier(0));
-    host::pause(true);
+    host::pause(host::IN_BLOCK);
     __tsan_acquire(host::barrier(1));
 }
+
+static inline void __syncwarp(unsigned = ~0u) { host::pause(host::IN_WARP); }
 
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
 // threads.

@@ -3,21 +3,20 @@
 The cases of a subpackage with a gpu.cu are in `cases_<subpackage>.py`: a function `cases(dtype)` that yields `Case`s.
 """
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-import hforest
 from hforest.core import dispatch, launch
 
 from .case import Case
-from .compiler import host_compiler
+from .compiler import SUBPACKAGES, host_compiler
+from .like_cupy import like_cupy
 
-SUBPACKAGES = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 DTYPES = (np.float32, np.float64)
 
 
@@ -26,17 +25,23 @@ def cases_of(subpackage: str, dtype: type) -> Iterator[Case]:
     yield from importlib.import_module(f".cases_{subpackage}", __package__).cases(dtype)
 
 
-def results(case: Case, sanitize: str | None = None, threads: int = launch.THREADS) -> dict[str, np.ndarray]:
-    """Returns the CUDA backend's results of a case, with so many threads in a block."""
-    with host_compiler(sanitize), mock.patch.object(launch, "THREADS", threads):
+def results(
+    case: Case, sanitize: str | None = None, threads: int = launch.THREADS, cupy: bool = False
+) -> dict[str, np.ndarray]:
+    """Returns the CUDA backend's results of a case, with so many threads in a block; `cupy`: as `like_cupy`."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(host_compiler(sanitize))
+        stack.enter_context(mock.patch.object(launch, "THREADS", threads))
+        if cupy:
+            stack.enter_context(like_cupy())
         return case.call()
 
 
-def problems(case: Case, sanitize: str | None = None) -> list[str]:
+def problems(case: Case, sanitize: str | None = None, cupy: bool = False) -> list[str]:
     """Returns how the CUDA backend's results of a case differ from the reference's."""
     with dispatch.forced("reference"):
         expected = case.call()
-    return case.differences(results(case, sanitize), expected)
+    return case.differences(results(case, sanitize, cupy=cupy), expected)
 
 
 def main(sanitize: str | None = None) -> int:

@@ -14,7 +14,7 @@ from hforest.core import launch
 from hforest.core.launch import launch as launch_kernel
 
 from . import exercise
-from .compiler import HERE, KernelError, build, have_compiler, host_compiler, signatures
+from .compiler import HERE, KernelError, build, flushes, have_compiler, host_compiler, signatures
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to run CUDA on the host")
 
@@ -33,6 +33,15 @@ def test_kernels_agree_with_the_reference(subpackage, dtype):
     assert not {name: lines for name, lines in found.items() if lines}
 
 
+@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize(
+    "subpackage", [name for name in exercise.SUBPACKAGES if name != "optim"]
+)  # asks for a stream
+def test_kernels_agree_where_arrays_are_like_those_of_cupy(subpackage, dtype):
+    found = {case.name: exercise.problems(case, cupy=True) for case in exercise.cases_of(subpackage, dtype)}
+    assert not {name: lines for name, lines in found.items() if lines}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
 @pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
@@ -48,6 +57,17 @@ def test_every_subpackage_has_cases():
     assert "hinge" in exercise.SUBPACKAGES
     for subpackage in exercise.SUBPACKAGES:
         assert list(exercise.cases_of(subpackage, np.float32))
+
+
+@pytest.mark.parametrize("subpackage", ["co2", "growth", "hinge", "split", "tree"])
+def test_options_that_flush_are_seen(subpackage, monkeypatch):
+    monkeypatch.setattr(launch, "OPTIONS", (*launch.OPTIONS, "-ftz=true"))
+    monkeypatch.setattr(launch, "_modules", {})
+    assert any(
+        exercise.problems(case)
+        for case in exercise.cases_of(subpackage, np.float32)
+        if "small" in case.name or "times 0" in case.name
+    )
 
 
 def test_a_difference_is_seen():
@@ -82,6 +102,17 @@ def test_shared_memory_and_barriers_work(n_blocks):
     a = np.zeros(n_blocks * 64, np.float32)
     _kernel("sound", a, a.size, n_blocks=n_blocks)
     assert a.tolist() == [*range(31, -1, -1)] * (2 * n_blocks)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3])
+def test_barriers_of_warps_work(n_blocks):
+    a = np.zeros(n_blocks * 128, np.float32)
+    _kernel("warps", a, a.size, n_blocks=n_blocks, threads=128)
+    sums = np.arange(128).reshape(4, 32).sum(axis=1)
+    assert (
+        a.reshape(n_blocks, 4, 32).tolist()
+        == [np.repeat(np.roll(sums, -1)[:, None], 32, axis=1).tolist()] * n_blocks
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,18 +231,47 @@ def test_other_members_than_those_of_the_source_are_refused():
         _kernel("takes_structs", pointers, k, swapped)
 
 
-def test_cupy_gets_structs_as_arrays_of_one_element(monkeypatch):
+class FakeCupy:
+    """The parts of CuPy that `CupyCompiler` calls: what was compiled, and what was launched."""
+
+    def __init__(self, monkeypatch, folder):
+        self.compiled, self.launched, self.device = [], [], 0
+        parts = {
+            name: types.ModuleType(name)
+            for name in ("cupy", "cupy.cuda", "cupy.cuda.compiler", "cupy.cuda.function")
+        }
+        cuda = parts["cupy.cuda"]
+        parts["cupy"].cuda = cuda
+        cuda.runtime = types.SimpleNamespace(getDevice=lambda: self.device)
+        cuda.nvrtc = types.SimpleNamespace(getVersion=lambda: (12, 9))
+        cuda.Device = lambda: types.SimpleNamespace(compute_capability="90")
+        parts["cupy.cuda.compiler"].compile_using_nvrtc = self._compile
+        parts["cupy.cuda.function"].Module = lambda: types.SimpleNamespace(
+            load=lambda image: None, get_function=lambda name: lambda *call: self.launched.append(call)
+        )
+        for name, part in parts.items():
+            monkeypatch.setitem(sys.modules, name, part)
+        monkeypatch.setattr(launch, "compiler", launch.CupyCompiler())
+        monkeypatch.setenv("CUPY_CACHE_DIR", str(folder))
+
+    def _compile(self, source, options, cache_in_memory):
+        self.compiled.append(options)
+        return source.encode(), None
+
+    def array(self, pointer, device=0):
+        return types.SimpleNamespace(data=types.SimpleNamespace(ptr=pointer, device_id=device))
+
+
+@pytest.fixture
+def cupy(monkeypatch, tmp_path):
+    return FakeCupy(monkeypatch, tmp_path)
+
+
+def test_cupy_gets_structs_as_arrays_of_one_element(cupy):
     """CuPy passes a numpy.ndarray by value if its size is 1; a struct without gaps has the bytes of its members."""
-    launched = []
-    cupy = types.ModuleType("cupy")
-    kernel = lambda grid, block, args: launched.append((grid, block, args))  # noqa: E731
-    cupy.RawModule = lambda **_: types.SimpleNamespace(get_function=lambda name: kernel)
-    cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "compiler", launch.CupyCompiler())
-    i, a = (types.SimpleNamespace(data=types.SimpleNamespace(ptr=ptr)) for ptr in (2**47 - 256, 512))
+    i, a = cupy.array(2**47 - 256), cupy.array(512)
     launch_kernel(FAULTS, "takes_structs", FLOAT, 3, (Pointers(i, None, a), 4, Numbers(10, -8, 16.0)), 64)
-    ((grid, block, (pointers, k, numbers)),) = launched
+    ((grid, block, (pointers, k, numbers)),) = cupy.launched
     assert (grid, block, k) == ((3,), (64,), 4)
     assert type(k) is np.int64
     for passed, expected in [
@@ -221,6 +281,39 @@ def test_cupy_gets_structs_as_arrays_of_one_element(monkeypatch):
         assert type(passed) is np.ndarray
         assert passed.size == 1
         assert passed.tobytes() == expected
+
+
+@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+def test_nvrtc_gets_the_options_of_the_tests_and_no_others(cupy, dtype):
+    launch_kernel(FAULTS, "sound", np.dtype(dtype), 1, (cupy.array(256), 1))
+    assert cupy.compiled == [launch.options(dtype)]
+    assert not flushes(*cupy.compiled)
+
+
+def test_a_module_is_compiled_once_and_a_damaged_file_again(cupy, tmp_path):
+    for n_compiled in (1, 1, 2):
+        launch.compiler = launch.CupyCompiler()  # another process
+        launch_kernel(FAULTS, "sound", FLOAT, 1, (cupy.array(256), 1))
+        assert len(cupy.compiled) == n_compiled
+        (kept,) = tmp_path.iterdir()
+        if len(cupy.launched) == 2:
+            kept.write_bytes(kept.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_arrays_of_another_device_are_refused(cupy, there):
+    cupy.device = 1 - there
+    pointers = Pointers(cupy.array(256, cupy.device), None, cupy.array(512, there))
+    for name, args in (
+        ("sound", (cupy.array(512, there), 1)),
+        ("takes_structs", (pointers, 4, Numbers(10, 8, 16.0))),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=f"arrays of kernel {name}: expected device {cupy.device}, the current one, got device {there}; call",
+        ):
+            launch_kernel(FAULTS, name, FLOAT, 1, args)
+    assert not cupy.launched
 
 
 @pytest.mark.parametrize("member", ["int n", "real h", "double x, *y", "size n[2]", "Other o"])

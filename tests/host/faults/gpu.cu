@@ -7,6 +7,20 @@ extern "C" __global__ void sound(real *__restrict__ a, size n) {
     if (thread_number() < n) a[thread_number()] = shared[31 - threadIdx.x % 32];
 }
 
+// Each warp adds up its threads' numbers by itself, in rounds that it takes alone; then the block reads all sums.
+extern "C" __global__ void warps(real *__restrict__ a, size n) {
+    __shared__ real shared[128];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    shared[threadIdx.x] = (real)threadIdx.x;
+    for (unsigned round = 0; round <= warp; ++round) __syncwarp();
+    for (unsigned half = 16; half > 0; half /= 2) {
+        __syncwarp();
+        if (lane < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+    __syncthreads();
+    if (thread_number() < n) a[thread_number()] = shared[(threadIdx.x + 32) % blockDim.x / 32 * 32];
+}
+
 // Two threads of a block meet in shared memory with no barrier between them.
 extern "C" __global__ void race_in_shared_memory(real *__restrict__ a, size n) {
     __shared__ real shared[32];

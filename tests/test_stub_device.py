@@ -1,0 +1,202 @@
+"""CuPy on the stub device: what differs between a GPU and NumPy. HFOREST_STUB runs them, see stub/__init__.py."""
+
+import os
+
+import numpy as np
+import pytest
+from host.case import small
+
+import hforest
+from hforest import classic, co2, growth, hinge, split, tree
+
+pytestmark = pytest.mark.skipif(
+    "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
+)
+
+FLOAT = np.float32
+
+
+@pytest.fixture
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+@pytest.fixture
+def counted():
+    from stub import counted
+
+    with counted() as count:
+        yield count
+
+
+def _numbers(n=40, k=5):
+    return small(np.random.default_rng(n).integers(-9, 10, (n, k)), FLOAT)
+
+
+def _labels(n):
+    return np.random.default_rng(1).integers(0, 3, n, np.int32)
+
+
+def _equal(got, expected):
+    for name, a in expected._asdict().items():
+        b = getattr(got, name)
+        if a is None or isinstance(a, np.dtype | int):
+            assert a == b, name
+        else:
+            b = b.get() if hasattr(b, "get") else b
+            assert a.dtype == b.dtype, name
+            assert a.tobytes() == b.tobytes(), name
+
+
+# ------------------------------------------------------------------------------------------- the device itself
+
+
+def test_operations_of_cupy_make_subnormals_0(cupy):
+    a = cupy.asarray(small(np.arange(1, 5), FLOAT))
+    assert a.get().all()
+    for b in (a + FLOAT(0), a.astype(np.float64), cupy.minimum(a, FLOAT(1))):
+        assert not b.get().any()
+    assert not (a != 0).any()
+    assert (cupy.asarray(np.full(3, 1e-310)) != 0).all()  # float64
+
+
+def test_raw_modules_of_cupy_make_subnormals_0(cupy):
+    code = 'extern "C" __global__ void sum(const float *a, const float *b, float *c) { *c = *a + *b; }'
+    a, b, c = (cupy.asarray(small(np.array([i]), FLOAT)) for i in (3, -1, 5))
+    cupy.RawModule(code=code, options=("-ftz=false",)).get_function("sum")((1,), (1,), (a, b, c))
+    assert not c.get().any()
+
+
+def test_cupy_sorts_missing_values_by_their_sign(cupy):
+    a = np.array([1, np.nan, -np.nan, -2], FLOAT)
+    assert cupy.argsort(cupy.asarray(a)).get().tolist() == [2, 3, 0, 1]
+    assert cupy.argsort(cupy.asarray(a[None]), axis=1).get().tolist() == [[3, 0, 1, 2]]
+
+
+def test_fresh_memory_holds_a_pattern_and_empty_arrays_have_no_address(cupy):
+    assert (cupy.empty(100, np.uint8).get() == 0xA5).all()
+    assert cupy.empty((0, 3)).data.ptr == 0
+
+
+def test_a_copy_beyond_an_array_is_refused(cupy):
+    a = cupy.zeros(4)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidValue"):
+        cupy.cuda.runtime.memcpy(np.zeros(9).ctypes.data, a.data.ptr, 9 * 8, 2)
+
+
+def test_parameters_are_copied_by_their_declared_size(cupy):
+    """As the driver does: what follows a number that is passed with too few bytes is not 0."""
+    code = 'extern "C" __global__ void take(long long *a, long long n) { *a = n; }'
+    a = cupy.zeros(1, np.int64)
+    cupy.RawModule(code=code).get_function("take")((1,), (1,), (a, np.int64(-5)))
+    assert a.get().tolist() == [-5]
+
+
+# --------------------------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+def test_margins_may_be_subnormal(cupy, kind):
+    x, t = _numbers(30, 4), small(np.random.default_rng(0).integers(-9, 10, (3, 3)), FLOAT)
+    f = np.random.default_rng(0).integers(0, 4, (3, 3), np.int32)
+    traverse = getattr(hinge, f"{kind}_traverse")
+    expected = traverse(x, t, f)
+    assert (np.abs(expected.margin) < np.finfo(FLOAT).tiny).all()
+    _equal(traverse(*map(cupy.asarray, (x, t, f))), expected)
+
+
+@pytest.mark.parametrize("max_bins", [None, 7])
+@pytest.mark.parametrize("missing", [False, True])
+def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
+    x, y = _numbers(), _labels(40)
+    if missing:
+        x[::3, 0], x[1::4, 1], x[::7, 0] = np.nan, -np.nan, -np.nan
+    bins, there = growth.encode(x, max_bins=max_bins), growth.encode(cupy.asarray(x), max_bins=max_bins)
+    _equal(there, bins)
+    settings = {"n_trees": 3, "n_classes": 3, "max_features": 2, "rng": 0}
+    grown = growth.grow(bins, y, **settings)
+    assert len(grown.feature) > 30
+    _equal(growth.grow(there, cupy.asarray(y), **settings), grown)
+
+
+def test_windows_of_small_numbers(cupy):
+    x, base, offset = _numbers(6, 12), np.arange(6) * 12, np.array([0, 1, 5, 8])
+    windows = growth.Windows(x, base, offset)
+    _equal(growth.encode(growth.Windows(*map(cupy.asarray, windows))), growth.encode(windows))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
+    x, y = _numbers(400), _labels(400)
+    if missing:
+        x[::9, 0], x[1::7, 1] = np.nan, -np.nan
+    forest = classic.grow(x, y, 5, n_classes=3, rng=0)
+    there = classic.grow(cupy.asarray(x), cupy.asarray(y), 5, n_classes=3, rng=0)
+    _equal(there, forest)
+    for some in (x, x[:3]):
+        assert (tree.apply(there, cupy.asarray(some)).get() == tree.apply(forest, some)).all()
+
+
+@pytest.mark.parametrize("max_bins", [None, 5])
+def test_splits_of_small_numbers(cupy, max_bins):
+    values, y = _numbers(5, 70), _labels(70)
+    expected = split.best_split(values, y, n_classes=3, max_bins=max_bins)
+    got = split.best_split(cupy.asarray(values), cupy.asarray(y), n_classes=3, max_bins=max_bins)
+    assert got == expected
+    assert 0 < abs(got.threshold) < np.finfo(FLOAT).tiny
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_forests_of_co2_on_small_numbers(cupy, standardize):
+    x, y = _numbers(30, 4), _labels(30)
+    settings = {"n_trees": 2, "min_samples_oblique": 9, "standardize": standardize, "max_rounds": 2, "rng": 0}
+    expected = co2.grow(x, y, **settings)
+    got = co2.grow(cupy.asarray(x), cupy.asarray(y), **settings)
+    assert len(expected.feature) > 2
+    _equal(got, expected)
+    assert (tree.apply(got, cupy.asarray(x)).get() == tree.apply(expected, x)).all()
+
+
+def test_the_number_below_an_offset_of_0(cupy):
+    x = np.array([[-1], [-1], [1], [1]], FLOAT)
+    y = np.array([0, 0, 1, 1], np.int32)
+    settings = {
+        "n_trees": 1,
+        "min_samples_oblique": 1,
+        "standardize": False,
+        "max_rounds": 1,
+        "lr": 1e-30,
+        "rng": 0,
+    }
+    expected = co2.grow(x, y, bootstrap=False, **settings)
+    _equal(co2.grow(cupy.asarray(x), cupy.asarray(y), bootstrap=False, **settings), expected)
+
+
+# ---------------------------------------------------------------------------------------- devices and counts
+
+
+def test_arrays_of_another_device_are_refused(cupy):
+    x, t, f = np.ones((2, 3), FLOAT), np.zeros((1, 1), FLOAT), np.zeros((1, 1), np.int32)
+    with cupy.cuda.Device(1):
+        arrays = [cupy.asarray(a) for a in (x, t, f)]
+        leaf = hinge.tree_traverse(*arrays).leaf
+    assert leaf.device.id == 1
+    with pytest.raises(ValueError, match="x: expected device 0, the current one, got device 1; call inside"):
+        hinge.tree_traverse(*arrays)
+    with pytest.raises(ValueError, match="thresholds: expected device 0"):
+        hinge.tree_traverse(cupy.asarray(x), *arrays[1:])
+
+
+def test_a_hinge_tree_neither_waits_nor_copies(cupy, counted):
+    x, t, f = (
+        cupy.asarray(a) for a in (np.ones((9, 3), FLOAT), np.zeros((2, 3), FLOAT), np.zeros((2, 3), np.int32))
+    )
+    w = cupy.zeros((2, 4, 5), FLOAT)
+    with hforest.unchecked():
+        hinge.tree_forward(x, t, f, w)
+        before = {name: counted(name) for name in ("launches", "waits", "to host", "to device")}
+        hinge.tree_forward(x, t, f, w)
+    changes = {name: counted(name) - n for name, n in before.items()}
+    assert changes.pop("launches") > 0
+    assert changes == {"waits": 0, "to host": 0, "to device": 0}
+    assert counted("launch tree_traverse") > 0
