@@ -15,6 +15,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import dispatch, machine, philox
+from hforest.growth import cpu
 
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
@@ -331,6 +332,21 @@ def test_progress_and_its_end(stop):
     assert calls[-1][0] >= 20
     whole = make(x, y, n_trees=calls[-1][0])
     np.testing.assert_array_equal(grown.threshold, whole.threshold)
+
+
+def test_small_trees_without_progress_grow_in_one_batch(monkeypatch):
+    # Each batch waits for its threads, which takes longer than these trees where other processes run.
+    sizes = []
+    grow = cpu.grow
+    monkeypatch.setattr(cpu, "grow", lambda *args: (sizes.append(args[-1].n_trees), grow(*args))[1])
+    x, y = samples(50, 3, 3, np.float32, 0, False)
+    for progress in (None, False):
+        sizes.clear()
+        want = make(x, y, n_trees=2000, progress=progress)
+        assert sizes == [2000]
+    sizes.clear()
+    assert_same(make(x, y, n_trees=2000, progress=lambda done, n_trees: True), want)
+    assert max(sizes) == 4 * hforest.get_num_threads()
 
 
 def test_what_progress_answers_else_goes_on():
@@ -1604,7 +1620,9 @@ def test_the_least_weight_chooses_the_split():
 
 @pytest.mark.skipif(leaks._mallinfo is None, reason="needs mallinfo2 of glibc")
 @pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize("kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"])
+@pytest.mark.parametrize(
+    "kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"]
+)
 def test_trees_give_back_their_memory(kind, task, threads):
     # Bytes of the C library's heap in use after a call.
     rng = np.random.default_rng(0)

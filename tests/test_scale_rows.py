@@ -20,7 +20,8 @@ from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
 from hforest.growth import unchecked
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import best_splits, edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
+from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
+from hforest.scale.best_splits import best_splits
 from hforest.tree import Forest
 
 N_TREES = 3
@@ -517,7 +518,7 @@ def test_no_memory_for_a_level_is_an_error():
     cells = np.array([0, 1, 2**58, 1])
     arrays = np.ones((1, 3), np.int64), np.ones((1, 3), np.int64), cells, np.zeros(1, np.int64)
     with pytest.raises(MemoryError, match="grow_by_rows: no memory to score"):
-        best_splits.best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, True)
+        best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, True)
 
 
 def test_objects_that_are_no_communicator():

@@ -29,7 +29,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_class_weight_classifiers, parametrize_with_checks
 
 import hforest.sklearn as hs
 
@@ -87,15 +87,6 @@ def same_bits(a, b):
 # --------------------------------------------------------------------------- scikit-learn's own checks
 
 
-def checked(name):
-    """An instance to check: classes whose weights are to count need leaves of several samples."""
-    if name.startswith(("ExtraTreesC", "CompletelyRandomForestC")):
-        return small(name, max_depth=3)
-    if name in CLASSIFIERS and not name.startswith(("Hinge", "Neural")):
-        return small(name, min_samples_leaf=8)
-    return small(name)
-
-
 DRAWN = "bootstrap samples of n samples with weights are not those of n repeated samples"
 TIED = "splits of equal gain, whose sums round otherwise with weights, are told apart by rounding"
 BATCHES = (
@@ -121,7 +112,7 @@ EXEMPT = {
 
 
 CHECKS = parametrize_with_checks(
-    [checked(name) for name in KINDS], expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {})
+    [small(name) for name in KINDS], expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {})
 )
 
 
@@ -131,6 +122,17 @@ CHECKS = parametrize_with_checks(
 @pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+# The check asks neural forests for 1000 iterations, which take minutes.
+DEFAULTS = [name for name in CLASSIFIERS if not name.startswith("Neural")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_class_weights_count_at_default_settings(name):
+    check_class_weight_classifiers(name, getattr(hs, name)())
 
 
 # --------------------------------------------------------------------------- the functions below

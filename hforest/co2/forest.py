@@ -130,14 +130,14 @@ def grow(
     Notes
     -----
     Each node finds the best of its random univariate splits, fits a stump from there on its samples (in-bag
-    counts are weights), and splits them by it; where the stump leaves a side with fewer than
-    min_samples_leaf samples, or lighter than min_weight_fraction_leaf, the univariate split stays. Trees grow until leaves are pure. A split goes right where
-    ``w.x >= 0``: here, where the projection exceeds the number below the offset. With `standardize`, an
-    affine change of a column or of all targets leaves the forest as it was, up to rounding; targets share
-    one deviation, the root of their mean variance. The paper's forest is ``standardize=False,
-    bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md says how these defaults were
-    chosen. Results are the same at every number of threads. Cost: for each level of a tree about 60 reads of
-    x at the defaults; a projection takes 8 bytes a feature (12 for float64).
+    counts are weights), and splits them by it; where the stump leaves a side with fewer than min_samples_leaf
+    samples, or lighter than min_weight_fraction_leaf, the univariate split stays. Trees grow until leaves are
+    pure. A split goes right where ``w.x >= 0``: here, where the projection exceeds the number below the
+    offset. With `standardize`, an affine change of a column or of all targets leaves the forest as it was, up
+    to rounding; targets share one deviation, the root of their mean variance. The paper's forest is
+    ``standardize=False, bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md says
+    how these defaults were chosen. Results are the same at every number of threads. Cost: for each level of a
+    tree about 60 reads of x at the defaults; a projection takes 8 bytes a feature (12 for float64).
 
     Examples
     --------

@@ -409,7 +409,7 @@ class Limits(NamedTuple):
     min_samples_split: int
     min_samples_leaf: int
     min_impurity_decrease: float
-    min_weight_fraction_leaf: float
+    min_weight_fraction_leaf: float = 0.0
 
 
 def limits(

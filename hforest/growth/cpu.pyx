@@ -48,6 +48,7 @@ cdef extern from "core/order.h" nogil:
 cdef enum:
     COLUMNS = 16          # columns that are read together, at most: a row of them is a cache line or two
     COLUMN_VALUES = 1 << 21   # values of them, at most: of many samples, fewer columns
+    SMALL = 1 << 14       # nodes of trees that become arrays below which a second thread does not pay
     ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
     COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
     ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
@@ -309,7 +310,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             parts[m] = part
         start_watch(&watch)
         hf_share(&watch, n_trees)
-        with nogil, parallel(num_threads=hf_threads()):
+        with nogil, parallel(num_threads=1 if nodes[n_trees] < SMALL else hf_threads()):
             m = hf_take(&watch)
             while m >= 0:
                 if not order_tree(tree[m], n_outputs, single, &parts[m]):
@@ -416,7 +417,7 @@ cdef object grow_trees(hf_task* t, batch):
         count, counts_size = <const int32_t*> cnp.PyArray_DATA(batch.counts), t.n
     try:
         hf_share(&watch, n_trees)
-        with nogil, parallel(num_threads=hf_threads()):
+        with nogil, parallel(num_threads=<int> min(n_trees, <int64_t> hf_threads())):
             m = hf_take(&watch)
             while m >= 0:
                 if not grow_tree(t, first + m, count + m * counts_size, &grown[m]):

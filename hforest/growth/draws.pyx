@@ -12,6 +12,9 @@ cdef extern from "growth/poisson.h" nogil:
     int HF_STREAM_POISSON
     int hf_poisson(uint32_t word)
 
+cdef enum:
+    SMALL = 1 << 15   # counts below which a second thread does not pay
+
 
 cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
     # Writes how often a tree draws each of n samples, n times with replacement.
@@ -48,7 +51,7 @@ cdef int count_draws(
         return 0
     start_watch(&watch)
     hf_share(&watch, counts.shape[0])
-    with nogil, parallel(num_threads=hf_threads()):
+    with nogil, parallel(num_threads=1 if counts.shape[0] * counts.shape[1] < SMALL else hf_threads()):
         m = hf_take(&watch)
         while m >= 0:
             key = tree_key(seed, first + m)

@@ -349,9 +349,10 @@ __device__ static inline bool too_small(const Limits &limits, const Level &level
     return decrease / level.root_weight[level.tree[v]] < limits.min_impurity_decrease;
 }
 
-// Returns the weight that each side of a split of node v must have.
-__device__ static inline double least_weight(const Limits &limits, const Level &level, size v) {
-    return limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
+// Returns whether both sides of a split of node v weigh enough.
+__device__ static inline bool enough(const Limits &limits, const Level &level, size v, double left, double right) {
+    const double least = limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
+    return right > 0 && left >= least && right >= least;
 }
 
 // Writes the best split of each pair, between neighbours of different key. A thread owns a pair.
@@ -362,7 +363,6 @@ extern "C" __global__ void scan_splits(Target y, size criterion, Limits limits, 
     const size start = part.begin[a] * slots + pair % slots * n, least = limits.min_samples_leaf;
     const size *order = pairs.order + start;
     const double *all = level.total + v * n_outputs, weight = level.weight[v];
-    const double lightest = least_weight(limits, level, v);
     double *__restrict__ sums = pairs.left + pair * n_outputs, left_weight = 0, best = 0;
     size found = 0;
     pairs.n_left[pair] = 0;
@@ -372,10 +372,9 @@ extern "C" __global__ void scan_splits(Target y, size criterion, Limits limits, 
         const size at = first + order[i] - start;
         add(y, level, v, at, sums);
         left_weight += level.sample_weight[at];
-        if (i + 1 < least || n - i - 1 < least) continue;
-        if (pairs.key[order[i]] == pairs.key[order[i + 1]]) continue;
+        if (i + 1 < least || n - i - 1 < least || pairs.key[order[i]] == pairs.key[order[i + 1]]) continue;
         const double rest = weight - left_weight;
-        if (!(rest > 0) || left_weight < lightest || rest < lightest) continue;
+        if (!enough(limits, level, v, left_weight, rest)) continue;
         const double here = hf_node_score(criterion, sums, n_outputs, left_weight) +
                             hf_branch_score(criterion, sums, all, n_outputs, rest);
         if (!found || here > best) {
@@ -462,9 +461,9 @@ extern "C" __global__ void random_splits(
         left_weight += level.sample_weight[first + i];
         ++count;
     }
-    const double rest = level.weight[v] - left_weight, lightest = least_weight(limits, level, v);
-    if (left_weight < lightest || rest < lightest) return;
-    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf || !(rest > 0)) return;
+    const double rest = level.weight[v] - left_weight;
+    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf) return;
+    if (!enough(limits, level, v, left_weight, rest)) return;
     pairs.score[pair] = hf_node_score(criterion, sums, n_outputs, left_weight) +
                         hf_branch_score(criterion, sums, level.total + v * n_outputs, n_outputs, rest);
     pairs.n_left[pair] = count;

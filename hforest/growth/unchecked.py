@@ -13,7 +13,7 @@ import numpy as np
 from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.blocks import Unconverted
-from ..core.progress import Report
+from ..core.progress import Report, unheard
 from ..core.projections import Distribution
 from ..core.sparse import Columns
 from . import sparse
@@ -26,7 +26,8 @@ PACKAGE = __package__
 _ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
 _WINDOW_COLUMNS = 8  # columns of windows that get bins of their own at a time
 MAX_POISSON = 12  # the greatest count
-_TREES_A_THREAD = 4  # of a batch: interrupts are noticed soon, and threads are busy
+_TREES_A_THREAD = 4  # of a batch: reports come soon, and threads are busy
+_BATCH_SAMPLES = 1 << 18  # of the trees of a batch without reports: few waits for threads, little memory
 
 GrowSome = Callable[[Batch], None]
 """Appends the trees of a batch to `batch.trees`."""
@@ -175,7 +176,10 @@ def in_batches(
     `bootstrap` is a bool, "poisson" or in-bag counts; `first_tree` is the number of the first tree, by
     which random numbers are keyed; `batch` is how many trees grow between reports.
     """
-    batch = _TREES_A_THREAD * machine.get_num_threads() if batch is None else batch
+    if batch is None:
+        batch = _TREES_A_THREAD * machine.get_num_threads()
+        if report is unheard:
+            batch = max(batch, _BATCH_SAMPLES // n_samples)
     trees: list[Any] = []
     for first in range(0, n_trees, batch):
         count = min(batch, n_trees - first)
