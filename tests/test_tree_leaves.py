@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import types
 
 import numpy as np
 import pytest
@@ -556,12 +557,15 @@ def test_bad_arguments_of_to_dict():
 
 
 class FakeArray:
-    """Stands for an array of CuPy."""
+    """Stands for an array of CuPy, on device 0."""
+
+    data = types.SimpleNamespace(device_id=0)
 
 
 def test_arrays_of_a_gpu_are_refused(monkeypatch):
     """By an error that says how to copy them."""
-    module = type("cupy", (), {"ndarray": FakeArray})
+    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
+    module = type("cupy", (), {"ndarray": FakeArray, "cuda": cuda})
     monkeypatch.setitem(__import__("sys").modules, "cupy", module)
     forest, (x, y) = grown(), problem()
     targets = tree.leaf_targets(forest, x, y)

@@ -62,7 +62,7 @@ def _libraries() -> tuple[Path, Path]:
     parts = (
         HERE / "device.cpp",
         HERE / "entry.h",
-        HERE / "rest.c",
+        HERE / "rest.cpp",
         *sorted((HERE / "include").rglob("*.h")),
         source,
     )
@@ -77,9 +77,8 @@ def _libraries() -> tuple[Path, Path]:
         made.mkdir()
         headers = (f"-I{HERE / 'include'}", f"-I{_cuda_headers()}")
         flags = (str(compiler()), "-std=c++17", "-O1", "-fPIC", "-w", *headers)
-        _run(*flags, "-xc", "-std=c11", "-c", HERE / "rest.c", "-o", Path(scratch, "rest.o"))
         _run(
-            *flags, "-shared", HERE / "device.cpp", Path(scratch, "rest.o"), "-Wl,-soname,libcuda.so.1", "-ldl",
+            *flags, "-shared", HERE / "device.cpp", HERE / "rest.cpp", "-Wl,-soname,libcuda.so.1", "-ldl",
             "-o", made / device.name,
         )  # fmt: skip
         constants = {

@@ -1,7 +1,7 @@
 // CUDA's runtime and driver libraries for two devices that are memory and threads of the host. A kernel has run when its
 // launch returns, so streams and events do nothing. Fresh and freed memory hold a pattern. A launch copies the bytes of
 // each parameter first, as the driver does. What CuPy calls here and hforest's tests do not need is in
-// rest.c.
+// rest.cpp.
 //
 // A module is a shared library of the host; its image is "HOST:" and its path. It has, for each kernel `name`, an
 // `Entry host_entry_name` (kernels.h).

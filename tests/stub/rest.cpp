@@ -1,8 +1,8 @@
-/* Functions of CUDA's runtime library that CuPy links with and hforest's tests do not call. They take no notice of their
-   arguments, so CUDA's headers, which declare these, are not included. */
+// Functions of CUDA's runtime library that CuPy links with and hforest's tests do not call. They take no notice of their
+// arguments, so CUDA's headers, which declare these, are not included.
 enum { NOT_SUPPORTED = 801 };
 #define R(name) \
-    int name(void) { return NOT_SUPPORTED; }
+    extern "C" int name() { return NOT_SUPPORTED; }
 R(cudaCreateSurfaceObject) R(cudaCreateTextureObject) R(cudaDestroySurfaceObject) R(cudaDestroyTextureObject)
 R(cudaDeviceDisablePeerAccess) R(cudaDeviceEnablePeerAccess) R(cudaDeviceGetByPCIBusId)
 R(cudaDeviceGetDefaultMemPool) R(cudaDeviceGetLimit) R(cudaDeviceGetMemPool) R(cudaDeviceSetLimit)
