@@ -149,7 +149,7 @@ def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any
     target = Target(y, None, n_classes)
 
     def grow(max_depth: int) -> None:
-        learned = Learned(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0))
+        learned = Learned(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0, 0.0))
         cpu.grow(x, bins, learned, q, settings, None, Batch(0, 0, 1, None, []))
 
     with hforest.unchecked():
