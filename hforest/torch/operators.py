@@ -163,9 +163,12 @@ class _Hinge(torch.autograd.Function):
         return torch.from_numpy(grad_x), torch.from_numpy(grad_t), None, grad_w, None, None, None
 
 
-def _read_as(*tables: Tensor) -> tuple[Tensor, ...]:
+def _read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     # Plain tensors of the same memory; what a compiler sees stays as it is.
-    return tables if torch.compiler.is_compiling() else tuple(map(rows.plain, tables))
+    tables = type(thresholds) in rows.CLASSES or type(weights) in rows.CLASSES
+    if tables and not torch.compiler.is_compiling():
+        return rows.plain(thresholds), rows.plain(weights)
+    return thresholds, weights
 
 
 def _apply(
@@ -198,7 +201,7 @@ def _apply(
             )
         return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
     if learn:
-        forest = fused(thresholds, weights)
+        forest = None if w is weights else fused(thresholds, weights)
         if forest is not None:
             return forest(x, thresholds, features, weights, kind, aggregate)
         return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)

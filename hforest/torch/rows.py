@@ -149,7 +149,7 @@ class _Watched:
         tables = list(_tables((args, kwargs)))
         for t in tables:
             settle(t)
-        moving = [t for t in tables if type(t) in _CLASSES]
+        moving = [t for t in tables if type(t) in CLASSES]
         if not moving:
             result = func(*args, **kwargs)
         else:
@@ -178,8 +178,8 @@ class TableTensor(_Watched, Tensor):
     """A tensor with missed steps."""
 
 
-_CLASSES: dict[type, type] = {TableParameter: nn.Parameter, TableTensor: Tensor}
-_TABLES: dict[type, type] = {plain: table for table, plain in _CLASSES.items()} | {c: c for c in _CLASSES}
+CLASSES: dict[type, type] = {TableParameter: nn.Parameter, TableTensor: Tensor}
+_TABLES: dict[type, type] = {plain: table for table, plain in CLASSES.items()} | {c: c for c in CLASSES}
 _NO_READING = {
     Tensor.requires_grad_,
     Tensor.register_hook,
@@ -195,7 +195,7 @@ _NO_READING = {
 
 def _tables(a: Any) -> Iterator[Any]:
     # The tables among arguments.
-    if type(a) in _CLASSES:
+    if type(a) in CLASSES:
         yield a
     elif isinstance(a, (list, tuple)):
         for b in a:
@@ -256,7 +256,7 @@ def _released(table: Any) -> Tensor:
 
 def missed(t: Any) -> Missed | None:
     """Returns the missed steps of a tensor, or None."""
-    if type(t) not in _CLASSES:
+    if type(t) not in CLASSES:
         return None
     kept: Missed | None = t.__dict__.get(_ATTRIBUTE)
     if kept is not None and kept.table() is t:
@@ -279,7 +279,7 @@ def attach(table: Tensor, kept: Missed) -> None:
 
 def release(table: Tensor) -> None:
     """Gives the plain class back."""
-    table.__class__ = _CLASSES.get(type(table), type(table))
+    table.__class__ = CLASSES.get(type(table), type(table))
     table.__dict__.pop(_ATTRIBUTE, None)
 
 
@@ -334,8 +334,13 @@ def forward(
     On the CPU; `x` and `features` are arrays. Routes, takes the missed steps of the rows that a batch reads,
     and then adds the rows: the same bits as the plain function on weights whose steps are taken.
     """
+    run: Any = hinge.tree_forward if kind == "tree" else hinge.fern_forward
+    kept = missed(weights)
+    if kept is None and type(thresholds) not in CLASSES:
+        t, w = array("thresholds", thresholds), array("weights", weights)
+        return run(x, t, features, w, aggregate=aggregate, return_route=return_route)
     settle(thresholds)
-    kept, t = missed(weights), array("thresholds", plain(thresholds))
+    t = array("thresholds", plain(thresholds))
     n_leaves = features.shape[-1] + 1 if kind == "tree" else 1 << min(features.shape[-1], 31)
     if (
         kept is None
@@ -344,7 +349,6 @@ def forward(
         or len(kept.last) != len(features) * n_leaves
     ):
         settle(weights)
-        run: Any = hinge.tree_forward if kind == "tree" else hinge.fern_forward
         w = array("weights", plain(weights))
         return run(x, t, features, w, aggregate=aggregate, return_route=return_route)
     traverse: Any = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
