@@ -29,7 +29,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import check_class_weight_classifiers, parametrize_with_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hforest.sklearn as hs
 
@@ -124,15 +124,17 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-# The check asks neural forests for 1000 iterations, which take minutes.
-DEFAULTS = [name for name in CLASSIFIERS if not name.startswith("Neural")]
+DEFAULTS = parametrize_with_checks(
+    [getattr(hs, name)() for name in KINDS if name in GROWN or name.startswith("Cascade")],
+    expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {}),
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DEFAULTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_class_weights_count_at_default_settings(name):
-    check_class_weight_classifiers(name, getattr(hs, name)())
+@pytest.mark.parametrize(DEFAULTS.args[0], list(DEFAULTS.args[1]), **DEFAULTS.kwargs)
+def test_checks_of_scikit_learn_at_default_settings(estimator, check):
+    check(estimator)
 
 
 # --------------------------------------------------------------------------- the functions below
