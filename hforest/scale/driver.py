@@ -100,6 +100,7 @@ class Driver:
                 "client.get_executor() of Dask"
             )
         self._running[future] = number, carries
+        del future  # an error of the task refers to this frame, and would be in a cycle
 
     def _collect_finished(self) -> None:
         """Waits for a task to finish, and takes all that have; raises where a range cannot grow."""
