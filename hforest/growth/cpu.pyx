@@ -267,7 +267,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     cdef hf_arrays part
     cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
     cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
-    cdef int single = dtype.itemsize == 4
+    cdef int single = dtype.itemsize == 4, n_threads
     cdef hf_watch watch
     cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
     cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64), words = np.zeros(n_trees + 1, np.int64)
@@ -310,7 +310,8 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             parts[m] = part
         start_watch(&watch)
         hf_share(&watch, n_trees)
-        with nogil, parallel(num_threads=1 if nodes[n_trees] < SMALL else hf_threads()):
+        n_threads = 1 if nodes[n_trees] < SMALL else hf_threads()
+        with nogil, parallel(num_threads=n_threads):
             m = hf_take(&watch)
             while m >= 0:
                 if not order_tree(tree[m], n_outputs, single, &parts[m]):
