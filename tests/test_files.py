@@ -366,6 +366,7 @@ def _table_data(path):
     return lambda path: _tables.load_table(str(path), None, None, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "write",
     [

@@ -1568,6 +1568,7 @@ LEAST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", ["ones", "whole", "floats"])
 @pytest.mark.parametrize("kind", [*LEAST, "targets"])
 def test_leaves_have_their_least_weight(fast_backend, reference, kind, weighted):
@@ -1618,6 +1619,7 @@ def test_the_least_weight_chooses_the_split():
     assert classic.grow(x, y, 1, **settings, min_weight_fraction_leaf=0.41).feature.tolist() == [-1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(leaks._mallinfo is None, reason="needs mallinfo2 of glibc")
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "printed"),
     [((["-m"], ["python", "-m", "hforest"]), "interrupted"), ((["-m"], ["python", "-m", "other"]), "lost")],

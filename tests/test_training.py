@@ -84,6 +84,7 @@ def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, outputs, aggrega
     compare(got, want, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_samples", "n_steps"), [(1, 160), (40, 40)])
 def test_deep_trees(fast_backend, dtype, n_samples, n_steps):
     """Below the tenth level vertices wait for samples."""

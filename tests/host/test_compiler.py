@@ -33,6 +33,7 @@ def test_kernels_agree_with_the_reference(subpackage, dtype):
     assert not {name: lines for name, lines in found.items() if lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
 @pytest.mark.parametrize(
     "subpackage", [name for name in exercise.SUBPACKAGES if name != "optim"]
