@@ -158,7 +158,7 @@ def extension(name, sources):
         "-std=gnu11",
         "-ffp-contract=off",
         "-fno-math-errno",
-        "-falign-loops=32",  # a loop of few vectors takes half as long again across a boundary
+        "-falign-loops=64",  # a loop of few vectors takes half as long again across cache lines
         "-MMD",  # lists the headers that each module reads
         "-Wall",
         "-Wno-unused-function",
