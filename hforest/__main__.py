@@ -1,10 +1,10 @@
 """`python -m hforest`: trains a random hinge forest and random hinge ferns on handwritten digits.
 
-The network is p1 Fig. 2b (letter, USPS); the data ship with the package. A tenth of the training rows is held
-out: the loss and the error on these are shown while the others are learned from, and the test rows are read
-once, after the last step. Steps and learning rate were chosen on training rows alone (bench/main_job.py).
-With --data it is the recipe for tables (`hforest.tabular`) that is fitted, or with --kind tree or fern a
-network. `python -m hforest predict` applies the model that either has written.
+The network is that of Lay et al. 2018, Fig. 2b (letter, USPS); the data ship with the package. A tenth of the
+training rows is held out: the error on these rows is shown while the network learns from the others. The test
+rows are read once, after the last step. Steps and learning rate were chosen on training rows alone
+(bench/main_job.py). With --data the recipe for tables (`hforest.tabular`) is fitted, or with --kind tree or
+fern a network. `python -m hforest predict` applies the model that either has written.
 """
 
 import argparse
@@ -36,7 +36,7 @@ LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
 DIGITS = {"steps": 1000, "eval_every": 50, "lr": 0.04, "lr_half_life": 250}
 """With Adam on the digits."""
 HELD_OUT = 10
-"""One in so many training rows is held out for the curve of the error."""
+"""The curve of the error is that of one in HELD_OUT training rows."""
 
 EXAMPLES = """
 examples:

@@ -341,7 +341,7 @@ def test_compiled_code_reads_tables_that_miss_steps():
 
 
 def dense(net, x):
-    """Outputs and gradient by x of a plain copy."""
+    """Outputs of a plain copy, and their gradient with respect to x."""
     plain = copy.deepcopy(net)
     plain.sparse = False
     x = x.clone().requires_grad_()

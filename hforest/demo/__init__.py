@@ -1,9 +1,9 @@
 """The main job: paper 1's network with a hinge forest inside, trained on real data.
 
-`start`, `step`, `train`, `predict` and `error_rate` are the network (p1 Fig. 2b, 2c), `load_data`, `hold_out`
-and `save_checkpoint` its data sets and model files, `select_features` finds the columns that matter before
-it. `python -m hforest` runs them. They call the other subpackages' public functions only, as a user's
-training loop would.
+`start`, `step`, `train`, `predict` and `error_rate` are the network (Lay et al. 2018, Fig. 2b,
+2c), `load_data`, `hold_out` and `save_checkpoint` its data sets and model files, `select_features` finds the
+columns that matter before it. `python -m hforest` runs them. They call the other subpackages' public
+functions only, as a user's training loop would.
 """
 
 from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_digits, save_checkpoint

@@ -338,8 +338,8 @@ def train(
 
     Notes
     -----
-    No state is selected by its error. The least test error over the evaluations is what p1 reports in its
-    second set of experiments.
+    No state is selected by its error. The least test error over the evaluations is what Lay et al. 2018
+    report in their second set of experiments.
 
     With `config.lr_half_life`, leaf weights and thresholds that no batch has reached for some steps make up
     for these at the rate of the step that reaches them.
