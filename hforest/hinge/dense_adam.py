@@ -6,13 +6,12 @@ weights.
 """
 
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from ..core.aliases import FloatArray
 from ..core.dispatch import array_module
-from .shared import Arrays, Route, Settings
+from .shared import Arrays, Gradients, Kind, Route, Settings
 from .training import EAGER, AdamState
 
 
@@ -36,7 +35,7 @@ def _catch_up(
 def adam_forward(
     backend: ModuleType,
     optimizer: ModuleType,
-    traverse: Any,
+    kind: Kind,
     x: FloatArray,
     parameters: Arrays,
     state: AdamState,
@@ -49,7 +48,7 @@ def adam_forward(
     """Everything to step - 1, then a traversal and its outputs."""
     thresholds, features, weights = parameters
     _catch_up(optimizer, parameters, state, step - 1, settings)
-    traverse(x, thresholds, features, *route)
+    backend.traverse(kind, "column", x, thresholds, features, route)
     backend.leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
@@ -70,7 +69,8 @@ def adam_backward(
     _catch_up(optimizer, parameters, state, step - 1, settings)
     empty_like = array_module(weights).empty_like
     grad_t, grad_w = empty_like(thresholds), empty_like(weights)
-    backend.backward(grad_y, route, features, weights, divisor, grad_x, grad_t, grad_w)
+    grads = Gradients(grad_x, grad_t, None, grad_w)
+    backend.backward("column", grad_y, route, None, features, weights, divisor, None, grads)
     for param, grad, m, v in (
         (thresholds, grad_t, state.thresholds_m, state.thresholds_v),
         (weights, grad_w, state.weights_m, state.weights_v),

@@ -67,12 +67,13 @@ cdef inline void* start_of(a):
 
 
 cdef inline Forest forest_of(bint fern, thresholds, features, weights):
-    """Returns the struct of the arrays; thresholds or weights may be None."""
+    """Returns the struct of the arrays; thresholds, features or weights may be None."""
     cdef Forest forest
     forest.fern = fern
     forest.itemsize = (weights if thresholds is None else thresholds).itemsize
-    forest.n_trees, forest.n_vertices = features.shape
-    forest.depth = forest.n_vertices if fern else (features.shape[1] + 1).bit_length() - 1
+    vertices = thresholds if features is None else features
+    forest.n_trees, forest.n_vertices = (len(weights), 0) if vertices is None else vertices.shape
+    forest.depth = forest.n_vertices if fern else (int(forest.n_vertices) + 1).bit_length() - 1
     forest.n_leaves, forest.n_outputs = (0, 0) if weights is None else weights.shape[1:]
     forest.thresholds, forest.features = start_of(thresholds), <int32_t*> start_of(features)
     forest.weights = start_of(weights)

@@ -12,7 +12,7 @@ from ..tree.forest import check_comparisons, check_layout, check_nodes, check_nu
 from ..tree.walks import outputs as forest_outputs
 from .init import Parameters
 from .ridge import check_ridge, fitted, rounded
-from .shared import PACKAGE
+from .shared import PACKAGE, Route
 
 MAX_LEAVES = 2**24
 """Leaves of a start, at most: a grown tree without a limit of depth may have a path of any length."""
@@ -24,20 +24,11 @@ class ForestStart(NamedTuple):
     """Hinge trees that start as a grown forest."""
 
     parameters: Parameters
-    """Arguments of `tree_forward`, which is called with `aggregate="sum"`."""
+    """Arguments of `forward`, which is called with `aggregate="sum"`."""
     intercept: FloatArray
     """(n_outputs,), dtype of x: what is added to the sum."""
-
-
-class ObliqueStart(NamedTuple):
-    """Inner products and the hinge trees on them that start as a grown oblique forest."""
-
-    kernel: FloatArray
-    """(n_features, n_kernels), dtype of x: hinge trees read ``z = x @ kernel``."""
-    parameters: Parameters
-    """Arguments of `tree_forward`, which is called with `aggregate="sum"`."""
-    intercept: FloatArray
-    """(n_outputs,), dtype of x: what is added to the sum."""
+    kernel: FloatArray | None
+    """(n_features, n_kernels), dtype of x: hinge trees read ``x @ kernel``; None where they read x."""
 
 
 # ---------------------------------------------------------------------------------------- nodes at places
@@ -121,115 +112,22 @@ def _fit(
     xp, dtype = dispatch.array_module(x), thresholds.dtype
     leaf, vertex = (xp.empty((n_samples, n_trees), np.int32) for _ in range(2))
     margin = xp.empty((n_samples, n_trees), dtype)
+    route = Route(leaf, margin, vertex)
     backend = dispatch.backend(PACKAGE, x)
     step = n_samples if kernel is None else max(1, _BLOCK // kernel.shape[1])
     for first in range(0, n_samples, step):
         part = slice(first, first + step)
         with np.errstate(over="ignore", invalid="ignore"):
             z = x[part] if kernel is None else x[part] @ kernel
-        backend.tree_traverse(z, thresholds, features, leaf[part], margin[part], vertex[part])
+        backend.traverse("tree", "column", z, thresholds, features, Route(*(a[part] for a in route)))
     with check.memory("depth", "leaf weights", 6 * 8 * n_trees * n_leaves * target.n_outputs):
         weights, intercept = fitted(leaf, margin, target, n_leaves, *ridge)
         weights = xp.asarray(_spread(dispatch.to_numpy(weights), reached))
     parameters = Parameters(thresholds, features, rounded("x", weights, dtype))
-    return ForestStart(parameters, rounded("x", intercept, dtype))
+    return ForestStart(parameters, rounded("x", intercept, dtype), kernel)
 
 
-def tree_from_forest(
-    x: FloatArray,
-    y: ArrayLike | None,
-    forest: Forest,
-    depth: int | None = None,
-    *,
-    l2: float = 0.3,
-    tolerance: float = 1e-2,
-    task: Literal["classification", "regression"] = "classification",
-) -> ForestStart:
-    """Hinge trees with the splits of a grown forest, and leaf weights fitted to targets or to that forest.
-
-    Splits are those of the forest: vertex v of a hinge tree compares ``x[f] > t`` where the grown tree
-    sends ``x[f] <= t`` left, so every sample takes the same way. A hinge tree gives w_leaf |r*| (p1 eq 10),
-    which is no constant in a leaf: weights are the ridge regression of y, or of the forest's predictions, on
-    |r*| in all trees (`fit_weights`).
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) array, dtype of the forest
-        Samples to fit weights on, finite, at least one: those that the forest was grown on. |r*| compares
-        margins of different columns, so columns must have a common unit, such as their deviation, before the
-        forest is grown; else call `tree_from_oblique_forest`, which scales them.
-    y : (n_samples,) array of integers or bools, (n_samples[, n_targets]) array of real numbers, or None
-        Labels or targets to fit. None fits the predictions of the forest, so that the start approximates it;
-        labels or targets give a lower error.
-    forest : hforest.tree.Forest
-        Of splits by single columns: grown by `classic.grow`, or converted by `tree.from_sklearn`.
-    depth : int, optional
-        Of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default the depth of the
-        forest. Splits below it are left out.
-    l2, tolerance : float
-        As for `fit_weights`.
-    task : "classification" or "regression"
-        What y is. Not used where y is None.
-
-    Returns
-    -------
-    ForestStart
-        A NamedTuple:
-    parameters : Parameters
-        Thresholds and features (n_trees, 2**depth - 1), weights (n_trees, 2**depth, n_outputs), for
-        `aggregate="sum"`.
-    intercept : (n_outputs,) array, dtype of x
-        What is added to the sum.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample; a forest that `tree.check` refuses, with
-        infinite thresholds or with splits by projections; a label that is no class of the forest; too many or
-        too deep trees; weights beyond the dtype.
-
-    Notes
-    -----
-    Routes are exact, ties included: x[f] = t goes left in both, with margin 0. Below a grown leaf that is
-    higher than `depth` a vertex compares as its parent does: the margin is that of the ancestor, which keeps
-    it (Alg. 3's strict ``<``), so the copies change neither margins nor gradients, and all leaves that stand
-    for one grown leaf have its weights. A tree of one leaf compares column 0 with 0. Where a subtree is left
-    out, all of its samples share a leaf.
-
-    Outputs are exact nowhere: they are continuous, and a forest's are not. docs/hinge.md has the differences
-    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in p1.
-    Cost: a few array operations a node, then that of `fit_weights`.
-
-    Examples
-    --------
-    >>> import numpy as np, hforest
-    >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]]); y = np.array([0, 0, 1, 1])
-    >>> forest = hforest.classic.grow(x, y, 1, bootstrap=False, rng=0)
-    >>> start = hforest.hinge.tree_from_forest(x, y, forest)
-    >>> start.parameters.thresholds, start.parameters.features
-    (array([[0.]]), array([[0]], dtype=int32))
-    >>> p = hforest.hinge.tree_forward(x, *start.parameters, aggregate="sum") + start.intercept
-    >>> p.argmax(axis=1)
-    array([0, 0, 1, 1])
-    """
-    ridge = check_ridge(l2, tolerance)
-    given = _check(x, y, forest, depth, task)
-    grown = given.forest
-    if bool((grown.feature < -1).any()):
-        raise ValueError(
-            "forest: expected splits by single columns, got projections; call "
-            "hforest.hinge.tree_from_oblique_forest"
-        )
-    with check.memory("depth", "trees", 40 * 2**given.depth * len(grown.tree_start)):
-        vertex, reached = places(grown, given.depth)
-        vertex = _with_copies(vertex)
-        thresholds = np.where(vertex < 0, 0, grown.threshold[vertex])
-        features = np.where(vertex < 0, 0, grown.feature[vertex])
-    asarray = dispatch.array_module(x).asarray
-    return _fit(x, None, asarray(thresholds), asarray(features), reached, given.target, ridge)
-
-
-# ---------------------------------------------------------------------------------------------- oblique
+# ---------------------------------------------------------------------------------------------- kernels
 
 
 def _columns(forest: Forest, vertex: IntArray) -> tuple[FloatArray, IntArray]:
@@ -273,78 +171,124 @@ def _exponents(x: FloatArray, kernel: FloatArray) -> IntArray:
     return np.where(abs(found) < limit, found, 0).astype(np.int32)
 
 
-def tree_from_oblique_forest(
+def from_forest(
     x: FloatArray,
     y: ArrayLike | None,
     forest: Forest,
     depth: int | None = None,
     *,
+    kernel: bool = False,
     l2: float = 0.3,
     tolerance: float = 1e-2,
     task: Literal["classification", "regression"] = "classification",
-) -> ObliqueStart:
-    """Inner products and hinge trees on them with the splits of a grown forest, which may be oblique.
+) -> ForestStart:
+    """Hinge trees with the splits of a grown forest, and leaf weights fitted to targets or to that forest.
 
-    As `tree_from_forest`, on ``z = x @ kernel``: every different projection that the forest compares is a
-    column of the kernel, divided by a power of two near its deviation on x, and so are its thresholds.
-    Training can go on with ``x.T @ grad_x``, the gradient by the kernel.
+    Splits are those of the forest: vertex v of a hinge tree compares ``x[f] > t`` where the grown tree
+    sends ``x[f] <= t`` left, so every sample takes the same way. A hinge tree gives w_leaf |r*| (Lay et al.
+    2018, eq. 10), which is no constant in a leaf: weights are the ridge regression of y, or of the forest's
+    predictions, on |r*| in all trees (`fit_weights`). With `kernel` the trees read ``z = x @ kernel``: every
+    different projection that the forest compares is a column of it, divided by a power of two near its
+    deviation on x, and so are its thresholds. Training can go on with ``x.T @ grads.x``, the gradient with
+    respect to the kernel.
 
     Parameters
     ----------
     x : (n_samples, n_features) array, dtype of the forest
-        Samples to fit weights on, finite, at least one, in the units that the forest was grown on.
-    y, depth, l2, tolerance, task
-        As for `tree_from_forest`.
+        Samples to fit weights on, finite, at least one: those that the forest was grown on, in its units.
+        |r*| compares margins of different columns: without `kernel` columns must have a common unit, such as
+        their deviation, before the forest is grown.
+    y : (n_samples,) array of integers or bools, (n_samples[, n_targets]) array of real numbers, or None
+        Labels or targets to fit. None fits the predictions of the forest, so that the start approximates it;
+        labels or targets give a lower error.
     forest : hforest.tree.Forest
-        Any: of `manifold.grow`, `co2.grow`, `neural.to_hard`; single columns become kernels, too.
+        Grown by `classic.grow`, or converted by `tree.from_sklearn`; with `kernel` also an oblique one, of
+        `manifold.grow`, `co2.grow`, `neural.to_hard`.
+    depth : int, optional
+        Of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default the depth of the
+        forest. Splits below it are left out.
+    kernel : bool
+        Make inner products of the forest's splits; single columns become inner products, too.
+    l2, tolerance : float
+        As for `fit_weights`.
+    task : "classification" or "regression"
+        What y is. Not used where y is None.
 
     Returns
     -------
-    ObliqueStart
+    ForestStart
         A NamedTuple:
-    kernel : (n_features, n_kernels) array, dtype of x
-        The projections, in the order of the nodes in the forest that first compare them.
     parameters : Parameters
-        As for `tree_from_forest`; features are columns of the kernel.
+        Thresholds and features (n_trees, 2**depth - 1), weights (n_trees, 2**depth, n_outputs), for
+        `aggregate="sum"`. With `kernel` features are its columns.
     intercept : (n_outputs,) array, dtype of x
         What is added to the sum.
+    kernel : (n_features, n_kernels) array, dtype of x, or None
+        The projections, in the order of the nodes in the forest that first compare them.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As for `tree_from_forest`; oblique splits are legal.
+        Wrong dtype or device; wrong shape, layout or NaN; no sample; a forest that `tree.check` refuses, with
+        infinite thresholds, or without `kernel` with splits by projections; a label that is no class of the
+        forest; too many or too deep trees; weights beyond the dtype.
 
     Notes
     -----
+    Routes are exact, ties included: x[f] = t goes left in both, with margin 0. Below a grown leaf that is
+    higher than `depth` a vertex compares as its parent does: the margin is that of the ancestor, which keeps
+    it (Alg. 3's strict ``<``), so the copies change neither margins nor gradients, and all leaves that stand
+    for one grown leaf have its weights. A tree of one leaf compares column 0 with 0. Where a subtree is left
+    out, all of its samples share a leaf.
+
     Powers of two change no digit: where sums ``x @ kernel`` are exact, such as those of single columns,
     routes are the forest's, ties included; else where z and t are further apart than rounding. A column whose
     deviation is 0 or beyond 2**64 either way (2**512 in float64) is not scaled, and none is centred, as a
-    margin does not depend on that. Cost: n_kernels * n_features * (n_samples + n_features) for products, and
-    that of `tree_from_forest`. A dense forest of M trees has up to M (2**depth - 1) kernels: keep depth low.
+    margin does not depend on that. A dense forest of M trees has up to M (2**depth - 1) kernels: keep depth
+    low.
+
+    Outputs are exact nowhere: they are continuous, and a forest's are not. docs/hinge.md has the differences
+    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in Lay et
+    al. 2018. Cost: a few array operations a node, that of `fit_weights`, and with `kernel` products of
+    n_kernels * n_features * (n_samples + n_features).
 
     Examples
     --------
     >>> import numpy as np, hforest
+    >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]]); y = np.array([0, 0, 1, 1])
+    >>> forest = hforest.classic.grow(x, y, 1, bootstrap=False, rng=0)
+    >>> start = hforest.hinge.from_forest(x, y, forest)
+    >>> start.parameters.thresholds, start.parameters.features
+    (array([[0.]]), array([[0]], dtype=int32))
+    >>> p = hforest.hinge.forward(x, *start.parameters, aggregate="sum") + start.intercept
+    >>> p.argmax(axis=1)
+    array([0, 0, 1, 1])
     >>> x = np.random.default_rng(0).normal(size=(200, 4)); y = x[:, 0] + x[:, 1] > x[:, 2]
     >>> forest = hforest.manifold.grow(x, y, 20, projection="sparse", max_depth=4, rng=0)
-    >>> kernel, parameters, intercept = hforest.hinge.tree_from_oblique_forest(x, y, forest)
-    >>> scores = hforest.hinge.tree_forward(x @ kernel, *parameters, aggregate="sum") + intercept
+    >>> parameters, intercept, kernel = hforest.hinge.from_forest(x, y, forest, kernel=True)
+    >>> scores = hforest.hinge.forward(x @ kernel, *parameters, aggregate="sum") + intercept
     >>> bool((scores.argmax(axis=1) == y).mean() > 0.95)
     True
     """
+    check.flag("kernel", kernel)
     ridge = check_ridge(l2, tolerance)
     given = _check(x, y, forest, depth, task)
     grown = given.forest
+    if not kernel and bool((grown.feature < -1).any()):
+        raise ValueError("forest: expected splits by single columns, got projections; pass kernel=True")
+    products = None
     with check.memory("depth", "trees", 40 * 2**given.depth * len(grown.tree_start)):
         vertex, reached = places(grown, given.depth)
         vertex = _with_copies(vertex)
-        kernel, features = _columns(grown, vertex)
-        exponent = _exponents(dispatch.to_numpy(x), kernel)
         thresholds = np.where(vertex < 0, 0, grown.threshold[vertex])
-    with np.errstate(over="ignore", under="ignore"):
-        kernel = np.ldexp(kernel, -exponent)
-        thresholds = np.ldexp(thresholds, -exponent[features])
+        if kernel:
+            products, features = _columns(grown, vertex)
+            exponent = _exponents(dispatch.to_numpy(x), products)
+        else:
+            features = np.where(vertex < 0, 0, grown.feature[vertex])
     asarray = dispatch.array_module(x).asarray
-    kernel = asarray(kernel)
-    start = _fit(x, kernel, asarray(thresholds), asarray(features), reached, given.target, ridge)
-    return ObliqueStart(kernel, *start)
+    if products is not None:
+        with np.errstate(over="ignore", under="ignore"):
+            thresholds = np.ldexp(thresholds, -exponent[features])
+            products = asarray(np.ldexp(products, -exponent))
+    return _fit(x, products, asarray(thresholds), asarray(features), reached, given.target, ridge)

@@ -10,13 +10,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, Rng
+from ..core.aliases import Array, ArrayLike, DType, FloatArray, Rng
+from .margins import MARGINS, MarginName
+from .shared import PACKAGE, VERTICES, Kind, Route
 from .thresholds import SPREAD, aside, between, children
 
 Features = Literal["random", "sequential"]
 
 MAX_GREEDY = 2**24
-"""Leaves that a call of `tree_greedy_init` grows, at most: each takes about a hundred microseconds."""
+"""Leaves that a call of `greedy_init` grows, at most: each takes about a hundred microseconds."""
 
 
 class Parameters(NamedTuple):
@@ -24,62 +26,26 @@ class Parameters(NamedTuple):
 
     thresholds: FloatArray
     """(n_trees, n_vertices)."""
-    features: IntArray
-    """(n_trees, n_vertices) int32."""
+    features: Array
+    """(n_trees, n_vertices) int32, or what another margin reads."""
     weights: FloatArray
     """(n_trees, 2**depth, *outputs), dtype of thresholds."""
 
 
-def _init(
-    n_trees: int,
-    depth: int,
-    n_vertices: int,
-    n_features: int,
-    outputs: int | Sequence[int],
-    features: str,
-    scale: float,
-    dtype: DType,
-    rng: Rng,
-) -> Parameters:
-    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    outputs = tuple(check.integer("outputs", size, 1, check.MAX_COUNT) for size in outputs)
-    scale = check.number("scale", scale, 0.0)
-    dtype = check.float_dtype(dtype)
-    rng = check.generator(rng)
-    shape = (n_trees, n_vertices)
-    # Random numbers are drawn in float64.
-    with check.memory("n_trees", "weights", n_trees * 2**depth * math.prod(outputs) * (8 + dtype.itemsize)):
-        w = np.empty((n_trees, 2**depth, *outputs), dtype)
-        if features == "random":
-            f = rng.integers(0, n_features, shape, dtype=np.int32)
-        else:
-            f = (np.arange(n_trees * n_vertices, dtype=np.int64) % n_features).astype(np.int32).reshape(shape)
-        t = rng.uniform(-SPREAD, SPREAD, shape).astype(dtype)
-        w[...] = scale * rng.standard_normal(w.shape)
-    return Parameters(t, f, w)
-
-
-def _check_sizes(n_trees: int, depth: int, n_features: int, features: str) -> tuple[int, int, int]:
-    check.choice("features", features, ("random", "sequential"))
-    return (
-        check.integer("n_trees", n_trees, 1, check.MAX_COUNT),
-        check.integer("depth", depth, 1, check.MAX_DEPTH),
-        check.integer("n_features", n_features, 1, check.MAX_COUNT),
-    )
-
-
-def tree_init(
+def init(
     n_trees: int,
     depth: int,
     n_features: int,
     outputs: int | Sequence[int] = (),
     *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
     features: Features = "random",
     scale: float = 0.01,
     dtype: DType = np.float32,
     rng: Rng = None,
 ) -> Parameters:
-    """Random start of hinge trees (p1 Alg. 1, InitializeHingeForest).
+    """Random start of hinge trees or ferns (Lay et al. 2018, Alg. 1, InitializeHingeForest).
 
     Parameters
     ----------
@@ -87,13 +53,17 @@ def tree_init(
         At least 1; depth at most 30.
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern depth.
+    margin : "column" or "projection"
+        What vertices read.
     features : "random" or "sequential"
-        f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo
-        n_features, so that every column is used equally often.
+        f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo n_features, so
+        that every column is used equally often. Projections are "random".
     scale : float
         Standard deviation of the weights; the paper's 0.01.
     dtype : float32 or float64
-        Of thresholds and weights. The values are drawn in float64 and rounded.
+        Of thresholds, weights and projections. The values are drawn in float64 and rounded.
     rng : None, int or numpy.random.Generator
         The seed.
 
@@ -101,9 +71,11 @@ def tree_init(
     -------
     Parameters
         A NamedTuple of three arrays:
-    thresholds : (n_trees, 2**depth - 1) array
+    thresholds : (n_trees, n_vertices) array
         t ~ U(-3, 3), in standard deviations of the normalised input.
-    features : (n_trees, 2**depth - 1) array of int32
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array
+        Columns, or projections N(0, 1 / n_features): inner products with columns of deviation 1 have about
+        deviation 1.
     weights : (n_trees, 2**depth, *outputs) array
         w ~ N(0, scale**2).
 
@@ -114,65 +86,39 @@ def tree_init(
 
     Notes
     -----
-    Cost: one draw a vertex and a weight. Always NumPy arrays; `cupy.asarray` moves them.
+    Cost: one draw a vertex and a weight, and one for each number of a projection. Always NumPy arrays;
+    `cupy.asarray` moves them.
 
     Examples
     --------
     >>> import hforest
-    >>> t, f, w = hforest.hinge.tree_init(10, 3, 16, outputs=26, rng=0)
+    >>> t, f, w = hforest.hinge.init(10, 3, 16, outputs=26, rng=0)
     >>> t.shape, f.shape, w.shape
     ((10, 7), (10, 7), (10, 8, 26))
-    """
-    n_trees, depth, n_features = _check_sizes(n_trees, depth, n_features, features)
-    return _init(n_trees, depth, 2**depth - 1, n_features, outputs, features, scale, dtype, rng)
-
-
-def fern_init(
-    n_trees: int,
-    depth: int,
-    n_features: int,
-    outputs: int | Sequence[int] = (),
-    *,
-    features: Features = "random",
-    scale: float = 0.01,
-    dtype: DType = np.float32,
-    rng: Rng = None,
-) -> Parameters:
-    """Random start of hinge ferns (p1 Alg. 1 with one decision a level).
-
-    Parameters
-    ----------
-    n_trees, depth, n_features, outputs, features, scale, dtype, rng
-        As for `tree_init`; n_trees is the number of ferns.
-
-    Returns
-    -------
-    Parameters
-        A NamedTuple of three arrays:
-    thresholds : (n_trees, depth) array
-        t ~ U(-3, 3), in standard deviations of the normalised input.
-    features : (n_trees, depth) array of int32
-    weights : (n_trees, 2**depth, *outputs) array
-        w ~ N(0, scale**2).
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer or too small, another dtype, an unknown word.
-
-    Notes
-    -----
-    Cost: one draw a decision and a weight.
-
-    Examples
-    --------
-    >>> import hforest
-    >>> t, f, w = hforest.hinge.fern_init(10, 3, 16, rng=0)
+    >>> t, f, w = hforest.hinge.init(10, 3, 16, kind="fern", margin="projection", rng=0)
     >>> t.shape, f.shape, w.shape
-    ((10, 3), (10, 3), (10, 8))
+    ((10, 3), (10, 3, 16), (10, 8))
     """
-    n_trees, depth, n_features = _check_sizes(n_trees, depth, n_features, features)
-    return _init(n_trees, depth, depth, n_features, outputs, features, scale, dtype, rng)
+    check.choice("features", features, ("random", "sequential"))
+    check.choice("kind", kind, tuple(VERTICES))
+    record = MARGINS[check.choice("margin", margin, tuple(MARGINS))]
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
+    depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
+    n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    outputs = tuple(check.integer("outputs", size, 1, check.MAX_COUNT) for size in outputs)
+    scale = check.number("scale", scale, 0.0)
+    dtype = check.float_dtype(dtype)
+    rng = check.generator(rng)
+    shape = (n_trees, depth if kind == "fern" else 2**depth - 1)
+    # Random numbers are drawn in float64.
+    numbers = 2**depth * math.prod(outputs) + (shape[1] * n_features if record.learned else 0)
+    with check.memory("n_trees", "weights", n_trees * numbers * (8 + dtype.itemsize)):
+        w = np.empty((n_trees, 2**depth, *outputs), dtype)
+        f = record.start(rng, shape, n_features, features, dtype)
+        t = rng.uniform(-SPREAD, SPREAD, shape).astype(dtype)
+        w[...] = scale * rng.standard_normal(w.shape)
+    return Parameters(t, f, w)
 
 
 # -------------------------------------------------------------------------------------------- greedy
@@ -246,7 +192,7 @@ def _candidates(max_features: int | float | str | None, n_features: int) -> int:
     return supervised.max_features(max_features, n_features)
 
 
-def tree_greedy_init(
+def greedy_init(
     x: FloatArray,
     y: ArrayLike,
     n_trees: int,
@@ -302,7 +248,7 @@ def tree_greedy_init(
     The split maximises |S_left|**2/n_left + |S_right|**2/n_right, S being the sum of a side's targets.
     Leaf weights are sum(|r| y) / (sum(r**2) + a), where a is the mean of r**2 over all samples: the
     weight of a leaf with one sample is about half of what fits it. Vertices that cannot split their samples
-    use those of their nearest ancestor that can, as in `tree_median_thresholds`.
+    use those of their nearest ancestor that can, as in `median_thresholds`.
 
     Cost: n_trees * depth * max_features * n_samples * (log(n_samples) + n_outputs), on the host, and about a
     hundred microseconds a vertex.
@@ -311,10 +257,10 @@ def tree_greedy_init(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0], [3.0]]); y = np.array([0, 0, 1, 1])
-    >>> t, f, w = hforest.hinge.tree_greedy_init(x, y, 1, 1, rng=0)
+    >>> t, f, w = hforest.hinge.greedy_init(x, y, 1, 1, rng=0)
     >>> t, f
     (array([[1.5]]), array([[0]], dtype=int32))
-    >>> hforest.hinge.tree_forward(x, t, f, w, aggregate="mean").argmax(axis=1)
+    >>> hforest.hinge.forward(x, t, f, w, aggregate="mean").argmax(axis=1)
     array([0, 0, 1, 1])
     """
     check.same_device(x=x)
@@ -359,8 +305,9 @@ def _fit_leaves(
     # The ridge solution in each leaf; a leaf without samples has weights 0.
     n_trees, n_leaves = len(features), features.shape[1] + 1
     shape = (x.shape[0], n_trees)
-    leaf, vertex, margin = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, x.dtype)
-    dispatch.backend(__package__, x).tree_traverse(x, thresholds, features, leaf, margin, vertex)
+    route = Route(*(np.empty(shape, dtype) for dtype in (np.int32, x.dtype, np.int32)))
+    dispatch.backend(PACKAGE, x).traverse("tree", "column", x, thresholds, features, route)
+    leaf, margin, _ = route
     r = np.abs(margin.astype(np.float64))
     weights = np.zeros((n_trees, n_leaves, targets.shape[1]))
     for m in range(n_trees):

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, IntArray
-from .shared import PACKAGE, touched
+from .kernels import touched_rows
+from .shared import PACKAGE
 
 
 def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
@@ -43,7 +44,7 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
     array([3, 4, 5])
     """
     _check_leaf(leaf, n_leaves)
-    return touched(dispatch.backend(PACKAGE, leaf), leaf, int(n_leaves))[1]
+    return touched_rows(leaf, int(n_leaves))[1]
 
 
 def _check_leaf(leaf: IntArray, n_leaves: int) -> None:

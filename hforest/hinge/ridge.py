@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .shared import PACKAGE, Route, check_route
+from .shared import PACKAGE, Gradients, Route, check_leaves
 
 MAX_ITERATIONS = 1000
 """Steps of the solver, at most; the default tolerance takes about twenty."""
@@ -57,7 +57,8 @@ class Design:
         grad_x, by_threshold = self.xp.empty((n_samples, 1)), self.xp.empty((n_trees, 1))
         sums = self.xp.empty(shape)
         unused = self.xp.zeros(shape)
-        self._backend.backward(values, route, self._features, unused, 1.0, grad_x, by_threshold, sums)
+        grads = Gradients(grad_x, by_threshold, None, sums)
+        self._backend.backward("column", values, route, None, self._features, unused, 1.0, None, grads)
         return sums
 
 
@@ -203,7 +204,7 @@ def fit_weights(
     """
     check.same_device(leaf=leaf, margin=margin)
     sizes: check.Sizes = {}
-    dtype = check_route(leaf, margin, sizes)
+    dtype = check_leaves(leaf, margin, sizes)
     n_samples = sizes["n_samples"]
     if n_samples < 1:
         raise ValueError("leaf: expected at least 1 sample, got none; pass routes of samples to learn from")

@@ -1,13 +1,16 @@
 """What the public functions of this subpackage share: types, checks, results."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, machine
+from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
+from ..core.windows import Geometry, Windows, check_images, geometry, positions
 from ..optim.tables import Tables
+from .margins import Margin, check_features, no_nan
 
 Kind = Literal["tree", "fern"]
 Aggregate = Literal["sum", "mean"] | None
@@ -17,12 +20,32 @@ Settings = tuple[float, float, float, float, Tables]
 """Adam's lr, beta1, beta2, eps, and the tables of missed steps."""
 
 VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
-AGGREGATES = (None, "sum", "mean")
 PACKAGE = __package__
 
 
+class Reduction(NamedTuple):
+    """How outputs of trees are combined: as a sum in the backend, or by functions of the outputs apart."""
+
+    apart: bool
+    """y has an axis of trees."""
+    divisor: Callable[[int], float] = lambda n_trees: 1.0
+    """What a sum over n_trees is divided by."""
+    combine: Callable[[Array], Array] | None = None
+    """Returns y (n_samples, n_outputs) of outputs (n_samples, n_trees, n_outputs)."""
+    pull: Callable[[Array, Array], Array] | None = None
+    """Returns the gradient with respect to the outputs, of that with respect to y and the outputs."""
+
+
+REDUCTIONS: dict[str | None, Reduction] = {
+    None: Reduction(True),
+    "sum": Reduction(False),
+    "mean": Reduction(False, float),
+}
+"""By the word that `aggregate` takes."""
+
+
 class Route(NamedTuple):
-    """Where samples go in each tree; each array is (n_samples, n_trees)."""
+    """Where samples go in each tree; each array is (n_samples, n_trees), or (n_images, *out, n_trees)."""
 
     leaf: IntArray
     """int32, the leaf reached."""
@@ -41,25 +64,66 @@ class RowGradient(NamedTuple):
     """(n_rows, ...), a gradient for each row."""
 
 
+class Gradients(NamedTuple):
+    """Gradients of a loss with respect to the arguments of `forward`, dense or at touched rows."""
+
+    x: FloatArray
+    """The shape of x."""
+    thresholds: Any
+    """The shape of thresholds, or RowGradient over the flattened (tree, vertex) axis."""
+    features: Any
+    """The shape of features, or RowGradient with the rows of thresholds; None where they are columns."""
+    weights: Any
+    """The shape of weights, or RowGradient over the flattened (tree, leaf) axis."""
+
+
+class Call(NamedTuple):
+    """What the checks of a call find out."""
+
+    margin: Margin
+    sizes: check.Sizes
+    places: tuple[int, ...]
+    """Axes of the samples: (n_samples,), or (n_images, *out)."""
+    geometry: Geometry | None
+
+
 def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
     """Sizes that follow from the width of thresholds or features."""
+    check.choice("kind", kind, tuple(VERTICES))
     depth = check.tree_depth if kind == "tree" else check.fern_depth
     return {"2**depth": 2 ** depth(name, a), VERTICES[kind]: a.shape[1]}
 
 
-def check_routing(kind: Kind, x: FloatArray, thresholds: FloatArray, features: IntArray) -> check.Sizes:
-    """Checks what a traversal reads; returns the sizes of the call."""
-    dtype = check.floating("x", x)
+def check_call(
+    kind: Kind,
+    margin: str,
+    windows: Windows | None,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    *,
+    route: bool = False,
+) -> Call:
+    """Checks what a traversal reads, or, where the route is known, what its gradient reads of the same."""
+    dtype = check.floating("x", x) if windows is None else check_images("x", x)
     sizes = check_depth(kind, "thresholds", thresholds)
-    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
+    if windows is None:
+        check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
+        places, shape = (sizes["n_samples"],), None
+    else:
+        shape = geometry("x", x.shape, windows)
+        places = (len(x), *positions(shape, x.ndim - 2))
+        sizes["n_samples"], sizes["n_features"] = math.prod(places), shape.n_columns
     check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
-    check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
+    record = check_features(margin, features, dtype, VERTICES[kind], sizes)
     check.at_least_one(sizes, "n_trees", "n_features")
     if check.values_checked():
-        check.finite("x", x, remedy=check.OF_LAYERS)
-        check.not_nan("thresholds", thresholds)
-        check.indices("features", features, sizes["n_features"], "n_features")
-    return sizes
+        if not route:
+            check.finite("x", x, remedy=check.OF_LAYERS)
+            check.not_nan("thresholds", thresholds)
+        if not route or not record.learned:
+            record.check(features, sizes)
+    return Call(record, sizes, places, shape)
 
 
 def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
@@ -71,40 +135,57 @@ def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> t
     return outputs
 
 
-def check_route(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
-    """Checks shapes and dtypes of a route, and that no margin is NaN; returns the dtype of the margins."""
+def check_leaves(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
+    """Checks leaves and margins of a route, and that no margin is NaN; returns the dtype of the margins."""
     dtype = check.floating("margin", margin)
-    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
-    check.array("margin", margin, dtype, ("n_samples", "n_trees"), sizes)
+    places = leaf.shape[:-1] if leaf.ndim > 2 else ("n_samples",)
+    check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes)
+    check.array("margin", margin, dtype, (*places, "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
-    _no_nan("margin", margin, "pass the route as the forward call returned it")
+    if check.values_checked():
+        no_nan("margin", margin, OF_FORWARD)
     return dtype
 
 
-def check_grad_y(grad_y: FloatArray) -> None:
-    """Checks that a gradient is finite, unless inside `unchecked()`."""
-    remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
-    _no_nan("grad_y", grad_y, remedy, finite=True)
+def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
+    """Checks the route of a call; returns it with one axis of samples."""
+    for name, a, wanted in zip(ROUTE, route, (check.INT32, dtype, check.INT32), strict=True):
+        check.array(name, a, wanted, (*call.places, "n_trees"), call.sizes)
+    leaf, margin, vertex = as_samples(route)
+    if check.values_checked():
+        no_nan("route.margin", margin, OF_FORWARD)
+    check.indices("route.leaf", leaf, call.sizes["2**depth"], "2**depth")
+    check.indices("route.vertex", vertex, call.sizes[VERTICES[kind]], VERTICES[kind])
+    return Route(leaf, margin, vertex)
 
 
-def check_no_out(out: Any) -> None:
-    """Refuses arrays for sparse gradients, whose sizes nobody knows before."""
-    if out is not None:
-        raise ValueError(
-            "out: expected None with sparse=True, got arrays; leave it out, the number of touched rows is "
-            "not known before the call"
+OF_FORWARD = "pass the route as the forward call returned it"
+ROUTE = ("route.leaf", "route.margin", "route.vertex")
+
+
+def named_route(route: Any) -> dict[str, Array]:
+    """The arrays of a route by their names in messages, after a check that it is three."""
+    if not isinstance(route, tuple) or len(route) != 3:
+        raise TypeError(
+            f"route: expected (leaf, margin, vertex), got {type(route).__name__}; pass what traverse or "
+            "forward_with_route returned"
         )
+    return dict(zip(ROUTE, route, strict=True))
 
 
-def _no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
-    if not check.values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
-        return
-    xp = dispatch.array_module(a)
-    bad = (~xp.isfinite(a) if finite else xp.isnan(a)).ravel()
-    if bool(bad.any()):
-        index = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), a.shape))
-        expected = "finite numbers" if finite else "no NaN"
-        raise ValueError(f"{name}: expected {expected}, got {a[index].item()} at index {index}; {remedy}")
+def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], sizes: check.Sizes) -> None:
+    """Checks a gradient with respect to y; that it is finite unless inside `unchecked()`."""
+    check.array("grad_y", grad_y, dtype, shape, sizes)
+    if check.values_checked():
+        remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
+        no_nan("grad_y", grad_y, remedy, finite=True)
+
+
+def reduction_of(aggregate: Aggregate) -> Reduction:
+    """The record of a word."""
+    if aggregate not in REDUCTIONS:
+        check.choice("aggregate", aggregate, tuple(REDUCTIONS))
+    return REDUCTIONS[aggregate]
 
 
 def results(
@@ -134,59 +215,20 @@ def results(
     return given
 
 
-def divisor_of(aggregate: Aggregate, n_trees: int) -> float:
-    """What a sum over trees is divided by."""
-    check.choice("aggregate", aggregate, AGGREGATES)
-    return float(n_trees) if aggregate == "mean" else 1.0
-
-
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
     """Trailing output axes as one, so that backends see one layout."""
     return a if a.ndim == n_leading + 1 else a.reshape(*a.shape[:n_leading], n_outputs)
 
 
-def outputs_shape(
-    n_samples: int, n_trees: int, outputs: tuple[int, ...], aggregate: Aggregate
-) -> tuple[int, ...]:
-    """Shape of y."""
-    return (n_samples, *outputs) if aggregate else (n_samples, n_trees, *outputs)
+def as_rows(x: FloatArray, windows: Windows | None) -> FloatArray:
+    """Rows as they are; images as (n_images, numbers of an image)."""
+    return x if windows is None else x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
-def touched(backend: Any, index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:
-    """Where the rows of each tree start, and the rows: sorted, each once."""
-    empty = dispatch.empty(index)
-    n_samples, n_trees = index.shape
-    start = empty(n_trees + 1, np.int64)
-    rows = empty(n_trees * min(n_samples, n_slots), np.int64)
-    backend.touched(index, n_slots, start, rows)
-    return start, rows[: int(start[-1])]
-
-
-def check_linear_depth(kind: Kind, projections: FloatArray) -> check.Sizes:
-    """Sizes that follow from the second axis of projections."""
-    n_vertices = projections.shape[1] if projections.ndim == 3 else 0
-    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
-    if not 1 <= depth <= check.MAX_DEPTH or n_vertices != (depth if kind == "fern" else 2**depth - 1):
-        raise ValueError(
-            f"projections: expected shape (n_trees, {VERTICES[kind]}, n_features) with 1 <= depth <= "
-            f"{check.MAX_DEPTH}, got {tuple(projections.shape)}; pass a row of n_features for each vertex"
-        )
-    return {"2**depth": 2**depth, VERTICES[kind]: n_vertices}
-
-
-def check_linear_routing(
-    kind: Kind, x: FloatArray, thresholds: FloatArray, projections: FloatArray
-) -> check.Sizes:
-    """Checks what a traversal with inner products reads; returns the sizes of the call."""
-    dtype = check.floating("x", x)
-    sizes = check_depth(kind, "thresholds", thresholds)
-    check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
-    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
-    check.array("projections", projections, dtype, ("n_trees", VERTICES[kind], "n_features"), sizes)
-    check.at_least_one(sizes, "n_trees", "n_features")
-    if check.values_checked():
-        check.finite("x", x, remedy=check.OF_LAYERS)
-        check.not_nan("thresholds", thresholds)
-        remedy = "training has diverged: lower the learning rate, or go back to a checkpoint"
-        _no_nan("projections", projections, remedy, finite=True)
-    return sizes
+def as_samples(route: Any) -> Route:
+    """A route with its images and positions as one axis of samples."""
+    leaf, margin, vertex = route
+    if leaf.ndim == 2:
+        return Route(leaf, margin, vertex)
+    shape = math.prod(leaf.shape[:-1]), leaf.shape[-1]
+    return Route(leaf.reshape(shape), margin.reshape(shape), vertex.reshape(shape))

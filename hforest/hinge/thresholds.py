@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
+from .shared import Kind, check_depth
 
 SPREAD = 3.0
 """p1 Alg. 1 draws thresholds from U(-3, 3), in standard deviations of the normalised input."""
@@ -76,19 +77,20 @@ def _check_median(x: FloatArray, features: IntArray) -> tuple[np.ndarray, np.nda
     return dispatch.to_numpy(x), dispatch.to_numpy(features)
 
 
-def tree_median_thresholds(x: FloatArray, features: IntArray) -> FloatArray:
-    """Thresholds at the medians of the samples that reach each vertex.
+def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree") -> FloatArray:
+    """Thresholds at the medians of the samples that reach each vertex, of a fern at those of all samples.
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Finite, at least one sample.
-    features : (n_trees, 2**depth - 1) array of int32
+    features : (n_trees, n_vertices) array of int32
         Column of x that each vertex compares.
+    kind : "tree" or "fern"
 
     Returns
     -------
-    thresholds : (n_trees, 2**depth - 1) array, dtype of x
+    thresholds : (n_trees, n_vertices) array, dtype of x
         Midway between two different neighbouring values, as near to an even split as ties allow, and
         never between equal values. A vertex that no sample reaches, or whose samples all have
         one value, takes the median of its nearest ancestor's samples that vary; a feature without
@@ -101,61 +103,29 @@ def tree_median_thresholds(x: FloatArray, features: IntArray) -> FloatArray:
 
     Notes
     -----
-    Cost: a sort of every vertex's samples, on the host: n_trees * depth * n_samples * log(n_samples).
+    Cost: a sort of every vertex's samples, on the host: n_trees * depth * n_samples * log(n_samples); for
+    ferns a sort of each column that is used.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[1.0], [2.0], [3.0], [4.0]])
-    >>> hforest.hinge.tree_median_thresholds(x, np.zeros((1, 3), np.int32))
+    >>> hforest.hinge.median_thresholds(x, np.zeros((1, 3), np.int32))
     array([[2.5, 1.5, 3.5]])
+    >>> hforest.hinge.median_thresholds(x, np.zeros((1, 2), np.int32), kind="fern")
+    array([[2.5, 2.5]])
     """
     host_x, host_f = _check_median(x, features)
-    check.tree_depth("features", features)
+    check_depth(kind, "features", features)
     thresholds = np.empty(host_f.shape, host_x.dtype)
-    for m in range(len(host_f)):
-        _median_tree(host_x, host_f[m], thresholds[m])
-    return dispatch.array_module(x).asarray(thresholds)
-
-
-def fern_median_thresholds(x: FloatArray, features: IntArray) -> FloatArray:
-    """Thresholds at the medians of each fern's features over all samples.
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Finite, at least one sample.
-    features : (n_ferns, depth) array of int32
-        Column of x that each decision compares.
-
-    Returns
-    -------
-    thresholds : (n_ferns, depth) array, dtype of x
-        As in `tree_median_thresholds`, over all samples; equal for equal features.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample; a feature outside x.
-
-    Notes
-    -----
-    Cost: a sort of each column that is used, on the host.
-
-    Examples
-    --------
-    >>> import numpy as np, hforest
-    >>> x = np.array([[1.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
-    >>> hforest.hinge.fern_median_thresholds(x, np.array([[0, 1]], np.int32))
-    array([[1.5, 3. ]])
-    """
-    host_x, host_f = _check_median(x, features)
-    check.fern_depth("features", features)
-    thresholds = np.empty(host_f.shape, host_x.dtype)
-    for feature in np.unique(host_f):
-        column = host_x[:, feature]
-        threshold = _median_split(column)
-        thresholds[host_f == feature] = aside(column) if threshold is None else threshold
+    if kind == "tree":
+        for m in range(len(host_f)):
+            _median_tree(host_x, host_f[m], thresholds[m])
+    else:
+        for feature in np.unique(host_f):
+            column = host_x[:, feature]
+            threshold = _median_split(column)
+            thresholds[host_f == feature] = aside(column) if threshold is None else threshold
     return dispatch.array_module(x).asarray(thresholds)
 
 
@@ -191,7 +161,7 @@ def _check_pair(thresholds: FloatArray, features: IntArray) -> tuple[np.ndarray,
     return dispatch.to_numpy(thresholds), dispatch.to_numpy(features)
 
 
-def tree_thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
+def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
     """Where both children of a vertex can be reached, going by its ancestors with the same feature.
 
     Below an ancestor with feature f and threshold t every sample has x[f] <= t on the left and
@@ -220,7 +190,7 @@ def tree_thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Ar
     --------
     >>> import numpy as np, hforest
     >>> t = np.array([[0.0, 0.5, 0.5]]); f = np.zeros((1, 3), np.int32)
-    >>> hforest.hinge.tree_thresholds_consistent(t, f)
+    >>> hforest.hinge.thresholds_consistent(t, f)
     array([[ True, False,  True]])
     """
     t, f = _check_pair(thresholds, features)
@@ -231,7 +201,7 @@ def tree_thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Ar
     return dispatch.array_module(thresholds).asarray(consistent)
 
 
-def tree_repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
+def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
     """Thresholds of which those that contradict an ancestor are moved to where both children can be reached.
 
     Parameters
@@ -247,7 +217,7 @@ def tree_repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatA
         it violates (a random threshold stays random); where that leaves the interval on the other
         side too, or hits the bound, the middle of the interval is taken, or, where only one bound
         exists, a step of 1 from it (of a thousandth of the bound, if that is more). An infinite
-        threshold without any bound becomes 0. `tree_thresholds_consistent` is then True everywhere,
+        threshold without any bound becomes 0. `thresholds_consistent` is then True everywhere,
         except where two ancestors leave no number of this dtype between them.
 
     Raises
@@ -263,7 +233,7 @@ def tree_repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatA
     --------
     >>> import numpy as np, hforest
     >>> t = np.array([[0.0, 0.5, 0.5]]); f = np.zeros((1, 3), np.int32)
-    >>> hforest.hinge.tree_repair_thresholds(t, f)
+    >>> hforest.hinge.repair_thresholds(t, f)
     array([[ 0. , -0.5,  0.5]])
     """
     given, f = _check_pair(thresholds, features)

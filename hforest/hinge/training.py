@@ -1,36 +1,25 @@
 """Forward and backward of a training step with exact Adam, at the cost of what a batch touches.
 
-The dense step (`tree_forward`, `tree_backward`, `optim.adam`) moves every weight at every step. Here the
+The dense step (`forward`, `backward`, `optim.adam`) moves every weight at every step. Here the
 weights that a batch does not reach are not moved; their missed steps are taken when they are next read
 (`optim.adam_catch_up` has the equations). The gradients of a tree are used as soon as they are known, without
 an array of gradients for the forest.
 """
 
-import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .. import optim
 from ..core import check, dispatch
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.windows import Windows
 from ..optim.settings import check_adam
 from ..optim.tables import tables
-from .shared import (
-    PACKAGE,
-    VERTICES,
-    Arrays,
-    Kind,
-    Route,
-    check_depth,
-    check_grad_y,
-    check_route,
-    check_routing,
-    check_weights,
-    divisor_of,
-    flat,
-    results,
-)
+from . import kernels
+from .margins import MARGINS, MarginName
+from .operators import check_backward, check_forward
+from .shared import PACKAGE, REDUCTIONS, Gradients, Kind, Route, RowGradient, flat, results
 
 Total = Literal["sum", "mean"]
 _TOTALS = ("sum", "mean")
@@ -61,15 +50,23 @@ class AdamState(NamedTuple):
     """Second moments."""
     weights_last: IntArray
     """(n_trees, n_leaves) int64: step that each leaf has reached."""
+    features_m: FloatArray | None = None
+    """First moments of learned features, or None; they move at every step."""
+    features_v: FloatArray | None = None
+    """Second moments."""
 
 
-def adam_state(thresholds: FloatArray, weights: FloatArray) -> AdamState:
+def adam_state(
+    thresholds: FloatArray, weights: FloatArray, features: FloatArray | None = None
+) -> AdamState:
     """Adam's state before the first step: zeros.
 
     Parameters
     ----------
     thresholds : (n_trees, n_vertices) array of float32 or float64
     weights : (n_trees, n_leaves, *outputs) array, dtype of thresholds
+    features : (n_trees, n_vertices, n_features) array, dtype of thresholds, optional
+        Those that are learned, of ``margin="projection"``.
 
     Returns
     -------
@@ -93,15 +90,18 @@ def adam_state(thresholds: FloatArray, weights: FloatArray) -> AdamState:
     ((5, 4, 2), (5, 4))
     """
     _check_parameters(thresholds, weights)
+    learned: dict[str, FloatArray] = {}
+    if features is not None:
+        check.same_device(thresholds=thresholds, features=features)
+        check.array("features", features, thresholds.dtype, (*thresholds.shape, ...), {})
+        learned = {"features": features}
     zeros = dispatch.array_module(thresholds).zeros
-    return AdamState(
-        zeros(thresholds.shape, thresholds.dtype),
-        zeros(thresholds.shape, thresholds.dtype),
-        zeros(thresholds.shape, np.int64),
-        zeros(weights.shape, weights.dtype),
-        zeros(weights.shape, weights.dtype),
-        zeros(weights.shape[:2], np.int64),
-    )
+    state: dict[str, Any] = {}
+    for name, a in {"thresholds": thresholds, "weights": weights, **learned}.items():
+        state[f"{name}_m"], state[f"{name}_v"] = (zeros(a.shape, a.dtype) for _ in range(2))
+        if name not in learned:
+            state[f"{name}_last"] = zeros(a.shape[:2], np.int64)
+    return AdamState(**state)
 
 
 def adam_sync(
@@ -150,7 +150,7 @@ def adam_sync(
     array([[3, 3]])
     """
     _check_parameters(thresholds, weights)
-    arrays = _check_state(thresholds, weights, state)
+    arrays = _check_state({"thresholds": thresholds, "weights": weights}, state)
     check.outputs({"thresholds": thresholds, "weights": weights, **arrays}, {})
     step, (lr, beta1, beta2, eps) = check_adam(step, lr, beta1, beta2, eps, thresholds.dtype, first=0)
     _check_last(state, step, "step")
@@ -180,17 +180,25 @@ def _check_parameters(thresholds: FloatArray, weights: FloatArray) -> None:
     check.at_least_one(sizes, "n_trees", "n_vertices", "n_leaves")
 
 
-def _check_state(thresholds: FloatArray, weights: FloatArray, state: AdamState) -> dict[str, FloatArray]:
+def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[str, FloatArray]:
     if not isinstance(state, AdamState):
         raise TypeError(
             f"state: expected an AdamState, got {type(state).__name__}; "
             "adam_state(thresholds, weights) makes one"
         )
-    arrays = {f"state.{name}": a for name, a in state._asdict().items()}
-    check.same_device(thresholds=thresholds, **arrays)
+    arrays = {}
+    for name, of in parameters.items():
+        for part in ("m", "v", "last")[: 2 if name == "features" else 3]:
+            a = getattr(state, f"{name}_{part}")
+            if a is None:
+                raise TypeError(
+                    f"state.{name}_{part}: expected an array, got None; adam_state(thresholds, weights, "
+                    "features) makes the state of a margin whose features are learned"
+                )
+            arrays[f"state.{name}_{part}"] = a
+    check.same_device(thresholds=parameters["thresholds"], **arrays)
     for name, a in arrays.items():
-        of = thresholds if name.startswith("state.thresholds") else weights
-        last = name.endswith("last")
+        of, last = parameters[name[6:].split("_")[0]], name.endswith("last")
         shape = tuple(of.shape[:2] if last else of.shape)
         check.array(name, a, check.INT64 if last else np.dtype(of.dtype), shape, {})
     return arrays
@@ -239,125 +247,92 @@ def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
 # -------------------------------------------------------------------------------------------- steps
 
 
-def _forward(
-    kind: Kind,
-    x: FloatArray,
+class _Step(NamedTuple):
+    """A step of Adam on a forest, after its checks."""
+
+    thresholds: FloatArray
+    features: Array
+    weights: FloatArray
+    state: AdamState
+    step: int
+    settings: dict[str, float]
+    fused: bool
+    """The backend's own step, which moves what a batch touches."""
+
+    def backend(self, run: str, x: Array, *arguments: Any, divisor: float, to: tuple[Any, ...]) -> None:
+        """Calls a function of the backend of x."""
+        n_outputs = int(np.prod(self.weights.shape[2:], dtype=np.int64))
+        parameters = self.thresholds, self.features, flat(self.weights, 2, n_outputs)
+        lr, beta1, beta2, eps = self.settings.values()
+        settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
+        state = _flat_state(self.state, n_outputs)
+        getattr(dispatch.backend(PACKAGE, x), run)(
+            *arguments, parameters, state, self.step, settings, divisor, *to
+        )
+
+    def rows(self, name: str) -> list[FloatArray]:
+        """A parameter and its moments with trees and their rows as one axis."""
+        arrays = getattr(self, name), getattr(self.state, f"{name}_m"), getattr(self.state, f"{name}_v")
+        return [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
+
+    def move(self, name: str, gradient: RowGradient) -> None:
+        """A dense step of a parameter whose gradient is 0 but at some rows."""
+        param, m, v = self.rows(name)
+        grad = dispatch.array_module(param).zeros_like(param)
+        grad[gradient.rows] = gradient.values
+        optim.adam(param, grad, m, v, self.step, **self.settings)
+
+
+def _step(
     thresholds: FloatArray,
-    features: IntArray,
+    features: Array,
     weights: FloatArray,
     state: AdamState,
     step: int,
-    lr: float,
-    aggregate: Total,
-    numbers: tuple[float, float, float],
-) -> tuple[FloatArray, Route]:
-    check.same_device(x=x, thresholds=thresholds, features=features, weights=weights)
-    sizes = check_routing(kind, x, thresholds, features)
-    outputs = check_weights(weights, x.dtype, sizes)
-    check.choice("aggregate", aggregate, _TOTALS)
-    moments = _check_state(thresholds, weights, state)
-    inputs = {"x": x, "features": features}
-    check.outputs({"thresholds": thresholds, "weights": weights, **moments}, inputs)
-    step, settings = check_adam(step, lr, *numbers, x.dtype)
+    settings: tuple[float, float, float, float],
+    margin: str,
+    windows: Windows | None,
+    inputs: dict[str, Array],
+) -> _Step:
+    written = {"thresholds": thresholds, "weights": weights}
+    if MARGINS[margin].learned:
+        written["features"] = features
+    moments = _check_state(written, state)
+    check.outputs({**written, **moments}, {name: a for name, a in inputs.items() if name not in written})
+    step, numbers = check_adam(step, *settings, thresholds.dtype)
     _check_last(state, step - 1, "step - 1")
-    n, n_trees, n_outputs = sizes["n_samples"], sizes["n_trees"], sizes["n_outputs"]
-    shape = (n, n_trees)
-    y, leaf, margin, vertex = results(
-        ("y", "leaf", "margin", "vertex"),
-        None,
-        ((n, *outputs), shape, shape, shape),
-        (x.dtype, np.int32, x.dtype, np.int32),
-        inputs,
-    )
-    route = Route(leaf, margin, vertex)
-    getattr(dispatch.backend(PACKAGE, x), f"{kind}_adam_forward")(
-        x,
-        (thresholds, features, flat(weights, 2, n_outputs)),
-        _flat_state(state, n_outputs),
-        step,
-        (*settings, tables(x, settings[1], settings[2], step)),
-        divisor_of(aggregate, n_trees),
-        route,
-        flat(y, 1, n_outputs),
-    )
-    return y, route
+    named = dict(zip(("lr", "beta1", "beta2", "eps"), numbers, strict=True))
+    fused = margin == "column" and windows is None
+    return _Step(thresholds, features, weights, state, step, named, fused)
 
 
-def _backward(
-    kind: Kind,
-    grad_y: FloatArray,
-    route: Route,
-    parameters: Arrays,
-    state: AdamState,
-    n_features: int,
-    step: int,
-    lr: float,
-    aggregate: Total,
-    numbers: tuple[float, float, float],
-) -> FloatArray:
-    (leaf, margin, vertex), (thresholds, features, weights) = route, parameters
-    inputs = {"grad_y": grad_y, "leaf": leaf, "margin": margin, "vertex": vertex, "features": features}
-    check.same_device(**inputs, thresholds=thresholds, weights=weights)
-    n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
-    sizes = check_depth(kind, "features", features)
-    dtype = check_route(leaf, margin, sizes)
-    check.array("vertex", vertex, check.INT32, ("n_samples", "n_trees"), sizes)
-    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
-    check.array("features", features, check.INT32, ("n_trees", VERTICES[kind]), sizes)
-    outputs = check_weights(weights, dtype, sizes)
-    n_outputs = sizes["n_outputs"]
-    check.choice("aggregate", aggregate, _TOTALS)
-    check.array("grad_y", grad_y, dtype, ("n_samples", *outputs), sizes)
-    check_grad_y(grad_y)
-    moments = _check_state(thresholds, weights, state)
-    check.outputs({"thresholds": thresholds, "weights": weights, **moments}, inputs)
-    step, settings = check_adam(step, lr, *numbers, dtype)
-    _check_last(state, step - 1, "step - 1")
-    check.indices("leaf", leaf, sizes["2**depth"], "2**depth")
-    check.indices("vertex", vertex, features.shape[1], VERTICES[kind])
-    check.indices("features", features, n_features, "n_features")
-    shape = (sizes["n_samples"], n_features)
-    with check.memory("n_features", "gradients", math.prod(shape) * dtype.itemsize):
-        (grad_x,) = results(("grad_x",), None, (shape,), (dtype,), inputs)
-    dispatch.backend(PACKAGE, leaf).adam_backward(
-        flat(grad_y, 1, n_outputs),
-        route,
-        (thresholds, features, flat(weights, 2, n_outputs)),
-        _flat_state(state, n_outputs),
-        step,
-        (*settings, tables(leaf, settings[1], settings[2], step)),
-        divisor_of(aggregate, sizes["n_trees"]),
-        grad_x,
-    )
-    return grad_x
-
-
-def tree_adam_forward(
+def adam_forward(
     x: FloatArray,
     thresholds: FloatArray,
-    features: IntArray,
+    features: Array,
     weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
     *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
     aggregate: Total = "sum",
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> tuple[FloatArray, Route]:
-    """Outputs of hinge trees in training: `tree_forward` on parameters with missed steps (p1 eq 10).
+    """Outputs in training: `forward_with_route` on parameters with missed steps (Lay et al. 2018, eq. 10).
 
     What the batch reads is brought to step - 1 first, as if every parameter had taken every step.
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Finite.
-    thresholds, features : (n_trees, 2**depth - 1) arrays, dtype of x and int32
-        Thresholds that are read are brought up to date in place.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Likewise.
+    x, kind, margin, windows
+        As `forward` takes them.
+    thresholds, features, weights
+        As `forward` takes them. What is read is brought up to date in place.
     state : AdamState
         From `adam_state`. Changed in place.
     step : int
@@ -371,206 +346,137 @@ def tree_adam_forward(
 
     Returns
     -------
-    y : (n_samples, *outputs) array
+    y : (n_samples, *outputs) array, with `windows` (n_images, *out, *outputs)
     route : Route
-        (leaf, margin, vertex), for `tree_adam_backward`.
+        (leaf, margin, vertex), for `adam_backward`.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; a row of the state beyond step - 1; a feature
+        Wrong dtype or device; wrong shape, layout or NaN; a row of the state beyond step - 1; a column
         outside x; a number out of its range. Nothing has changed then.
 
     Notes
     -----
-    A departure from dense Adam in rounding only (`optim.adam_rows`). Vertices of the first ten levels move
-    at every step, deeper ones and leaves when a batch reaches them: the cost grows with the depth, not with
-    the number of leaves. On a GPU, where a dense step is cheap, everything moves at every step.
+    A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the first
+    ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with the
+    depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and the
+    leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
 
     Examples
     --------
     >>> import numpy as np, hforest
     >>> from hforest import hinge
-    >>> t, f, w = hinge.tree_init(20, 4, n_features=3, outputs=2, dtype=np.float64, rng=0)
+    >>> t, f, w = hinge.init(20, 4, n_features=3, outputs=2, dtype=np.float64, rng=0)
     >>> state = hinge.adam_state(t, w)
     >>> x = np.random.default_rng(0).normal(size=(8, 3)); goal = x[:, :2].copy()
     >>> losses = []
     >>> for step in range(1, 201):
-    ...     y, route = hinge.tree_adam_forward(x, t, f, w, state, step, 0.01)
+    ...     y, route = hinge.adam_forward(x, t, f, w, state, step, 0.01)
     ...     loss, grad_y = hforest.layers.squared_loss(y, goal)
-    ...     grad_x = hinge.tree_adam_backward(grad_y, *route, t, f, w, state, 3, step, 0.01)
+    ...     grad_x = hinge.adam_backward(grad_y, route, x, t, f, w, state, step, 0.01)
     ...     losses.append(loss)
     >>> hinge.adam_sync(t, w, state, 200, 0.01)
     >>> losses[-1] < 0.01 * losses[0]
     True
     """
-    numbers = (beta1, beta2, eps)
-    return _forward("tree", x, thresholds, features, weights, state, step, lr, aggregate, numbers)
+    check.choice("aggregate", aggregate, _TOTALS)
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    call, shape = check_forward(kind, margin, windows, aggregate, inputs)
+    settings = (lr, beta1, beta2, eps)
+    a = _step(thresholds, features, weights, state, step, settings, margin, windows, inputs)
+    pairs = (*call.places, len(thresholds))
+    dtypes = (x.dtype, np.int32, x.dtype, np.int32)
+    y, *arrays = results(("y", "leaf", "margin", "vertex"), None, (shape, pairs, pairs, pairs), dtypes, inputs)
+    route = Route(*arrays)
+    if a.fused:
+        divisor = REDUCTIONS[aggregate].divisor(len(thresholds))
+        a.backend("adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"])))
+        return y, route
+    kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
+    _, rows = kernels.touched_rows(route.leaf.reshape(-1, len(weights)), weights.shape[1])
+    optim.adam_catch_up(
+        *a.rows("weights"), state.weights_last.reshape(-1), a.step - 1, **a.settings, rows=rows
+    )
+    kernels.leaf_outputs(route.leaf, route.margin, weights, aggregate=aggregate, out=y)
+    return y, route
 
 
-def fern_adam_forward(
+def adam_backward(
+    grad_y: FloatArray,
+    route: Route,
     x: FloatArray,
     thresholds: FloatArray,
-    features: IntArray,
+    features: Array,
     weights: FloatArray,
     state: AdamState,
     step: int,
     lr: float,
     *,
-    aggregate: Total = "sum",
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> tuple[FloatArray, Route]:
-    """Outputs of hinge ferns in training: `fern_forward` on parameters with missed steps (p1 eq 10).
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Finite.
-    thresholds, features : (n_ferns, depth) arrays, dtype of x and int32
-    weights : (n_ferns, 2**depth, *outputs) array, dtype of x
-        Rows that are read are brought up to date in place.
-    state : AdamState
-        From `adam_state`. Changed in place.
-    step : int
-        Number of the step that this call begins: 1, 2, ...
-    lr : float
-        Learning rate of the steps before; at least 0.
-    aggregate : "sum" or "mean"
-        How outputs of ferns are combined.
-    beta1, beta2, eps : float
-        As for `optim.adam`, the same in every call.
-
-    Returns
-    -------
-    y : (n_samples, *outputs) array
-    route : Route
-        (leaf, margin, vertex), for `fern_adam_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `tree_adam_forward`, where the notes and an example are.
-    """
-    numbers = (beta1, beta2, eps)
-    return _forward("fern", x, thresholds, features, weights, state, step, lr, aggregate, numbers)
-
-
-def tree_adam_backward(
-    grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
-    state: AdamState,
-    n_features: int,
-    step: int,
-    lr: float,
-    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
     aggregate: Total = "sum",
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> FloatArray:
-    """The gradient by the input of hinge trees, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+    """The gradient with respect to x, after a step of Adam (Lay et al. 2018, eq. 11-12; Kingma & Ba 2015, Alg. 1).
 
-    One pass computes the gradients of a tree and moves its thresholds and weights.
+    One pass computes the gradients of a tree and moves its parameters.
 
     Parameters
     ----------
-    grad_y : (n_samples, *outputs) array, dtype of margin
-        dL/dy.
-    leaf, margin, vertex : (n_samples, n_trees) arrays
-        The route, from `tree_adam_forward` of the same step.
-    thresholds, features, weights, state
-        As there. Thresholds, weights and state are changed in place.
-    n_features : int
-        Columns of x.
+    grad_y : array, dtype of x
+        dL/dy in the shape of y.
+    route : Route
+        From `adam_forward` of the same step.
+    x, thresholds, features, weights, state, kind, margin, windows, aggregate
+        As there. Parameters and state are changed in place.
     step : int
         Number of this step: 1, 2, ..., each of them once.
     lr : float
         Learning rate, at least 0.
-    aggregate : "sum" or "mean"
-        As in the forward call.
     beta1, beta2, eps : float
         As for `optim.adam`, the same in every call.
 
     Returns
     -------
-    grad_x : (n_samples, n_features) array
-        With the weights as they were before the step.
+    grad_x : array of the shape of x
+        With the parameters as they were before the step.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not finite; a
-        row of the state beyond step - 1; a leaf, vertex or feature out of range; a number out of its range.
+        row of the state beyond step - 1; a leaf, vertex or column out of range; a number out of its range.
         Nothing has changed then.
 
     Notes
     -----
-    Equal to `tree_backward(..., sparse=True)`, then `optim.adam` on the thresholds and `optim.adam_rows` on
-    the weights. Extra memory: a slope for each sample and tree, and per thread a few numbers
-    for each leaf and vertex of one tree.
+    Equal to `backward_sparse`, then `optim.adam` on thresholds (and features, where they are learned) and
+    `optim.adam_rows` on the weights. Extra memory of columns of rows: a slope for each sample and tree, and per
+    thread a few numbers for each leaf and vertex of one tree; else that of the sparse gradients.
     """
-    return _backward(
-        "tree", grad_y, Route(leaf, margin, vertex), (thresholds, features, weights), state, n_features,
-        step, lr, aggregate, (beta1, beta2, eps),
+    check.choice("aggregate", aggregate, _TOTALS)
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    samples, call = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
+    settings = (lr, beta1, beta2, eps)
+    read = {**inputs, "grad_y": grad_y, **samples._asdict()}
+    a = _step(thresholds, features, weights, state, step, settings, margin, windows, read)
+    (grad_x,) = results(("grad_x",), None, (x.shape,), (x.dtype,), inputs)
+    if a.fused:
+        divisor, g = REDUCTIONS[aggregate].divisor(len(thresholds)), flat(grad_y, 1, call.sizes["n_outputs"])
+        a.backend("adam_backward", x, g, samples, divisor=divisor, to=(grad_x,))
+        return grad_x
+    grads = kernels.backward_sparse(
+        grad_y, samples, x, thresholds, features, weights,
+        kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=grad_x,
     )  # fmt: skip
-
-
-def fern_adam_backward(
-    grad_y: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
-    state: AdamState,
-    n_features: int,
-    step: int,
-    lr: float,
-    *,
-    aggregate: Total = "sum",
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> FloatArray:
-    """The gradient by the input of hinge ferns, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
-
-    Parameters
-    ----------
-    grad_y : (n_samples, *outputs) array, dtype of margin
-        dL/dy.
-    leaf, margin, vertex : (n_samples, n_ferns) arrays
-        The route, from `fern_adam_forward` of the same step.
-    thresholds, features, weights, state
-        As there. Thresholds, weights and state are changed in place.
-    n_features : int
-        Columns of x.
-    step : int
-        Number of this step: 1, 2, ..., each of them once.
-    lr : float
-        Learning rate, at least 0.
-    aggregate : "sum" or "mean"
-        As in the forward call.
-    beta1, beta2, eps : float
-        As for `optim.adam`, the same in every call.
-
-    Returns
-    -------
-    grad_x : (n_samples, n_features) array
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `tree_adam_backward`, where the notes are.
-    """
-    return _backward(
-        "fern", grad_y, Route(leaf, margin, vertex), (thresholds, features, weights), state, n_features,
-        step, lr, aggregate, (beta1, beta2, eps),
-    )  # fmt: skip
+    a.move("thresholds", grads.thresholds)
+    state.thresholds_last[...] = a.step
+    if grads.features is not None:
+        a.move("features", grads.features)
+    param, m, v = a.rows("weights")
+    optim.adam_rows(param, *grads.weights, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
+    return grad_x

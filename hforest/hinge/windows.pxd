@@ -29,5 +29,6 @@ cdef void fill_tile(
     real* tile) noexcept nogil
 cdef void fill_rows(
     const Windows* w, const real* x, Py_ssize_t sample, Py_ssize_t n, real* rows) noexcept nogil
+cdef void add_row(const Windows* w, Py_ssize_t sample, const real* row, double* image) noexcept nogil
 cdef int image_gradients(
     const Windows* w, const Slopes* slopes, real* grad_x, int path, int threads, hf_watch* watch) except -1

@@ -134,6 +134,18 @@ cdef inline Py_ssize_t _place(const Windows* w, const Run* run, const int64_t* t
     return run.base + tap[0]
 
 
+cdef void add_row(const Windows* w, Py_ssize_t sample, const real* row, double* image) noexcept nogil:
+    """Adds row (n_taps,) of a window to the numbers of its image (image,); those in the padding are left out."""
+    cdef Run run
+    cdef Py_ssize_t tap, at
+    _corner(w, sample, &run)
+    run.base -= sample // (w.out[0] * w.out[1] * w.out[2]) * w.image
+    for tap in range(w.n_taps):
+        at = _place(w, &run, w.taps + 4 * tap)
+        if at >= 0:
+            image[at] += row[tap]
+
+
 cdef void _image(
     const Windows* w, const Slopes* a, Py_ssize_t image, double* total, real* slope, real* grad_x, int path,
     hf_watch* watch,

@@ -1,4 +1,4 @@
-/* Inner products and sums of rows; included by simd/products.h once for each type, which defines
+/* Inner products and sums of rows; included by simd/projection.h once for each type, which defines
 
    REAL           float or double
    NAME(what)     name of a function, and of the table at the end
@@ -36,38 +36,40 @@ HF_AVX2_CODE HF_INLINE void NAME(some_products)(
     }
 }
 
-HF_AVX2_CODE static void NAME(multiply)(
-    int count, const void *const *a_, const void *const *b_, ptrdiff_t n, double *product
+HF_AVX2_CODE static void NAME(values)(
+    int count, const void *const *features, const void *const *samples, ptrdiff_t n, double *value
 ) {
     HF_COUNT("hinge", __func__);
-    const REAL *const *a = (const REAL *const *)a_, *const *b = (const REAL *const *)b_;
+    const REAL *const *a = (const REAL *const *)features, *const *b = (const REAL *const *)samples;
     int i = 0;
-    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_products)(TOGETHER, a + i, b + i, n, product + i);
-    for (; i < count; ++i) NAME(some_products)(1, a + i, b + i, n, product + i);
+    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_products)(TOGETHER, a + i, b + i, n, value + i);
+    for (; i < count; ++i) NAME(some_products)(1, a + i, b + i, n, value + i);
 }
 
 HF_AVX2_CODE HF_INLINE void NAME(some_wide)(
-    const int count, const REAL *const *rows, const double *scale, ptrdiff_t n, double *total
+    const int count, const REAL *const *rows, const double *scale, ptrdiff_t first, ptrdiff_t n, double *total
 ) {
     ptrdiff_t k = 0;
     for (; k + 4 <= n; k += 4) {
         hf_wide sum = *(hf_wide *)(total + k);
 #pragma GCC unroll 4
-        for (int i = 0; i < count; ++i) sum += WIDENED(rows[i] + k) * scale[i];
+        for (int i = 0; i < count; ++i) sum += WIDENED(rows[i] + first + k) * scale[i];
         *(hf_wide *)(total + k) = sum;
     }
     for (; k < n; ++k)
-        for (int i = 0; i < count; ++i) total[k] += scale[i] * (double)rows[i][k];
+        for (int i = 0; i < count; ++i) total[k] += scale[i] * (double)rows[i][first + k];
 }
 
-HF_AVX2_CODE static void NAME(add_wide)(
-    int count, const void *const *rows_, const double *scale, ptrdiff_t n, double *total
+HF_AVX2_CODE static void NAME(pull_features)(
+    int count, const void *const *samples, const void *features, const double *slope, ptrdiff_t first, ptrdiff_t n,
+    double *total
 ) {
     HF_COUNT("hinge", __func__);
-    const REAL *const *rows = (const REAL *const *)rows_;
+    const REAL *const *rows = (const REAL *const *)samples;
     int i = 0;
-    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_wide)(TOGETHER, rows + i, scale + i, n, total);
-    for (; i < count; ++i) NAME(some_wide)(1, rows + i, scale + i, n, total);
+    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_wide)(TOGETHER, rows + i, slope + i, first, n, total);
+    for (; i < count; ++i) NAME(some_wide)(1, rows + i, slope + i, first, n, total);
+    (void)features;
 }
 
 HF_AVX2_CODE HF_INLINE void NAME(some_rows)(
@@ -84,17 +86,18 @@ HF_AVX2_CODE HF_INLINE void NAME(some_rows)(
         for (int i = 0; i < count; ++i) total[k] += (REAL)scale[i] * rows[i][k];
 }
 
-HF_AVX2_CODE static void NAME(add_rows)(
-    int count, const void *const *rows_, const double *scale, ptrdiff_t n, void *total
+HF_AVX2_CODE static void NAME(pull_x)(
+    int count, const void *const *features, const void *sample, const double *slope, ptrdiff_t n, void *grad
 ) {
     HF_COUNT("hinge", __func__);
-    const REAL *const *rows = (const REAL *const *)rows_;
+    const REAL *const *rows = (const REAL *const *)features;
     int i = 0;
-    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_rows)(TOGETHER, rows + i, scale + i, n, total);
-    for (; i < count; ++i) NAME(some_rows)(1, rows + i, scale + i, n, total);
+    for (; i + TOGETHER <= count; i += TOGETHER) NAME(some_rows)(TOGETHER, rows + i, slope + i, n, grad);
+    for (; i < count; ++i) NAME(some_rows)(1, rows + i, slope + i, n, grad);
+    (void)sample;
 }
 
-static const hf_products NAME(products) = {NAME(multiply), NAME(add_wide), NAME(add_rows)};
+static const hf_margin NAME(projection) = {NAME(values), NAME(pull_x), NAME(pull_features)};
 
 #undef TOGETHER
 #undef LANES

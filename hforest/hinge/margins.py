@@ -1,0 +1,98 @@
+"""Margins: what a vertex compares with its threshold, r = value(x, features) - t (Lay et al. 2018, Alg. 3)."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..core import check, dispatch, machine
+from ..core.aliases import Array, FloatArray
+
+MarginName = Literal["column", "projection"]
+
+
+class Margin(NamedTuple):
+    """What is known of a margin outside the backends, whose tables have its value and its gradient."""
+
+    features: str
+    """What `features` hold, for messages."""
+    axes: tuple[str, ...]
+    """Axes of `features` after trees and vertices, as names of sizes."""
+    learned: bool
+    """`features` are numbers of the dtype of x with a gradient; else int32 without one."""
+    check: Callable[[Array, check.Sizes], None]
+    """Checks the values of `features`."""
+    gradient_reads_x: bool
+    """The gradient is made of x, too; else its shape is enough."""
+    start: Callable[[np.random.Generator, tuple[int, int], int, str, np.dtype], Array]
+    """Returns random features of a shape (n_trees, n_vertices), of n_features, as a word says, for a dtype."""
+
+
+def no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
+    """Checks that no number is NaN, or that all are finite."""
+    if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
+        return
+    xp = dispatch.array_module(a)
+    bad = (~xp.isfinite(a) if finite else xp.isnan(a)).ravel()
+    if bool(bad.any()):
+        index = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), a.shape))
+        expected = "finite numbers" if finite else "no NaN"
+        raise ValueError(f"{name}: expected {expected}, got {a[index].item()} at index {index}; {remedy}")
+
+
+def _columns(features: Array, sizes: check.Sizes) -> None:
+    check.indices("features", features, sizes["n_features"], "n_features")
+
+
+def _projections(features: Array, sizes: check.Sizes) -> None:
+    remedy = "training has diverged: lower the learning rate, or go back to a checkpoint"
+    no_nan("features", features, remedy, finite=True)
+
+
+def _start_columns(
+    rng: np.random.Generator, shape: tuple[int, int], n_features: int, features: str, dtype: np.dtype
+) -> Array:
+    if features == "random":
+        return rng.integers(0, n_features, shape, dtype=np.int32)
+    return (np.arange(math.prod(shape), dtype=np.int64) % n_features).astype(np.int32).reshape(shape)
+
+
+def _start_projections(
+    rng: np.random.Generator, shape: tuple[int, int], n_features: int, features: str, dtype: np.dtype
+) -> Array:
+    if features != "random":
+        raise ValueError(
+            f"features: expected 'random' with margin='projection', got {features!r}; leave it out, or pass "
+            "margin='column'"
+        )
+    return (rng.standard_normal((*shape, n_features)) / math.sqrt(n_features)).astype(dtype)
+
+
+MARGINS: dict[str, Margin] = {
+    "column": Margin("int32 columns of x", (), False, _columns, False, _start_columns),
+    "projection": Margin(
+        "vectors of n_features", ("n_features",), True, _projections, True, _start_projections
+    ),
+}
+"""By the word that `margin` takes."""
+
+
+def check_features(name: str, features: Array, dtype: np.dtype, vertices: str, sizes: check.Sizes) -> Margin:
+    """Checks what vertices read, of the margin called `name`; returns the margin's record."""
+    margin = MARGINS[check.choice("margin", name, tuple(MARGINS))]
+    if not _fits(margin, features, dtype):
+        for other, record in MARGINS.items():
+            if _fits(record, features, dtype):
+                raise TypeError(
+                    f"features: expected {margin.features} with margin={name!r}, got {features.dtype} of shape "
+                    f"{tuple(features.shape)}, which are {record.features}; pass margin={other!r}"
+                )
+    expected = dtype if margin.learned else check.INT32
+    check.array("features", features, expected, ("n_trees", vertices, *margin.axes), sizes)
+    return margin
+
+
+def _fits(margin: Margin, features: Any, dtype: np.dtype) -> bool:
+    expected = dtype if margin.learned else check.INT32
+    return features.dtype == expected and features.ndim == 2 + len(margin.axes)

@@ -1,0 +1,483 @@
+"""Hinge trees and ferns as operators: routes, outputs and gradients (Lay et al. 2018, Alg. 3, eq. 10-12)."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check, dispatch
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.windows import Windows
+from . import kernels
+from .margins import MarginName
+from .shared import (
+    Aggregate,
+    Call,
+    Gradients,
+    Kind,
+    Route,
+    check_call,
+    check_grad_y,
+    check_leaves,
+    check_route,
+    check_weights,
+    named_route,
+    reduction_of,
+    results,
+)
+
+_ROUTE = ("leaf", "margin", "vertex")
+
+
+def traverse(
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
+    out: Route | None = None,
+) -> Route:
+    """The leaf of each sample in each tree, and the decision nearest to zero (Lay et al. 2018, Alg. 3).
+
+    At vertex v the margin is r_v = x[f_v] - t_v, or f_v . x - t_v with ``margin="projection"``; a sample goes
+    right if r_v > 0, so a tie goes left. A tree decides at the vertices on the way to a leaf, a fern once per
+    level, whatever the decisions before it.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in space.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees, depth for ferns.
+        Infinite thresholds are legal: all samples go to one side of such a vertex.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a vector whose inner product
+        with x it compares, finite.
+    kind : "tree" or "fern"
+    margin : "column" or "projection"
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    out : tuple of three arrays, optional
+        Arrays for leaf, margin and vertex, with their shapes and dtypes.
+
+    Returns
+    -------
+    Route
+        A NamedTuple of three arrays (n_samples, n_trees), with `windows` (n_images, *out, n_trees):
+    leaf : array of int32
+        Leaf reached, 0 to 2**depth - 1: the decisions as a binary number, the first one its most significant
+        bit; in a tree from left to right.
+    margin : array, dtype of x
+        Signed margin r* of least magnitude on the path.
+    vertex : array of int32
+        The vertex with that margin; of equal magnitudes the first on the path.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape, layout or NaN; a column outside x; an unknown word; windows larger
+        than the padded images.
+
+    Notes
+    -----
+    Cost: depth gathers from x, or inner products, per sample and tree. With `windows` a margin at the padding
+    reads 0; no array of all windows is made. An inner product has eight partial sums in float64, element k in
+    sum k mod 8, which are added in a fixed order and rounded once. Leaves, margins and vertices have the same
+    bits on every device, with every number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.5, 2.0]])
+    >>> t = np.array([[0.0, 9.0, 1.75]]); f = np.array([[0, 0, 1]], dtype=np.int32)
+    >>> leaf, margin, vertex = hforest.hinge.traverse(x, t, f)
+    >>> leaf, margin, vertex
+    (array([[3]], dtype=int32), array([[0.25]]), array([[2]], dtype=int32))
+    >>> hforest.hinge.traverse(x, t[:, :2], f[:, :2], kind="fern").leaf
+    array([[2]], dtype=int32)
+    >>> p = np.array([[[1.0, 0], [1, 1], [1, 0.5]]])
+    >>> hforest.hinge.traverse(x, t, p, margin="projection").margin
+    array([[-0.25]])
+    >>> images = np.array([[[1.0, 5.0, 2.0, 8.0]]])  # one channel, one axis; the second column of a window
+    >>> windows = hforest.hinge.Windows(2)
+    >>> t, f = np.array([[3.0]]), np.array([[1]], dtype=np.int32)
+    >>> hforest.hinge.traverse(images, t, f, windows=windows).leaf.ravel()
+    array([1, 0, 1], dtype=int32)
+    """
+    inputs = {"x": x, "thresholds": thresholds, "features": features}
+    check.same_device(**inputs)
+    call = check_call(kind, margin, windows, x, thresholds, features)
+    shape = (*call.places, len(thresholds))
+    route = Route(*results(_ROUTE, out, (shape,) * 3, (np.int32, x.dtype, np.int32), inputs))
+    kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
+    return route
+
+
+def check_forward(
+    kind: Kind,
+    margin: str,
+    windows: Windows | None,
+    aggregate: Aggregate,
+    inputs: dict[str, Array],
+) -> tuple[Call, tuple[int, ...]]:
+    """Checks the arguments of a forward call, four arrays by name; returns the call, and the shape of y."""
+    check.same_device(**inputs)
+    x, thresholds, features, weights = inputs.values()
+    call = check_call(kind, margin, windows, x, thresholds, features)
+    outputs = check_weights(weights, x.dtype, call.sizes)
+    trees = (len(weights),) if reduction_of(aggregate).apart else ()
+    return call, (*call.places, *trees, *outputs)
+
+
+def forward(
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = None,
+    out: FloatArray | None = None,
+) -> FloatArray:
+    """Outputs of hinge trees or ferns: h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10).
+
+    Parameters
+    ----------
+    x, thresholds, features, kind, margin, windows
+        As `traverse` takes them.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    aggregate : None, "sum" or "mean"
+        None keeps the trees apart; "sum" and "mean" add their outputs in float64 in the order of the trees.
+    out : array, optional
+        Array for y, with its shape and the dtype of x.
+
+    Returns
+    -------
+    y : (n_samples, n_trees, *outputs) array, or (n_samples, *outputs) with `aggregate`
+        In the unit of weights times that of the margin. With `windows` the first axis is (n_images, *out):
+        ``numpy.moveaxis(y, -1, 1)`` is a view with the outputs as channels.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `traverse`; weights of another shape.
+
+    Notes
+    -----
+    Cost: a traversal and one row of weights per sample and tree. Extra memory does not grow with n_samples,
+    and with `aggregate` the outputs of single trees are not stored.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.5, 2.0]])
+    >>> t = np.array([[0.0, 9.0, 1.75]]); f = np.array([[0, 0, 1]], dtype=np.int32)
+    >>> w = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> hforest.hinge.forward(x, t, f, w)
+    array([[1.]])
+    >>> hforest.hinge.forward(x, t[:, :2], f[:, :2], w, kind="fern", aggregate="sum")
+    array([1.5])
+    """
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    _, shape = check_forward(kind, margin, windows, aggregate, inputs)
+    (y,) = results(("y",), out, (shape,), (x.dtype,), inputs)
+    kernels.forward(
+        x, thresholds, features, weights, kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=y
+    )
+    return y
+
+
+def forward_with_route(
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = None,
+    out: tuple[FloatArray, Route] | None = None,
+) -> tuple[FloatArray, Route]:
+    """Outputs as `forward`, and the route that `backward` takes (Lay et al. 2018, Alg. 3, eq. 10).
+
+    Parameters
+    ----------
+    x, thresholds, features, weights, kind, margin, windows, aggregate
+        As `forward` takes them.
+    out : (y, route), optional
+        Array for y, and three for the route.
+
+    Returns
+    -------
+    y : array
+        As `forward` returns it.
+    route : Route
+        As `traverse` returns it.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `forward`.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.5, 2.0]])
+    >>> t = np.array([[0.0, 9.0, 1.75]]); f = np.array([[0, 0, 1]], dtype=np.int32)
+    >>> y, route = hforest.hinge.forward_with_route(x, t, f, np.array([[1.0, 2.0, 3.0, 4.0]]))
+    >>> y, route.leaf
+    (array([[1.]]), array([[3]], dtype=int32))
+    """
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    call, shape = check_forward(kind, margin, windows, aggregate, inputs)
+    if out is not None:
+        if not isinstance(out, tuple) or len(out) != 2 or not isinstance(out[1], tuple):
+            raise TypeError(f"out: expected (y, route), got {type(out).__name__}; pass what a call returned")
+        out = (out[0], *out[1])  # type: ignore[assignment]
+    pairs = (*call.places, len(thresholds))
+    y, *arrays = results(
+        ("y", *_ROUTE), out, (shape, pairs, pairs, pairs), (x.dtype, np.int32, x.dtype, np.int32), inputs
+    )
+    route = Route(*arrays)
+    kernels.forward(
+        x, thresholds, features, weights, kind=kind, margin=margin, windows=windows, aggregate=aggregate,
+        out=y, route=route,
+    )  # fmt: skip
+    return y, route
+
+
+def check_backward(
+    kind: Kind,
+    margin: str,
+    windows: Windows | None,
+    aggregate: Aggregate,
+    grad_y: FloatArray,
+    route: Any,
+    inputs: dict[str, Array],
+) -> tuple[Route, Call]:
+    """Checks the arguments of a backward call; returns the route with one axis of samples, and the call."""
+    check.same_device(grad_y=grad_y, **named_route(route), **inputs)
+    x, thresholds, features, weights = inputs.values()
+    call = check_call(kind, margin, windows, x, thresholds, features, route=True)
+    dtype = x.dtype
+    samples = check_route(route, dtype, call, kind)
+    outputs = check_weights(weights, dtype, call.sizes)
+    check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
+    trees = (len(weights),) if reduction_of(aggregate).apart else ()
+    check_grad_y(grad_y, dtype, (*call.places, *trees, *outputs), call.sizes)
+    return samples, call
+
+
+def backward(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = None,
+    out: Gradients | None = None,
+) -> Gradients:
+    """Gradients of a loss with respect to the arguments of `forward` (Lay et al. 2018, eq. 11-12).
+
+    With G = dL/dy, each pair of a sample n and a tree m adds, at its leaf l, margin r* and vertex v*,
+
+    * s dr/dx to dL/dx[n], s dr/df to dL/df[m, v*] and -s to dL/dt[m, v*] (eq. 11), with the slope
+      s = sgn(r*) sum_k w[m, l, k] G[n, m, k] and sgn(0) = 0: dr/dx is 1 at the column of v*, or the
+      vector of v*, with respect to which dr/df is x[n];
+    * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq. 12).
+
+    The route is enough: no tree is traversed again.
+
+    Parameters
+    ----------
+    grad_y : array, dtype of x
+        dL/dy in the shape of y.
+    route : Route
+        From `forward_with_route` or `traverse` on the same arguments.
+    x, thresholds, features, weights, kind, margin, windows, aggregate
+        As `forward` took them. The values of thresholds are not read, and those of x only with
+        ``margin="projection"``.
+    out : Gradients, optional
+        Arrays for the gradients.
+
+    Returns
+    -------
+    Gradients
+        (x, thresholds, features, weights), each of the shape of the argument; `features` is None where they
+        are columns.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not finite; a
+        leaf, vertex or column out of range.
+
+    Notes
+    -----
+    Cost: two rows of weights per sample and tree, and every parameter is written once. Sums over samples run
+    in float64 in the order of the samples, the gradient with respect to x in the order of the trees in the
+    dtype; of images it is a sum in float64 over windows and trees in their order.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.5, 2.0]])
+    >>> t = np.array([[0.0, 9.0, 1.75]]); f = np.array([[0, 0, 1]], dtype=np.int32)
+    >>> w = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> y, route = hforest.hinge.forward_with_route(x, t, f, w)
+    >>> grads = hforest.hinge.backward(np.ones_like(y), route, x, t, f, w)
+    >>> grads.x, grads.thresholds, grads.weights
+    (array([[0., 4.]]), array([[ 0.,  0., -4.]]), array([[0.  , 0.  , 0.  , 0.25]]))
+    >>> p = np.array([[[1.0, 0], [1, 1], [1, 0.5]]])
+    >>> y, route = hforest.hinge.forward_with_route(x, t, p, w, margin="projection")
+    >>> hforest.hinge.backward(np.ones_like(y), route, x, t, p, w, margin="projection").x
+    array([[-3. , -1.5]])
+    """
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    samples, call = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
+    names = [name for name in inputs if name != "features" or call.margin.learned]
+    shapes = tuple(inputs[name].shape for name in names)
+    if out is not None:
+        if not isinstance(out, tuple) or len(out) != 4:
+            raise TypeError(f"out: expected Gradients, got {type(out).__name__}; pass what a call returned")
+        out = tuple(a for name, a in zip(inputs, out, strict=True) if name in names)  # type: ignore[assignment]
+    arrays = results(
+        tuple(f"grad_{name}" for name in names), out, shapes, (x.dtype,) * len(names),
+        {**inputs, "grad_y": grad_y, **named_route(route)},
+    )  # fmt: skip
+    grads = Gradients(**{"features": None, **dict(zip(names, arrays, strict=True))})
+    kernels.backward(
+        grad_y, samples, x, thresholds, features, weights,
+        kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=grads,
+    )  # fmt: skip
+    return grads
+
+
+def backward_sparse(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = None,
+    out: FloatArray | None = None,
+) -> Gradients:
+    """Gradients as `backward`, those of parameters at touched rows only (Lay et al. 2018, eq. 11-12).
+
+    Parameters
+    ----------
+    grad_y, route, x, thresholds, features, weights, kind, margin, windows, aggregate
+        As `backward` takes them.
+    out : array, optional
+        For the gradient with respect to x.
+
+    Returns
+    -------
+    Gradients
+        `x` as `backward` returns it; `thresholds`, `features` and `weights` are RowGradients: `rows`
+        (n_rows,) int64 over the flattened (tree, vertex) or (tree, leaf) axis, ascending, each once, and
+        `values` (n_rows, ...). `features` has the rows of thresholds, or is None where they are columns.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `backward`.
+
+    Notes
+    -----
+    Bits as `backward`. Cost: only touched rows are written.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.5, 2.0]])
+    >>> t = np.array([[0.0, 9.0, 1.75]]); f = np.array([[0, 0, 1]], dtype=np.int32)
+    >>> w = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> y, route = hforest.hinge.forward_with_route(x, t, f, w)
+    >>> hforest.hinge.backward_sparse(np.ones_like(y), route, x, t, f, w).weights
+    RowGradient(rows=array([3]), values=array([0.25]))
+    """
+    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    samples, _ = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
+    read = {**inputs, "grad_y": grad_y, **named_route(route)}
+    (grad_x,) = results(("grad_x",), out, (x.shape,), (x.dtype,), read)
+    return kernels.backward_sparse(
+        grad_y, samples, x, thresholds, features, weights,
+        kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=grad_x,
+    )  # fmt: skip
+
+
+def leaf_outputs(
+    leaf: IntArray,
+    margin: FloatArray,
+    weights: FloatArray,
+    *,
+    aggregate: Aggregate = None,
+    out: FloatArray | None = None,
+) -> FloatArray:
+    """Outputs of known routes: w_leaf |r*| (Lay et al. 2018, eq. 10), of any kind and margin.
+
+    `forward(x, t, f, w)` is `traverse`, then `leaf_outputs`. Between the two a training loop can bring the
+    touched rows of the weights up to date (`leaf_rows`, `optim.adam_catch_up`).
+
+    Parameters
+    ----------
+    leaf : (n_samples, n_trees) array of int32, or (n_images, *out, n_trees)
+        Leaves reached.
+    margin : array of float32 or float64, shape of leaf
+        Margins r*.
+    weights : (n_trees, n_leaves, *outputs) array, dtype of margin
+        Leaf weights.
+    aggregate : None, "sum" or "mean"
+        As for `forward`.
+    out : array, optional
+        Array for the result.
+
+    Returns
+    -------
+    y : (n_samples, n_trees, *outputs) array, or (n_samples, *outputs) with `aggregate`
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong dtype or device; wrong shape or layout; a leaf outside the weights.
+
+    Notes
+    -----
+    Cost: one row of weights per sample and tree.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> leaf = np.array([[1]], dtype=np.int32); margin = np.array([[-0.5]])
+    >>> hforest.hinge.leaf_outputs(leaf, margin, np.array([[10.0, 20.0]]))
+    array([[10.]])
+    """
+    inputs = {"leaf": leaf, "margin": margin, "weights": weights}
+    check.same_device(**inputs)
+    sizes: check.Sizes = {}
+    dtype = check_leaves(leaf, margin, sizes)
+    check.array("weights", weights, dtype, ("n_trees", "n_leaves", ...), sizes)
+    outputs = tuple(weights.shape[2:])
+    sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))
+    check.at_least_one(sizes, "n_leaves", "n_outputs")
+    check.indices("leaf", leaf, sizes["n_leaves"], "n_leaves")
+    trees = (len(weights),) if reduction_of(aggregate).apart else ()
+    (y,) = results(("y",), out, ((*leaf.shape[:-1], *trees, *outputs),), (dtype,), inputs)
+    kernels.leaf_outputs(leaf, margin, weights, aggregate=aggregate, out=y)
+    return y

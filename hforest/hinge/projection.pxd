@@ -1,0 +1,13 @@
+cdef extern from "hinge/margin.h" nogil:
+    ctypedef struct hf_margin:
+        void (*values)(
+            int count, const void** features, const void** samples, Py_ssize_t n, double* value) noexcept nogil
+        void (*pull_x)(
+            int count, const void** features, const void* sample, const double* slope, Py_ssize_t n,
+            void* grad) noexcept nogil
+        void (*pull_features)(
+            int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
+            Py_ssize_t n, double* total) noexcept nogil
+
+# Returns the margin r = f . x - t for numbers of itemsize bytes, by the vector body of the path in use.
+cdef const hf_margin* projection_margin(int itemsize) noexcept nogil
