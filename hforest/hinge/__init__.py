@@ -1,6 +1,6 @@
 """Random hinge trees and ferns: routing by the margin nearest to zero, differentiable almost everywhere.
 
-Paper 1 (p1): N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, *Random Hinge Forest for
+N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, *Random Hinge Forest for
 Differentiable Learning*, 2018.
 
 A forest is three arrays. A complete tree of depth D has V = 2**D - 1 vertices in heap order (root 0,

@@ -116,7 +116,8 @@ def tree_conv_traverse(
     dilation: Ints = 1,
     out: Route | None = None,
 ) -> Route:
-    """The leaf of each window of images in each tree, and the decision nearest to zero (p1 Alg. 3).
+    """The leaf of each window of images in each tree, and the decision nearest to zero (Lay et al. 2018,
+    Alg. 3).
 
     As `tree_traverse` on the windows as rows.
 
@@ -176,7 +177,8 @@ def fern_conv_traverse(
     dilation: Ints = 1,
     out: Route | None = None,
 ) -> Route:
-    """The leaf of each window of images in each fern, and the decision nearest to zero (p1 Alg. 3).
+    """The leaf of each window of images in each fern, and the decision nearest to zero (Lay et al. 2018,
+    Alg. 3).
 
     Parameters
     ----------
@@ -240,7 +242,7 @@ def tree_conv_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge trees at the windows of images: h(window) = w_leaf |r*| (p1 eq 10).
+    """Outputs of hinge trees at the windows of images: h(window) = w_leaf |r*| (Lay et al. 2018, eq. 10).
 
     Parameters
     ----------
@@ -315,7 +317,7 @@ def fern_conv_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge ferns at the windows of images: h(window) = w_leaf |r*| (p1 eq 10).
+    """Outputs of hinge ferns at the windows of images: h(window) = w_leaf |r*| (Lay et al. 2018, eq. 10).
 
     Parameters
     ----------

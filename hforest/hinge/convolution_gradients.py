@@ -1,4 +1,4 @@
-"""Gradients of hinge trees and ferns on the windows of images (p1 eq 11-12)."""
+"""Gradients of hinge trees and ferns on the windows of images (Lay et al. 2018, eq. 11-12)."""
 
 from typing import Literal, overload
 
@@ -137,7 +137,8 @@ def tree_conv_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients of a loss by the images, the thresholds and the weights of `tree_conv_forward` (p1 eq 11-12).
+    """Gradients of a loss by the images, the thresholds and the weights of `tree_conv_forward`
+    (Lay et al. 2018, eq. 11-12).
 
     Parameters
     ----------
@@ -220,7 +221,8 @@ def fern_conv_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients of a loss by the images, the thresholds and the weights of `fern_conv_forward` (p1 eq 11-12).
+    """Gradients of a loss by the images, the thresholds and the weights of `fern_conv_forward`
+    (Lay et al. 2018, eq. 11-12).
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""The CPU backend of random hinge trees and ferns (p1 = Lay et al., Random Hinge Forest).
+"""The CPU backend of random hinge trees and ferns (Lay et al. 2018).
 
 Each output element is computed by one thread, no sum is shared between threads and nothing is atomic: the
 result has the same bits at every number of threads. The work is in
 
 route.pyx      routes of samples, Alg. 3
-leaf_sums.pyx  outputs of routed samples, eq 10
-backward.pyx   gradients, eq 11-12
+leaf_sums.pyx  outputs of routed samples, eq. 10
+backward.pyx   gradients, eq. 11-12
 touched.pyx    rows that a batch touches
 steps.pyx      steps of training
 inner_products.pyx, projection_gradients.pyx  an inner product at each vertex
@@ -29,7 +29,7 @@ from .geometry import taps, used_taps
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
-    """p1 Alg. 3, HingeTreeTraversal."""
+    """Lay et al. 2018, Alg. 3, HingeTreeTraversal."""
     places, features = used_taps(windows, features)
     route = leaf, margin, vertex
     cdef Call call = call_of(False, x, thresholds, features, None, 1, None, route, windows, places)
@@ -40,7 +40,7 @@ def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
 
 
 def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
-    """p1 Alg. 3 with one decision per level."""
+    """Lay et al. 2018, Alg. 3 with one decision per level."""
     places, features = used_taps(windows, features)
     route = leaf, margin, vertex
     cdef Call call = call_of(True, x, thresholds, features, None, 1, None, route, windows, places)
@@ -51,7 +51,7 @@ def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
+    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
     places, features = used_taps(windows, features)
     cdef Call call = call_of(False, x, thresholds, features, weights, divisor, y, route, windows, places)
     if x.itemsize == 4:
@@ -61,7 +61,7 @@ def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windo
 
 
 def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """p1 Alg. 3 for ferns, then eq 10."""
+    """Lay et al. 2018, Alg. 3 for ferns, then eq. 10."""
     places, features = used_taps(windows, features)
     cdef Call call = call_of(True, x, thresholds, features, weights, divisor, y, route, windows, places)
     if x.itemsize == 4:
@@ -71,7 +71,7 @@ def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windo
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """p1 eq 10 for known routes, for each tree (y of 3 axes) or summed over them and divided."""
+    """Lay et al. 2018, eq. 10 for known routes: for each tree (y of 3 axes), or summed and divided."""
     cdef Known a
     a.n_samples, a.divisor, a.summed = leaf.shape[0], divisor, y.ndim == 2
     a.forest.n_trees, a.forest.n_leaves, a.forest.n_outputs = weights.shape
@@ -97,7 +97,7 @@ cdef Gradients _gradients(
 
 
 cdef int _backward(Gradients a, grad_x, windows) except -1:
-    """p1 eq 11-12 of rows, or of windows of images."""
+    """Lay et al. 2018, eq. 11-12 of rows, or of windows of images."""
     places = None
     if windows is not None:
         places = taps(windows)
@@ -110,7 +110,7 @@ cdef int _backward(Gradients a, grad_x, windows) except -1:
 def backward(
     grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights, windows=None
 ):
-    """Dense gradients, p1 eq 11-12."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12)."""
     if route[0].shape[0] == 0:
         grad_thresholds[...] = 0
         grad_weights[...] = 0
@@ -147,7 +147,7 @@ def leaf_counts(leaf, counts):
 
 
 def tree_adam_forward(x, parameters, state, step, settings, divisor, route, y):
-    """Parameters to step - 1, as far as the batch reads them, then p1 Alg. 3 and eq 10."""
+    """Parameters to step - 1, as far as the batch reads them, then Lay et al. 2018, Alg. 3 and eq. 10."""
     catch_up(False, x, parameters, state, step, settings, route)
     leaf_outputs(route[0], route[1], parameters[2], divisor, y)
 
@@ -159,12 +159,12 @@ def fern_adam_forward(x, parameters, state, step, settings, divisor, route, y):
 
 
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
-    """p1 eq 11-12 and a step of Adam, tree by tree."""
+    """Lay et al. 2018, eq. 11-12 and a step of Adam, tree by tree."""
     step_back(grad_y, route, parameters, state, step, settings, divisor, grad_x)
 
 
 def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
-    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    """Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
     cdef LinearCall call = linear_call_of(False, x, thresholds, projections, (leaf, margin, vertex))
     if x.itemsize == 4:
         route_linear(call, <const float*> start_of(x))
@@ -195,7 +195,7 @@ cdef LinearGradients _linear_gradients(grad_y, route, projections, weights, divi
 def linear_backward(
     grad_y, route, x, projections, weights, divisor, grad_x, grad_thresholds, grad_projections, grad_weights
 ):
-    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12 and the chain rule)."""
     cdef LinearGradients a
     grads = grad_x, grad_thresholds, grad_projections, grad_weights
     if grad_x.shape[0] == 0:

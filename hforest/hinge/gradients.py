@@ -1,4 +1,4 @@
-"""Gradients of hinge trees and ferns, dense or at touched rows (p1 eq 11-12)."""
+"""Gradients of hinge trees and ferns, dense or at touched rows (Lay et al. 2018, eq. 11-12)."""
 
 from typing import Literal, overload
 
@@ -132,12 +132,13 @@ def tree_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients of a loss by the input, the thresholds and the weights of hinge trees (p1 eq 11-12).
+    """Gradients of a loss by the input, the thresholds and the weights of hinge trees (Lay et al. 2018,
+    eq. 11-12).
 
     With G = dL/dy, each pair of a sample n and a tree m adds, at its leaf l, margin r* and vertex v*,
 
-    * s = sgn(r*) sum_k w[m, l, k] G[n, m, k] to dL/dx[n, f[m, v*]] and -s to dL/dt[m, v*] (eq 11),
-    * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq 12),
+    * s = sgn(r*) sum_k w[m, l, k] G[n, m, k] to dL/dx[n, f[m, v*]] and -s to dL/dt[m, v*] (eq. 11),
+    * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq. 12),
 
     with sgn(0) = 0. The route is enough: no tree is traversed again.
 
@@ -230,7 +231,8 @@ def fern_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients of a loss by the input, the thresholds and the weights of hinge ferns (p1 eq 11-12).
+    """Gradients of a loss by the input, the thresholds and the weights of hinge ferns (Lay et al. 2018,
+    eq. 11-12).
 
     Parameters
     ----------

@@ -148,9 +148,9 @@ def tree_from_forest(
     """Hinge trees with the splits of a grown forest, and leaf weights fitted to targets or to that forest.
 
     Splits are those of the forest: vertex v of a hinge tree compares ``x[f] > t`` where the grown tree
-    sends ``x[f] <= t`` left, so every sample takes the same way. A hinge tree gives w_leaf |r*| (p1 eq 10),
-    which is no constant in a leaf: weights are the ridge regression of y, or of the forest's predictions, on
-    |r*| in all trees (`fit_weights`).
+    sends ``x[f] <= t`` left, so every sample takes the same way. A hinge tree gives w_leaf |r*|
+    (Lay et al. 2018, eq. 10), which is no constant in a leaf: weights are the ridge regression of y, or of
+    the forest's predictions, on |r*| in all trees (`fit_weights`).
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def tree_from_forest(
     out, all of its samples share a leaf.
 
     Outputs are exact nowhere: they are continuous, and a forest's are not. docs/hinge.md has the differences
-    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in p1.
-    Cost: a few array operations a node, then that of `fit_weights`.
+    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in
+    Lay et al. 2018. Cost: a few array operations a node, then that of `fit_weights`.
 
     Examples
     --------

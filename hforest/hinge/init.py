@@ -1,4 +1,4 @@
-"""Starts of hinge trees and ferns: random (p1 Alg. 1), sequential, and greedy.
+"""Starts of hinge trees and ferns: random (Lay et al. 2018, Alg. 1), sequential, and greedy.
 
 All of it runs on the host, once before training; arrays given on a GPU come back on that GPU.
 """
@@ -79,7 +79,7 @@ def tree_init(
     dtype: DType = np.float32,
     rng: Rng = None,
 ) -> Parameters:
-    """Random start of hinge trees (p1 Alg. 1, InitializeHingeForest).
+    """Random start of hinge trees (Lay et al. 2018, Alg. 1, InitializeHingeForest).
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def fern_init(
     dtype: DType = np.float32,
     rng: Rng = None,
 ) -> Parameters:
-    """Random start of hinge ferns (p1 Alg. 1 with one decision a level).
+    """Random start of hinge ferns (Lay et al. 2018, Alg. 1 with one decision a level).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Routing by an inner product at each vertex (p1 Fig. 2 and Alg. 3).
+"""Routing by an inner product at each vertex (Lay et al. 2018, Fig. 2 and Alg. 3).
 
 A unit of work is a block of samples and a group of trees. All samples of the block go through one tree
 before the next, so that the samples and the tree's upper projections stay in cache. Inner products are

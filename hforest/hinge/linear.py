@@ -1,4 +1,5 @@
-"""Hinge trees and ferns with an inner product at each vertex: routes and outputs (p1 Fig. 2, Alg. 3, eq 10).
+"""Hinge trees and ferns with an inner product at each vertex: routes and outputs (Lay et al. 2018, Fig. 2,
+Alg. 3, eq. 10).
 
 The margin of vertex v of tree m is r_v = p_mv . x - t_mv: a linear layer of n_trees * n_vertices outputs
 below a forest each of whose vertices reads an output of its own. Of these outputs a call computes those on
@@ -45,7 +46,8 @@ def _traverse(
 def tree_linear_traverse(
     x: FloatArray, thresholds: FloatArray, projections: FloatArray, *, out: Route | None = None
 ) -> Route:
-    """The leaf of each sample in each tree, with an inner product at each vertex (p1 Fig. 2 and Alg. 3).
+    """The leaf of each sample in each tree, with an inner product at each vertex (Lay et al. 2018, Fig. 2 and
+    Alg. 3).
 
     At vertex v of tree m the margin is r_v = p_mv . x - t_mv; a sample goes right if r_v > 0.
 
@@ -100,7 +102,8 @@ def tree_linear_traverse(
 def fern_linear_traverse(
     x: FloatArray, thresholds: FloatArray, projections: FloatArray, *, out: Route | None = None
 ) -> Route:
-    """The leaf of each sample in each fern, with an inner product at each decision (p1 Fig. 2 and Alg. 3).
+    """The leaf of each sample in each fern, with an inner product at each decision (Lay et al. 2018, Fig. 2
+    and Alg. 3).
 
     As `tree_linear_traverse`, with one decision a level, whatever the decisions before it.
 
@@ -203,7 +206,8 @@ def tree_linear_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge trees with an inner product at each vertex: h(x) = w_leaf |r*| (p1 Fig. 2, eq 10).
+    """Outputs of hinge trees with an inner product at each vertex: h(x) = w_leaf |r*| (Lay et al. 2018,
+    Fig. 2, eq. 10).
 
     Parameters
     ----------
@@ -274,7 +278,8 @@ def fern_linear_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge ferns with an inner product at each decision: h(x) = w_leaf |r*| (p1 Fig. 2, eq 10).
+    """Outputs of hinge ferns with an inner product at each decision: h(x) = w_leaf |r*| (Lay et al. 2018,
+    Fig. 2, eq. 10).
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Gradients of hinge trees and ferns with an inner product at each vertex (p1 Fig. 2, eq 11-12)."""
+"""Gradients of hinge trees and ferns with an inner product at each vertex (Lay et al. 2018, Fig. 2,
+eq. 11-12).
+"""
 
 from typing import Literal, overload
 
@@ -124,13 +126,14 @@ def tree_linear_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients by the input and the parameters of hinge trees with inner products (p1 eq 11-12).
+    """Gradients by the input and the parameters of hinge trees with inner products (Lay et al. 2018,
+    eq. 11-12).
 
     With G = dL/dy, each pair of a sample n and a tree m adds, at its leaf l, margin r* and vertex v*,
 
     * s p[m, v*] to dL/dx[n], s x[n] to dL/dp[m, v*] and -s to dL/dt[m, v*], with
-      s = sgn(r*) sum_k w[m, l, k] G[n, m, k] (eq 11 and the chain rule),
-    * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq 12),
+      s = sgn(r*) sum_k w[m, l, k] G[n, m, k] (eq. 11 and the chain rule),
+    * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq. 12),
 
     with sgn(0) = 0: the gradient has one vertex a pair. No tree is traversed again.
 
@@ -225,7 +228,8 @@ def fern_linear_backward(
     sparse: bool = False,
     out: tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray | RowGradient, FloatArray | RowGradient, FloatArray | RowGradient]:
-    """Gradients by the input and the parameters of hinge ferns with inner products (p1 eq 11-12).
+    """Gradients by the input and the parameters of hinge ferns with inner products (Lay et al. 2018,
+    eq. 11-12).
 
     Parameters
     ----------

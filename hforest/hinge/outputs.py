@@ -1,4 +1,4 @@
-"""Outputs of hinge trees and ferns: h(x) = w_leaf |r*| (p1 eq 10)."""
+"""Outputs of hinge trees and ferns: h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10)."""
 
 from typing import Literal, overload
 
@@ -78,7 +78,7 @@ def tree_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge trees: h(x) = w_leaf |r*| (p1 eq 10).
+    """Outputs of hinge trees: h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10).
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def fern_forward(
     return_route: bool = False,
     out: FloatArray | None = None,
 ) -> FloatArray | tuple[FloatArray, Route]:
-    """Outputs of hinge ferns: h(x) = w_leaf |r*| (p1 eq 10).
+    """Outputs of hinge ferns: h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10).
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def leaf_outputs(
     aggregate: Aggregate = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Outputs of known routes: w_leaf |r*| (p1 eq 10), for trees and ferns.
+    """Outputs of known routes: w_leaf |r*| (Lay et al. 2018, eq. 10), for trees and ferns.
 
     `tree_forward(x, t, f, w)` is `tree_traverse`, then `leaf_outputs`. Between the two a training loop can
     bring the touched rows of the weights up to date (`leaf_rows`, `optim.adam_catch_up`).

@@ -1,4 +1,5 @@
-"""Gradients with an inner product at each vertex (p1 Fig. 2, eq 11 and the chain rule), from known routes.
+"""Gradients with an inner product at each vertex (Lay et al. 2018, Fig. 2, eq. 11 and the chain rule), from
+known routes.
 
 Slopes and the gradients by thresholds and weights are those of backward.pyx. Then threads share the trees:
 the samples of a tree are sorted by their vertex, and each row of grad_projections is the sum of the slopes

@@ -1,4 +1,4 @@
-"""Reference implementation: hinge trees and ferns in plain loops (p1 = Lay et al., Random Hinge Forest).
+"""Reference implementation: hinge trees and ferns in plain loops (Lay et al. 2018).
 
 Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come flattened to
 (n_trees, n_leaves, n_outputs). Every sum runs in float64 and is rounded once, except the sum of
@@ -44,7 +44,7 @@ def _unfolded(x, windows):
 
 
 def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
-    """p1 Alg. 3, HingeTreeTraversal."""
+    """Lay et al. 2018, Alg. 3, HingeTreeTraversal."""
     x = _unfolded(x, windows)
     n_trees, n_vertices = thresholds.shape
     depth = (n_vertices + 1).bit_length() - 1
@@ -63,7 +63,7 @@ def tree_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
 
 
 def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
-    """p1 Alg. 3 with one decision per level (p1 §3, last paragraph)."""
+    """Lay et al. 2018, Alg. 3, with one decision per level (section 3, last paragraph)."""
     x = _unfolded(x, windows)
     n_ferns, depth = thresholds.shape
     for n in range(x.shape[0]):
@@ -79,7 +79,7 @@ def fern_traverse(x, thresholds, features, leaf, margin, vertex, windows=None):
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """p1 eq 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes) or summed over them and divided."""
+    """Lay et al. 2018, eq. 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes), or summed and divided."""
     n_samples, n_trees = leaf.shape
     for n in range(n_samples):
         total = np.zeros(weights.shape[2], np.float64)
@@ -102,17 +102,17 @@ def _forward(traverse, x, thresholds, features, weights, divisor, y, route, wind
 
 
 def tree_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
+    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
     _forward(tree_traverse, x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def fern_forward(x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """p1 Alg. 3 for ferns, then eq 10."""
+    """Lay et al. 2018, Alg. 3 for ferns, then eq. 10."""
     _forward(fern_traverse, x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight, windows):
-    # p1 eq 11-12 and the inner loop of Alg. 2. `by_threshold` and `by_weight` are float64.
+    # Lay et al. 2018, eq. 11-12 and the inner loop of Alg. 2. `by_threshold` and `by_weight` are float64.
     leaf, margin, vertex = route
     grad_x[...] = 0
     by_pixel = np.zeros(grad_x.shape)  # of images, whose windows share pixels
@@ -121,7 +121,7 @@ def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, 
         for m in range(leaf.shape[1]):
             g = (grad_y[n, m] if grad_y.ndim == 3 else grad_y[n]).astype(np.float64) / divisor
             r, v, w = margin[n, m], vertex[n, m], weights[m, leaf[n, m]].astype(np.float64)
-            # eq 11: w_leaf sgn(r*), at feature f_v* of the input; sgn(0) = 0
+            # eq. 11: w_leaf sgn(r*), at feature f_v* of the input; sgn(0) = 0
             s = grad_x.dtype.type(np.sign(np.float64(r)) * np.dot(w, g))
             if windows is None:
                 grad_x[n, features[m, v]] += s
@@ -129,14 +129,14 @@ def _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, 
                 image, at = divmod(n, windows.n_positions)
                 if places[at][features[m, v]] >= 0:  # the padding is not learned
                     by_pixel[image, places[at][features[m, v]]] += s
-            by_threshold[m, v] -= s  # eq 11 by the threshold: r falls as t rises
-            by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq 12: |r*|
+            by_threshold[m, v] -= s  # eq. 11 by the threshold: r falls as t rises
+            by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq. 12: |r*|
     if windows is not None:
         grad_x[...] = by_pixel
 
 
 def backward(grad_y, route, features, weights, divisor, grad_x, grad_thresholds, grad_weights, windows=None):
-    """Dense gradients, p1 eq 11-12."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12)."""
     by_threshold, by_weight = np.zeros(features.shape), np.zeros(weights.shape)
     _gradients(grad_y, route, features, weights, divisor, grad_x, by_threshold, by_weight, windows)
     grad_thresholds[...] = by_threshold
@@ -181,7 +181,7 @@ def leaf_counts(leaf, counts):
 
 
 def tree_adam_forward(x, parameters, state, step, settings, divisor, route, y):
-    """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
+    """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
     backend = sys.modules[__name__]
     dense_adam.adam_forward(
         backend, optimizer, tree_traverse, x, parameters, state, step, settings, divisor, route, y
@@ -197,7 +197,7 @@ def fern_adam_forward(x, parameters, state, step, settings, divisor, route, y):
 
 
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
-    """p1 eq 11-12, then a step of Adam."""
+    """Lay et al. 2018, eq. 11-12, then a step of Adam."""
     backend = sys.modules[__name__]
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
@@ -220,7 +220,7 @@ def _inner_product(a, b):
 
 
 def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
-    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    """Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
     n_trees, n_vertices = thresholds.shape
     depth = (n_vertices + 1).bit_length() - 1
     for n in range(x.shape[0]):
@@ -237,7 +237,7 @@ def tree_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
 
 
 def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
-    """The same with one decision per level (p1 §3, last paragraph)."""
+    """The same with one decision per level (Lay et al. 2018, section 3, last paragraph)."""
     n_ferns, depth = thresholds.shape
     for n in range(x.shape[0]):
         for m in range(n_ferns):
@@ -251,8 +251,8 @@ def fern_linear_traverse(x, thresholds, projections, leaf, margin, vertex):
 
 
 def _linear_gradients(grad_y, route, x, projections, weights, divisor, grad_x):
-    # p1 Fig. 2: a linear layer z = x P' of n_trees * n_vertices outputs below a forest that reads output
-    # (m, v) at vertex v of tree m. Returns float64 sums by thresholds, projections and weights.
+    # Lay et al. 2018, Fig. 2: a linear layer z = x P' of n_trees * n_vertices outputs below a forest that
+    # reads output (m, v) at vertex v of tree m. Returns float64 sums by thresholds, projections and weights.
     n_trees, n_vertices, _ = projections.shape
     features = np.arange(n_trees * n_vertices).reshape(n_trees, n_vertices)
     grad_z = np.empty((len(x), features.size), x.dtype)
@@ -273,7 +273,7 @@ def linear_backward(
     grad_y, route, x, projections, weights, divisor,
     grad_x, grad_thresholds, grad_projections, grad_weights,
 ):  # fmt: skip
-    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12 and the chain rule)."""
     sums = _linear_gradients(grad_y, route, x, projections, weights, divisor, grad_x)
     grad_thresholds[...], grad_projections[...], grad_weights[...] = sums
 

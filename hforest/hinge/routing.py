@@ -1,4 +1,4 @@
-"""Traversals of hinge trees and ferns: the leaf, and the margin nearest to zero (p1 Alg. 3)."""
+"""Traversals of hinge trees and ferns: the leaf, and the margin nearest to zero (Lay et al. 2018, Alg. 3)."""
 
 import numpy as np
 
@@ -24,7 +24,8 @@ def _traverse(
 def tree_traverse(
     x: FloatArray, thresholds: FloatArray, features: IntArray, *, out: Route | None = None
 ) -> Route:
-    """The leaf of each sample in each tree, and the decision nearest to zero on the path (p1 Alg. 3).
+    """The leaf of each sample in each tree, and the decision nearest to zero on the path (Lay et al. 2018,
+    Alg. 3).
 
     At vertex v the margin is r_v = x[f_v] - t_v; a sample goes right if r_v > 0, so a tie goes left.
 
@@ -75,7 +76,8 @@ def tree_traverse(
 def fern_traverse(
     x: FloatArray, thresholds: FloatArray, features: IntArray, *, out: Route | None = None
 ) -> Route:
-    """The leaf of each sample in each fern, and the decision nearest to zero (p1 Alg. 3 and end of §3).
+    """The leaf of each sample in each fern, and the decision nearest to zero (Lay et al. 2018, Alg. 3 and end
+    of section 3).
 
     As `tree_traverse`, with one decision a level, whatever the decisions before it.
 

@@ -11,7 +11,7 @@ from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 
 SPREAD = 3.0
-"""p1 Alg. 1 draws thresholds from U(-3, 3), in standard deviations of the normalised input."""
+"""Lay et al. 2018, Alg. 1, draw thresholds from U(-3, 3), in standard deviations of the normalised input."""
 
 # ------------------------------------------------------------------------------------------- medians
 

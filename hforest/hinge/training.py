@@ -346,7 +346,8 @@ def tree_adam_forward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> tuple[FloatArray, Route]:
-    """Outputs of hinge trees in training: `tree_forward` on parameters with missed steps (p1 eq 10).
+    """Outputs of hinge trees in training: `tree_forward` on parameters with missed steps (Lay et al. 2018,
+    eq. 10).
 
     What the batch reads is brought to step - 1 first, as if every parameter had taken every step.
 
@@ -422,7 +423,8 @@ def fern_adam_forward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> tuple[FloatArray, Route]:
-    """Outputs of hinge ferns in training: `fern_forward` on parameters with missed steps (p1 eq 10).
+    """Outputs of hinge ferns in training: `fern_forward` on parameters with missed steps (Lay et al. 2018,
+    eq. 10).
 
     Parameters
     ----------
@@ -475,7 +477,8 @@ def tree_adam_backward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> FloatArray:
-    """The gradient by the input of hinge trees, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+    """The gradient by the input of hinge trees, after a step of Adam (Lay et al. 2018, eq. 11-12; Kingma &
+    Ba 2015, Alg. 1).
 
     One pass computes the gradients of a tree and moves its thresholds and weights.
 
@@ -540,7 +543,8 @@ def fern_adam_backward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> FloatArray:
-    """The gradient by the input of hinge ferns, after a step of Adam (p1 eq 11-12; Kingma & Ba 2015, Alg. 1).
+    """The gradient by the input of hinge ferns, after a step of Adam (Lay et al. 2018, eq. 11-12; Kingma &
+    Ba 2015, Alg. 1).
 
     Parameters
     ----------
