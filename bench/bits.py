@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bits_frameworks import of_jax, of_torch
 from bits_hinge import of_hinge, of_leaf_maps, of_starts, of_steps
 from digests import Results, Task, digest, make_task
 from scipy import sparse
@@ -223,6 +224,7 @@ def of_digits() -> Results:
 PARTS = (
     of_hinge, of_steps, of_leaf_maps, of_starts,
     of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
+    of_torch, of_jax,
 )  # fmt: skip
 
 
