@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from bits_frameworks import of_jax, of_torch
 from bits_hinge import of_hinge, of_leaf_maps, of_starts, of_steps
+from bits_models import of_files, of_models, of_networks, of_shards
 from digests import Results, Task, digest, make_task
 from scipy import sparse
 
@@ -224,7 +225,7 @@ def of_digits() -> Results:
 PARTS = (
     of_hinge, of_steps, of_leaf_maps, of_starts,
     of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
-    of_torch, of_jax,
+    of_shards, of_models, of_networks, of_files, of_torch, of_jax,
 )  # fmt: skip
 
 
