@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
 
 def init(case: Case, *sizes: Any, **settings: Any) -> hinge.Parameters:
-    """The start of a forest; a projection margin has random vectors in place of columns."""
+    """The start of a forest that compares columns; `parameters` draws vectors for the other margin."""
     return getattr(hinge, f"{case.kind}_init")(*sizes, **settings)
 
 
