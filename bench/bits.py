@@ -1,7 +1,7 @@
 """Hashes of the results of every subpackage, to show that a change keeps every bit.
 
     python bench/bits.py > before.txt            # before the change
-    python bench/bits.py --compare before.txt    # after it; exit status 1 where a line differs
+    python bench/bits.py --compare before.txt    # after it; exit status 1 where a line differs or is missing
 
 A line is the vector path, the name of a result, and the first 16 digits of the SHA-256 of its arrays, dtypes
 and shapes included. All vector paths of the processor are hashed in turn. Compare lines of one machine and
@@ -9,14 +9,16 @@ one version of NumPy.
 """
 
 import argparse
-import hashlib
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from bits_frameworks import of_jax, of_torch
+from bits_hinge import of_hinge, of_leaf_maps, of_starts, of_steps
+from bits_models import of_files, of_models, of_networks, of_shards
+from digests import Results, Task, digest, make_task
 from scipy import sparse
 
 from hforest import (
@@ -24,7 +26,6 @@ from hforest import (
     classic,
     co2,
     demo,
-    hinge,
     layers,
     manifold,
     neural,
@@ -35,92 +36,6 @@ from hforest import (
     tree,
 )
 from hforest.core import machine
-
-LATER = ("missing", "categorical", "default_left", "category_indptr", "category_bits")
-"""Fields of forests and bins that say where missing values and categories go."""
-
-
-def digest(*arrays: Any) -> str:
-    """The first 16 digits of the SHA-256 of arrays, nested tuples and None.
-
-    Fields of LATER that are empty or None are left out: a tuple that gained them keeps its digits.
-    """
-    h = hashlib.sha256()
-
-    def feed(a: Any) -> None:
-        if isinstance(a, (tuple, list)):
-            names = getattr(a, "_fields", ("",) * len(a))
-            for name, b in zip(names, a, strict=True):
-                if name not in LATER or (b is not None and np.size(b)):
-                    feed(b)
-        elif a is None:
-            h.update(b"None")
-        else:
-            a = np.ascontiguousarray(a)
-            h.update(str((a.dtype.str, a.shape)).encode())
-            h.update(a.tobytes())
-
-    feed(arrays)
-    return h.hexdigest()[:16]
-
-
-class Task(NamedTuple):
-    """Samples, and what is learned from them."""
-
-    x: np.ndarray
-    labels: np.ndarray
-    targets: np.ndarray
-    weights: dict[str, np.ndarray | None]
-    decisions: np.ndarray
-
-
-def make_task(dtype: Any) -> Task:
-    """500 samples of 12 features and three classes."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(500, 12)).astype(dtype)
-    labels = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(np.int32) + (x[:, 3] > 0.5).astype(np.int32)
-    whole = rng.integers(1, 4, 500).astype(dtype)
-    real = rng.random(500).astype(dtype)
-    weights = {"no": None, "whole": whole, "real": real}
-    return Task(x, labels, (x[:, :2] ** 2).copy(), weights, rng.normal(size=(100, 4, 7)).astype(dtype))
-
-
-Results = Iterator[tuple[str, str]]
-
-
-def of_hinge(task: Task) -> Results:
-    """Routes, outputs, gradients and training steps of trees and ferns."""
-    x = task.x
-    for kind in ("tree", "fern"):
-        calls = {
-            name: getattr(hinge, f"{kind}_{name}")
-            for name in ("init", "traverse", "forward", "backward", "adam_forward", "adam_backward")
-        }
-        p = calls["init"](20, 6, 12, 3, dtype=x.dtype, rng=1)
-        yield f"hinge {kind} init", digest(*p)
-        route = calls["traverse"](x, *p[:2])
-        yield f"hinge {kind} route", digest(*route)
-        for aggregate in (None, "sum", "mean"):
-            y = calls["forward"](x, *p, aggregate=aggregate)
-            yield f"hinge {kind} forward {aggregate}", digest(y)
-            grads = calls["backward"](y, *route, *p[1:], 12, aggregate=aggregate)
-            yield f"hinge {kind} backward {aggregate}", digest(*grads)
-        grads = calls["backward"](y, *route, *p[1:], 12, aggregate="mean", sparse=True)
-        yield f"hinge {kind} sparse", digest(*grads)
-        t, f, w = (a.copy() for a in p)
-        state = hinge.adam_state(t, w)
-        for step in range(1, 30):
-            y, route = calls["adam_forward"](x[:50], t, f, w, state, step, 0.01)
-            calls["adam_backward"](y - 1, *route, t, f, w, state, 12, step, 0.01)
-        yield f"hinge {kind} adam", digest(t, w, *state)
-        q = np.random.default_rng(2).normal(size=(*t.shape, 12)).astype(x.dtype)
-        forward, backward = (getattr(hinge, f"{kind}_linear_{name}") for name in ("forward", "backward"))
-        y, route = forward(x, t, q, w, aggregate="sum", return_route=True)
-        grads = backward(y, *route, x, q, w, aggregate="sum")
-        yield f"hinge {kind} linear", digest(y, *route, *grads)
-    features = hinge.tree_init(5, 4, 12, rng=0)[1]
-    yield "hinge medians", digest(hinge.tree_median_thresholds(x, features))
-    yield "hinge greedy", digest(*hinge.tree_greedy_init(x, task.labels, 3, 4, rng=0))
 
 
 def of_neural(task: Task) -> Results:
@@ -308,7 +223,9 @@ def of_digits() -> Results:
 
 
 PARTS = (
-    of_hinge, of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
+    of_hinge, of_steps, of_leaf_maps, of_starts,
+    of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
+    of_shards, of_models, of_networks, of_files, of_torch, of_jax,
 )  # fmt: skip
 
 
@@ -333,21 +250,24 @@ def main() -> int:
         rows = (
             line.rsplit(" | ", 1) for line in Path(options.compare).read_text(encoding="utf-8").splitlines()
         )
-        before = {row[0]: row[1] for row in rows}
+        before = {row[0]: row[1] for row in rows if row[0].split(" | ")[0] in options.paths}
     n_lines, n_different = 0, 0
     for path in options.paths:
         machine.set_simd(path)
         for name, value in results():
             key = f"{path} | {name}"
             n_lines += 1
+            earlier = before.pop(key, "no line")
             if not options.compare:
                 print(f"{key} | {value}", flush=True)
-            elif before.get(key) != value:
+            elif earlier != value:
                 n_different += 1
-                print(f"{key}: {before.get(key, 'no line')} before, {value} now", flush=True)
+                print(f"{key}: {earlier} before, {value} now", flush=True)
+    for key, earlier in before.items():
+        print(f"{key}: {earlier} before, no line now")
     if options.compare:
-        print(f"{n_lines} results, {n_different} differ")
-    return int(n_different > 0)
+        print(f"{n_lines} results, {n_different} differ, {len(before)} are missing")
+    return int(n_different + len(before) > 0)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 import bits
 import numpy as np
 from common import machine_text
+from digests import digest
 
 import hforest
 from hforest import cascade, classic, co2, hinge, manifold, neural, project, split, tree
@@ -108,7 +109,7 @@ def child(name: str, n: int, megabytes: int | None) -> None:
         result = call()
         more = (kilobytes("VmHWM") - before) * 1024
         print(json.dumps({"more": more, "inputs": size_of(inputs), "outputs": size_of(result),
-                          "hash": bits.digest(result)}))  # fmt: skip
+                          "hash": digest(result)}))  # fmt: skip
         return
     import resource
 
@@ -120,7 +121,7 @@ def child(name: str, n: int, megabytes: int | None) -> None:
         print(json.dumps({"ended": "MemoryError"}))
         return
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    print(json.dumps({"ended": "answer", "hash": bits.digest(result)}))
+    print(json.dumps({"ended": "answer", "hash": digest(result)}))
 
 
 def in_child(name: str, n: int, megabytes: int | None = None) -> dict[str, Any]:
@@ -205,7 +206,7 @@ def two_cascades() -> list[Any]:
 
 def kills(n_kills: int) -> int:
     """Prints what is left after kills; returns how many files could not be read."""
-    whole = [bits.digest([list(f) for level in c.levels for f in level]) for c in two_cascades()]
+    whole = [digest([list(f) for level in c.levels for f in level]) for c in two_cascades()]
     unread, beside, rng = 0, 0, random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cascade.npz"
@@ -219,7 +220,7 @@ def kills(n_kills: int) -> int:
             try:
                 loaded = cascade.load(path)
                 assert isinstance(loaded, cascade.Cascade)
-                unread += bits.digest([list(f) for level in loaded.levels for f in level]) not in whole
+                unread += digest([list(f) for level in loaded.levels for f in level]) not in whole
             except (OSError, ValueError) as error:
                 print(f"  {error}")
                 unread += 1

@@ -2,13 +2,13 @@
 
     python bench/scale_hinge.py --data DIR [--kinds tree fern] [--trees 100] [--steps 1000] [--json FILE]
 
-p1's network for letter (bench/paper/table3.py): 100 inner-product features, normalisation, trees or ferns of
-depth 10 with 26 class scores in a leaf, softmax, Adam 0.005, batches of 53. DIR holds letter.npz, whose first
-16 000 rows are the training samples. Each process of one thread owns a range of the trees
-(`scale.HingeShards`) and exchanges by torch.distributed (gloo) or MPI. After the last step every process
-prints a hash of all that was trained (kernel, normalisation, all trees and their moments); the bench ends
-with an error unless all hashes of a kind are equal, whatever the number of processes. "demo" is the fused
-step of `hforest.demo` in one process. Times are those of the steps alone.
+The network of Lay et al. 2018 for letter (bench/paper/table3.py): 100 inner-product features, normalisation,
+trees or ferns of depth 10 with 26 class scores in a leaf, softmax, Adam 0.005, batches of 53. DIR holds
+letter.npz, whose first 16 000 rows are the training samples. Each process of one thread owns a range of the
+trees (`scale.HingeShards`) and exchanges by torch.distributed (gloo) or MPI. After the last step every
+process prints a hash of all that was trained (kernel, normalisation, all trees and their moments); the bench
+ends with an error unless all hashes of a kind are equal, whatever the number of processes. "demo" is the
+fused step of `hforest.demo` in one process. Times are those of the steps alone.
 """
 
 import argparse
@@ -59,7 +59,9 @@ def communicator(kind: str) -> scale.Communicator | None:
 
 
 class Network:
-    """p1 Fig. 2b on shards: every worker has the kernel and the normalisation, and its own trees."""
+    """Lay et al. 2018, Fig. 2b, on shards: every worker has the kernel and the normalisation, and its own
+    trees.
+    """
 
     def __init__(self, comm: Any, config: demo.Config, state: dict[str, Any]) -> None:
         self.kernel, self.mean, self.var = state["kernel"], state["mean"], state["var"]

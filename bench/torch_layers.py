@@ -5,11 +5,11 @@
 calls: `hinge_tree` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs), forward without gradients, and
 forward and backward, beside the NumPy functions that they call; microseconds. The overhead is the difference.
 
-step: a step of p1's network for MNIST (80 convolutions of 5x5 with stride 3, normalisation, 1000 trees of
-depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam; milliseconds. Beside it
-the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with PyTorch's Adam: its loop
-over parameters, its fused kernel, and the step compiled. Each network has a process of its own
-(bench/compiled.py), so that each is compiled once.
+step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
+1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
+milliseconds. Beside it the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with
+PyTorch's Adam: its loop over parameters, its fused kernel, and the step compiled. Each network has a process
+of its own (bench/compiled.py), so that each is compiled once.
 
 convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
 2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of

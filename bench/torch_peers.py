@@ -1,4 +1,5 @@
-"""MNIST's network of p1 Fig. 2c in plain PyTorch, without hforest: the peer in bench/torch_layers.py.
+"""MNIST's network of Lay et al. 2018, Fig. 2c, in plain PyTorch, without hforest: the peer in
+bench/torch_layers.py.
 
 The forest goes down level by level for all samples and trees at once; gradients are autograd's. Buffers have
 the same names as hforest's modules, so that one state goes into both.

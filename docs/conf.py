@@ -17,6 +17,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.ext import autosummary
 from sphinx.pycode import ModuleAnalyzer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +44,7 @@ html_math_renderer = "mathml"  # browsers draw it without a script or a font of 
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
 autosummary_generate = True
 autosummary_imported_members = True
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "Alg.", "Fig.")  # a summary goes on behind them
 default_role = "py:obj"  # names in docstrings lead to their pages
 autodoc_typehints = "none"  # signatures are those of help(), and docstrings name the types
 numpydoc_show_class_members = False

@@ -104,9 +104,9 @@ def test_surrogate_bounds_the_loss_and_tightens(shape, loss, scale, seed):
     value = co2.surrogate(x, y, w, theta0, theta1, loss=loss)
     loss_there = empirical(x, y, w, theta0, theta1)
     slack = 1e-12 * (abs(value) + abs(x @ w).sum() + 1)
-    assert value >= loss_there - slack  # eq 5
+    assert value >= loss_there - slack  # eq. 5
     before = value
-    for a in (1.5, 7.0, 100.0):  # eq 8
+    for a in (1.5, 7.0, 100.0):  # eq. 8
         larger = co2.surrogate(x, y, a * w, theta0, theta1, loss=loss)
         assert larger <= before + a * slack
         before = larger

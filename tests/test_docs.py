@@ -135,6 +135,36 @@ def test_page_names_every_function(subpackage):
         assert f"`{name}`" in text, name
 
 
+# Papers have authors and a year: a number of the project's own ("p" and a digit) says nothing to a reader. Lines with
+# p0 have numbered quantities.
+PAPER_NUMBER = re.compile(
+    r"^(?!.*\bp0\b).*(?:\bp[1-5]\b|\bpapers? [1-5]\b(?!\.\d))", re.IGNORECASE | re.MULTILINE
+)
+SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".h", ".cu", ".cuh", ".md", ".rst", ".toml", ".txt", ".json")
+
+
+@pytest.mark.parametrize("folder", ["hforest", "docs", "bench", "tests"])
+def test_papers_are_named_by_authors_and_year(folder):
+    paths = [
+        path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES and "_build" not in path.parts
+    ]
+    for path in [*paths, ROOT / "README.md", *(ROOT / "tests" / "host").glob("*.c")]:
+        found = PAPER_NUMBER.search(path.read_text(encoding="utf-8"))
+        assert not found, f"{path.relative_to(ROOT)}: {found[0].strip()!r}: write authors and year"
+
+
+@pytest.mark.parametrize(
+    "form", ["({} eq 10)", "{}'s eta", "{} = Lay et al.", "| {} |", "{}, step 2", "# {} Alg. 3"]
+)
+def test_a_paper_by_its_number_is_seen(form):
+    for number in range(1, 6):
+        assert PAPER_NUMBER.search("A line.\n" + form.format(f"p{number}"))
+        assert PAPER_NUMBER.search(form.format(f"Paper {number}"))
+    assert not PAPER_NUMBER.search(
+        "(p0 + p4) of a sum; p10; exp2\nMNIST, paper 1.9\n(Lay et al. 2018, eq. 10)"
+    )
+
+
 def test_readme_begins_with_the_two_commands():
     main, tests = re.findall(
         r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL

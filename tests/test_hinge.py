@@ -75,7 +75,9 @@ def test_fern_by_hand(backend, dtype):
 
 @kinds
 def test_forward_is_equation_10(backend, kind):
-    """The sum over all leaves of w_l min over the path of ReLU(d(x - t)), written out (p1 eq 8-10)."""
+    """The sum over all leaves of w_l min over the path of ReLU(d(x - t)), written out (Lay et al. 2018,
+    eq. 8-10).
+    """
     x, t, f, w = problem(kind, 20, 4, 3, 3, coarse=True)
     depth, want = 3, np.zeros((20, 3))
     for n, m, leaf in itertools.product(range(20), range(3), range(8)):

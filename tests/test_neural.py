@@ -43,7 +43,7 @@ def shared(n, n_trees, depth, n_classes, n_functions=6, dtype=np.float64, seed=0
 
 
 def by_formula(f):
-    """mu as p4 writes it, leaf by leaf, in extended precision."""
+    """mu as Zhang 2017 writes it, leaf by leaf, in extended precision."""
     n, n_trees, n_vertices = f.shape
     depth = (n_vertices + 1).bit_length() - 1
     d = 1 / (1 + np.exp(-f.astype(np.longdouble)))
@@ -86,7 +86,7 @@ def test_left_is_the_positive_side(backend, dtype):
 
 
 def test_figure_1(backend, dtype):
-    """p4 Fig. 1: mu of leaf 4 is d1 (1 - d2) (1 - d5)."""
+    """Zhang 2017, Fig. 1: mu of leaf 4 is d1 (1 - d2) (1 - d5)."""
     odds = np.arange(2, 9)
     f = np.log(odds).reshape(1, 1, 7).astype(dtype)
     d = odds / (1 + odds)

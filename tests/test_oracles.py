@@ -1,4 +1,6 @@
-"""Oracles that share no code with hforest: CART by recursion over lists, and p2's Algorithm 1 on whole arrays."""
+"""Oracles that share no code with hforest: CART by recursion over lists, and Algorithm 1 of
+Norouzi et al. 2015 on whole arrays.
+"""
 
 import itertools
 
@@ -101,11 +103,11 @@ def test_the_oracle_sees_a_wrong_threshold():
             follow(wrong, 0, "gini", x, y, [1.0] * 4, **settings)
 
 
-# ------------------------------------------------------------------------------------- Algorithm 1 of p2
+# -------------------------------------------------------------------- Algorithm 1 of Norouzi et al. 2015
 
 
 def losses(task, theta, y):
-    """Eq 3 or eq 4 for all samples, and their gradients by theta."""
+    """Eq. 3 or eq. 4 for all samples, and their gradients by theta."""
     if task == "regression":
         return ((y - theta) ** 2).sum(axis=1), 2 * (theta - y)
     shares = np.exp(theta - theta.max())

@@ -1,4 +1,6 @@
-"""The scripts that reproduce paper 1's tables: poker's rules, the network of Fig. 2a, interrupted runs."""
+"""The scripts that reproduce the tables of Lay et al. 2018: poker's rules, the network of Fig. 2a,
+interrupted runs.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""Scores of splits: p5's example, brute force over every threshold, adversarial values, bad input."""
+"""Scores of splits: the example of the blog *Don't Get Lost in the Forest*, brute force over every threshold,
+adversarial values, bad input.
+"""
 
 import itertools
 from fractions import Fraction

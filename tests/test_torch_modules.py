@@ -45,7 +45,7 @@ def arrays(forest):
 
 
 def network():
-    """p1's Fig. 2c for a vector: inner products, normalisation, forest."""
+    """The network of Lay et al. 2018, Fig. 2c, for a vector: inner products, normalisation, forest."""
     return nn.Sequential(
         nn.Linear(6, 8, bias=False), ht.RunningNorm(8), ht.HingeForest(8, 10, 4, 3, scale=1.0)
     )

@@ -1,4 +1,5 @@
-"""What p2 leaves open, compared on held-out samples: tau, fall of the step, when to stop, start of thetas.
+"""What Norouzi et al. 2015 leave open, compared on held-out samples: tau, fall of the step, when to stop,
+start of thetas.
 
     python bench/paper/co2_choices.py --data DIR [--only letter usps] [--runs N]
     python bench/paper/co2_choices.py

@@ -1,4 +1,4 @@
-"""Data sets and forests that the scripts of p2 share."""
+"""Data sets and forests that the scripts of Norouzi et al. 2015 share."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def grow(
     """A CO2 forest ("CO2"), an OC1 forest without restarts ("OC1") or a random forest ("RF").
 
     OC1 and random forests take max_features and bootstrap of the settings, which are named as in the records.
-    This is the only place where the scripts of p2 call the library's functions that grow.
+    This is the only place where the scripts of Norouzi et al. 2015 call the library's functions that grow.
     """
     if method == "CO2":
         of_stump = {name: a for name, a in settings.items() if name in co2.StumpSettings._fields}

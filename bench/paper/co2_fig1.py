@@ -1,4 +1,5 @@
-"""p2 Fig. 1: training and validation error of single trees on MNIST, over their depth and the bound nu.
+"""Norouzi et al. 2015, Fig. 1: training and validation error of single trees on MNIST, over their depth and
+the bound nu.
 
     python bench/paper/co2_fig1.py --data DIR [--runs 3] [--depth 20] [--png FILE]
     python bench/paper/co2_fig1.py

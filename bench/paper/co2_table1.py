@@ -1,4 +1,5 @@
-"""p2 Table I: CO2 forests beside random forests and OC1 forests of the same size, on real data.
+"""Norouzi et al. 2015, Table I: CO2 forests beside random forests and OC1 forests of the same size, on real
+data.
 
     python bench/paper/co2_table1.py --data DIR [--only letter usps ...] [--trees 30] [--runs 5]
         [--methods CO2 RF OC1] [--votes FOLDER]

@@ -1,5 +1,6 @@
-"""p1 Fig. 2a, the network of the UCI experiments: inner products -> normalise -> forest of scalar leaves ->
-inner product to the outputs -> softmax or squared loss; AdaGrad without epsilon on all parameters.
+"""Lay et al. 2018, Fig. 2a, the network of the UCI experiments: inner products -> normalise -> forest of
+scalar leaves -> inner product to the outputs -> softmax or squared loss; AdaGrad without epsilon on all
+parameters.
 
 Without inner products (`n_features=0`) the forest compares the normalised columns of the data themselves.
 """
@@ -37,7 +38,9 @@ class Config:
 
 
 def start(config: Config, n_inputs: int) -> State:
-    """Returns parameters (p1 Alg. 1; inner products N(0, 1) without bias) and AdaGrad's histories."""
+    """Returns parameters (Lay et al. 2018, Alg. 1; inner products N(0, 1) without bias) and AdaGrad's
+    histories.
+    """
     rng = np.random.default_rng([config.seed, 0])
     n_features = config.n_features or n_inputs
     init = hinge.tree_init if config.kind == "tree" else hinge.fern_init

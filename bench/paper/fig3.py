@@ -1,4 +1,4 @@
-"""p1 Fig. 3: the loss over the steps, for several depths of trees and several numbers of them.
+"""Lay et al. 2018, Fig. 3: the loss over the steps, for several depths of trees and several numbers of them.
 
     python bench/paper/fig3.py --data DIR [--steps 40000] [--only madelon mnist] [--png FILE]
 

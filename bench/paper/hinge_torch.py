@@ -1,4 +1,5 @@
-"""p1's Fig. 2c network in torch modules, step by step beside the NumPy network of `hforest.demo`.
+"""The network of Lay et al. 2018, Fig. 2c, in torch modules, step by step beside the NumPy network of
+`hforest.demo`.
 
     python bench/paper/hinge_torch.py [--data FILE] [--steps 100] [--mode rows] [--n-trees 100] [--depth 10]
 

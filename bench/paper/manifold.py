@@ -1,4 +1,4 @@
-"""p3 Fig. 1, 3 and 4: manifold forests (MORF) beside SPORF and random forests.
+"""Perry et al. 2019, Fig. 1, 3 and 4: manifold forests (MORF) beside SPORF and random forests.
 
     python bench/paper/manifold.py --data DIR [--only circle bars impulse mnist importance] [--runs 5]
 

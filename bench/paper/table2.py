@@ -1,9 +1,12 @@
-"""p1 Table 2: UCI data sets with AdaGrad, the network of Fig. 2a, on real data; and Madelon with selection.
+"""Lay et al. 2018, Table 2: UCI data sets with AdaGrad, the network of Fig. 2a, on real data; and Madelon
+with selection.
 
     python bench/paper/table2.py --data DIR [--only iris-tree ...] [--runs 10] [--steps 40000]
 
-Protocol, as p1 §5 where it says: batches of 53, 40 000 steps, AdaGrad with the authors' learning rates, the
-state of least *validation* error is tested; training and validation samples are shuffled anew in every run.
+Protocol, as in Lay et al. 2018, section 5, where it says: batches of 53, 40 000 steps, AdaGrad with the
+authors' learning rates, the state of least *validation* error is tested; training and validation samples are
+shuffled anew in every run.
+
 Departures: of the paper's grid over trees and depths only its winning configuration is run; a run is
 evaluated on the validation samples 80 times.
 

@@ -1,4 +1,4 @@
-"""p1 Table 3 and the 1000-tree experiment: letter, USPS and MNIST with Adam, on real data.
+"""Lay et al. 2018, Table 3 and the 1000-tree experiment: letter, USPS and MNIST with Adam, on real data.
 
     python bench/paper/table3.py --data DIR [--only mnist-1000-tree ...] [--runs 3] [--threads 2]
 

@@ -3,9 +3,9 @@ How CO2 fits a split
 ====================
 
 The loss of a split has no gradient: it changes only where a sample changes sides. CO2 lowers a bound on
-it (p2 eq 10). Each round makes the bound convex around the present hyperplane and takes steps of
-stochastic gradient descent. The norm of the hyperplane is limited by ``nu``: the larger it may be, the
-tighter the bound can become.
+it (Norouzi et al. 2015, eq. 10). Each round makes the bound convex around the present hyperplane and takes
+steps of stochastic gradient descent. The norm of the hyperplane is limited by ``nu``: the larger it may be,
+the tighter the bound can become.
 """
 
 import matplotlib.pyplot as plt

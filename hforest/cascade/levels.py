@@ -46,8 +46,8 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     Returns
     -------
     tuple of functions
-        For `grow`: partial calls of `hforest.classic.grow` and `hforest.classic.grow_random`. (p4's figure
-        of a level shows two and two.)
+        For `grow`: partial calls of `hforest.classic.grow` and `hforest.classic.grow_random`. (The
+        figure of a level in Zhang 2017 shows two and two.)
 
     Raises
     ------
@@ -251,7 +251,7 @@ def grow(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Cascade:
-    """A cascade of forests, grown level by level (gcForest; p4 section 3, Zhou and Feng 2017).
+    """A cascade of forests, grown level by level (gcForest; Zhou and Feng 2017; Zhang 2017, section 3).
 
     Parameters
     ----------

@@ -208,11 +208,11 @@ def grow(
 
     Notes
     -----
-    p5: each tree weighs the samples by how often it drew them; each node samples some features, compares
-    every threshold between neighbours of different value, and takes the split of lowest ``sum_b W_b H(b)``
-    (`hforest.split.impurity`); of equal ones the feature sampled first wins, in it the lowest threshold. A
-    split may have gain 0. ``<= threshold`` goes left; the threshold is the middle of two neighbours, or the
-    lower where that does not round below the upper.
+    Breiman 2001: each tree weighs the samples by how often it drew them; each node samples some features,
+    compares every threshold between neighbours of different value, and takes the split of lowest
+    ``sum_b W_b H(b)`` (`hforest.split.impurity`); of equal ones the feature sampled first wins, in it the
+    lowest threshold. A split may have gain 0. ``<= threshold`` goes left; the threshold is the middle of two
+    neighbours, or the lower where that does not round below the upper.
 
     Missing values (NaN) are compared on either side of each threshold, and against all others; a node that
     has none sends them to its side of more samples. Categories are scanned in the order of their share of the
@@ -428,9 +428,9 @@ def grow_random(
 
     Notes
     -----
-    Zhou and Feng 2017 (gcForest), whose cascades p4 takes over: a node samples one feature of those that are
-    not constant in it, and splits it uniformly between its least and greatest value there. Cost: for each
-    tree about ``n_samples depth`` steps.
+    Zhou and Feng 2017 (gcForest), whose cascades Zhang 2017 takes over: a node samples one feature of those
+    that are not constant in it, and splits it uniformly between its least and greatest value there. Cost: for
+    each tree about ``n_samples depth`` steps.
 
     Examples
     --------

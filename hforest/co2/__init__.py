@@ -1,7 +1,7 @@
-"""CO2 forests (p2): oblique splits by continuous optimisation of a bound on the loss.
+"""CO2 forests (Norouzi et al. 2015): oblique splits by continuous optimisation of a bound on the loss.
 
 A split sends a sample right where ``w.x >= 0``, x with a constant -1 appended; w is fitted by the
-convex-concave procedure to the surrogate of eq 10, from the best of some random univariate splits. Scale the
+convex-concave procedure to the surrogate of eq. 10, from the best of some random univariate splits. Scale the
 features to [0, 1] or to zero mean and unit deviation: the learning rate and the bound on w have no units. A
 forest is a `hforest.tree.Forest`.
 

@@ -1,4 +1,6 @@
-"""The surrogate: an upper bound on the loss of a split, and its subgradient (p2 section 4)."""
+"""The surrogate: an upper bound on the loss of a split, and its subgradient (Norouzi et al. 2015,
+section 4).
+"""
 
 from typing import Literal, NamedTuple
 
@@ -75,7 +77,7 @@ def surrogate(
     loss: Literal["log", "squared"] = "log",
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Returns the upper bound on the empirical loss of a split (eq 10).
+    """Returns the upper bound on the empirical loss of a split (eq. 10).
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def surrogate(
         Of the left and the right side: unnormalised log-probabilities of the classes, or means of the
         targets.
     loss : "log" or "squared"
-        ``-theta[y] + log sum exp theta`` (eq 3), or ``||y - theta||**2`` (eq 4).
+        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4).
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
@@ -106,8 +108,8 @@ def surrogate(
 
     Notes
     -----
-    eq 10: ``sum max(-w.x + loss(theta0, y), w.x + loss(theta1, y)) - |w.x|``, for every w at least the loss
-    of the split (eq 5), and the less the larger w is (eq 8). Products w.x are summed in the dtype of x in
+    Eq. 10: ``sum max(-w.x + loss(theta0, y), w.x + loss(theta1, y)) - |w.x|``, for every w at least the loss
+    of the split (eq. 5), and the less the larger w is (eq. 8). Products w.x are summed in the dtype of x in
     sixteen lanes, losses in float64. Cost: a read of x.
 
     Examples

@@ -106,7 +106,7 @@ def samples_and_split(
 
 
 def candidates(max_features: int | float | str | None, n_features: int) -> int:
-    """Features sampled at a node, p2's q: as elsewhere, or the word of the default, rounded."""
+    """Features sampled at a node, q in Norouzi et al. 2015: as elsewhere, or the default's word, rounded."""
     if isinstance(max_features, str) and check.choice("max_features", max_features, WORDS) == DEFAULT:
         return max(1, round(n_features**0.6))
     return supervised.max_features(max_features, n_features)

@@ -76,7 +76,7 @@ cdef class _Stump:
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):
-    """out[0] = the surrogate, a sum over samples (eq 10)."""
+    """out[0] = the surrogate, a sum over samples (eq. 10)."""
     out[0] = _Stump(x, labels, targets, weight, len(theta0)).surrogate(w, theta0, theta1)
 
 

@@ -1,4 +1,4 @@
-"""Forests of oblique splits (p2 section 5)."""
+"""Forests of oblique splits (Norouzi et al. 2015, section 5)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +51,7 @@ def grow(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
-    """Returns a CO2 forest (p2 section 5).
+    """Returns a CO2 forest (Norouzi et al. 2015, section 5).
 
     Parameters
     ----------
@@ -63,12 +63,13 @@ def grow(
     n_trees : int
         Trees, 1 to 2**20.
     nu, lr, max_rounds : float, float, int
-        Bound on ``||w||**2``, learning rate (p2's eta) and rounds of a stump, as `fit_stump` takes them.
-        Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and eta of 0.003 to 0.03
-        (`search`).
+        Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and rounds of a stump, as
+        `fit_stump` takes them. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
+        eta of 0.003 to 0.03 (`search`).
     max_features : "n**0.6", "sqrt", int, float or None
-        Features sampled at a node, p2's q: ``n_features**0.6``, rounded; the square root; a number; a share
-        of all; or all. The best univariate split on one of them is where the stump of the node starts.
+        Features sampled at a node, q in Norouzi et al. 2015: ``n_features**0.6``, rounded; the square root; a
+        number; a share of all; or all. The best univariate split on one of them is where the stump of the
+        node starts.
     stump : StumpSettings
         The other settings of a stump.
     splitter : "co2" or "oc1"

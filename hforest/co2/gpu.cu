@@ -1,5 +1,5 @@
-// Surrogates and oblique stumps (p2 section 4). Sixteen threads sum a product w.x, each a lane of the reference;
-// sums over samples run in their order, one thread an element, so the bits are those of the reference.
+// Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads sum a product w.x, each a lane of
+// the reference; sums over samples run in their order, one thread an element, so the bits are those of the reference.
 
 #include "co2/visits.h"
 
@@ -47,7 +47,7 @@ __device__ static double output_of(const Samples &s, size i, size k) {
     return s.has_labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
-// Writes the log losses of all classes of a side (eq 3).
+// Writes the log losses of all classes of a side (eq. 3).
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
     if (!s.has_labels) return;
     const double *t = theta + side * s.n_outputs;
@@ -89,8 +89,8 @@ extern "C" __global__ void tables(Samples s, const double *__restrict__ theta, d
     if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
 }
 
-// Writes for each sample its term of eq 10, the side of the larger bound, and the factor of x in the slope: term, side
-// and factor (n,), OUT. w (n_features,), theta and table (2, n_outputs), IN.
+// Writes for each sample its term of eq. 10, the side of the larger bound, and the factor of x in the slope: term,
+// side and factor (n,), OUT. w (n_features,), theta and table (2, n_outputs), IN.
 extern "C" __global__ void terms(
     Samples s, const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
     double *__restrict__ term, int *__restrict__ side, real *__restrict__ factor
@@ -169,7 +169,7 @@ struct Workspace {
     double *best_theta; // (2, n_outputs)
     double *table;      // (2, n_outputs)
     double *sums;       // (2, n_outputs)
-    double *term;       // (n,): terms of eq 10
+    double *term;       // (n,): terms of eq. 10
     int *order;         // (n,): the shuffled samples
     int *sign;          // (n,): of w.x
     int *side;          // (n,): of the larger bound

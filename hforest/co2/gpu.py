@@ -122,7 +122,7 @@ def surrogate(
     weight: Array,
     out: Array,
 ) -> None:
-    """out[0] = the surrogate, a sum over samples (eq 10)."""
+    """out[0] = the surrogate, a sum over samples (eq. 10)."""
     term = _terms(w, theta0, theta1, x, labels, targets, weight).term
     launch_each(PACKAGE, "total", x.dtype, 1, (term, len(term), out))
 

@@ -1,4 +1,4 @@
-"""Candidate source: hyperplanes (p2 section 5).
+"""Candidate source: hyperplanes (Norouzi et al. 2015, section 5).
 
 A node finds the best of its random univariate splits, fits a stump from there, and splits its samples by it.
 Where the stump leaves a side empty, as w = 0 does, the univariate split stays.

@@ -1,4 +1,4 @@
-"""The surrogate of a split's loss and its subgradients (p2 eq 3, 4, 10 and 11).
+"""The surrogate of a split's loss and its subgradients (Norouzi et al. 2015, eq. 3, 4, 10 and 11).
 
 Losses are summed in float64. Rows of x lie far apart in memory: HF_TOGETHER of them are read together, while
 those after them are prefetched.
@@ -12,7 +12,7 @@ from hforest.co2.rows cimport HF_TOGETHER
 
 
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
-    # Writes the log losses of all classes on both sides (eq 3): log sum exp theta - theta[k].
+    # Writes the log losses of all classes on both sides (eq. 3): log sum exp theta - theta[k].
     cdef int64_t k
     cdef int side
     cdef double high, sum, log_sum
@@ -35,7 +35,7 @@ cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept no
 cdef inline double _loss_of(
     const hf_members* m, const hf_losses* losses, int side, int64_t at
 ) noexcept nogil:
-    # Returns the loss of sample `at` on a side: eq 3, or eq 4, ||y - theta||**2.
+    # Returns the loss of sample `at` on a side: eq. 3, or eq. 4, ||y - theta||**2.
     cdef const double* y
     cdef const double* theta = losses.theta[side]
     cdef double sum = 0
@@ -84,7 +84,7 @@ cdef double sum_surrogate(
     cdef int64_t i, at
     for i in range(m.n):
         at, p = m.order[i], product[i]
-        # eq 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
         left, right = _loss_of(m, losses, 0, at) - p, _loss_of(m, losses, 1, at) + p
         total += m.weight[at] * ((left if left >= right else right) - fabs(p))
         m.sign[at] = <int8_t> ((p > 0) - (p < 0))
@@ -95,7 +95,7 @@ cdef double add_slopes(
     const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
     int64_t last, void* slope, hf_pull* pull
 ) noexcept nogil:
-    # Adds the subgradients of eq 11 of samples order[first] to order[last - 1]; returns their weight.
+    # Adds the subgradients of eq. 11 of samples order[first] to order[last - 1]; returns their weight.
     #
     # w       IN (n_blocks, 16)
     # slope   IN, OUT (n_blocks, 16), by w

@@ -1,4 +1,6 @@
-"""One oblique split by coordinate-wise search: OC1, p2's baseline (Murthy, Kasif and Salzberg, JAIR 1994)."""
+"""One oblique split by coordinate-wise search: OC1 (Murthy, Kasif and Salzberg, JAIR 1994), the baseline of
+Norouzi et al. 2015.
+"""
 
 from typing import NamedTuple
 
@@ -38,7 +40,7 @@ def fit_oc1(
     n_classes: int | None = None,
     rng: Rng = None,
 ) -> FloatArray:
-    """Returns one oblique split, found by coordinate-wise search (OC1), p2's baseline.
+    """Returns one oblique split, found by coordinate-wise search (OC1), the baseline of Norouzi et al. 2015.
 
     Parameters
     ----------

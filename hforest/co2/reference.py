@@ -1,4 +1,5 @@
-"""Reference implementation of surrogates, stumps and trees of them in plain loops (p2 section 4 and 5).
+"""Reference implementation of surrogates, stumps and trees of them in plain loops (Norouzi et al. 2015,
+sections 4 and 5).
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Where one bit decides which way a sample goes, and
 with it all that follows, operations and their order are part of the definition: products w.x are summed in
@@ -60,7 +61,7 @@ def _dot(w, row):
 
 
 class _Losses:
-    """Losses of samples on either side: eq 3 for labels, eq 4 for targets."""
+    """Losses of samples on either side: eq. 3 for labels, eq. 4 for targets."""
 
     def __init__(self, labels, targets, theta0, theta1):
         self.labels, self.targets = labels, targets
@@ -99,7 +100,7 @@ def _surrogate(w, losses, x, weight, order):
     total, sign = 0.0, [0] * len(x)
     for i in order:
         p = _dot(w, x[i])
-        # eq 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
         high = max(losses.of(0, i) - p, losses.of(1, i) + p)
         total += float(weight[i]) * (high - abs(p))
         sign[i] = (p > 0) - (p < 0)
@@ -107,7 +108,7 @@ def _surrogate(w, losses, x, weight, order):
 
 
 def _slopes(w, losses, x, weight, sign, order):
-    """Sums over samples of the subgradients of eq 11: by w, by both thetas; and their weight."""
+    """Sums over samples of the subgradients of eq. 11: by w, by both thetas; and their weight."""
     slope = np.zeros(len(w), x.dtype)
     sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
     weights = [0.0, 0.0]
@@ -125,7 +126,7 @@ def _slopes(w, losses, x, weight, sign, order):
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
-    """out[0] = the surrogate, a sum over samples (eq 10)."""
+    """out[0] = the surrogate, a sum over samples (eq. 10)."""
     out[0], _ = _surrogate(w, _Losses(labels, targets, theta0, theta1), x, weight, range(len(x)))
 
 

@@ -1,4 +1,4 @@
-"""One oblique split, fitted by the convex-concave procedure (p2 Alg. 1)."""
+"""One oblique split, fitted by the convex-concave procedure (Norouzi et al. 2015, Alg. 1)."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _MAX_ROUNDS = 2**20
 
 
 class StumpSettings(NamedTuple):
-    """How a stump is fitted, besides `nu`, `lr` and `max_rounds`: what p2 leaves open, or fixes."""
+    """How a stump is fitted, besides `nu`, `lr`, `max_rounds`: what Norouzi et al. 2015 fix or leave."""
 
     tau: int = 2
     """Epochs of a round, at least 1; after each round w_old is set to w."""
@@ -48,7 +48,7 @@ class Stump(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """`StumpSettings` and what is set beside them, as the backends take them; eta is p2's letter of `lr`."""
+    """`StumpSettings` and the other settings, as backends take them; eta (Norouzi et al. 2015) is `lr`."""
 
     nu: float
     eta: float
@@ -106,7 +106,7 @@ def fit_stump(
     history: list[float] | None = None,
     rng: Rng = None,
 ) -> Stump:
-    """Returns one oblique split, fitted by the convex-concave procedure (p2 Alg. 1).
+    """Returns one oblique split, fitted by the convex-concave procedure (Norouzi et al. 2015, Alg. 1).
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def fit_stump(
     nu : float
         Bound on ``||w||**2``, above 0.
     lr : float
-        Learning rate, above 0; p2's eta.
+        Learning rate, above 0; eta in Norouzi et al. 2015.
     max_rounds : int
         Rounds at most, at least 0.
     stump : StumpSettings
@@ -128,7 +128,7 @@ def fit_stump(
         Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
         sample of weight 0 is left out.
     task : "classification" or "regression"
-        The log loss (eq 3), or the squared loss (eq 4).
+        The log loss (eq. 3), or the squared loss (eq. 4).
     n_classes : int, optional
         Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
     history : list, optional
@@ -149,10 +149,10 @@ def fit_stump(
 
     Notes
     -----
-    p2 Alg. 1 with mini-batches, averaged gradients and momentum, for w and theta alike. Each epoch visits
-    every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` after every step. Returned is the
-    state of least surrogate at the start or after a round, so the surrogate never ends above its start. A
-    node of one class is no error: its w separates nothing.
+    Norouzi et al. 2015, Alg. 1, with mini-batches, averaged gradients and momentum, for w and theta alike.
+    Each epoch visits every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` after every step.
+    Returned is the state of least surrogate at the start or after a round, so the surrogate never ends above
+    its start. A node of one class is no error: its w separates nothing.
 
     Where all samples are far from the first split, as with features of two values, no step moves w: the bound
     is flat there. `convex_rounds` leave its concave part out, as if w_old were 0 (where 0 is a tangent of

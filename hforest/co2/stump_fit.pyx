@@ -1,4 +1,4 @@
-"""Fits one oblique split (p2 Alg. 1): convex-concave steps on the surrogate of eq 10.
+"""Fits one oblique split (Norouzi et al. 2015, Alg. 1): convex-concave steps on the surrogate of eq. 10.
 
 Steps are taken by mini-batches with momentum, for w and theta alike.
 """

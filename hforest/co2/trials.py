@@ -1,4 +1,6 @@
-"""The search for settings, by out-of-bag errors or on a held-out part of the samples (p2 section 5)."""
+"""The search for settings, by out-of-bag errors or on a held-out part of the samples (Norouzi et al. 2015,
+section 5).
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +28,9 @@ class Trials(NamedTuple):
     nu: FloatArray
     """(n_trials,) float64."""
     lr: FloatArray
-    """(n_trials,) float64; p2's eta."""
+    """(n_trials,) float64; eta in Norouzi et al. 2015."""
     max_features: IntArray
-    """(n_trials,) int64; p2's q."""
+    """(n_trials,) int64; q in Norouzi et al. 2015."""
     error: FloatArray
     """(n_trials,) float64: share of samples predicted wrongly, or mean squared error."""
 
@@ -157,14 +159,14 @@ def search(
     x, y, n_trees, task, n_classes
         As `grow` takes them; NumPy arrays or what numpy.asarray takes.
     nu, lr : sequence of float
-        Bounds on ``||w||**2`` and learning rates (p2's eta) to try; by default the paper's.
+        Bounds on ``||w||**2`` and learning rates (eta in Norouzi et al. 2015) to try; by default the paper's.
     max_features : sequence, optional
-        Numbers of features sampled at a node (p2's q) to try, each as `grow` takes it; by default that of
-        `grow` alone.
+        Numbers of features sampled at a node (q in Norouzi et al. 2015) to try, each as `grow` takes it; by
+        default that of `grow` alone.
     held_out : float, optional
         Share of the samples that is kept out of the forests, above 0 and below 1, and judges them. By default
         forests grow on bootstraps of all samples, and each sample is predicted by the trees that did not draw
-        it (p5's out-of-bag estimate); all forests have the same bootstraps.
+        it (the out-of-bag estimate of Breiman 2001); all forests have the same bootstraps.
     settings : mapping of str, optional
         Further arguments of `grow`, the same in all trials, such as ``{"max_depth": 8}``; without `held_out`
         no `bootstrap`.
@@ -192,8 +194,8 @@ def search(
 
     Notes
     -----
-    p2 section 5 holds out 20 % (``held_out=0.2``), and compares forests of 30 trees over a grid of nu and
-    eta. Out-of-bag errors are of all samples, so they differ less from one split to another.
+    Norouzi et al. 2015, section 5, hold out 20 % (``held_out=0.2``), and compare forests of 30 trees over a
+    grid of nu and eta. Out-of-bag errors are of all samples, so they differ less from one split to another.
 
     Examples
     --------

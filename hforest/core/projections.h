@@ -1,5 +1,6 @@
-/* Entries of random sparse projections (p3 sections 2.3 and 3; p2 section 6.2), drawn from a key: projections.py is the
-   reference implementation, number by number. A draw costs its entries, not the number of features. */
+/* Entries of random sparse projections (Perry et al. 2019, sections 2.3 and 3; Norouzi et al. 2015, section 6.2),
+   drawn from a key: projections.py is the reference implementation, number by number. A draw costs its entries, not
+   the number of features. */
 #ifndef HFOREST_PROJECTIONS_H
 #define HFOREST_PROJECTIONS_H
 #include "core/philox.h"

@@ -1,8 +1,8 @@
 """Distributions of sparse projections, and the reference implementation that draws from them; kernels have
 projections.h.
 
-Sparse vectors of +1 and -1, and sums over contiguous patches (p3 sections 2.3 and 3); the difference of two
-features (p2 section 6.2).
+Sparse vectors of +1 and -1, and sums over contiguous patches (Perry et al. 2019, sections 2.3 and 3); the
+difference of two features (Norouzi et al. 2015, section 6.2).
 """
 
 import math
@@ -147,15 +147,16 @@ def axis_distribution(n_features: int) -> Distribution:
 
 
 def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
-    """Returns the distribution of sparse vectors of +1 and -1 (SPORF; p3 section 2.3).
+    """Returns the distribution of sparse vectors of +1 and -1 (SPORF; Perry et al. 2019, section 2.3).
 
     Parameters
     ----------
     n_features : int
         Features of a sample.
     density : float
-        Mean of the Poisson distribution that the number of non-zeros is drawn from (p3's lambda), above 0 to
-        500. A projection has at least one non-zero, at most min(n_features, 4096).
+        Mean of the Poisson distribution that the number of non-zeros is drawn from (lambda in
+        Perry et al. 2019), above 0 to 500. A projection has at least one non-zero, at most min(n_features,
+        4096).
 
     Returns
     -------
@@ -182,8 +183,8 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
 
 
 def probe_distribution(n_features: int, single_share: float = 0.0) -> Distribution:
-    """Returns the uniform distribution of differences of two features (p2 section 6.2), or of these and
-    single features.
+    """Returns the uniform distribution of differences of two features (Norouzi et al. 2015, section 6.2), or
+    of these and single features.
 
     Parameters
     ----------
@@ -248,8 +249,8 @@ def patch_distribution(
     channels: bool = False,
     cyclic: bool = False,
 ) -> Distribution:
-    """Returns the distribution of sums over contiguous patches: intervals, rectangles or boxes (MORF; p3
-    section 3).
+    """Returns the distribution of sums over contiguous patches: intervals, rectangles or boxes (MORF;
+    Perry et al. 2019, section 3).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The main job: paper 1's network with a hinge forest inside, trained on real data.
+"""The main job: the network of Lay et al. 2018 with a hinge forest inside, trained on real data.
 
-`start`, `step`, `train`, `predict` and `error_rate` are the network (Lay et al. 2018, Fig. 2b,
-2c), `load_data`, `hold_out` and `save_checkpoint` its data sets and model files, `select_features` finds the
+`start`, `step`, `train`, `predict` and `error_rate` are the network (Fig. 2b, 2c),
+`load_data`, `hold_out` and `save_checkpoint` its data sets and model files, `select_features` finds the
 columns that matter before it. `python -m hforest` runs them. They call the other subpackages' public
 functions only, as a user's training loop would.
 """

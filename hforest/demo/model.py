@@ -29,10 +29,10 @@ class Config:
     depth : int
         Decisions on a path, 1 to 30.
     n_features : int
-        Learned inner products between the data and the forest (p1 Fig. 2b).
+        Learned inner products between the data and the forest (Lay et al. 2018, Fig. 2b).
     n_kernels : int
-        Learned 5x5 convolutions with stride 3 of square images (p1 Fig. 2c) instead of inner products; 0:
-        inner products.
+        Learned 5x5 convolutions with stride 3 of square images (Lay et al. 2018, Fig. 2c) instead of inner
+        products; 0: inner products.
     optimizer : "adam" or "adagrad"
     lr : float
         Learning rate of the first steps, above 0.
@@ -140,7 +140,8 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     -------
     dict
         kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
-        forest (p1 Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step, the int 0.
+        forest (Lay et al. 2018, Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step,
+        the int 0.
 
     Raises
     ------

@@ -1,4 +1,5 @@
-"""p1 Fig. 2b, 2c: inner products or convolutions -> normalise -> hinge forest -> sum over trees -> softmax.
+"""Lay et al. 2018, Fig. 2b, 2c: inner products or convolutions -> normalise -> hinge forest -> sum over trees
+-> softmax.
 
 The whole state of a run is one dict of arrays (`start` makes it, `step` changes it in place), so that a run
 can be written to a file and resumed with the same bits. Batches depend on the seed and the number of the step
@@ -82,7 +83,8 @@ def _update(config: Config, state: State, grad_scores: Array, route: Any, lr: fl
 
 
 def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
-    """Makes one step of stochastic gradient descent (p1 Alg. 2) in place and returns the loss before it.
+    """Makes one step of stochastic gradient descent (Lay et al. 2018, Alg. 2) in place and returns the loss
+    before it.
 
     Parameters
     ----------

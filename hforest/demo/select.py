@@ -126,9 +126,10 @@ def select_features(
     Notes
     -----
     Recursive elimination (I. Guyon et al., *Gene selection for cancer classification using support vector
-    machines*, 2002) with the gains of trees in place of a linear machine's weights. p1 §7 leaves sparse
-    learnable features to future work; the network of inner products fails where most columns are noise. Cost:
-    that of `hinge.tree_greedy_init`; the first round costs more than all others together.
+    machines*, 2002) with the gains of trees in place of a linear machine's weights. Lay et al. 2018,
+    section 7, leave sparse learnable features to future work; the network of inner products fails where most
+    columns are noise. Cost: that of `hinge.tree_greedy_init`; the first round costs more than all others
+    together.
 
     Examples
     --------

@@ -198,13 +198,14 @@ def grow(
 
     Notes
     -----
-    p5 steps 1 to 4: a bootstrap weighs samples, it does not copy them. Lower ``sum_b W_b H(b)`` is better; of
-    equal splits the column sampled first wins, in it the lowest threshold. What a node samples depends on its
-    key alone, which comes from its parent's by a counter-based generator: trees do not depend on the number
-    of threads. A tree whose bootstrap holds no weight takes every sample. Extreme weights are scaled by a
-    power of two, and `gain` with them (`hforest.tree.Forest`); the power may depend on in-bag counts that
-    are given, and then on the range of trees. Cost: for each level, sample and candidate a
-    few nanoseconds; a tree has as many levels as samples where each split parts off one of them.
+    The blog *Don't Get Lost in the Forest*, steps 1 to 4: a bootstrap weighs samples, it does not copy them.
+    Lower ``sum_b W_b H(b)`` is better; of equal splits the column sampled first wins, in it the lowest
+    threshold. What a node samples depends on its key alone, which comes from its parent's by a counter-based
+    generator: trees do not depend on the number of threads. A tree whose bootstrap holds no weight takes
+    every sample. Extreme weights are scaled by a power of two, and `gain` with them (`hforest.tree.Forest`);
+    the power may depend on in-bag counts that are given, and then on the range of trees. Cost: for each
+    level, sample and candidate a few nanoseconds; a tree has as many levels as samples where each split parts
+    off one of them.
 
     Examples
     --------
@@ -259,7 +260,7 @@ def grow_projected(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Projected:
-    """Returns trees whose nodes sample random projections (p3 Alg. 1).
+    """Returns trees whose nodes sample random projections (Perry et al. 2019, Alg. 1).
 
     Parameters
     ----------

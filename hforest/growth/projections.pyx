@@ -1,4 +1,5 @@
-"""Candidate source: random projections (p3; p2 section 6.2), of rows or of a sparse matrix.
+"""Candidate source: random projections (Perry et al. 2019; Norouzi et al. 2015, section 6.2), of rows or of a
+sparse matrix.
 
 A value is summed in float64 in the order of its entries and rounded once to the dtype of x, as a walk down
 the grown tree does it (projected_values.pyx, stored.pyx). Where all of x is whole numbers and all sums are

@@ -1,4 +1,5 @@
-"""Reference implementation: trees grown top-down, node by node, in plain loops (p5; p3 Alg. 1).
+"""Reference implementation: trees grown top-down, node by node, in plain loops (Don't Get Lost in the Forest;
+Perry et al. 2019, Alg. 1).
 
 Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 entropy, 2 squared error.
 """
@@ -94,8 +95,8 @@ def prepare_projections(x, distribution, has_missing):
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
-    """Appends trees on random projections (p3 Alg. 1): as `grow`, then (indptr, indices, data) of their
-    projections.
+    """Appends trees on random projections (Perry et al. 2019, Alg. 1): as `grow`, then (indptr, indices,
+    data) of their projections.
     """
     if isinstance(x, Columns):
         x = all_numbers(x)

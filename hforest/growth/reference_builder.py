@@ -1,4 +1,5 @@
-"""The reference tree builder: grows trees top-down, node by node, in plain loops (p5; p3 Alg. 1).
+"""The reference tree builder: grows trees top-down, node by node, in plain loops (Don't Get Lost in the
+Forest; Perry et al. 2019, Alg. 1).
 
 A candidate source is a function split(tree, samples, mean, weight, key) that returns None or a `Split`.
 """
@@ -100,8 +101,8 @@ class Tree:
 
 
 def best_threshold(tree, samples, rows, total, weight, column, value, min_samples_leaf, best):
-    """Returns the better of `best` and the best split of one candidate (p5 step 2): thresholds lie between
-    neighbours of different value (or bin).
+    """Returns the better of `best` and the best split of one candidate (Don't Get Lost in the Forest,
+    step 2): thresholds lie between neighbours of different value (or bin).
     """
     order = sorted(samples, key=lambda s: value[s])  # stable
     left, left_weight = [0.0] * tree.n_outputs, 0.0

@@ -5,7 +5,7 @@ from hforest.hinge.forest cimport Forest, Route, real
 from hforest.hinge.windows cimport Windows
 
 
-# Gradients of a call (p1 eq 11-12).
+# Gradients of a call (Lay et al. 2018, eq. 11-12).
 cdef struct Gradients:
     Forest forest
     Route route           # IN

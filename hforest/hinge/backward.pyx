@@ -1,4 +1,4 @@
-"""Gradients by input, thresholds and weights (p1 eq 11-12), from known routes.
+"""Gradients by input, thresholds and weights (Lay et al. 2018, eq. 11-12), from known routes.
 
 A thread takes a group of 16 trees, transposes their routes so that the samples of a tree are neighbours, and
 goes through the trees: each sample adds |r| G to the sums of its leaf, and leaves its slope s = sgn(r) w . G,
@@ -84,7 +84,7 @@ cdef void _visit_single(const Visits* a, real* slope) noexcept nogil:
 
 
 cdef void visit_samples(const Visits* a, real* slope) noexcept nogil:
-    """Adds |r| G to the sums of the leaves (eq 12), and writes slope (n,) = sgn(r) w . G / divisor (eq 11).
+    """Adds |r| G to the sums of the leaves (eq. 12), and writes slope (n,) = sgn(r) w . G / divisor (eq. 11).
 
     The dot product runs in eight lanes, which are added in a fixed order.
     """
@@ -121,7 +121,7 @@ cdef void visit_samples(const Visits* a, real* slope) noexcept nogil:
 
 
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
-    """Subtracts the slopes from the sums of the vertices (eq 11 by the thresholds: r falls as t rises)."""
+    """Subtracts the slopes from the sums of the vertices (eq. 11 by the thresholds: r falls as t rises)."""
     cdef Py_ssize_t i
     for i in range(n):
         total[vertex[i]] -= slope[i]
@@ -243,7 +243,7 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
 
 
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil:
-    """Writes grad_x (n_samples, n_features): the slopes at the features of their vertices (eq 11)."""
+    """Writes grad_x (n_samples, n_features): the slopes at the features of their vertices (eq. 11)."""
     cdef Py_ssize_t step = samples_each(a.n_samples, threads, SAMPLES), block = 0, first = 0, last = 0
     hf_share(watch, (a.n_samples + step - 1) // step)
     with parallel(num_threads=threads):

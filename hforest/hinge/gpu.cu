@@ -1,4 +1,4 @@
-// Random hinge trees and ferns (p1 = Lay et al., Random Hinge Forest). A pair is one sample in one tree,
+// Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree,
 // numbered sample * n_trees + tree. An output element is computed by one block: no sum is shared between
 // blocks and no order depends on the size of a block.
 
@@ -50,7 +50,7 @@ struct Window {
     }
 };
 
-// p1 Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). A thread is a pair:
+// Lay et al. 2018, Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). A thread is a pair:
 // neighbours are trees of one sample, so they read one row of x and write neighbouring elements.
 template <class Sample>
 __device__ static inline void route(const Routing &a, size pair, const Sample &sample, bool fern) {
@@ -98,7 +98,7 @@ extern "C" __global__ void fern_traverse_windows(const real *__restrict__ x, Win
 
 // ------------------------------------------------------------------------------------------- outputs
 
-// p1 eq 10, trees apart. A thread is an element of y.
+// Lay et al. 2018, eq. 10, trees apart. A thread is an element of y.
 extern "C" __global__ void leaf_outputs_each(
     const int *__restrict__ leaf, const real *__restrict__ margin, const real *__restrict__ weights,
     size n_samples, size n_trees, size n_leaves, size n_outputs, real *__restrict__ y
@@ -113,7 +113,7 @@ extern "C" __global__ void leaf_outputs_each(
 constexpr int COLUMNS = 32;  // elements of y that a block owns; gpu.py knows this number
 constexpr int TREES = 32;    // trees whose outputs a block holds at a time
 
-// p1 eq 10, summed over trees in their order. All threads of a block fetch outputs of a tile of trees,
+// Lay et al. 2018, eq. 10, summed over trees in their order. All threads of a block fetch outputs of a tile of trees,
 // then the first 32 add them up: the fetches overlap although the sum is in sequence. The block must be
 // a multiple of COLUMNS.
 extern "C" __global__ void leaf_outputs_sum(
@@ -150,7 +150,7 @@ __device__ static inline size grad_row(size pair, size n_trees, size grad_trees,
     return (pair / n_trees * grad_trees + pair % n_trees % grad_trees) * n_outputs;
 }
 
-// p1 eq 11: slope = sgn(r*) w_leaf . dL/dy. A thread is a pair.
+// Lay et al. 2018, eq. 11: slope = sgn(r*) w_leaf . dL/dy. A thread is a pair.
 extern "C" __global__ void backward_slopes(
     const real *__restrict__ grad_y, const int *__restrict__ leaf, const real *__restrict__ margin,
     const real *__restrict__ weights, size n_samples, size n_trees, size grad_trees, size n_leaves,
@@ -174,7 +174,7 @@ extern "C" __global__ void backward_slopes(
 
 constexpr int TILE = 128;  // pairs that a block holds at a time
 
-// p1 eq 11 by the input. A block is a sample, a thread owns the features that leave its number when
+// Lay et al. 2018, eq. 11 by the input. A block is a sample, a thread owns the features that leave its number when
 // divided by the size of the block. Every thread sees every pair, in the order of the trees, and adds
 // those of its features.
 extern "C" __global__ void backward_x(
@@ -213,8 +213,8 @@ extern "C" __global__ void window_places(
     places[pair] = place < 0 ? n_places : place;
 }
 
-// p1 eq 11 by the numbers of images. A thread owns number i, whose pairs are order[start[i]:start[i + 1]] in the
-// order of the windows and trees.
+// Lay et al. 2018, eq. 11 by the numbers of images. A thread owns number i, whose pairs are
+// order[start[i]:start[i + 1]] in the order of the windows and trees.
 extern "C" __global__ void backward_images(
     const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start, size n_places,
     real *__restrict__ grad_x
@@ -240,8 +240,8 @@ __device__ static inline double add_lanes(double part, int lane, int lanes) {
     return part;
 }
 
-// p1 eq 11 by the thresholds: r falls as t rises. Row i has the pairs order[start[i]:start[i + 1]], in the
-// order of the samples; `lanes` threads share a row.
+// Lay et al. 2018, eq. 11 by the thresholds: r falls as t rises. Row i has the pairs order[start[i]:start[i + 1]], in
+// the order of the samples; `lanes` threads share a row.
 extern "C" __global__ void backward_thresholds(
     const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start,
     size n_rows, size lanes, real *__restrict__ grad_thresholds
@@ -255,7 +255,7 @@ extern "C" __global__ void backward_thresholds(
     if (row < n_rows && lane == 0) grad_thresholds[row] = (real)total;
 }
 
-// p1 eq 12: |r*| dL/dy. `lanes` threads share an element of a row.
+// Lay et al. 2018, eq. 12: |r*| dL/dy. `lanes` threads share an element of a row.
 extern "C" __global__ void backward_weights(
     const real *__restrict__ grad_y, const real *__restrict__ margin, const size *__restrict__ order,
     const size *__restrict__ start, size n_trees, size grad_trees, size n_outputs, double divisor,
@@ -295,9 +295,9 @@ extern "C" __global__ void leaf_counts(
 
 // --------------------------------------------------------------------- an inner product for each vertex
 
-// p1 Alg. 3 with r_v = p_v . x - t_v, of the vertices on the path. DOT neighbouring threads are a pair: thread j makes
-// partial sum j of an inner product, so neighbours read neighbouring elements, and each adds up all of them. The block
-// must be a multiple of DOT, and all its threads take every step.
+// Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, of the vertices on the path. DOT neighbouring threads are a pair:
+// thread j makes partial sum j of an inner product, so neighbours read neighbouring elements, and each adds up all of
+// them. The block must be a multiple of DOT, and all its threads take every step.
 __device__ static inline void linear_route(
     const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
     size n_samples, size n_features, size n_trees, size n_vertices, size depth, bool fern,
@@ -358,8 +358,8 @@ extern "C" __global__ void fern_linear_traverse(
     );
 }
 
-// p1 eq 11 by the input: slopes times the projections of their vertices, added in the order of the trees. A thread is
-// an element of grad_x.
+// Lay et al. 2018, eq. 11 by the input: slopes times the projections of their vertices, added in the order of the
+// trees. A thread is an element of grad_x.
 extern "C" __global__ void linear_backward_x(
     const int *__restrict__ vertex, const real *__restrict__ projections, const real *__restrict__ slope,
     size n_samples, size n_trees, size n_vertices, size n_features, real *__restrict__ grad_x
@@ -373,8 +373,8 @@ extern "C" __global__ void linear_backward_x(
     grad_x[i] = sum;
 }
 
-// p1 eq 11 by the projections: slopes times samples. Row i has the pairs order[start[i]:start[i + 1]], in the order of
-// the samples. A thread is an element of grad_projections.
+// Lay et al. 2018, eq. 11 by the projections: slopes times samples. Row i has the pairs order[start[i]:start[i + 1]],
+// in the order of the samples. A thread is an element of grad_projections.
 extern "C" __global__ void backward_projections(
     const real *__restrict__ x, const real *__restrict__ slope, const size *__restrict__ order,
     const size *__restrict__ start, size n_trees, size n_features, size n_rows, real *__restrict__ grad_projections

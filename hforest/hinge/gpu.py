@@ -1,4 +1,4 @@
-"""Random hinge trees and ferns on a GPU (p1 = Lay et al., Random Hinge Forest); the kernels are in gpu.cu.
+"""Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
 Scratch comes from the array module of the arguments, work goes to the caller's stream, and nothing here
 waits for the device.
@@ -77,7 +77,7 @@ def tree_traverse(
     vertex: IntArray,
     windows: Windows | None = None,
 ) -> None:
-    """p1 Alg. 3, HingeTreeTraversal."""
+    """Lay et al. 2018, Alg. 3, HingeTreeTraversal."""
     _traverse("tree_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
 
 
@@ -90,14 +90,14 @@ def fern_traverse(
     vertex: IntArray,
     windows: Windows | None = None,
 ) -> None:
-    """p1 Alg. 3 with one decision per level."""
+    """Lay et al. 2018, Alg. 3 with one decision per level."""
     _traverse("fern_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
 
 
 def leaf_outputs(
     leaf: IntArray, margin: FloatArray, weights: FloatArray, divisor: float, y: FloatArray
 ) -> None:
-    """p1 eq 10 for known routes, for each tree (y of 3 axes) or summed over them and divided."""
+    """Lay et al. 2018, eq. 10 for known routes: for each tree (y of 3 axes), or summed and divided."""
     n_samples = leaf.shape[0]
     n_trees, n_leaves, n_outputs = weights.shape
     args = (leaf, margin, weights, n_samples, n_trees, n_leaves, n_outputs)
@@ -118,7 +118,7 @@ def tree_forward(
     route: Route | None = None,
     windows: Windows | None = None,
 ) -> None:
-    """p1 Alg. 3, then eq 10; leaf, margin and vertex as well if there is a route."""
+    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
     _forward("tree_traverse", x, thresholds, features, weights, divisor, y, route, windows)
 
 
@@ -132,7 +132,7 @@ def fern_forward(
     route: Route | None = None,
     windows: Windows | None = None,
 ) -> None:
-    """p1 Alg. 3 for ferns, then eq 10."""
+    """Lay et al. 2018, Alg. 3 for ferns, then eq. 10."""
     _forward("fern_traverse", x, thresholds, features, weights, divisor, y, route, windows)
 
 
@@ -203,7 +203,7 @@ def _backward_images(
 
 
 def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> FloatArray:
-    # The slopes of eq 11, (n_samples, n_trees).
+    # The slopes of eq. 11, (n_samples, n_trees).
     n_samples, (n_trees, n_leaves, n_outputs) = len(route.leaf), weights.shape
     grad_trees, dtype = n_trees if grad_y.ndim == 3 else 1, route.margin.dtype
     slope = array_module(route.margin).empty(route.margin.shape, dtype)
@@ -276,7 +276,7 @@ def backward(
     grad_weights: FloatArray,
     windows: Windows | None = None,
 ) -> None:
-    """Dense gradients, p1 eq 11-12."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12)."""
     if route[0].shape[0] == 0:
         grad_thresholds.fill(0)
         grad_weights.fill(0)
@@ -343,7 +343,7 @@ def tree_adam_forward(
     route: Route,
     y: FloatArray,
 ) -> None:
-    """Parameters to step - 1, then p1 Alg. 3 and eq 10."""
+    """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
     backend = sys.modules[__name__]
     dense_adam.adam_forward(
         backend, optimizer, tree_traverse, x, parameters, state, step, settings, divisor, route, y
@@ -377,7 +377,7 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
-    """p1 eq 11-12, then a step of Adam."""
+    """Lay et al. 2018, eq. 11-12, then a step of Adam."""
     backend = sys.modules[__name__]
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
@@ -400,7 +400,7 @@ def tree_linear_traverse(
     margin: FloatArray,
     vertex: IntArray,
 ) -> None:
-    """p1 Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
+    """Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
     depth, route = (thresholds.shape[1] + 1).bit_length() - 1, Route(leaf, margin, vertex)
     _linear_traverse("tree_linear_traverse", depth, x, thresholds, projections, route)
 
@@ -458,7 +458,7 @@ def linear_backward(
     grad_projections: FloatArray,
     grad_weights: FloatArray,
 ) -> None:
-    """Dense gradients, p1 eq 11-12 and the chain rule."""
+    """Dense gradients (Lay et al. 2018, eq. 11-12 and the chain rule)."""
     grads = grad_x, grad_thresholds, grad_projections, grad_weights
     if len(x) == 0:
         for grad in grads:

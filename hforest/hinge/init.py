@@ -1,4 +1,4 @@
-"""Starts of hinge trees and ferns: random (p1 Alg. 1), sequential, and greedy.
+"""Starts of hinge trees and ferns: random (Lay et al. 2018, Alg. 1), sequential, and greedy.
 
 All of it runs on the host, once before training; arrays given on a GPU come back on that GPU.
 """

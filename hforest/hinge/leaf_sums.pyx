@@ -1,4 +1,4 @@
-"""Outputs of routed samples (p1 eq 10): the weights of a leaf times the least margin.
+"""Outputs of routed samples (Lay et al. 2018, eq. 10): the weights of a leaf times the least margin.
 
 They are kept apart, or summed over the trees in float64, in the order of the trees.
 """

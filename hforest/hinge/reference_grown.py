@@ -33,8 +33,9 @@ def place(forest, root, node, v, depth, above, thresholds, features, reached):
 def fit_weights(leaf, margin, targets, n_leaves, l2, weights, intercept):
     """Writes the weights (n_trees, n_leaves, n_outputs) and the intercept of the ridge regression.
 
-    Row n of the matrix A has |r_nm| in the column of leaf_nm of tree m (p1 eq 10: y = A w). With columns and
-    targets less their means, (A'A + a) w = A'y, where a is l2 times the mean squared length of the rows.
+    Row n of the matrix A has |r_nm| in the column of leaf_nm of tree m (Lay et al. 2018, eq. 10: y = A w).
+    With columns and targets less their means, (A'A + a) w = A'y, where a is l2 times the mean squared length
+    of the rows.
     """
     n_samples, n_trees = leaf.shape
     rows = np.zeros((n_samples, n_trees * n_leaves))

@@ -27,8 +27,8 @@ class LeafFit(NamedTuple):
 class Design:
     """The regression's matrix A (n_samples, n_trees * n_leaves), |r| / unit at the leaves reached.
 
-    It is never stored: products with it are the forward and the backward pass of hinge trees (p1 eq 10, 12).
-    Columns are centred, which gives the intercept.
+    It is never stored: products with it are the forward and the backward pass of hinge trees
+    (Lay et al. 2018, eq. 10, 12). Columns are centred, which gives the intercept.
     """
 
     def __init__(self, leaf: IntArray, margin: FloatArray, n_leaves: int) -> None:

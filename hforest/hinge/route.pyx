@@ -1,7 +1,8 @@
-"""Routing of samples (p1 Alg. 3, HingeTreeTraversal), and what is written of their routes.
+"""Routing of samples (Lay et al. 2018, Alg. 3, HingeTreeTraversal), and what is written of their routes.
 
 A unit of work is a block of samples and some trees. It goes through the trees in groups of 16, whose routes
-stay in cache until they are written: transposed to the rows of the result, or as outputs (p1 eq 10), or both.
+stay in cache until they are written: transposed to the rows of the result, or as outputs (Lay et al. 2018,
+eq. 10), or both.
 
 way     when                                                         side by side             input
 PLAIN   no vectors, or so few samples or trees that tiles cost more  -                        rows

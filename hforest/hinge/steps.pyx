@@ -78,7 +78,8 @@ cdef void _descend_tree(
     const Step* a, const real* x, Py_ssize_t n_samples, Py_ssize_t n_features, Py_ssize_t tree,
     const Route* route,
 ) noexcept nogil:
-    """Goes on with the routes of all samples in one tree, from level EAGER_LEVELS on (p1 Alg. 3).
+    """Goes on with the routes of all samples in one tree, from level EAGER_LEVELS on (Lay et al. 2018,
+    Alg. 3).
 
     A vertex is brought up to date when a sample reaches it. Level by level, so that what a sample reads next
     is prefetched while the others are processed.
@@ -305,7 +306,9 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
 
 
 cdef int step_back(grad_y, route, parameters, state, step, settings, double divisor, grad_x) except -1:
-    """Writes grad_x (p1 eq 11) and takes step `step` of Adam; arguments as catch_up has them, route IN."""
+    """Writes grad_x (Lay et al. 2018, eq. 11) and takes step `step` of Adam; arguments as catch_up has them,
+    route IN.
+    """
     cdef Step a
     cdef Gradients g
     if grad_y.shape[0] == 0:

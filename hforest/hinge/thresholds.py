@@ -12,7 +12,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from .shared import Kind, check_depth
 
 SPREAD = 3.0
-"""p1 Alg. 1 draws thresholds from U(-3, 3), in standard deviations of the normalised input."""
+"""Lay et al. 2018, Alg. 1, draw thresholds from U(-3, 3), in standard deviations of the normalised input."""
 
 # ------------------------------------------------------------------------------------------- medians
 

@@ -179,7 +179,7 @@ cdef void _image(
 cdef int image_gradients(
     const Windows* w, const Slopes* slopes, real* grad_x, int path, int threads, hf_watch* watch
 ) except -1:
-    """Writes grad_x (n_images, image): the slopes at the taps of their vertices (p1 eq 11).
+    """Writes grad_x (n_images, image): the slopes at the taps of their vertices (Lay et al. 2018, eq. 11).
 
     Sums run in float64, over the windows of an image in their order and, for each, the trees in theirs. A
     thread takes whole images.

@@ -78,7 +78,8 @@ def hinge_tree(
     *,
     aggregate: Aggregate = "sum",
 ) -> jax.Array:
-    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (p1 eq 9-12).
+    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (Lay et al. 2018,
+    eq. 9-12).
 
     Parameters
     ----------
@@ -137,7 +138,8 @@ def hinge_fern(
     *,
     aggregate: Aggregate = "sum",
 ) -> jax.Array:
-    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (p1 eq 9-12).
+    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (Lay et al. 2018,
+    eq. 9-12).
 
     Parameters
     ----------
@@ -184,7 +186,8 @@ def neural_forest(
     index: jax.Array | None = None,
     task: Task = "classification",
 ) -> jax.Array:
-    """Returns class probabilities of a neural forest, with gradients by functions and leaves (p4 §2).
+    """Returns class probabilities of a neural forest, with gradients by functions and leaves (Zhang 2017,
+    section 2).
 
     p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
 

@@ -1,4 +1,4 @@
-"""Layers around a forest in a network: normalisation, convolution, losses (p1 = Lay et al., §4 and §6).
+"""Layers around a forest: normalisation, convolution, losses (Lay et al. 2018, sections 4 and 6).
 
 Everything here takes C-contiguous NumPy arrays or CuPy arrays, float32 or float64, and returns new
 arrays of the same kind and dtype; labels are of any integer or bool dtype. There are no kernels: the work is

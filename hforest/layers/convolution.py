@@ -1,4 +1,4 @@
-"""2-D cross-correlation and its gradients, as matrix products (p1 Fig. 2)."""
+"""2-D cross-correlation and its gradients, as matrix products (Lay et al. 2018, Fig. 2)."""
 
 import math
 
@@ -85,9 +85,9 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     Notes
     -----
     y[n, o, i, j] = sum over c, a, b of kernels[o, c, a, b] x[n, c, stride i + a, stride j + b], the first
-    layer of p1's network for MNIST (Fig. 2: 80 kernels of 5 by 5, stride 3). Sums beyond the largest number
-    of the dtype are infinite or NaN. Cost: one matrix product a sample, and a copy of its windows. Extra
-    memory does not grow with n_samples.
+    layer of the network of Lay et al. 2018 for MNIST (Fig. 2: 80 kernels of 5 by 5, stride 3). Sums beyond
+    the largest number of the dtype are infinite or NaN. Cost: one matrix product a sample, and a copy of its
+    windows. Extra memory does not grow with n_samples.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Losses and their gradients (p1 §6)."""
+"""Losses and their gradients (Lay et al. 2018, section 6)."""
 
 import numpy as np
 

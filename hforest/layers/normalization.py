@@ -1,4 +1,4 @@
-"""Normalisation by running statistics (p1 §4)."""
+"""Normalisation by running statistics (Lay et al. 2018, section 4)."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ..core import check, dispatch
 from ..core.aliases import FloatArray
 
 EPSILON = 1e-7
-"""Added to the variance, in the unit of x squared (p1's own framework)."""
+"""Added to the variance, in the unit of x squared (as the framework of Lay et al. 2018 does)."""
 
 
 def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> check.Sizes:
@@ -37,7 +37,7 @@ def _deviation(var: FloatArray) -> FloatArray:
 
 
 def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
-    """Features in running standard deviations from their running mean (p1 §4).
+    """Features in running standard deviations from their running mean (Lay et al. 2018, section 4).
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
 
     Notes
     -----
-    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (p1 §4). Numbers beyond the
-    largest of the dtype are infinite. Cost: one pass.
+    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (Lay et al. 2018, section 4).
+    Numbers beyond the largest of the dtype are infinite. Cost: one pass.
 
     Examples
     --------

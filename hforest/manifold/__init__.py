@@ -1,4 +1,5 @@
-"""Oblique and manifold forests (SPORF, MORF; p3) and two-probe forests (p2 section 6.2).
+"""Oblique and manifold forests (SPORF, MORF; Perry et al. 2019) and two-probe forests (Norouzi et al. 2015,
+section 6.2).
 
 Splits compare random sparse projections of a sample: a few features with signs, the sum of a patch of an
 image or signal, the difference of two features. A forest is a `hforest.tree.Forest`: apply and inspect it

@@ -86,7 +86,7 @@ def grow(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
-    """Returns a forest on random projections (p3 Alg. 1).
+    """Returns a forest on random projections (Perry et al. 2019, Alg. 1).
 
     Parameters
     ----------
@@ -109,13 +109,14 @@ def grow(
     cyclic : bool
         Whether patches wrap around the borders.
     density : float
-        Mean number of non-zeros of a sparse projection (p3's lambda), above 0 to 500.
+        Mean number of non-zeros of a sparse projection (lambda in Perry et al. 2019), above 0 to 500.
     single_share : float
-        Share of single features among the differences of two, 0 (p2's two-probe forests) to 1: a difference
-        does not see what both features have in common.
+        Share of single features among the differences of two, 0 (the two-probe forests of
+        Norouzi et al. 2015) to 1: a difference does not see what both features have in common.
     n_projections : int, optional
-        Projections sampled at a node (p3's d), 1 to 2**20. By default the root of n_features, rounded up;
-        in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever is greater.
+        Projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. By default the root of n_features,
+        rounded up; in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever
+        is greater.
     sample_weight, class_weight, criterion
         As `hforest.classic.grow` takes them.
     splitter : "best" or "random"

@@ -1,4 +1,4 @@
-"""The three simulations of p3 section 4.1, as seeded generators."""
+"""The three simulations of Perry et al. 2019, section 4.1, as seeded generators."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _labels(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns samples of two segments on a circle of 100 points (p3 section 4.1 A).
+    """Returns samples of two segments on a circle of 100 points (Perry et al. 2019, section 4.1 A).
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
 
 
 def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns horizontal against vertical bars in 28x28 images (p3 section 4.1 B).
+    """Returns horizontal against vertical bars in 28x28 images (Perry et al. 2019, section 4.1 B).
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
 
 
 def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns white noise against white noise with an impulse response (p3 section 4.1 C).
+    """Returns white noise against white noise with an impulse response (Perry et al. 2019, section 4.1 C).
 
     Parameters
     ----------

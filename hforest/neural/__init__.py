@@ -1,6 +1,6 @@
 """Neural decision forests: complete trees whose vertices send a sample both ways, in shares.
 
-Paper 4 (p4): Y. Zhang, *Ensemble Tree Model with Deep Architecture*, 2017, §2, notes on P. Kontschieder,
+Y. Zhang, *Ensemble Tree Model with Deep Architecture*, 2017, section 2, notes on P. Kontschieder,
 M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015.
 
 The decision functions f are numbers that the caller computes, by a linear layer or any network; this

@@ -1,4 +1,4 @@
-"""Neural decision forests on the CPU (p4 = Zhang, Notes on Deep Neural Decision Forests, §2).
+"""Neural decision forests on the CPU (Zhang 2017, section 2).
 
 Parallel loops run over owners of output: tiles of samples for `mu`, `p` and `grad_f`, pairs of a tree and
 a class for the leaves. No sum is shared between threads and nothing is atomic, so the result has the same
@@ -498,7 +498,7 @@ cdef void _sort_by_class(const int32_t[::1] y, int32_t[::1] order, int64_t[::1] 
 
 
 def update_leaves(f, index, y, weight, n_iter, leaves):
-    """p4's last formula, n_iter times, in place; samples count `weight` times, or once for None."""
+    """The last formula of Zhang 2017, n_iter times, in place; samples count `weight` times, once for None."""
     if f.shape[0] == 0:
         return
     # Samples by class, those of a class in their order: a tile then has one label.

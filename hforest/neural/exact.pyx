@@ -29,7 +29,7 @@ cdef double log_likelihood(const Path* path, const real* row, const real* leaf, 
 
 
 cdef void log_shares(const Path* path, const real* row, const double* logs, double* a) noexcept nogil:
-    # Writes the share of P that comes from below vertex or leaf i, p4's A, to a[i]. All are 0 where P is.
+    # Writes the share of P from below vertex or leaf i (A in Zhang 2017) to a[i]. All are 0 where P is.
     cdef Py_ssize_t i
     cdef double f
     a[0] = logs[0] != -HUGE_VAL

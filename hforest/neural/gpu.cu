@@ -1,4 +1,4 @@
-// Neural decision forests (p4 = Zhang, Notes on Deep Neural Decision Forests, section 2), level by level.
+// Neural decision forests (Zhang 2017, section 2), level by level.
 // A pair is a sample of the chunk and a tree; arrays over vertices are in heap order, a row of
 // 2 * n_vertices + 1 (vertices, then leaves) a pair. One thread owns one number: nothing is atomic and
 // nothing waits for another thread, so a level is a launch.
@@ -121,7 +121,7 @@ extern "C" __global__ void losses(
         weight[n * n_trees + m] = isinf(high) ? 0.0 : weight[n * n_trees + m] / (total * (double)n_all);
 }
 
-// A of the children of a level's vertices (p4's sum over the leaves below, divided by P); the root's is 1.
+// A of the children of a level's vertices: the sum over the leaves below, divided by P (Zhang 2017); the root's is 1.
 extern "C" __global__ void descend_shares(
     const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size width,
     const double* logs, size n_pairs, double* shares

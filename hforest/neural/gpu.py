@@ -1,4 +1,4 @@
-"""Neural decision forests on a GPU (p4 = Zhang, Notes on Deep Neural Decision Forests); kernels in gpu.cu.
+"""Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
 Samples go in chunks, so that scratch does not grow with them; a level of the trees is a launch. Work goes
 to the caller's stream, and nothing here waits for the device. Likelihoods run in float64 logarithms
@@ -142,7 +142,7 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
 def update_leaves(
     f: Array, index: Array | None, y: Array, weight: Array | None, n_iter: int, leaves: Array
 ) -> None:
-    """p4's last formula, n_iter times, in place; samples count `weight` times, or once for None."""
+    """The last formula of Zhang 2017, n_iter times, in place; samples count `weight` times, once for None."""
     n_trees, n_leaves, n_classes = leaves.shape
     xp = array_module(f)
     times = xp.ones(len(y), np.float64) if weight is None else weight

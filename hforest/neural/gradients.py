@@ -50,7 +50,8 @@ def loss_backward(
     return_p: bool = False,
     out: FloatArray | None = None,
 ) -> tuple[float, FloatArray] | tuple[float, FloatArray, FloatArray]:
-    """Returns the negative log-likelihood of labels and its gradient by the decision functions (p4 §2).
+    """Returns the negative log-likelihood of labels and its gradient by the decision functions (Zhang 2017,
+    section 2).
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ def loss_backward(
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
     loss : "forest" or "tree"
-        -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as p4
-        writes it; for one tree they are the same.
+        -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as Zhang
+        2017 writes it; for one tree they are the same.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples in the mean of their losses: at least 0, not all 0. By default equal ones.
     return_p : bool
@@ -95,7 +96,7 @@ def loss_backward(
     -----
     With A_m the part of P[y | x] that comes from the leaves below m, divided by P[y | x],
     dL/df_v = d_v A_right(v) - (1 - d_v) A_left(v); the forest's loss weighs a tree by its share of the
-    mean. p4 prints the formula with garbled indices; this one agrees with central differences. Where
+    mean. Zhang 2017 prints the formula with garbled indices; this one agrees with central differences. Where
     products of decisions leave the range of the dtype, a sample is done again in float64 logarithms, so
     saturated decisions have exact gradients too.
 

@@ -95,7 +95,8 @@ def from_forest(
     """Returns linear decision functions and leaves that start as a grown forest, with soft decisions.
 
     A split that sends ``a.x <= t`` left becomes ``f(x) = scale (t - a.x) / s``, with s the deviation of a.x
-    on the samples: d = sigmoid(f) is its share that goes left (p4 section 2). Leaves are the forest's.
+    on the samples: d = sigmoid(f) is its share that goes left (Zhang 2017, section 2). Leaves are the
+    forest's.
 
     Parameters
     ----------

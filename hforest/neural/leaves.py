@@ -12,7 +12,7 @@ _PACKAGE = "hforest.neural"
 
 
 def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = np.float32) -> FloatArray:
-    """Returns leaves in which all classes are equally likely: the start of p4's update.
+    """Returns leaves in which all classes are equally likely: the start of `update_leaves`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def update_leaves(
     index: IntArray | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> FloatArray:
-    """Returns leaves fitted to labelled samples, each tree by itself (p4 §2, last formula).
+    """Returns leaves fitted to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
 
     pi_lk <- sum over samples of class k of pi_lk mu_l(x) / P_T[k | x], divided by the row's sum Z_l.
 
@@ -71,7 +71,8 @@ def update_leaves(
         Where to begin: `uniform_leaves`, or leaves fitted before. A class of probability 0 in a leaf keeps
         probability 0 there.
     n_iter : int
-        Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, p4 gives no number.
+        Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, Zhang 2017 gives no
+        number.
     index : (n_trees, 2**depth - 1) array of int32, optional
         Decision function of each vertex.
     sample_weight : (n_samples,) array_like of real numbers, optional

@@ -1,4 +1,4 @@
-"""Reference implementation of neural decision forests in plain loops (p4, §2).
+"""Reference implementation of neural decision forests in plain loops (Zhang 2017, section 2).
 
 Same functions, parameters and output arrays as `cpu` and `gpu`. Decision functions come flattened to
 (n_samples, n_functions); `index` (n_trees, n_vertices) names the function of each vertex, and where it is
@@ -63,7 +63,7 @@ def _shares(f, logs):
 
 
 def route(f, index, mu):
-    """p4 §2: mu_l = product over the path of d to the left and 1 - d to the right."""
+    """Zhang 2017, section 2: mu_l = product over the path of d to the left and 1 - d to the right."""
     n_samples, n_trees, n_leaves = mu.shape
     for n in range(n_samples):
         for m in range(n_trees):
@@ -72,7 +72,7 @@ def route(f, index, mu):
 
 
 def forward(f, index, leaves, p):
-    """p4 §2: P_T[y|x] = sum_l pi_ly mu_l, and the forest's mean over trees."""
+    """Zhang 2017, section 2: P_T[y|x] = sum_l pi_ly mu_l, and the forest's mean over trees."""
     n_trees, n_leaves, n_classes = leaves.shape
     for n in range(f.shape[0]):
         total = np.zeros(n_classes)
@@ -83,7 +83,9 @@ def forward(f, index, leaves, p):
 
 
 def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
-    """p4 §2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples; p as of `forward`."""
+    """Zhang 2017, section 2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples; p as
+    of `forward`.
+    """
     if p is not None:
         forward(f, index, leaves, p)
     n_samples = f.shape[0]
@@ -131,7 +133,8 @@ def backward(grad_p, f, index, leaves, grad_f):
 
 
 def update_leaves(f, index, y, weight, n_iter, leaves):
-    """p4 §2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by Z_l.
+    """Zhang 2017, section 2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by
+    Z_l.
 
     A sample counts `weight` times, or once where that is None.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def predict(forest, x, samples, depth, scale, p):
-    """Writes p (n, n_outputs) of the samples x: means over trees of soft routing (p4 section 2).
+    """Writes p (n, n_outputs) of the samples x: means over trees of soft routing (Zhang 2017, section 2).
 
     `samples` (n_samples, n_features) give the deviations of what splits compare, and count where splits at
     `depth` become leaves.

@@ -12,7 +12,7 @@ _PACKAGE = "hforest.neural"
 
 
 def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
-    """Returns the probability mu that a sample reaches each leaf (p4 §2).
+    """Returns the probability mu that a sample reaches each leaf (Zhang 2017, section 2).
 
     mu_l = product over the path to l of d_v where it goes left and 1 - d_v where it goes right, with
     d_v = sigmoid(f_v).
@@ -66,7 +66,7 @@ def forward(
     index: IntArray | None = None,
     task: Literal["classification", "regression"] = "classification",
 ) -> FloatArray:
-    """Returns the class probabilities of samples, the mean over trees (p4 §2).
+    """Returns the class probabilities of samples, the mean over trees (Zhang 2017, section 2).
 
     p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
 

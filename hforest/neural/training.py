@@ -1,4 +1,4 @@
-"""Training of shallow neural forests: p4's Algorithm 1 with linear decision functions."""
+"""Training of shallow neural forests: Algorithm 1 of Zhang 2017 with linear decision functions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -102,7 +102,7 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Linear:
-    """Returns a model whose decision functions and leaves are trained in turn (p4 Alg. 1).
+    """Returns a model whose decision functions and leaves are trained in turn (Zhang 2017, Alg. 1).
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
     -----
     h <- sqrt(h**2 + g**2), then param <- param - lr g / h, and nothing where h is 0: Duchi, Hazan,
     Singer, *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0, as Lay et al.
-    (p1 §6) train with. Cost: three reads and two writes a number.
+    2018, section 6, train with. Cost: three reads and two writes a number.
 
     Examples
     --------

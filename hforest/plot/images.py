@@ -38,8 +38,8 @@ def importance_image(
         Of one sample, whose features are in C order: (length,), (height, width) or (height, width,
         channels); the product is the number of features.
     by : "count" or "gain"
-        As `hforest.tree.importance` takes it: count the splits that read a feature (p3 section 3.2), or add
-        up their gains. A patch counts, or gains, for each of its features.
+        As `hforest.tree.importance` takes it: count the splits that read a feature (Perry et al. 2019,
+        section 3.2), or add up their gains. A patch counts, or gains, for each of its features.
 
     Returns
     -------

@@ -1,4 +1,5 @@
-"""Sparse projections of samples: distributions to draw them from, and their values (p3 sections 2.3 and 3).
+"""Sparse projections of samples: distributions to draw them from, and their values (Perry et al. 2019,
+sections 2.3 and 3).
 
 Projections are the rows of a sparse matrix in CSR form: projection p has the entries indptr[p] to
 ``indptr[p + 1] - 1`` of `indices` (features) and `data` (weights).

@@ -1,5 +1,5 @@
-"""Reference implementation: projections, sum by sum (p3 section 2.3: a candidate split compares a x for a
-sparse vector a)."""
+"""Reference implementation: projections, sum by sum (Perry et al. 2019, section 2.3: a candidate split
+compares a x for a sparse vector a)."""
 
 
 def _value(row, first, last, indices, data):

@@ -97,13 +97,13 @@ class HingeShards:
 
     Notes
     -----
-    Outputs are h(x) = sum over trees of w_leaf |r*| (p1 eq 10). Each chunk's sum is computed by its owner,
-    and sums of chunks are added in a fixed binary tree, in the dtype of x. So are gradients of the input. A
-    worker sends the sums of the largest nodes of that tree whose chunks it owns: one where the numbers of
-    chunks and of workers are powers of two, at most 2 log2(chunks). For each of these nodes a worker sends
-    ``itemsize n_samples n_outputs`` bytes forward and ``itemsize n_samples n_features`` backward (none
-    without the gradient of the input), and less than 1 KB a step besides, in three messages. Every worker
-    receives what all others send.
+    Outputs are h(x) = sum over trees of w_leaf |r*| (Lay et al. 2018, eq. 10). Each chunk's sum is computed
+    by its owner, and sums of chunks are added in a fixed binary tree, in the dtype of x. So are gradients of
+    the input. A worker sends the sums of the largest nodes of that tree whose chunks it owns: one where the
+    numbers of chunks and of workers are powers of two, at most 2 log2(chunks). For each of these nodes a
+    worker sends ``itemsize n_samples n_outputs`` bytes forward and ``itemsize n_samples n_features`` backward
+    (none without the gradient of the input), and less than 1 KB a step besides, in three messages. Every
+    worker receives what all others send.
 
     The thresholds of the first ten levels, and every row that a batch touches, take each step of Adam; other
     rows take missed steps when they are next read, as `hinge.tree_adam_forward` does.
@@ -211,7 +211,7 @@ class HingeShards:
         return [one[2] for one in found]
 
     def forward(self, x: FloatArray) -> tuple[FloatArray, ShardRoute]:
-        """Outputs of the forest on all workers: after all steps taken (p1 eq 10).
+        """Outputs of the forest on all workers: after all steps taken (Lay et al. 2018, eq. 10).
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class HingeShards:
     def backward(
         self, grad_y: FloatArray, route: ShardRoute, *, input_gradient: bool = True
     ) -> ShardGradients:
-        """Gradients of a loss by this worker's own parameters, and by the input (p1 eq 11-12).
+        """Gradients of a loss by this worker's own parameters, and by the input (Lay et al. 2018, eq. 11-12).
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ Metric = Callable[..., float]
 
 
 class RandomForestClassifier(Classifier, GrownForest):
-    """Random forest for classes: `hforest.classic.grow` (p5; Breiman 2001).
+    """Random forest for classes: `hforest.classic.grow` (Breiman 2001).
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class RandomForestClassifier(Classifier, GrownForest):
 
 
 class RandomForestRegressor(Regressor, GrownForest):
-    """Random forest for one or several targets: `hforest.classic.grow` (p5; Breiman 2001).
+    """Random forest for one or several targets: `hforest.classic.grow` (Breiman 2001).
 
     Parameters
     ----------

@@ -102,7 +102,8 @@ class _Hinge(Estimator):
 
 
 class HingeForestClassifier(Classifier, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit` (p1).
+    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit`
+    (Lay et al. 2018).
 
     Parameters
     ----------
@@ -211,7 +212,8 @@ class HingeForestClassifier(Classifier, _Hinge):
 
 
 class HingeForestRegressor(Regressor, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit` (p1).
+    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit`
+    (Lay et al. 2018).
 
     Parameters
     ----------

@@ -38,7 +38,8 @@ class _Judge:
 
 
 class NeuralForestClassifier(Classifier, Estimator):
-    """Neural decision forest with linear decision functions, for classes: `hforest.neural.fit` (p4 Alg. 1).
+    """Neural decision forest with linear decision functions, for classes: `hforest.neural.fit` (Zhang 2017,
+    Alg. 1).
 
     Parameters
     ----------

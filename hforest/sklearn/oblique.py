@@ -45,7 +45,8 @@ class _Manifold(GrownForest):
 
 
 class ObliqueForestClassifier(Classifier, _Oblique):
-    """Sparse projection oblique forest (SPORF) for classes: `hforest.manifold.grow` (p3 section 2.3).
+    """Sparse projection oblique forest (SPORF) for classes: `hforest.manifold.grow` (Perry et al. 2019,
+    section 2.3).
 
     Parameters
     ----------
@@ -155,7 +156,8 @@ class ObliqueForestRegressor(Regressor, _Oblique):
 
 
 class ManifoldForestClassifier(Classifier, _Manifold):
-    """Manifold forest (MORF) for classes of images and signals: `hforest.manifold.grow` (p3 section 3).
+    """Manifold forest (MORF) for classes of images and signals: `hforest.manifold.grow` (Perry et al. 2019,
+    section 3).
 
     Parameters
     ----------
@@ -223,7 +225,8 @@ class ManifoldForestClassifier(Classifier, _Manifold):
 
 
 class ManifoldForestRegressor(Regressor, _Manifold):
-    """Manifold forest (MORF) for targets of images and signals: `hforest.manifold.grow` (p3 section 3).
+    """Manifold forest (MORF) for targets of images and signals: `hforest.manifold.grow` (Perry et al. 2019,
+    section 3).
 
     Parameters
     ----------
@@ -282,7 +285,8 @@ _CO2_NAMES = {**GrownForest._names, "learning_rate": "lr"}
 
 
 class CO2ForestClassifier(Classifier, GrownForest):
-    """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow` (p2 section 5).
+    """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow`
+    (Norouzi et al. 2015, section 5).
 
     Parameters
     ----------

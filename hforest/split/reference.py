@@ -30,7 +30,7 @@ def impurity(counts, criterion, out):
             continue
         total = 0.0
         for c in row:
-            # Gini: 1 - sum p**2. Entropy: -sum p log2 p, p5 with its sign.
+            # Gini: 1 - sum p**2. Entropy: -sum p log2 p.
             p = float(c) / weight
             total += p * p if criterion == GINI else xlogx(p)
         out[i] = 1.0 - total if criterion == GINI else 0.0 - total
@@ -53,7 +53,8 @@ def _bins(value, max_bins):
 
 
 def _best(value, rows, weights, criterion, min_leaf, max_bins):
-    # The scan of p5 step 2: successive samples of different value; rows[i] is what sample i adds to the sums.
+    # The scan of Don't Get Lost in the Forest, step 2: successive samples of different value; rows[i] is what
+    # sample i adds to the sums.
     number = _bins(value, max_bins)
     order = np.argsort(value, kind="stable")
     total, total_weight = [0.0] * len(rows[0]), 0.0

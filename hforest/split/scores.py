@@ -46,13 +46,14 @@ def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | No
 
     Notes
     -----
-    With p the shares of the classes: Gini ``1 - sum p**2``, entropy ``-sum p log2 p`` (p5 prints it without
-    sign and weight), squared error ``sum w y**2 / W - (sum w y / W)**2``. A split of a node into branches b
-    is the better the lower ``sum_b W_b H(b)``. Cost: one read of counts.
+    With p the shares of the classes: Gini ``1 - sum p**2``, entropy ``-sum p log2 p`` (the blog
+    *Don't Get Lost in the Forest* prints it without sign and weight), squared error
+    ``sum w y**2 / W - (sum w y / W)**2``. A split of a node into branches b is the better the lower
+    ``sum_b W_b H(b)``. Cost: one read of counts.
 
     Examples
     --------
-    p5's example: of ten samples one lies left of 1.5, the others weigh 13.77 bits.
+    The example of that blog: of ten samples one lies left of 1.5, the others weigh 13.77 bits.
 
     >>> import numpy as np, hforest
     >>> right = np.array([[4, 2, 3]])
@@ -134,12 +135,13 @@ def best_split(
 
     Notes
     -----
-    p5 steps 1-3, with weighted branches (`impurity`). Samples of one value stay together. The threshold is
-    the middle of the two neighbours, or the lower one where the middle does not round to a number below
-    the upper. Of equal scores the lowest candidate wins, in it the lowest threshold, at any number of
-    threads. Gini sums of integer weights are exact. A split may have gain 0 (an exclusive or has no better
-    first step). Cost: a radix sort of n_samples numbers a candidate, then n_samples steps of O(1) for Gini
-    with integer weights, of O(n_classes) otherwise. On a GPU this waits for the result.
+    The blog *Don't Get Lost in the Forest*, steps 1-3, with weighted branches (`impurity`). Samples of one
+    value stay together. The threshold is the middle of the two neighbours, or the lower one where the middle
+    does not round to a number below the upper. Of equal scores the lowest candidate wins, in it the lowest
+    threshold, at any number of threads. Gini sums of integer weights are exact. A split may have gain 0 (an
+    exclusive or has no better first step). Cost: a radix sort of n_samples numbers a candidate, then
+    n_samples steps of O(1) for Gini with integer weights, of O(n_classes) otherwise. On a GPU this waits for
+    the result.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Convolution with hinge forests as modules (p1)."""
+"""Convolution with hinge forests as modules (Lay et al. 2018)."""
 
 import math
 from typing import Any
@@ -201,8 +201,8 @@ class HingeConv2d(_HingeConv):
 
     Notes
     -----
-    The start is that of `hforest.hinge.tree_init` or `fern_init` (p1 Alg. 1). Windows are read by index
-    arithmetic: no tensor of all windows is made, forward or backward.
+    The start is that of `hforest.hinge.tree_init` or `fern_init` (Lay et al. 2018, Alg. 1). Windows are read
+    by index arithmetic: no tensor of all windows is made, forward or backward.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Hinge trees and ferns on windows of images: operators with gradients (p1 eq 9-12)."""
+"""Hinge trees and ferns on windows of images: operators with gradients (Lay et al. 2018, eq. 9-12)."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ def hinge_tree_conv(
     dilation: Ints = 1,
     aggregate: Aggregate = "sum",
 ) -> Tensor:
-    """Returns outputs of hinge trees at the windows of images, with gradients (p1 eq 9-12).
+    """Returns outputs of hinge trees at the windows of images, with gradients (Lay et al. 2018, eq. 9-12).
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def hinge_fern_conv(
     dilation: Ints = 1,
     aggregate: Aggregate = "sum",
 ) -> Tensor:
-    """Returns outputs of hinge ferns at the windows of images, with gradients (p1 eq 9-12).
+    """Returns outputs of hinge ferns at the windows of images, with gradients (Lay et al. 2018, eq. 9-12).
 
     Parameters
     ----------

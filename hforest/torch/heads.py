@@ -1,4 +1,4 @@
-"""A neural decision forest as the head of any network (p4 §2)."""
+"""A neural decision forest as the head of any network (Zhang 2017, section 2)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _BLOCK_BYTES = 2**28
 
 
 class NeuralForest(nn.Module):
-    """Class probabilities by trees whose vertices send a sample both ways, in shares (p4 §2).
+    """Class probabilities by trees whose vertices send a sample both ways, in shares (Zhang 2017, section 2).
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class NeuralForest(nn.Module):
     n_trees, depth, n_classes : int
         At least 1; depth at most 20.
     linear : bool
-        Decision functions are linear in the input (p4), or they are its columns.
+        Decision functions are linear in the input (Zhang 2017), or they are its columns.
     n_functions : int, optional
         Decision functions that the vertices of all trees share: each vertex has one of them, drawn at random,
         as the 2015 paper (Kontschieder et al.) connects trees to a network. By default a vertex has its own.
@@ -51,8 +51,8 @@ class NeuralForest(nn.Module):
 
     Notes
     -----
-    p4's Algorithm 1 in a loop of one's own: at the start of every epoch `update_leaves` on features of the
-    training set, then for each batch ``head.loss(body(x), y).backward()`` and a step of the optimiser.
+    Algorithm 1 of Zhang 2017 in a loop of one's own: at the start of every epoch `update_leaves` on features
+    of the training set, then for each batch ``head.loss(body(x), y).backward()`` and a step of the optimiser.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class NeuralForest(nn.Module):
 
     @torch.no_grad()
     def update_leaves(self, x: Tensor, y: Tensor, *, n_iter: int = 20, restart: bool = False) -> None:
-        """Fits the leaves to labelled samples, each tree by itself (p4 §2, last formula).
+        """Fits the leaves to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
 
         Parameters
         ----------

@@ -1,4 +1,6 @@
-"""Hinge trees and ferns with an inner product at each vertex: operators, and a module (p1 Fig. 2)."""
+"""Hinge trees and ferns with an inner product at each vertex: operators, and a module (Lay et al. 2018,
+Fig. 2).
+"""
 
 import math
 from collections.abc import Sequence
@@ -125,7 +127,8 @@ def _apply(
 def hinge_tree_linear(
     x: Tensor, thresholds: Tensor, projections: Tensor, weights: Tensor, *, aggregate: Aggregate = "sum"
 ) -> Tensor:
-    """Returns outputs of hinge trees that compare inner products, with gradients (p1 Fig. 2, eq 9-12).
+    """Returns outputs of hinge trees that compare inner products, with gradients (Lay et al. 2018, Fig. 2,
+    eq. 9-12).
 
     Parameters
     ----------
@@ -171,7 +174,8 @@ def hinge_tree_linear(
 def hinge_fern_linear(
     x: Tensor, thresholds: Tensor, projections: Tensor, weights: Tensor, *, aggregate: Aggregate = "sum"
 ) -> Tensor:
-    """Returns outputs of hinge ferns whose decisions compare inner products, with gradients (p1 eq 9-12).
+    """Returns outputs of hinge ferns whose decisions compare inner products, with gradients (Lay et al. 2018,
+    eq. 9-12).
 
     Parameters
     ----------
@@ -211,7 +215,8 @@ def hinge_fern_linear(
 
 
 class LinearHingeForest(nn.Module):
-    """A hinge forest whose vertices have inner products of their own, which are learned (p1 Fig. 2).
+    """A hinge forest whose vertices have inner products of their own, which are learned (Lay et al. 2018,
+    Fig. 2).
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def host(t: Tensor) -> np.ndarray:
 
 
 class HingeForest(nn.Module):
-    """Random hinge trees or ferns as a layer (p1).
+    """Random hinge trees or ferns as a layer (Lay et al. 2018).
 
     Parameters
     ----------

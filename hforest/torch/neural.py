@@ -1,4 +1,6 @@
-"""Neural decision forests on tensors (p4 §2): class probabilities, the exact loss, and their gradients."""
+"""Neural decision forests on tensors (Zhang 2017, section 2): class probabilities, the exact loss, and their
+gradients.
+"""
 
 from typing import Any, Literal
 
@@ -186,7 +188,8 @@ def neural_forest(
     index: Tensor | None = None,
     task: Task = "classification",
 ) -> Tensor:
-    """Returns class probabilities of a neural decision forest, with gradients by f and leaves (p4 §2).
+    """Returns class probabilities of a neural decision forest, with gradients by f and leaves (Zhang 2017,
+    section 2).
 
     Parameters
     ----------
@@ -215,8 +218,9 @@ def neural_forest(
     Notes
     -----
     p and the gradient by f have the bits of `hforest.neural.forward` and `backward`; see `neural_loss` for
-    the loss of labels, which is exact where p is too small for its dtype. p4 fits the leaves by a closed-form
-    update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If they require a gradient, it is
+    the loss of labels, which is exact where p is too small for its dtype. Zhang 2017 fits the leaves by a
+    closed-form update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If they require a
+    gradient, it is
 
         dL/dleaves[m, l, k] = sum over samples of mu[n, m, l] dL/dp[n, k] / n_trees,
 
@@ -251,7 +255,7 @@ def neural_loss(
     index: Tensor | None = None,
     loss: Loss = "forest",
 ) -> Tensor:
-    """Returns the negative log-likelihood of labels, with an exact gradient by f (p4 §2).
+    """Returns the negative log-likelihood of labels, with an exact gradient by f (Zhang 2017, section 2).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Normalisation by running statistics as a module (p1 §4)."""
+"""Normalisation by running statistics as a module (Lay et al. 2018, section 4)."""
 
 import math
 from typing import Any
@@ -72,7 +72,8 @@ _update_operator = torch.ops.hforest.normalize_update.default
 
 
 class RunningNorm(nn.Module):
-    """Features in running standard deviations from their running mean (p1 §4); no learned scale or shift.
+    """Features in running standard deviations from their running mean (Lay et al. 2018, section 4); no
+    learned scale or shift.
 
     Parameters
     ----------

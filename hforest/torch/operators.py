@@ -1,4 +1,6 @@
-"""Hinge trees and ferns on tensors (p1 eq 9-12): operators with gradients, sparse ones on request."""
+"""Hinge trees and ferns on tensors (Lay et al. 2018, eq. 9-12): operators with gradients, sparse ones on
+request.
+"""
 
 from typing import Any, Literal
 
@@ -224,7 +226,8 @@ def hinge_tree(
     aggregate: Aggregate = "sum",
     sparse: bool = False,
 ) -> Tensor:
-    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (p1 eq 9-12).
+    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (Lay et al. 2018,
+    eq. 9-12).
 
     Parameters
     ----------
@@ -290,7 +293,8 @@ def hinge_fern(
     aggregate: Aggregate = "sum",
     sparse: bool = False,
 ) -> Tensor:
-    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (p1 eq 9-12).
+    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (Lay et al. 2018,
+    eq. 9-12).
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ def importance(forest: Forest, *, by: str = "count") -> FloatArray:
     forest : Forest
         Any forest.
     by : "count" or "gain"
-        Count the splits that compare a feature (p3 section 3.2), or add up their gains.
+        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains.
 
     Returns
     -------

@@ -158,7 +158,7 @@ def quantiles(
 
     Notes
     -----
-    "inverted_cdf" (Meinshausen 2006 eqs 4 to 6): a training sample has in a tree the weight that it has in
+    "inverted_cdf" (Meinshausen 2006, eqs. 4 to 6): a training sample has in a tree the weight that it has in
     the leaf of x, divided by that of the whole leaf; F(y | x) is the mean weight over trees of the samples
     with target ``<= y``; a quantile is the least target with ``F(y | x) >= level``. Trees whose leaf holds
     no sample are left out.

@@ -15,7 +15,8 @@ from .forest import goes_right
 
 
 def _candidate(row, at, forest):
-    # p3 section 2.3: a split compares a projection of the sample; a unit vector (a feature) costs no sum.
+    # Perry et al. 2019, section 2.3: a split compares a projection of the sample; a unit vector (a feature)
+    # costs no sum.
     if forest.feature[at] >= 0:
         return row[forest.feature[at]]
     total = 0.0
@@ -125,7 +126,7 @@ def group(leaf, tree_start, indptr, member):
 
 
 def _weights(row, tree_start, indptr, member, weight, equal_trees):
-    # Meinshausen 2006 eq 4 and 5, without 1 / n_trees: the weight of each member, by its number.
+    # Meinshausen 2006, eq. 4 and 5, without 1 / n_trees: the weight of each member, by its number.
     total: dict[int, float] = {}
     for m, v in enumerate(row):
         if v < 0:
@@ -144,7 +145,7 @@ def _quantile(numbers, weights, level, equal_trees):
     # numbers in ascending order.
     totals = list(itertools.accumulate(weights))
     if equal_trees:
-        # Meinshausen 2006 eq 1 and 6: the least y with F(y | x) >= level.
+        # Meinshausen 2006, eq. 1 and 6: the least y with F(y | x) >= level.
         return next(y for y, total in zip(numbers, totals, strict=True) if total / totals[-1] >= level)
     # Each number as often as its whole weight says, in ascending order; between neighbours linearly.
     place = (totals[-1] - 1.0) * level

@@ -297,10 +297,10 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
 
     Notes
     -----
-    A departure: p5 lets trees vote, which `vote_shares` does; here their class probabilities are averaged,
-    as in scikit-learn. Means are summed in float64 in the order of the trees and rounded once. Cost:
-    that of `apply`, and n_outputs additions a sample and tree. For single samples check the forest once and
-    predict inside `hforest.unchecked()`: checking a large forest takes longer than walking it.
+    A departure: Breiman 2001 lets trees vote, which `vote_shares` does; here their class probabilities are
+    averaged, as in scikit-learn. Means are summed in float64 in the order of the trees and rounded once.
+    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples check the forest once
+    and predict inside `hforest.unchecked()`: checking a large forest takes longer than walking it.
 
     Examples
     --------
@@ -316,7 +316,7 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
 
 
 def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
-    """Share of the trees that vote for each class (p5's majority vote).
+    """Share of the trees that vote for each class (the majority vote of Breiman 2001).
 
     Parameters
     ----------

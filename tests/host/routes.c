@@ -68,7 +68,7 @@ static double get(const void *array, int itemsize, ptrdiff_t i) {
     return itemsize == 4 ? ((const float *)array)[i] : ((const double *)array)[i];
 }
 
-/* Routes one sample by p1 Alg. 3, and returns whether leaf, margin and vertex are the given ones. */
+/* Routes one sample by Lay et al. 2018, Alg. 3, and returns whether leaf, margin and vertex are the given ones. */
 static int is_route(
     const double *x, const double *t, const int32_t *f, int depth, int fern, int leaf, double margin, int vertex) {
     double lowest = x[f[0]] - t[0];

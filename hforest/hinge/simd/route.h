@@ -1,7 +1,7 @@
-/* Vector bodies of p1 Alg. 3 in the compiler's vector types. One source, simd/route_body.h, for every width: 16 bytes are
-   SSE2 on any x86-64 and NEON on ARM, 32 bytes AVX2, 64 bytes AVX-512 (ferns alone: the margins of a tree come one by
-   one, and wider vectors of them were slower). Leaf, margin and vertex have the bits of route.pyx's plain loop: a margin
-   is one subtraction, and comparisons do not round.
+/* Vector bodies of Lay et al. 2018, Alg. 3, in the compiler's vector types. One source, simd/route_body.h, for every
+   width: 16 bytes are SSE2 on any x86-64 and NEON on ARM, 32 bytes AVX2, 64 bytes AVX-512 (ferns alone: the margins
+   of a tree come one by one, and wider vectors of them were slower). Leaf, margin and vertex have the bits of
+   route.pyx's plain loop: a margin is one subtraction, and comparisons do not round.
 
    A tile is the input of HF_TILE samples, transposed: feature f of sample s at f * HF_TILE + s. */
 #ifndef HFOREST_HINGE_SIMD_ROUTE_H

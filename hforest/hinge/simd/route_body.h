@@ -1,4 +1,4 @@
-/* Vector bodies of p1 Alg. 3 for one element type and one vector width. simd/route.h sets
+/* Vector bodies of Lay et al. 2018, Alg. 3, for one element type and one vector width. simd/route.h sets
 
    ROUTE_TILE, ROUTE_ROW, ROUTE_FERN   names of the functions
    FINISH                              name of what the first two share

@@ -1,0 +1,248 @@
+"""The parts of bits.py on hinge: operators, training steps, maps of leaves and starts.
+
+Results are named by the case (kind, margin, windows, aggregate), never by functions, so that files of hashes
+from before and after a change of names can be compared. What hinge calls its functions is said once, below.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from digests import Results, Task, digest
+
+from hforest import classic, hinge, manifold
+
+Arrays = tuple[np.ndarray, ...]
+Aggregate = Literal["sum", "mean"] | None
+
+
+class Case(NamedTuple):
+    """What a hinge forest reads: the kind, the margin, and the windows of images, if any."""
+
+    kind: Literal["tree", "fern"]
+    margin: Literal["column", "projection"] = "column"
+    windows: Mapping[str, Any] = {}
+    """kernel_size, stride, padding, dilation; empty without windows."""
+
+
+# --------------------------------------------------- names of hinge's functions, and the order of arguments
+
+
+def init(case: Case, *sizes: Any, **settings: Any) -> hinge.Parameters:
+    """The start of a forest that compares columns; `parameters` draws vectors for the other margin."""
+    return getattr(hinge, f"{case.kind}_init")(*sizes, **settings)
+
+
+def _of(case: Case, verb: str) -> Any:
+    word = "conv_" if case.windows else "linear_" if case.margin == "projection" else ""
+    return getattr(hinge, f"{case.kind}_{word}{verb}")
+
+
+def traverse(case: Case, x: np.ndarray, p: Arrays) -> hinge.Route:
+    """Leaves, margins and vertices."""
+    return _of(case, "traverse")(x, *p[:2], **case.windows)
+
+
+def forward(case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate) -> np.ndarray:
+    """Outputs."""
+    return _of(case, "forward")(x, *p, **case.windows, aggregate=aggregate)
+
+
+def forward_with_route(
+    case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate
+) -> tuple[np.ndarray, hinge.Route]:
+    """Outputs and the route."""
+    return _of(case, "forward")(x, *p, **case.windows, aggregate=aggregate, return_route=True)
+
+
+def gradients(
+    case: Case, grad_y: np.ndarray, route: hinge.Route, x: np.ndarray, p: Arrays, aggregate: Aggregate,
+    sparse: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Gradients by the name of what they are by: arrays or, where sparse, x's and rows of the others."""
+    settings = {**case.windows, "aggregate": aggregate, "sparse": sparse}
+    run = _of(case, "backward")
+    if case.windows:
+        by = run(grad_y, route, *p[1:], x.shape, **settings)
+    elif case.margin == "projection":
+        by = run(grad_y, *route, x, *p[1:], **settings)
+    else:
+        by = run(grad_y, *route, *p[1:], x.shape[1], **settings)
+    names = ("x", "thresholds", "vectors", "weights") if len(by) == 4 else ("x", "thresholds", "weights")
+    return dict(zip(names, by, strict=True))
+
+
+def adam_step(
+    case: Case, x: np.ndarray, target: float, p: Arrays, state: hinge.AdamState, step: int, aggregate: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """A fused step towards a target: y and the gradient of x. Parameters and state change in place."""
+    y, route = getattr(hinge, f"{case.kind}_adam_forward")(x, *p, state, step, 0.01, aggregate=aggregate)
+    run = getattr(hinge, f"{case.kind}_adam_backward")
+    return y, run(y - y.dtype.type(target), *route, *p, state, x.shape[1], step, 0.01, aggregate=aggregate)
+
+
+def median_thresholds(case: Case, x: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Thresholds at medians of samples."""
+    return getattr(hinge, f"{case.kind}_median_thresholds")(x, features)
+
+
+greedy_init = hinge.tree_greedy_init
+thresholds_consistent, repair_thresholds = hinge.tree_thresholds_consistent, hinge.tree_repair_thresholds
+from_forest, from_oblique_forest = hinge.tree_from_forest, hinge.tree_from_oblique_forest
+adam_state, adam_sync = hinge.adam_state, hinge.adam_sync
+leaf_rows, leaf_counts, leaf_path = hinge.leaf_rows, hinge.leaf_counts, hinge.tree_path
+leaf_outputs, fit_weights = hinge.leaf_outputs, hinge.fit_weights
+
+
+# ----------------------------------------------------------------------------------------------- operators
+
+KINDS: tuple[Literal["tree", "fern"], ...] = ("tree", "fern")
+AGGREGATES: tuple[Aggregate, ...] = (None, "sum", "mean")
+WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "1 axis": ((20, 3, 17), {"kernel_size": 5}),
+    "1 axis strided padded dilated": (
+        (20, 3, 17),
+        {"kernel_size": 4, "stride": 2, "padding": 3, "dilation": 2},
+    ),
+    "2 axes": ((8, 2, 9, 10), {"kernel_size": (3, 2)}),
+    "2 axes strided padded dilated": (
+        (8, 2, 9, 10),
+        {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 2), "dilation": (1, 3)},
+    ),
+    "3 axes strided padded": ((3, 2, 5, 4, 6), {"kernel_size": 2, "stride": 2, "padding": 1}),
+}
+"""The shape of images, and windows on them."""
+
+
+class Problem(NamedTuple):
+    """A forest and its samples."""
+
+    name: str
+    case: Case
+    x: np.ndarray
+    p: Arrays
+    """thresholds, columns or vectors, weights."""
+    aggregates: tuple[Aggregate, ...] = AGGREGATES
+
+
+def parameters(case: Case, n_features: int, dtype: Any, n_trees: int, depth: int, *outputs: int) -> Arrays:
+    """Thresholds, columns or vectors, and weights of a start."""
+    t, f, w = init(case, n_trees, depth, n_features, outputs, dtype=dtype, rng=1)
+    if case.margin == "column":
+        return t, f, w
+    return t, np.random.default_rng(2).normal(size=(*t.shape, n_features)).astype(dtype), w
+
+
+def problems(x: np.ndarray) -> Iterator[Problem]:
+    """Forests of both kinds and all margins on samples (500, 12), and on images."""
+    dtype = x.dtype
+    # Margins of 0, equal margins; thresholds that all samples or none pass.
+    whole = np.round(2 * x[:101])
+    for kind in KINDS:
+        for case in (Case(kind), Case(kind, "projection")):
+            name = f"hinge {kind} {case.margin}"
+            yield Problem(name, case, x, parameters(case, 12, dtype, 20, 6, 3))
+            some: tuple[Aggregate, ...] = (None, "sum")
+            yield Problem(f"{name} one sample", case, x[:1], parameters(case, 12, dtype, 7, 3), some)
+            two = parameters(case, 12, dtype, 3, 1, 2, 5)
+            yield Problem(f"{name} matrix outputs", case, x[:37], two, some)
+            deep = parameters(case, 12, dtype, 2, 11, 17)
+            yield Problem(f"{name} deep", case, x[:61], deep, some)
+            t, f, w = parameters(case, 12, dtype, 9, 4, 2)
+            t = np.round(t)
+            t[::2, 1], t[1::2, 2] = np.inf, -np.inf
+            f = f if case.margin == "column" else np.round(f)
+            yield Problem(f"{name} ties", case, whole, (t, f, w), some)
+        for word, (shape, windows) in WINDOWS.items():
+            case = Case(kind, "column", windows)
+            images = np.random.default_rng(3).normal(size=shape).astype(dtype)
+            size = windows["kernel_size"]
+            n_places = np.prod(size) if isinstance(size, tuple) else size ** (len(shape) - 2)
+            p = parameters(case, shape[1] * int(n_places), dtype, 6, 4, 3)
+            yield Problem(f"hinge {kind} windows {word}", case, images, p)
+
+
+def of_hinge(task: Task) -> Results:
+    """Routes, outputs and gradients of every kind, margin, aggregate and form of gradients."""
+    for name, case, x, p, aggregates in problems(task.x):
+        route = traverse(case, x, p)
+        for field in ("leaf", "margin", "vertex"):
+            yield f"{name} route {field}", digest(getattr(route, field))
+        for aggregate in aggregates:
+            key = f"{name} {aggregate or 'apart'}"
+            y = forward(case, x, p, aggregate)
+            yield f"{key} forward", digest(y)
+            yield f"{key} forward with route", digest(*forward_with_route(case, x, p, aggregate))
+            for word in ("dense", "sparse"):
+                by = gradients(case, y, route, x, p, aggregate, word == "sparse")
+                for of, gradient in by.items():
+                    yield f"{key} {word} gradient of {of}", digest(gradient)
+
+
+# -------------------------------------------------------------------------------------- steps, maps, starts
+
+
+def of_steps(task: Task) -> Results:
+    """Fused steps of Adam, before and after the missed steps of all rows."""
+    for kind in KINDS:
+        case = Case(kind)
+        for word, sizes in (("", (20, 6, 3)), (" deep", (3, 11)), (" matrix outputs", (5, 3, 2, 3))):
+            for aggregate in ("sum", "mean"):
+                p = tuple(a.copy() for a in parameters(case, 12, task.x.dtype, *sizes))
+                state = adam_state(p[0], p[2])
+                for step in range(1, 30):
+                    y, grad_x = adam_step(case, task.x[step : step + 50], 1.0, p, state, step, aggregate)
+                key = f"hinge {kind} column{word} {aggregate} fused steps"
+                yield f"{key} forward", digest(y)
+                yield f"{key} gradient of x", digest(grad_x)
+                yield f"{key} parameters and state", digest(p, state)
+                adam_sync(p[0], p[2], state, 29, 0.01)
+                yield f"{key} parameters and state after missed steps", digest(p, state)
+
+
+def of_leaf_maps(task: Task) -> Results:
+    """What follows from routes: rows, counts and paths of leaves, outputs, fitted weights."""
+    x = task.x
+    for kind in KINDS:
+        case, key = Case(kind), f"hinge {kind} leaves"
+        p = parameters(case, 12, x.dtype, 20, 6, 3)
+        leaf, margin, _ = traverse(case, x, p)
+        yield f"{key} rows", digest(leaf_rows(leaf, 64))
+        yield f"{key} counts", digest(leaf_counts(leaf, 64))
+        if kind == "tree":
+            yield f"{key} path", digest(*leaf_path(leaf, p[1]))
+        for aggregate in AGGREGATES:
+            y = leaf_outputs(leaf, margin, p[2], aggregate=aggregate)
+            yield f"{key} outputs {aggregate or 'apart'}", digest(y)
+        yield f"{key} weights fitted to labels", digest(*fit_weights(leaf, margin, task.labels, 64))
+        more: Any = {"l2": 0.1, "tolerance": 1e-3, "task": "regression"}
+        yield f"{key} weights fitted to targets", digest(*fit_weights(leaf, margin, task.targets, 64, **more))
+
+
+def of_starts(task: Task) -> Results:
+    """Starts: drawn, at medians, greedy, repaired, from grown forests."""
+    x, y, targets = task.x, task.labels, task.targets
+    for kind in KINDS:
+        case, key = Case(kind), f"hinge {kind} start"
+        for order in ("random", "sequential"):
+            drawn = init(case, 20, 6, 12, 3, features=order, scale=0.5, dtype=x.dtype, rng=1)
+            yield f"{key} drawn {order}", digest(*drawn)
+        for word, samples in (("", x), (" of ties", np.round(x))):
+            p = parameters(case, 12, x.dtype, 5, 4)
+            yield f"{key} medians{word}", digest(median_thresholds(case, samples, p[1]))
+    yield "hinge tree start greedy labels", digest(*greedy_init(x, y, 3, 4, rng=0))
+    more: Any = {"task": "regression", "max_features": None, "rng": 0}
+    yield "hinge tree start greedy targets", digest(*greedy_init(x, targets, 3, 4, **more))
+    t, f, _ = parameters(Case("tree"), 3, x.dtype, 20, 5)
+    yield "hinge tree thresholds consistent", digest(thresholds_consistent(t, f))
+    yield "hinge tree thresholds repaired", digest(repair_thresholds(t, f))
+    tasks: dict[Literal["classification", "regression"], np.ndarray]
+    tasks = {"classification": y, "regression": targets}
+    for task_name, target in tasks.items():
+        grow: Any = {"max_depth": 5, "task": task_name, "rng": 0}
+        columns = classic.grow(x, target, 5, **grow)
+        oblique = manifold.grow(x, target, 5, projection="sparse", **grow)
+        for word, goal, depth in (("targets", target, None), ("outputs", None, None), ("top", target, 3)):
+            key = f"hinge tree start from forest {task_name} {word}"
+            yield f"{key} columns", digest(from_forest(x, goal, columns, depth, task=task_name))
+            yield f"{key} oblique", digest(from_oblique_forest(x, goal, oblique, depth, task=task_name))
