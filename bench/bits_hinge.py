@@ -28,67 +28,66 @@ class Case(NamedTuple):
 # --------------------------------------------------- names of hinge's functions, and the order of arguments
 
 
+def _words(case: Case) -> dict[str, Any]:
+    windows = hinge.Windows(**case.windows) if case.windows else None
+    return {"kind": case.kind, "margin": case.margin, "windows": windows}
+
+
 def init(case: Case, *sizes: Any, **settings: Any) -> hinge.Parameters:
     """The start of a forest that compares columns; `parameters` draws vectors for the other margin."""
-    return getattr(hinge, f"{case.kind}_init")(*sizes, **settings)
-
-
-def _of(case: Case, verb: str) -> Any:
-    word = "conv_" if case.windows else "linear_" if case.margin == "projection" else ""
-    return getattr(hinge, f"{case.kind}_{word}{verb}")
+    return hinge.init(*sizes, kind=case.kind, **settings)
 
 
 def traverse(case: Case, x: np.ndarray, p: Arrays) -> hinge.Route:
     """Leaves, margins and vertices."""
-    return _of(case, "traverse")(x, *p[:2], **case.windows)
+    return hinge.traverse(x, *p[:2], **_words(case))
 
 
 def forward(case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate) -> np.ndarray:
     """Outputs."""
-    return _of(case, "forward")(x, *p, **case.windows, aggregate=aggregate)
+    return hinge.forward(x, *p, **_words(case), aggregate=aggregate)
 
 
 def forward_with_route(
     case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate
 ) -> tuple[np.ndarray, hinge.Route]:
     """Outputs and the route."""
-    return _of(case, "forward")(x, *p, **case.windows, aggregate=aggregate, return_route=True)
+    return hinge.forward_with_route(x, *p, **_words(case), aggregate=aggregate)
 
 
 def gradients(
     case: Case, grad_y: np.ndarray, route: hinge.Route, x: np.ndarray, p: Arrays, aggregate: Aggregate,
     sparse: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Gradients by the name of what they are by: arrays or, where sparse, x's and rows of the others."""
-    settings = {**case.windows, "aggregate": aggregate, "sparse": sparse}
-    run = _of(case, "backward")
-    if case.windows:
-        by = run(grad_y, route, *p[1:], x.shape, **settings)
-    elif case.margin == "projection":
-        by = run(grad_y, *route, x, *p[1:], **settings)
-    else:
-        by = run(grad_y, *route, *p[1:], x.shape[1], **settings)
-    names = ("x", "thresholds", "vectors", "weights") if len(by) == 4 else ("x", "thresholds", "weights")
-    return dict(zip(names, by, strict=True))
+    """Gradients by the name of the argument: arrays or, where sparse, x's and rows of the others."""
+    run = hinge.backward_sparse if sparse else hinge.backward
+    by = run(grad_y, route, x, *p, **_words(case), aggregate=aggregate)._asdict()
+    return {{"features": "vectors"}.get(name, name): a for name, a in by.items() if a is not None}
 
 
 def adam_step(
     case: Case, x: np.ndarray, target: float, p: Arrays, state: hinge.AdamState, step: int, aggregate: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A fused step towards a target: y and the gradient of x. Parameters and state change in place."""
-    y, route = getattr(hinge, f"{case.kind}_adam_forward")(x, *p, state, step, 0.01, aggregate=aggregate)
-    run = getattr(hinge, f"{case.kind}_adam_backward")
-    return y, run(y - y.dtype.type(target), *route, *p, state, x.shape[1], step, 0.01, aggregate=aggregate)
+    """A fused step towards a target: y and the gradient with respect to x. Parameters and state change."""
+    words = {**_words(case), "aggregate": aggregate}
+    y, route = hinge.adam_forward(x, *p, state, step, 0.01, **words)
+    return y, hinge.adam_backward(y - y.dtype.type(target), route, x, *p, state, step, 0.01, **words)
 
 
 def median_thresholds(case: Case, x: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Thresholds at medians of samples."""
-    return getattr(hinge, f"{case.kind}_median_thresholds")(x, features)
+    return hinge.median_thresholds(x, features, kind=case.kind)
 
 
-greedy_init = hinge.tree_greedy_init
-thresholds_consistent, repair_thresholds = hinge.tree_thresholds_consistent, hinge.tree_repair_thresholds
-from_forest, from_oblique_forest = hinge.tree_from_forest, hinge.tree_from_oblique_forest
+def from_oblique_forest(*arguments: Any, **settings: Any) -> Any:
+    """Kernel, parameters and intercept."""
+    parameters, intercept, kernel = hinge.from_forest(*arguments, kernel=True, **settings)
+    return kernel, parameters, intercept
+
+
+greedy_init = hinge.greedy_init
+thresholds_consistent, repair_thresholds = hinge.thresholds_consistent, hinge.repair_thresholds
+from_forest = hinge.from_forest
 adam_state, adam_sync = hinge.adam_state, hinge.adam_sync
 leaf_rows, leaf_counts, leaf_path = hinge.leaf_rows, hinge.leaf_counts, hinge.tree_path
 leaf_outputs, fit_weights = hinge.leaf_outputs, hinge.fit_weights
@@ -195,9 +194,9 @@ def of_steps(task: Task) -> Results:
                 key = f"hinge {kind} column{word} {aggregate} fused steps"
                 yield f"{key} forward", digest(y)
                 yield f"{key} gradient of x", digest(grad_x)
-                yield f"{key} parameters and state", digest(p, state)
+                yield f"{key} parameters and state", digest(p, state[:6])
                 adam_sync(p[0], p[2], state, 29, 0.01)
-                yield f"{key} parameters and state after missed steps", digest(p, state)
+                yield f"{key} parameters and state after missed steps", digest(p, state[:6])
 
 
 def of_leaf_maps(task: Task) -> Results:
@@ -244,5 +243,5 @@ def of_starts(task: Task) -> Results:
         oblique = manifold.grow(x, target, 5, projection="sparse", **grow)
         for word, goal, depth in (("targets", target, None), ("outputs", None, None), ("top", target, 3)):
             key = f"hinge tree start from forest {task_name} {word}"
-            yield f"{key} columns", digest(from_forest(x, goal, columns, depth, task=task_name))
+            yield f"{key} columns", digest(from_forest(x, goal, columns, depth, task=task_name)[:2])
             yield f"{key} oblique", digest(from_oblique_forest(x, goal, oblique, depth, task=task_name))

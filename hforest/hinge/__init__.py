@@ -26,7 +26,7 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 from ..core.windows import Windows
 from . import kernels
 from .grown import ForestStart, from_forest
-from .init import Parameters, greedy_init, init
+from .starts import Parameters, greedy_init, init
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights

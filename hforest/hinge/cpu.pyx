@@ -5,7 +5,7 @@ result has the same bits at every number of threads. The work is in
 
 route.pyx            routes by columns, Alg. 3, and outputs of them while they are in cache
 leaf_sums.pyx        outputs of routed samples, eq. 10
-backward.pyx         gradients, eq. 11-12
+gradients.pyx        gradients, eq. 11-12
 touched.pyx          rows that a batch touches
 steps.pyx            steps of training
 margin_routes.pyx, margin_gradients.pyx  every other margin, by its body (margin.h)
@@ -17,7 +17,7 @@ import sys
 
 from libc.stdint cimport int32_t, int64_t
 
-from hforest.hinge.backward cimport Gradients, run_backward
+from hforest.hinge.gradients cimport Gradients, run_backward
 from hforest.hinge.forest cimport forest_of, route_of, start_of
 from hforest.hinge.leaf_sums cimport Known, sum_leaves
 from hforest.hinge.margin_gradients cimport MarginGradients, run_margin_backward

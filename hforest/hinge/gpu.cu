@@ -4,17 +4,17 @@
 
 // ------------------------------------------------------------------------------------------- routing
 
-// Trees, the samples that they route, and where the samples go.
+// Trees or ferns, the samples that they route, and where the samples go.
 struct Routing {
     const real *__restrict__ thresholds;  // IN (n_trees, n_vertices)
-    const int *__restrict__ features;     // IN (n_trees, n_vertices)
-    size n_samples, n_trees, n_vertices, depth;
+    const void *__restrict__ features;    // IN (n_trees, n_vertices, ...), as the margin has them
+    size n_samples, n_columns, n_trees, n_vertices, depth, fern;
     int *__restrict__ leaf;               // OUT (n_samples, n_trees)
     real *__restrict__ margin;            // OUT (n_samples, n_trees)
     int *__restrict__ vertex;             // OUT (n_samples, n_trees)
 };
 
-// Images and the windows of a kernel on them, as geometry.py declares them. A sample is a window, a feature a tap.
+// Images and the windows of a kernel on them, as core/windows.py declares them. A sample is a window, a column a tap.
 struct Windows {
     size channels, size0, size1, size2, kernel0, kernel1, kernel2, stride0, stride1, stride2;
     size padding0, padding1, padding2, dilation0, dilation1, dilation2, out0, out1, out2;
@@ -33,67 +33,129 @@ __device__ static inline size place_of(const Windows &w, size sample, size tap) 
     return (((image * w.channels + channel) * w.size0 + i0) * w.size1 + i1) * w.size2 + i2;
 }
 
-// A sample that is a row of x.
+// Samples that are rows of x.
 struct Row {
     const real *row;
-    __device__ real operator[](int feature) const { return row[feature]; }
+    __device__ real operator[](size column) const { return row[column]; }
 };
 
-// A sample that is a window of an image in x.
+struct Rows {
+    const real *x;
+    size n_columns;
+    __device__ Row at(size sample) const { return Row{x + sample * n_columns}; }
+};
+
+// Samples that are windows of images x.
 struct Window {
     const real *x;
-    const Windows &windows;
+    const Windows *windows;
     size sample;
-    __device__ real operator[](int tap) const {
-        const size place = place_of(windows, sample, tap);
+    __device__ real operator[](size tap) const {
+        const size place = place_of(*windows, sample, tap);
         return place < 0 ? (real)0 : x[place];
     }
 };
 
-// Lay et al. 2018, Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). A thread is a pair:
-// neighbours are trees of one sample, so they read one row of x and write neighbouring elements.
-template <class Sample>
-__device__ static inline void route(const Routing &a, size pair, const Sample &sample, bool fern) {
-    const size tree = pair % a.n_trees;
+struct Images {
+    const real *x;
+    const Windows *windows;
+    __device__ Window at(size sample) const { return Window{x, windows, sample}; }
+};
+
+constexpr int MAX_THREADS = 1024;  // of a block
+constexpr int DOT = 8;  // independent partial sums of a dot product, added in the order of the CPU backend
+
+// A margin has
+//   Feature, LANES          what features are made of; neighbouring threads that share a value
+//   width(n)                of the features of a vertex, for samples of n columns
+//   value(f, x, n, lane)    before the threshold is subtracted; all threads of a block come here
+//   pull_x(s, f, x, k)      what slope s adds to column k of the gradient with respect to x
+//   pull_feature(s, f, x, k)  likewise, of element k of features that are learned
+
+// A column of x.
+struct Column {
+    typedef int Feature;
+    static constexpr int LANES = 1;
+    __device__ static size width(size) { return 1; }
+    template <class Sample>
+    __device__ static real value(const int *f, const Sample &x, size, int) {
+        return x[*f];
+    }
+};
+
+// An inner product f . x. Thread j of DOT makes partial sum j, so neighbours read neighbouring elements, and each adds
+// up all of them.
+struct Projection {
+    typedef real Feature;
+    static constexpr int LANES = DOT;
+    __device__ static size width(size n) { return n; }
+    template <class Sample>
+    __device__ static real value(const real *f, const Sample &x, size n, int lane) {
+        __shared__ double parts[MAX_THREADS];
+        double sum = 0;
+        for (size k = lane; k < n; k += DOT) sum += (double)f[k] * (double)x[k];
+        parts[threadIdx.x] = sum;
+        __syncthreads();
+        const double *part = parts + threadIdx.x - lane;
+        const double dot =
+            ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+        __syncthreads();
+        return (real)dot;
+    }
+    template <class Sample>
+    __device__ static real pull_x(real s, const real *f, const Sample &, size k) {
+        return s * f[k];
+    }
+    template <class Sample>
+    __device__ static double pull_feature(real s, const real *, const Sample &x, size k) {
+        return (double)s * (double)x[k];
+    }
+};
+
+// Lay et al. 2018, Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). LANES threads are a
+// pair: neighbours are trees of one sample, so they read one row of x and write neighbouring elements. The block is a
+// multiple of LANES, and all its threads take every step: those beyond the last pair take that of pair 0.
+template <class Margin, class Samples>
+__device__ static inline void route(const Routing &a, const Samples &samples) {
+    const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
+    const int lane = threadIdx.x % Margin::LANES;
+    const size tree = pair % a.n_trees, width = Margin::width(a.n_columns);
     const real *t = a.thresholds + tree * a.n_vertices;
-    const int *f = a.features + tree * a.n_vertices;
-    real lowest = sample[f[0]] - t[0];
+    const typename Margin::Feature *f = (const typename Margin::Feature *)a.features + tree * a.n_vertices * width;
+    const auto sample = samples.at(pair / a.n_trees);
+    real lowest = 0;
     int lowest_vertex = 0, v = 0, bits = 0;
     for (int level = 0; level < a.depth; ++level) {
-        if (fern) v = level;
-        const real r = sample[f[v]] - t[v];
+        const real r = Margin::value(f + v * width, sample, a.n_columns, lane) - t[v];
         // Strictly closer: on equal margins the vertex nearest the root stays.
-        if (magnitude(r) < magnitude(lowest)) {
+        if (level == 0 || magnitude(r) < magnitude(lowest)) {
             lowest = r;
             lowest_vertex = v;
         }
         const int right = r > 0;
         bits = 2 * bits + right;
-        v = 2 * v + right + 1;
+        v = a.fern ? v + 1 : 2 * v + right + 1;
     }
+    if (number != pair || lane != 0) return;
     a.leaf[pair] = bits;
     a.margin[pair] = lowest;
     a.vertex[pair] = lowest_vertex;
 }
 
-extern "C" __global__ void tree_traverse(const real *__restrict__ x, size n_features, Routing a) {
-    const size pair = thread_number();
-    if (pair < a.n_samples * a.n_trees) route(a, pair, Row{x + pair / a.n_trees * n_features}, false);
+extern "C" __global__ void route_column(const real *__restrict__ x, Routing a) {
+    route<Column>(a, Rows{x, a.n_columns});
 }
 
-extern "C" __global__ void fern_traverse(const real *__restrict__ x, size n_features, Routing a) {
-    const size pair = thread_number();
-    if (pair < a.n_samples * a.n_trees) route(a, pair, Row{x + pair / a.n_trees * n_features}, true);
+extern "C" __global__ void route_column_windows(const real *__restrict__ x, Windows windows, Routing a) {
+    route<Column>(a, Images{x, &windows});
 }
 
-extern "C" __global__ void tree_traverse_windows(const real *__restrict__ x, Windows windows, Routing a) {
-    const size pair = thread_number();
-    if (pair < a.n_samples * a.n_trees) route(a, pair, Window{x, windows, pair / a.n_trees}, false);
+extern "C" __global__ void route_projection(const real *__restrict__ x, Routing a) {
+    route<Projection>(a, Rows{x, a.n_columns});
 }
 
-extern "C" __global__ void fern_traverse_windows(const real *__restrict__ x, Windows windows, Routing a) {
-    const size pair = thread_number();
-    if (pair < a.n_samples * a.n_trees) route(a, pair, Window{x, windows, pair / a.n_trees}, true);
+extern "C" __global__ void route_projection_windows(const real *__restrict__ x, Windows windows, Routing a) {
+    route<Projection>(a, Images{x, &windows});
 }
 
 // ------------------------------------------------------------------------------------------- outputs
@@ -142,8 +204,6 @@ extern "C" __global__ void leaf_outputs_sum(
 }
 
 // ----------------------------------------------------------------------------------------- gradients
-
-constexpr int DOT = 8;  // independent partial sums of a dot product, added in the order of the CPU backend
 
 // Where a pair's row of grad_y begins: trees share one row when they are aggregated (grad_trees is 1).
 __device__ static inline size grad_row(size pair, size n_trees, size grad_trees, size n_outputs) {
@@ -226,8 +286,6 @@ extern "C" __global__ void backward_images(
     grad_x[place] = (real)total;
 }
 
-constexpr int MAX_THREADS = 1024;  // of a block
-
 // Sum of one number from each of `lanes` neighbouring threads, in their order; the first of them gets it.
 // The block must be a multiple of lanes, and all its threads must come here.
 __device__ static inline double add_lanes(double part, int lane, int lanes) {
@@ -293,96 +351,116 @@ extern "C" __global__ void leaf_counts(
     atomicAdd((unsigned long long *)&counts[pair % n_trees * n_leaves + leaf[pair]], 1ull);
 }
 
-// --------------------------------------------------------------------- an inner product for each vertex
+// ---------------------------------------------------------- gradients of margins that are not a column
 
-// Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, of the vertices on the path. DOT neighbouring threads are a pair:
-// thread j makes partial sum j of an inner product, so neighbours read neighbouring elements, and each adds up all of
-// them. The block must be a multiple of DOT, and all its threads take every step.
-__device__ static inline void linear_route(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth, bool fern,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    __shared__ double parts[MAX_THREADS];
-    const int lane = threadIdx.x % DOT;
-    const size pair = thread_number() / DOT;
-    const bool owned = pair < n_samples * n_trees;
-    const size tree = owned ? pair % n_trees : 0;
-    const real *row = x + (owned ? pair / n_trees : 0) * n_features;
-    const real *t = thresholds + tree * n_vertices, *p = projections + tree * n_vertices * n_features;
-    const double *part = parts + threadIdx.x - lane;
-    real lowest = 0;
-    int lowest_vertex = 0, v = 0, bits = 0;
-    for (int level = 0; level < depth; ++level) {
-        double sum = 0;
-        if (fern) v = level;
-        for (size k = lane; owned && k < n_features; k += DOT) sum += (double)p[v * n_features + k] * (double)row[k];
-        parts[threadIdx.x] = sum;
-        __syncthreads();
-        const double dot =
-            ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-        __syncthreads();
-        const real r = (real)dot - t[v];
-        // Strictly closer: on equal margins the vertex nearest the root stays.
-        if (level == 0 || magnitude(r) < magnitude(lowest)) {
-            lowest = r;
-            lowest_vertex = v;
-        }
-        const int right = r > 0;
-        bits = 2 * bits + right;
-        v = 2 * v + right + 1;
-    }
-    if (!owned || lane != 0) return;
-    leaf[pair] = bits;
-    margin[pair] = lowest;
-    vertex[pair] = lowest_vertex;
+// Trees, the slopes of their pairs, and what these pull back to.
+struct Pull {
+    const int *__restrict__ vertex;     // IN (n_samples, n_trees)
+    const void *__restrict__ features;  // IN (n_trees, n_vertices, ...), as the margin has them
+    const real *__restrict__ slope;     // IN (n_samples, n_trees)
+    size n_samples, n_columns, n_trees, n_vertices;
+};
+
+// Returns the features of the vertex of a pair.
+template <class Margin>
+__device__ static inline const typename Margin::Feature *features_of(const Pull &a, size pair) {
+    const size row = pair % a.n_trees * a.n_vertices + a.vertex[pair];
+    return (const typename Margin::Feature *)a.features + row * Margin::width(a.n_columns);
 }
 
-extern "C" __global__ void tree_linear_traverse(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    linear_route(
-        x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, false, leaf, margin, vertex
-    );
-}
-
-extern "C" __global__ void fern_linear_traverse(
-    const real *__restrict__ x, const real *__restrict__ thresholds, const real *__restrict__ projections,
-    size n_samples, size n_features, size n_trees, size n_vertices, size depth,
-    int *__restrict__ leaf, real *__restrict__ margin, int *__restrict__ vertex
-) {
-    linear_route(
-        x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, true, leaf, margin, vertex
-    );
-}
-
-// Lay et al. 2018, eq. 11 by the input: slopes times the projections of their vertices, added in the order of the
-// trees. A thread is an element of grad_x.
-extern "C" __global__ void linear_backward_x(
-    const int *__restrict__ vertex, const real *__restrict__ projections, const real *__restrict__ slope,
-    size n_samples, size n_trees, size n_vertices, size n_features, real *__restrict__ grad_x
-) {
-    const size i = thread_number();
-    if (i >= n_samples * n_features) return;
-    const size first = i / n_features * n_trees, k = i % n_features;
+// Lay et al. 2018, eq. 11 with respect to rows: added in the order of the trees. A thread is an element of grad_x.
+template <class Margin>
+__device__ static inline void pull_x(const Pull &a, const real *x, real *grad_x) {
+    const size i = thread_number(), k = i % a.n_columns;
+    if (i >= a.n_samples * a.n_columns) return;
+    const size first = i / a.n_columns * a.n_trees;
+    const Row sample = {x + i / a.n_columns * a.n_columns};
     real sum = 0;
-    for (size m = 0; m < n_trees; ++m)
-        sum += slope[first + m] * projections[(m * n_vertices + vertex[first + m]) * n_features + k];
+    for (size m = 0; m < a.n_trees; ++m)
+        sum += Margin::pull_x(a.slope[first + m], features_of<Margin>(a, first + m), sample, k);
     grad_x[i] = sum;
 }
 
-// Lay et al. 2018, eq. 11 by the projections: slopes times samples. Row i has the pairs order[start[i]:start[i + 1]],
-// in the order of the samples. A thread is an element of grad_projections.
-extern "C" __global__ void backward_projections(
-    const real *__restrict__ x, const real *__restrict__ slope, const size *__restrict__ order,
-    const size *__restrict__ start, size n_trees, size n_features, size n_rows, real *__restrict__ grad_projections
+// The first and the last output position along an axis whose windows may have place i.
+__device__ static inline size first_position(size i, size kernel, size stride, size padding, size dilation) {
+    const size least = i + padding - dilation * (kernel - 1);
+    return least <= 0 ? 0 : (least + stride - 1) / stride;
+}
+
+__device__ static inline size last_position(size i, size stride, size padding, size out) {
+    const size last = (i + padding) / stride;
+    return last < out ? last : out - 1;
+}
+
+// The same with respect to images, in float64 in the order of the windows and trees. A thread is a number of an image,
+// and goes through the windows that have it.
+template <class Margin>
+__device__ static inline void pull_images(const Pull &a, const Windows &w, const real *x, size n_places, real *grad_x) {
+    const size place = thread_number();
+    if (place >= n_places) return;
+    const size i2 = place % w.size2, i1 = place / w.size2 % w.size1, i0 = place / (w.size2 * w.size1) % w.size0;
+    const size channel = place / (w.size2 * w.size1 * w.size0) % w.channels;
+    const size image = place / (w.size2 * w.size1 * w.size0 * w.channels);
+    const size low0 = first_position(i0, w.kernel0, w.stride0, w.padding0, w.dilation0);
+    const size low1 = first_position(i1, w.kernel1, w.stride1, w.padding1, w.dilation1);
+    const size low2 = first_position(i2, w.kernel2, w.stride2, w.padding2, w.dilation2);
+    double total = 0;
+    for (size o0 = low0; o0 <= last_position(i0, w.stride0, w.padding0, w.out0); ++o0)
+        for (size o1 = low1; o1 <= last_position(i1, w.stride1, w.padding1, w.out1); ++o1)
+            for (size o2 = low2; o2 <= last_position(i2, w.stride2, w.padding2, w.out2); ++o2) {
+                const size d0 = i0 + w.padding0 - o0 * w.stride0, d1 = i1 + w.padding1 - o1 * w.stride1;
+                const size d2 = i2 + w.padding2 - o2 * w.stride2;
+                if (d0 % w.dilation0 || d1 % w.dilation1 || d2 % w.dilation2) continue;
+                const size tap = ((channel * w.kernel0 + d0 / w.dilation0) * w.kernel1 + d1 / w.dilation1) * w.kernel2
+                    + d2 / w.dilation2;
+                const size sample = ((image * w.out0 + o0) * w.out1 + o1) * w.out2 + o2;
+                const Window window = {x, &w, sample};
+                for (size m = 0; m < a.n_trees; ++m) {
+                    const size pair = sample * a.n_trees + m;
+                    total += (double)Margin::pull_x(a.slope[pair], features_of<Margin>(a, pair), window, tap);
+                }
+            }
+    grad_x[place] = (real)total;
+}
+
+// Lay et al. 2018, eq. 11 with respect to features. Row i has the pairs order[start[i]:start[i + 1]], in the order of
+// the samples. A thread is an element of grad_features.
+template <class Margin, class Samples>
+__device__ static inline void pull_features(
+    const Pull &a, const Samples &samples, const size *order, const size *start, size n_rows, real *grad_features
 ) {
-    const size element = thread_number(), row = element / n_features, k = element % n_features;
+    const size width = Margin::width(a.n_columns), element = thread_number(), row = element / width;
     if (row >= n_rows) return;
     double total = 0;
-    for (size i = start[row]; i < start[row + 1]; ++i)
-        total += (double)slope[order[i]] * (double)x[order[i] / n_trees * n_features + k];
-    grad_projections[element] = (real)total;
+    for (size i = start[row]; i < start[row + 1]; ++i) {
+        const size pair = order[i];
+        total += Margin::pull_feature(
+            a.slope[pair], features_of<Margin>(a, pair), samples.at(pair / a.n_trees), element % width
+        );
+    }
+    grad_features[element] = (real)total;
+}
+
+extern "C" __global__ void pull_x_projection(const real *__restrict__ x, Pull a, real *__restrict__ grad_x) {
+    pull_x<Projection>(a, x, grad_x);
+}
+
+extern "C" __global__ void pull_x_projection_windows(
+    const real *__restrict__ x, Windows windows, Pull a, size n_places, real *__restrict__ grad_x
+) {
+    pull_images<Projection>(a, windows, x, n_places, grad_x);
+}
+
+extern "C" __global__ void pull_features_projection(
+    const real *__restrict__ x, Pull a, const size *__restrict__ order, const size *__restrict__ start, size n_rows,
+    real *__restrict__ grad_features
+) {
+    pull_features<Projection>(a, Rows{x, a.n_columns}, order, start, n_rows, grad_features);
+}
+
+extern "C" __global__ void pull_features_projection_windows(
+    const real *__restrict__ x, Windows windows, Pull a, const size *__restrict__ order, const size *__restrict__ start,
+    size n_rows, real *__restrict__ grad_features
+) {
+    pull_features<Projection>(a, Images{x, &windows}, order, start, n_rows, grad_features);
 }

@@ -6,17 +6,18 @@ waits for the device.
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
+from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from . import dense_adam
-from .geometry import Windows
-from .shared import Arrays, Route, Settings
+from .chunks import forward_in_chunks
+from .shared import Arrays, Gradients, Kind, Route, Settings
 from .training import AdamState
 
 PACKAGE = Path(__file__).parent
@@ -41,57 +42,73 @@ class Routing(NamedTuple):
     """As gpu.cu declares it."""
 
     thresholds: FloatArray
-    features: IntArray
+    features: Array
     n_samples: int
+    n_columns: int
     n_trees: int
     n_vertices: int
     depth: int
+    fern: int
     leaf: IntArray
     margin: FloatArray
     vertex: IntArray
 
 
-def _traverse(
-    kernel: str,
+class Pull(NamedTuple):
+    """As gpu.cu declares it."""
+
+    vertex: IntArray
+    features: Array
+    slope: FloatArray
+    n_samples: int
+    n_columns: int
+    n_trees: int
+    n_vertices: int
+
+
+LANES_OF = {"column": 1, "projection": DOT}
+"""Threads that share the value of a margin."""
+
+
+def traverse(
+    kind: Kind,
+    margin: str,
     x: FloatArray,
     thresholds: FloatArray,
-    features: IntArray,
-    route: tuple[IntArray, FloatArray, IntArray],
-    windows: Windows | None,
+    features: Array,
+    route: Route,
+    windows: Geometry | None = None,
 ) -> None:
+    """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
     (n_samples, n_trees), n_vertices = route[0].shape, thresholds.shape[1]
-    depth = n_vertices if kernel == "fern_traverse" else (n_vertices + 1).bit_length() - 1
-    a = Routing(thresholds, features, n_samples, n_trees, n_vertices, depth, *route)
-    if windows is None:
-        launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees, (x, x.shape[1], a))
-    else:
-        launch_each(PACKAGE, f"{kernel}_windows", x.dtype, n_samples * n_trees, (x, windows, a))
+    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
+    n_columns = windows.n_columns if windows else x.shape[1]
+    fern = int(kind == "fern")
+    a = Routing(thresholds, features, n_samples, n_columns, n_trees, n_vertices, depth, fern, *route)
+    kernel, arguments = _with_windows(f"route_{margin}", windows)
+    n = n_samples * n_trees * LANES_OF[margin]
+    launch_each(PACKAGE, kernel, x.dtype, n, (x, *arguments, a))
 
 
-def tree_traverse(
+def _with_windows(kernel: str, windows: Geometry | None) -> tuple[str, tuple[Geometry, ...]]:
+    return (kernel, ()) if windows is None else (f"{kernel}_windows", (windows,))
+
+
+def forward(
+    kind: Kind,
+    margin: str,
     x: FloatArray,
     thresholds: FloatArray,
-    features: IntArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    windows: Windows | None = None,
+    features: Array,
+    weights: FloatArray,
+    divisor: float,
+    y: FloatArray,
+    route: Route | None = None,
+    windows: Geometry | None = None,
 ) -> None:
-    """Lay et al. 2018, Alg. 3, HingeTreeTraversal."""
-    _traverse("tree_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
-
-
-def fern_traverse(
-    x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-    windows: Windows | None = None,
-) -> None:
-    """Lay et al. 2018, Alg. 3 with one decision per level."""
-    _traverse("fern_traverse", x, thresholds, features, (leaf, margin, vertex), windows)
+    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
+    backend = sys.modules[__name__]
+    forward_in_chunks(backend, kind, margin, x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def leaf_outputs(
@@ -106,63 +123,6 @@ def leaf_outputs(
     else:
         n_blocks = -(-n_samples * n_outputs // COLUMNS)
         launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
-
-
-def tree_forward(
-    x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
-    divisor: float,
-    y: FloatArray,
-    route: Route | None = None,
-    windows: Windows | None = None,
-) -> None:
-    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
-    _forward("tree_traverse", x, thresholds, features, weights, divisor, y, route, windows)
-
-
-def fern_forward(
-    x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
-    divisor: float,
-    y: FloatArray,
-    route: Route | None = None,
-    windows: Windows | None = None,
-) -> None:
-    """Lay et al. 2018, Alg. 3 for ferns, then eq. 10."""
-    _forward("fern_traverse", x, thresholds, features, weights, divisor, y, route, windows)
-
-
-def _forward(
-    kernel: str,
-    x: FloatArray,
-    thresholds: FloatArray,
-    features: IntArray,
-    weights: FloatArray,
-    divisor: float,
-    y: FloatArray,
-    route: Route | None,
-    windows: Windows | None,
-) -> None:
-    if route is not None:
-        _traverse(kernel, x, thresholds, features, route, windows)
-        leaf_outputs(*route[:2], weights, divisor, y)
-        return
-    # In chunks of rows or images, so that extra memory is constant.
-    empty = array_module(x).empty
-    n_rows, n_trees, samples = x.shape[0], thresholds.shape[0], windows.n_positions if windows else 1
-    chunk = min(max(1, PAIRS // (n_trees * samples)), n_rows)
-    shape = (chunk * samples, n_trees)
-    leaf, vertex, margin = empty(shape, np.int32), empty(shape, np.int32), empty(shape, x.dtype)
-    for start in range(0, n_rows, chunk or 1):
-        n = min(chunk, n_rows - start)
-        part = slice(start * samples, (start + n) * samples)
-        to = (leaf[: n * samples], margin[: n * samples], vertex[: n * samples])
-        _traverse(kernel, x[start : start + n], thresholds, features, to, windows)
-        leaf_outputs(*to[:2], weights, divisor, y[part])
 
 
 def _keys(index: IntArray, n_slots: int) -> Array:
@@ -187,7 +147,7 @@ def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array,
 
 
 def _backward_images(
-    vertex: IntArray, features: IntArray, slope: FloatArray, windows: Windows, grad_x: FloatArray
+    vertex: IntArray, features: IntArray, slope: FloatArray, windows: Geometry, grad_x: FloatArray
 ) -> None:
     # Slopes sorted by the number of an image that they go to; those of the padding are last.
     xp = array_module(slope)
@@ -239,73 +199,58 @@ def _by_weights(
     launch_each(PACKAGE, "backward_weights", route.margin.dtype, n, (*args, n_rows, lanes, grad_weights))
 
 
-def _backward(
-    grad_y: FloatArray,
-    route: Route,
-    features: IntArray,
-    weights: FloatArray,
-    divisor: float,
-    vertex_rows: Array | None,
-    leaf_rows: Array | None,
-    grad_x: FloatArray,
-    grad_thresholds: FloatArray,
-    grad_weights: FloatArray,
-    windows: Windows | None = None,
-) -> None:
-    # Row lists of None stand for all rows.
-    route = Route(*route)
-    slope, (n_trees, n_vertices) = _slopes(grad_y, route, weights, divisor), features.shape
-    if windows is None:
-        args = (route.vertex, features, slope, n_trees, n_vertices, grad_x.shape[1], grad_x)
-        launch(PACKAGE, "backward_x", slope.dtype, len(slope), args)
-    else:
-        _backward_images(route.vertex, features, slope, windows, grad_x)
-    order, start = _segments(route.vertex, n_vertices, vertex_rows)
-    _by_thresholds(slope, order, start, grad_thresholds)
-    _by_weights(grad_y, route, weights, divisor, leaf_rows, grad_weights)
-
-
 def backward(
+    margin: str,
     grad_y: FloatArray,
     route: Route,
-    features: IntArray,
+    x: FloatArray | None,
+    features: Array,
     weights: FloatArray,
     divisor: float,
-    grad_x: FloatArray,
-    grad_thresholds: FloatArray,
-    grad_weights: FloatArray,
-    windows: Windows | None = None,
+    rows: Any,
+    grads: Gradients,
+    windows: Geometry | None = None,
 ) -> None:
-    """Dense gradients (Lay et al. 2018, eq. 11-12)."""
-    if route[0].shape[0] == 0:
-        grad_thresholds.fill(0)
-        grad_weights.fill(0)
+    """Lay et al. 2018, eq. 11-12, dense or at touched rows.
+
+    rows is None, or those of vertices and of leaves as (start, rows): of tree m at start[m]:start[m + 1].
+    """
+    route = Route(*route)
+    if len(route.leaf) == 0:
+        for grad in grads:
+            if grad is not None:
+                grad.fill(0)
         return
-    _backward(
-        grad_y, route, features, weights, divisor, None, None, grad_x, grad_thresholds, grad_weights, windows
-    )  # fmt: skip
+    n_trees, n_vertices = features.shape[:2]
+    slope = _slopes(grad_y, route, weights, divisor)
+    vertex_rows, leaf_rows = (None, None) if rows is None else (rows[0][1], rows[1][1])
+    order, start = _segments(route.vertex, n_vertices, vertex_rows)
+    if margin == "column":
+        if windows is None:
+            args = (route.vertex, features, slope, n_trees, n_vertices, grads.x.shape[1], grads.x)
+            launch(PACKAGE, "backward_x", slope.dtype, len(slope), args)
+        else:
+            _backward_images(route.vertex, features, slope, windows, grads.x)
+    else:
+        n_columns = windows.n_columns if windows else grads.x.shape[1]
+        a = Pull(route.vertex, features, slope, len(slope), n_columns, n_trees, n_vertices)
+        _pull(margin, a, x, windows, order, start, grads)
+    _by_thresholds(slope, order, start, grads.thresholds)
+    _by_weights(grad_y, route, weights, divisor, leaf_rows, grads.weights)
 
 
-def backward_sparse(
-    grad_y: FloatArray,
-    route: Route,
-    features: IntArray,
-    weights: FloatArray,
-    divisor: float,
-    vertices: tuple[Array, Array],
-    leaves: tuple[Array, Array],
-    grad_x: FloatArray,
-    grad_thresholds: FloatArray,
-    grad_weights: FloatArray,
-    windows: Windows | None = None,
-) -> None:
-    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
-    if route[0].shape[0] == 0:
-        return
-    _backward(
-        grad_y, route, features, weights, divisor, vertices[1], leaves[1],
-        grad_x, grad_thresholds, grad_weights, windows,
-    )  # fmt: skip
+def _pull(
+    margin: str, a: Pull, x: FloatArray | None, windows: Geometry | None, order: Array, start: Array,
+    grads: Gradients,
+) -> None:  # fmt: skip
+    # Gradients with respect to x and, where they are learned, to features.
+    dtype, places = a.slope.dtype, () if windows is None else (grads.x.size,)
+    kernel, arguments = _with_windows(f"pull_x_{margin}", windows)
+    launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, a, *places, grads.x))
+    if grads.features is not None:
+        kernel, arguments = _with_windows(f"pull_features_{margin}", windows)
+        args = (x, *arguments, a, order, start, grads.thresholds.size, grads.features)
+        launch_each(PACKAGE, kernel, dtype, grads.features.size, args)
 
 
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
@@ -333,7 +278,8 @@ def leaf_counts(leaf: IntArray, counts: Array) -> None:
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
 
 
-def tree_adam_forward(
+def adam_forward(
+    kind: Kind,
     x: FloatArray,
     parameters: Arrays,
     state: AdamState,
@@ -345,26 +291,7 @@ def tree_adam_forward(
 ) -> None:
     """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
     backend = sys.modules[__name__]
-    dense_adam.adam_forward(
-        backend, optimizer, tree_traverse, x, parameters, state, step, settings, divisor, route, y
-    )
-
-
-def fern_adam_forward(
-    x: FloatArray,
-    parameters: Arrays,
-    state: AdamState,
-    step: int,
-    settings: Settings,
-    divisor: float,
-    route: Route,
-    y: FloatArray,
-) -> None:
-    """The same for ferns."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_forward(
-        backend, optimizer, fern_traverse, x, parameters, state, step, settings, divisor, route, y
-    )
+    dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
 
 
 def adam_backward(
@@ -382,107 +309,3 @@ def adam_backward(
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
     )
-
-
-def _linear_traverse(
-    kernel: str, depth: int, x: FloatArray, thresholds: FloatArray, projections: FloatArray, route: Route
-) -> None:
-    (n_samples, n_features), (n_trees, n_vertices) = x.shape, thresholds.shape
-    args = (x, thresholds, projections, n_samples, n_features, n_trees, n_vertices, depth, *route)
-    launch_each(PACKAGE, kernel, x.dtype, n_samples * n_trees * DOT, args)
-
-
-def tree_linear_traverse(
-    x: FloatArray,
-    thresholds: FloatArray,
-    projections: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-) -> None:
-    """Lay et al. 2018, Alg. 3 with r_v = p_v . x - t_v, at the vertices of the path alone."""
-    depth, route = (thresholds.shape[1] + 1).bit_length() - 1, Route(leaf, margin, vertex)
-    _linear_traverse("tree_linear_traverse", depth, x, thresholds, projections, route)
-
-
-def fern_linear_traverse(
-    x: FloatArray,
-    thresholds: FloatArray,
-    projections: FloatArray,
-    leaf: IntArray,
-    margin: FloatArray,
-    vertex: IntArray,
-) -> None:
-    """The same with one decision per level."""
-    depth, route = thresholds.shape[1], Route(leaf, margin, vertex)
-    _linear_traverse("fern_linear_traverse", depth, x, thresholds, projections, route)
-
-
-def _linear_backward(
-    grad_y: FloatArray,
-    route: Route,
-    x: FloatArray,
-    projections: FloatArray,
-    weights: FloatArray,
-    divisor: float,
-    rows: tuple[Array | None, Array | None],
-    grads: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-) -> None:
-    # rows: of vertices and of leaves; None stands for all rows.
-    grad_x, grad_thresholds, grad_projections, grad_weights = grads
-    route = Route(*route)
-    n_trees, n_vertices, n_features = projections.shape
-    slope = _slopes(grad_y, route, weights, divisor)
-    launch_each(
-        PACKAGE, "linear_backward_x", x.dtype, grad_x.size,
-        (route.vertex, projections, slope, len(x), n_trees, n_vertices, n_features, grad_x),
-    )  # fmt: skip
-    order, start = _segments(route.vertex, n_vertices, rows[0])
-    _by_thresholds(slope, order, start, grad_thresholds)
-    launch_each(
-        PACKAGE, "backward_projections", x.dtype, grad_projections.size,
-        (x, slope, order, start, n_trees, n_features, grad_thresholds.size, grad_projections),
-    )  # fmt: skip
-    _by_weights(grad_y, route, weights, divisor, rows[1], grad_weights)
-
-
-def linear_backward(
-    grad_y: FloatArray,
-    route: Route,
-    x: FloatArray,
-    projections: FloatArray,
-    weights: FloatArray,
-    divisor: float,
-    grad_x: FloatArray,
-    grad_thresholds: FloatArray,
-    grad_projections: FloatArray,
-    grad_weights: FloatArray,
-) -> None:
-    """Dense gradients (Lay et al. 2018, eq. 11-12 and the chain rule)."""
-    grads = grad_x, grad_thresholds, grad_projections, grad_weights
-    if len(x) == 0:
-        for grad in grads:
-            grad.fill(0)
-        return
-    _linear_backward(grad_y, route, x, projections, weights, divisor, (None, None), grads)
-
-
-def linear_backward_sparse(
-    grad_y: FloatArray,
-    route: Route,
-    x: FloatArray,
-    projections: FloatArray,
-    weights: FloatArray,
-    divisor: float,
-    vertices: tuple[Array, Array],
-    leaves: tuple[Array, Array],
-    grad_x: FloatArray,
-    grad_thresholds: FloatArray,
-    grad_projections: FloatArray,
-    grad_weights: FloatArray,
-) -> None:
-    """The same gradients at touched rows only, given as (start, rows): of tree m at start[m]:start[m + 1]."""
-    if len(x) == 0:
-        return
-    rows, grads = (vertices[1], leaves[1]), (grad_x, grad_thresholds, grad_projections, grad_weights)
-    _linear_backward(grad_y, route, x, projections, weights, divisor, rows, grads)

@@ -10,7 +10,7 @@ from ..tree import Forest
 from ..tree.complete import check_depth, compared, places
 from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, on_host
 from ..tree.walks import outputs as forest_outputs
-from .init import Parameters
+from .starts import Parameters
 from .ridge import check_ridge, fitted, rounded
 from .shared import PACKAGE, Route
 

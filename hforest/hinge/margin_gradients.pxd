@@ -1,4 +1,4 @@
-from hforest.hinge.backward cimport Gradients
+from hforest.hinge.gradients cimport Gradients
 from hforest.hinge.forest cimport real
 from hforest.hinge.projection cimport hf_margin
 

@@ -1,6 +1,6 @@
 """Gradients with a margin that is known by its body alone (margin.h; Lay et al. 2018, eq. 11 and the chain rule).
 
-Slopes and the gradients with respect to thresholds and weights are those of backward.pyx. Then threads share
+Slopes and the gradients with respect to thresholds and weights are those of gradients.pyx. Then threads share
 the trees: the samples of a tree are sorted by their vertex, and each row of grad_features is the sum of what
 their slopes pull back, in float64 in the order of the samples. Last, threads share the samples, and add what
 the slopes pull back to grad_x in the order of the trees; of images a thread takes whole ones, and sums in
@@ -16,7 +16,7 @@ from libc.string cimport memset
 from hforest.core.machine cimport (
     hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.hinge.backward cimport run_slopes
+from hforest.hinge.gradients cimport run_slopes
 from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
 from hforest.hinge.windows cimport add_row, fill_rows
 

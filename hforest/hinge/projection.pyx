@@ -22,7 +22,7 @@ cdef const hf_margin* projection_margin(int itemsize) noexcept nogil:
 
 
 cdef inline double _inner_product(const real* a, const real* b, Py_ssize_t n) noexcept nogil:
-    # Of n elements; the partial sums are added in the order of backward.pyx.
+    # Of n elements; the partial sums are added in the order of gradients.pyx.
     cdef double lane[LANES]
     cdef Py_ssize_t k = 0, i
     for i in range(LANES):

@@ -12,7 +12,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch, simd_path
-from hforest.hinge.backward cimport (
+from hforest.hinge.gradients cimport (
     Columns, Gradients, Visits, add_slopes, input_gradients, load_columns, take_row, visit_samples,
 )
 from hforest.hinge.forest cimport (
