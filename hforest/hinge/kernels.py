@@ -6,6 +6,7 @@ arrays that a checked call has taken, or made. A gradient that needs only the sh
 place.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def _outputs_of(weights: FloatArray) -> FloatArray:
 def _flat_y(y: FloatArray, weights: FloatArray, reduction: Reduction) -> FloatArray:
     # (n_samples, n_outputs), or with an axis of trees; so do backends tell a sum.
     shape: tuple[int, ...] = (len(weights), weights.shape[2]) if reduction.apart else (weights.shape[2],)
-    return y if y.ndim == 1 + len(shape) else y.reshape(y.size // int(np.prod(shape)), *shape)
+    return y if y.shape[1:] == shape else y.reshape(y.size // math.prod(shape), *shape)
 
 
 def traverse(
