@@ -47,8 +47,8 @@ class Row(NamedTuple):
 
 
 def traverse(kind, dtype, n):
-    t, f, _ = getattr(hinge, f"{kind}_init")(40, 5, 7, dtype=dtype, rng=0)
-    getattr(hinge, f"{kind}_traverse")(normal(n, 7, dtype=dtype), t, f)
+    t, f, _ = hinge.init(40, 5, 7, kind=kind, dtype=dtype, rng=0)
+    hinge.traverse(normal(n, 7, dtype=dtype), t, f, kind=kind)
 
 
 def hinge_rows():
@@ -62,22 +62,22 @@ def hinge_rows():
             body = f"hinge.route_{name}_{bits}_"
             bodies = {"vector": body + "vector", "avx2": body + "avx2", "avx512": body + last}
             yield Row(
-                f"hinge.{kind}_traverse-{n}-{bits}", lambda kind=kind, dtype=dtype, n=n: traverse(kind, dtype, n),
+                f"hinge.traverse-{kind}-{n}-{bits}", lambda kind=kind, dtype=dtype, n=n: traverse(kind, dtype, n),
                 vectors="" if name == "row" else "hinge.transpose", paths=bodies,
             )  # fmt: skip
 
 
-def linear(dtype, backward):
+def projection(dtype, backward):
     x, t, p, w = normal(40, 9), normal(5, 7), normal(5, 7, 9), normal(5, 8)
     x, t, p, w = (a.astype(dtype) for a in (x, t, p, w))
     if not backward:
-        hinge.tree_linear_traverse(x, t, p)
+        hinge.traverse(x, t, p, margin="projection")
         return
-    leaf, vertex = np.zeros((40, 5), np.int32), np.zeros((40, 5), np.int32)
-    hinge.tree_linear_backward(normal(40, 5, dtype=dtype), leaf, normal(40, 5, dtype=dtype), vertex, x, p, w)
+    leaf, grad_y = np.zeros((40, 5), np.int32), normal(40, 5, dtype=dtype)
+    hinge.backward(grad_y, hinge.Route(leaf, grad_y, leaf), x, t, p, w, margin="projection")
 
 
-def linear_rows():
+def projection_rows():
     # Inner products have bodies of 32 bytes alone; gradients transpose routes.
     for bits, dtype in BITS.items():
         for name, backward, bodies in (
@@ -86,8 +86,8 @@ def linear_rows():
         ):
             taken = " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies)
             yield Row(
-                f"hinge.tree_linear_{name}-{bits}",
-                lambda dtype=dtype, backward=backward: linear(dtype, backward),
+                f"hinge.{name}-projection-{bits}",
+                lambda dtype=dtype, backward=backward: projection(dtype, backward),
                 vectors="hinge.transpose" if backward else "", paths={"avx2": taken, "avx512": taken},
             )  # fmt: skip
 
@@ -276,7 +276,7 @@ def co2_rows():
 ROWS = [
     *co2_rows(),
     *hinge_rows(),
-    *linear_rows(),
+    *projection_rows(),
     *tree_rows(),
     *neural_rows(),
     *optim_rows(),

@@ -99,10 +99,9 @@ def test_parameters_are_copied_by_their_declared_size(cupy):
 def test_margins_may_be_subnormal(cupy, kind):
     x, t = _numbers(30, 4), small(np.random.default_rng(0).integers(-9, 10, (3, 3)), FLOAT)
     f = np.random.default_rng(0).integers(0, 4, (3, 3), np.int32)
-    traverse = getattr(hinge, f"{kind}_traverse")
-    expected = traverse(x, t, f)
+    expected = hinge.traverse(x, t, f, kind=kind)
     assert (np.abs(expected.margin) < np.finfo(FLOAT).tiny).all()
-    _equal(traverse(*map(cupy.asarray, (x, t, f))), expected)
+    _equal(hinge.traverse(*map(cupy.asarray, (x, t, f)), kind=kind), expected)
 
 
 @pytest.mark.parametrize("max_bins", [None, 7])
@@ -179,12 +178,12 @@ def test_arrays_of_another_device_are_refused(cupy):
     x, t, f = np.ones((2, 3), FLOAT), np.zeros((1, 1), FLOAT), np.zeros((1, 1), np.int32)
     with cupy.cuda.Device(1):
         arrays = [cupy.asarray(a) for a in (x, t, f)]
-        leaf = hinge.tree_traverse(*arrays).leaf
+        leaf = hinge.traverse(*arrays).leaf
     assert leaf.device.id == 1
     with pytest.raises(ValueError, match="x: expected device 0, the current one, got device 1; call inside"):
-        hinge.tree_traverse(*arrays)
+        hinge.traverse(*arrays)
     with pytest.raises(ValueError, match="thresholds: expected device 0"):
-        hinge.tree_traverse(cupy.asarray(x), *arrays[1:])
+        hinge.traverse(cupy.asarray(x), *arrays[1:])
 
 
 def test_a_hinge_tree_neither_waits_nor_copies(cupy, counted):
@@ -193,10 +192,10 @@ def test_a_hinge_tree_neither_waits_nor_copies(cupy, counted):
     )
     w = cupy.zeros((2, 4, 5), FLOAT)
     with hforest.unchecked():
-        hinge.tree_forward(x, t, f, w)
+        hinge.forward(x, t, f, w)
         before = {name: counted(name) for name in ("launches", "waits", "to host", "to device")}
-        hinge.tree_forward(x, t, f, w)
+        hinge.forward(x, t, f, w)
     changes = {name: counted(name) - n for name, n in before.items()}
     assert changes.pop("launches") > 0
     assert changes == {"waits": 0, "to host": 0, "to device": 0}
-    assert counted("launch tree_traverse") > 0
+    assert counted("launch route_column") > 0
