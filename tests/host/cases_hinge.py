@@ -36,7 +36,14 @@ IMAGES = (
     ("fern", (2, 1, 9), hinge.Windows(3, 2, 1), 3, 3, ()),  # one axis
     ("tree", (1, 3, 1, 1), hinge.Windows(1), 2, 2, (2,)),  # one window
     ("tree", (2, 2, 5, 6), hinge.Windows((2, 3), (2, 1), (0, 1), (2, 1)), 4, 3, (2,)),
-    ("fern", (1, 2, 4, 3), hinge.Windows(2, (1, 3), (4, 0), (1, 2)), 2, 2, ()),  # windows in the padding alone
+    (
+        "fern",
+        (1, 2, 4, 3),
+        hinge.Windows(2, (1, 3), (4, 0), (1, 2)),
+        2,
+        2,
+        (),
+    ),  # windows in the padding alone
     ("fern", (2, 1, 3, 4, 5), hinge.Windows((2, 1, 3), 1, (0, 1, 1), (1, 1, 2)), 3, 2, (3,)),  # three axes
     ("tree", (2, 1, 12, 13), hinge.Windows(2), 3, 2, ()),  # sums over many windows
 )
@@ -151,7 +158,11 @@ def cases(dtype: type) -> Iterator[Case]:
             arrays = _of_rows(shape, dtype, exact)
 
             def of_rows(k: str = kind, a: dict = arrays, g: str = aggregate) -> dict[str, np.ndarray]:
-                return _operators(k, "column", None, a, g) | _operators(k, "projection", None, a, g) | _leaves(k, a)
+                return (
+                    _operators(k, "column", None, a, g)
+                    | _operators(k, "projection", None, a, g)
+                    | _leaves(k, a)
+                )
 
             yield Case(name, of_rows, _near(arrays, n, dtype, exact))
         for image in IMAGES:
@@ -164,6 +175,8 @@ def cases(dtype: type) -> Iterator[Case]:
                 return _operators(k, "column", w, a, g) | _operators(k, "projection", w, a, g)
 
             n = math.prod(arrays["aggregate"].shape[: len(size) - 1])
-            yield Case(f"{kind} of {size}, {windows}, {sizes} {numbers}", of_images, _near(arrays, n, dtype, exact))
+            yield Case(
+                f"{kind} of {size}, {windows}, {sizes} {numbers}", of_images, _near(arrays, n, dtype, exact)
+            )
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))
