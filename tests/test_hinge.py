@@ -1292,41 +1292,43 @@ BAD = [
     (ANY, "rows", AHEAD, "x", lambda a: changed(a, (4, 1), NAN), ValueError, r"finite numbers, got nan at index \(4, 1\); impute .* or lower the learning rate if layers"),
     (ANY, "rows", AHEAD, "x", lambda a: changed(a, (5, 2), -np.inf), ValueError, r"got -inf at index \(5, 2\)"),
     (ANY, "rows", AHEAD, "x", lambda a: a.astype(np.float32), TypeError, "thresholds: expected dtype float32, got float64; convert"),
-    (ANY, "rows", OPERATORS, "thresholds", lambda a: a.astype(np.float32), TypeError, "got float32; .*float64., or the others to float32"),
-    ("column", "rows", OPERATORS, "thresholds", lambda a: np.zeros((2, 4)), ValueError, "{V}"),
-    (ANY, "rows", OPERATORS, "thresholds", lambda a: a[:, :0].copy(), ValueError, "depth"),
-    (ANY, "rows", OPERATORS, "thresholds", lambda a: a[:0], ValueError, "n_trees"),
+    (ANY, ANY, OPERATORS, "thresholds", lambda a: a.astype(np.float32), TypeError, "got float32; .*float64., or the others to float32"),
+    (ANY, ANY, OPERATORS, "thresholds", lambda a: np.zeros((2, 4)), ValueError, "{V}"),
+    (ANY, ANY, OPERATORS, "thresholds", lambda a: a[:, :0].copy(), ValueError, "depth"),
+    (ANY, ANY, OPERATORS, "thresholds", lambda a: a[:0], ValueError, "n_trees"),
     (ANY, ANY, AHEAD, "thresholds", lambda a: changed(a, (1, 1), NAN), ValueError, r"no NaN, got one at index \(1, 1\)"),
-    ("column", "rows", OPERATORS, "features", lambda a: a[:1], ValueError, r"\(n_trees, {V}\) = \(2, [23]\), got \(1, [23]\)"),
-    ("column", "rows", OPERATORS, "features", lambda a: a.astype(np.int64), TypeError, "int32, got int64"),
+    ("column", ANY, OPERATORS, "features", lambda a: a[:1], ValueError, r"\(n_trees, {V}\) = \(2, [23]\), got \(1, [23]\)"),
+    ("column", ANY, OPERATORS, "features", lambda a: a.astype(np.int64), TypeError, "int32, got int64"),
     ("column", "rows", OPERATORS, "features", lambda a: changed(a, (0, 1), 3), IndexError, r"0 <= index < n_features = 3, got 3"),
     ("column", ANY, OPERATORS, "features", lambda a: changed(a, (1, 0), -1), IndexError, r"got -1 at index \(1, 0\)"),
     ("column", "windows", OPERATORS, "features", lambda a: changed(a, (1, 0), 27), IndexError, r"n_features = 27, got 27"),
-    ("projection", "rows", OPERATORS, "features", lambda a: a.astype(np.float32), TypeError, "features: expected dtype float64, got float32; "),
-    ("projection", "rows", OPERATORS, "features", lambda a: a[:, :, :2].copy(), ValueError, r"features: expected shape \(n_trees, {V}, n_features\)"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a.astype(np.float32), TypeError, "features: expected dtype float64, got float32; "),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[:, :, :2].copy(), ValueError, r"features: expected shape \(n_trees, {V}, n_features\)"),
     ("projection", "windows", OPERATORS, "features", lambda a: a[:, :, :3].copy(), ValueError, r"n_features\) = \(2, [23], 27\), got"),
-    ("projection", "rows", OPERATORS, "features", lambda a: a[:1].copy(), ValueError, r"features: expected shape \(n_trees, {V}, n_features\)"),
-    ("projection", "rows", OPERATORS, "features", lambda a: a[:, :1].copy(), ValueError, "features: expected shape"),
-    ("projection", "rows", OPERATORS, "features", lambda a: a[:, :, ::-1], ValueError, "features: expected a C-contiguous array"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[0], ValueError, r"features: expected shape \(n_trees, {V}, n_features\)"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[:, :, 0].copy(), ValueError, r"features: expected shape \(n_trees, {V}, .*, got \(2, [23]\); pass"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[:1].copy(), ValueError, r"features: expected shape \(n_trees, {V}, n_features\)"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[:, :1].copy(), ValueError, "features: expected shape"),
+    ("projection", ANY, OPERATORS, "features", lambda a: a[:, :, ::-1], ValueError, "features: expected a C-contiguous array"),
     ("projection", ANY, AHEAD, "features", lambda a: changed(a, (1, 1, 2), NAN), ValueError, r"features: expected finite numbers, got nan at index \(1, 1, 2\); train"),
-    (ANY, "rows", AHEAD[1:], "weights", lambda a: a[:, :3].copy(), ValueError, r"2\*\*depth"),
+    (ANY, ANY, AHEAD[1:], "weights", lambda a: a[:, :3].copy(), ValueError, r"2\*\*depth"),
     (ANY, ANY, AHEAD[1:] + BACK, "weights", lambda a: a[..., :0].copy(), ValueError, "n_outputs: expected at least 1"),
-    (ANY, "rows", AHEAD[1:], "weights", lambda a: a[0, 0], ValueError, r"\(n_trees, 2\*\*depth, \.\.\.\)"),
-    (ANY, "rows", BACK, "weights", lambda a: a[:1].copy(), ValueError, "n_trees"),
-    (ANY, "rows", BACK, "weights", lambda a: a[:, :2].copy(), ValueError, "weights: expected shape"),
+    (ANY, ANY, AHEAD[1:], "weights", lambda a: a[0, 0], ValueError, r"\(n_trees, 2\*\*depth, \.\.\.\)"),
+    (ANY, ANY, BACK, "weights", lambda a: a[:1].copy(), ValueError, "n_trees"),
+    (ANY, ANY, BACK, "weights", lambda a: a[:, :2].copy(), ValueError, "weights: expected shape"),
     (ANY, "rows", BACK, "grad_y", lambda a: a[:, :, 0].copy(), ValueError, r"\(n_samples, n_trees, 4\) = \(6, 2, 4\)"),
     (ANY, ANY, BACK, "grad_y", lambda a: a[..., :3].copy(), ValueError, "grad_y: expected shape"),
-    (ANY, "rows", BACK, "grad_y", lambda a: a.astype(np.float32), TypeError, "float64, got float32"),
+    (ANY, ANY, BACK, "grad_y", lambda a: a.astype(np.float32), TypeError, "float64, got float32"),
     (ANY, "rows", BACK, "grad_y", lambda a: changed(a, (1, 0, 2), NAN), ValueError, r"finite numbers, got nan at index \(1, 0, 2\); the loss"),
     (ANY, ANY, BACK, "grad_y", lambda a: changed(a, (1, 0, 1), np.inf), ValueError, "finite numbers, got inf"),
     (ANY, "rows", BACK, "margin", lambda a: changed(a, (5, 1), NAN), ValueError, r"no NaN, got nan at index \(5, 1\)"),
-    (ANY, "rows", BACK, "margin", lambda a: a.astype(np.int32), TypeError, "float64, got int32"),
+    (ANY, ANY, BACK, "margin", lambda a: a.astype(np.int32), TypeError, "float64, got int32"),
     (ANY, ANY, BACK, "leaf", lambda a: changed(a, (1, 1), 4), IndexError, r"0 <= index < 2\*\*depth = 4, got 4"),
     (ANY, "rows", BACK, "leaf", lambda a: changed(a, (3, 1), -1), IndexError, "got -1"),
-    (ANY, "rows", BACK, "leaf", lambda a: a.astype(np.int64), TypeError, "int32"),
+    (ANY, ANY, BACK, "leaf", lambda a: a.astype(np.int64), TypeError, "int32"),
     (ANY, ANY, BACK, "vertex", lambda a: changed(a, (0, 0), 3), IndexError, "{V} = [23], got 3"),
     (ANY, "rows", BACK, "vertex", lambda a: a[:5], ValueError, r"\(n_samples, n_trees\) = \(6, 2\), got \(5, 2\)"),
-    (ANY, "rows", BACK, "vertex", lambda a: a.astype(np.int64), TypeError, "expected dtype int32"),
+    (ANY, ANY, BACK, "vertex", lambda a: a.astype(np.int64), TypeError, "expected dtype int32"),
     (ANY, "rows", BACK, "x", lambda a: a[:4].copy(), ValueError, r"route.leaf: expected shape \(n_samples, n_trees\) = \(4, 2\)"),
     ("column", "rows", BACK, "x", lambda a: a[:, :1].copy(), IndexError, "features: expected 0 <= index < n_features = 1"),
     (ANY, "windows", OPERATORS, "x", lambda a: a[:, :, 0, 0].copy(), ValueError, "x: expected .*one to three axes in space"),
@@ -1352,6 +1354,14 @@ def test_bad_arrays(kind, margin, read, functions, name, spoil, error, words):
             # Argument, expected, got and remedy, in that order.
             message = str(caught.value)
             assert message.index(": expected") < message.index("got") < message.index(";")
+
+
+@operators
+def test_projections_of_no_features(function):
+    given = good("tree", "projection")
+    empty = {name: given[name][..., :0].copy() for name in ("x", "features")}
+    with pytest.raises(ValueError, match="^n_features: expected at least 1, got 0"):
+        call(function, given | empty, {"margin": "projection"})
 
 
 @kinds
@@ -1572,6 +1582,10 @@ def test_bad_out(margin):
     refused(hinge.backward_sparse, fresh, TypeError, "^out: expected")
     refused(hinge.backward_sparse, np.empty((6, 4)), ValueError, "^out: expected shape")
     refused(hinge.backward_sparse, g["x"], ValueError, "^out: .*overlaps x")
+    images, words = good("tree", margin, "windows"), {"margin": margin, "windows": Windows(3)}
+    for function in (hinge.forward, hinge.backward_sparse):
+        with pytest.raises(ValueError, match="^out: expected shape"):
+            call(function, images, {**words, "out": np.zeros((2, 3, 4))})
 
 
 def test_unaligned_is_refused():
