@@ -8,7 +8,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import EllipsisType
@@ -430,7 +430,7 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
     return value
 
 
-def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
+def choice(name: str, value: Any, options: Collection[Any]) -> Any:
     """Returns `value`, which must be one of the options: strings, or None."""
     for option in options:
         if value is option:
