@@ -358,9 +358,9 @@ def adam_forward(
     Notes
     -----
     A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the
-    first ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with the
-    depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and the
-    leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
+    first ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with
+    the depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and
+    the leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
 
     Examples
     --------
@@ -481,5 +481,6 @@ def adam_backward(
     if grads.features is not None:
         a.move("features", grads.features)
     param, m, v = a.rows("weights")
-    optim.adam_rows(param, *grads.weights, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
+    rows, grad = grads.weights
+    optim.adam_rows(param, rows, grad, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
     return grad_x
