@@ -17,7 +17,7 @@ class Margin(NamedTuple):
 
     features: str
     """What `features` hold, for messages."""
-    axes: tuple[str, ...]
+    axes: check.Axes
     """Axes of `features` after trees and vertices, as names of sizes."""
     learned: bool
     """`features` are numbers of the dtype of x with a gradient; else int32 without one."""

@@ -499,7 +499,7 @@ def leaf_outputs(
     inputs = {"leaf": leaf, "margin": margin, "weights": weights}
     check.same_device(**inputs)
     sizes: check.Sizes = {}
-    dtype = check_leaves(leaf, margin, sizes)
+    dtype = check_leaves(leaf, margin, sizes, leaf.shape[:-1] if leaf.ndim > 2 else ("n_samples",))
     check.array("weights", weights, dtype, ("n_trees", "n_leaves", ...), sizes)
     outputs = tuple(weights.shape[2:])
     sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))

@@ -136,10 +136,11 @@ def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> t
     return outputs
 
 
-def check_leaves(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
+def check_leaves(
+    leaf: IntArray, margin: FloatArray, sizes: check.Sizes, places: check.Axes = ("n_samples",)
+) -> np.dtype:
     """Checks leaves and margins of a route, and that no margin is NaN; returns the dtype of the margins."""
     dtype = check.floating("margin", margin)
-    places = leaf.shape[:-1] if leaf.ndim > 2 else ("n_samples",)
     check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes)
     check.array("margin", margin, dtype, (*places, "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
