@@ -52,9 +52,9 @@ def unchecked() -> Iterator[None]:
     Examples
     --------
     >>> import numpy as np, hforest
-    >>> t, f, w = hforest.hinge.tree_init(3, 2, 5, rng=0)
+    >>> t, f, w = hforest.hinge.init(3, 2, 5, rng=0)
     >>> with hforest.unchecked():
-    ...     y = hforest.hinge.tree_forward(np.zeros((4, 5), np.float32), t, f, w)
+    ...     y = hforest.hinge.forward(np.zeros((4, 5), np.float32), t, f, w)
     >>> y.shape
     (4, 3)
     """

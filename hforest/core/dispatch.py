@@ -103,7 +103,7 @@ def using(backend: str) -> AbstractContextManager[None]:
     >>> import numpy as np, hforest
     >>> x = np.array([[1.0]]); t = np.array([[0.25]]); f = np.array([[0]], dtype=np.int32)
     >>> with hforest.using("reference"):
-    ...     leaf, margin, vertex = hforest.hinge.tree_traverse(x, t, f)
+    ...     leaf, margin, vertex = hforest.hinge.traverse(x, t, f)
     >>> leaf.item(), margin.item()
     (1, 0.75)
     """
