@@ -16,7 +16,7 @@ cdef extern from "hinge/bits.h" nogil:
 
 cdef enum:
     BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds those of a group
-    BYTES_EACH = 2        # of a sample at most: where samples are few, reading the marks costs more than setting them
+    BYTES_EACH = 2        # of a sample at most: with more, reading the marks costs more than setting them
     AHEAD = 32            # samples from the prefetch of their indices to their use
 
 
