@@ -260,10 +260,10 @@ class _Search:
     Unlike theirs, a weight does not move where the impurity stays equal.
     """
 
-    def __init__(self, x, rows, weight, criterion, min_leaf):
+    def __init__(self, x, rows, weight, criterion, min_leaf, least_weight):
         self.x = [[float(a) for a in row] for row in x]
         self.rows, self.weight = rows, [float(a) for a in weight]
-        self.criterion, self.min_leaf = criterion, min_leaf
+        self.criterion, self.min_leaf, self.least_weight = criterion, min_leaf, least_weight
 
     def values(self, w):
         result = []
@@ -275,7 +275,9 @@ class _Search:
         return result
 
     def enough(self, n_left, weights):
-        return min(n_left, len(self.x) - n_left) >= self.min_leaf and min(weights) > 0
+        if min(n_left, len(self.x) - n_left) < self.min_leaf:
+            return False
+        return min(weights) > 0 and min(weights) >= self.least_weight
 
     def score(self, sums, weights):
         return node_score(self.criterion, sums[0], weights[0]) + node_score(
@@ -364,12 +366,14 @@ class _Search:
         return [a / largest if largest > 0 else 0.0 for a in found]
 
 
-def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts, jumps, key, w):
+def fit_oc1(
+    x, labels, targets, weight, n_outputs, criterion, min_leaf, least_weight, restarts, jumps, key, w
+):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     tree = Tree(None, labels, targets, n_outputs, weight, criterion)
     samples = range(len(x))
     rows = tree.rows(samples, tree.mean(samples)[0])
-    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf).fit(
+    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf, least_weight).fit(
         [float(a) for a in w], restarts, jumps, key
     )
 
@@ -410,7 +414,8 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
             thetas = np.zeros((2, n_outputs))
             fit_stump(*here, schedule, key, w, thetas[0], thetas[1], np.zeros(schedule.max_rounds + 1))
         else:
-            fit_oc1(*here, n_outputs, criterion, min_leaf, search.restarts, search.jumps, key, w)
+            limits_of_sides = min_leaf, tree.least_weight
+            fit_oc1(*here, n_outputs, criterion, *limits_of_sides, search.restarts, search.jumps, key, w)
             w = w.astype(x.dtype)
         index = [int(j) for j in np.flatnonzero(w[:-1])]
         factor = [float(w[j]) for j in index]
