@@ -152,9 +152,12 @@ def test_gradient_at_kinks(backend, dtype):
 def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, reference):
     arguments = problem(*shape, loss=loss, dtype=dtype)
     there = [fast_backend.array(a) for a in arguments]
-    same_bits([co2.surrogate(*there, loss=loss)], [reference(co2.surrogate, *arguments, loss=loss)])
-    got = co2.surrogate_grad(*there, loss=loss)
-    same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, loss=loss))
+    for weights in (None, np.random.default_rng(2).uniform(0, 3, shape[0])):
+        options = {"loss": loss, "sample_weight": weights}
+        options_there = options | ({} if weights is None else {"sample_weight": fast_backend.array(weights)})
+        same_bits([co2.surrogate(*there, **options_there)], [reference(co2.surrogate, *arguments, **options)])
+        got = co2.surrogate_grad(*there, **options_there)
+        same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, **options))
 
 
 def map_numpy(backend, arrays):
@@ -166,9 +169,12 @@ def map_numpy(backend, arrays):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", [(1, 1), (9, 4), (23, 18)])
-def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, reference):
+@pytest.mark.parametrize("whole", [True, False])
+def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, whole, reference):
     x, y, w, _, _ = problem(*shape, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, shape[0]).astype(dtype) + (shape[0] == 1)
+    if not whole:
+        weights = np.random.default_rng(2).uniform(0.1, 3, shape[0])
     options = {**learned(loss), "rng": 3, "lr": 0.1, "max_rounds": 2}
     options["stump"] = StumpSettings(batch_size=8, min_steps=5, convex_rounds=1)
     there = [fast_backend.array(a) for a in (x, y, w)]
@@ -394,13 +400,18 @@ def test_more_search_is_no_worse():
 @pytest.mark.parametrize(
     "options",
     [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "max_features": 1}, {"nu": 0.01}]
+    + [{"sample_weight": np.random.default_rng(2).uniform(0.1, 3, 30)}]
     + [{"min_samples_oblique": 9, "stump": StumpSettings(batch_size=10, min_steps=3, convex_rounds=1)}],
 )
 def test_forest_equals_the_reference(fast_backend, dtype, task, options, reference):
     x, y, _, _, _ = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
     call = {"task": task, "rng": 5, "lr": 0.1, "max_rounds": 2, **options}
     call.setdefault("stump", StumpSettings(batch_size=10, min_steps=3))
-    got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **call)
+    there = {
+        name: fast_backend.array(value) if isinstance(value, np.ndarray) else value
+        for name, value in call.items()
+    }
+    got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **there)
     same_bits(map_numpy(fast_backend, got), reference(co2.grow, x, y, 2, **call))
 
 

@@ -110,9 +110,10 @@ def _slopes(w, losses, x, weight, sign, order):
     """Sums over samples of the subgradients of eq 11: by w, by both thetas; and their weight."""
     slope = np.zeros(len(w), x.dtype)
     sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
-    weights = [0.0, 0.0]
+    weights, both = [0.0, 0.0], 0.0
     for i in order:
         p, unit = _dot(w, x[i]), float(weight[i])
+        both += unit
         side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)  # Alg. 1, line 8
         weights[side] += unit
         sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
@@ -121,7 +122,7 @@ def _slopes(w, losses, x, weight, sign, order):
         if turn != 0:
             slope = slope + x[i] * x.dtype.type(turn * unit)
     thetas = [losses.gradient(side, weights[side], sums[side]) for side in (0, 1)]
-    return slope, thetas, weights[0] + weights[1]
+    return slope, thetas, both
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
