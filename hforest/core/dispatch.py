@@ -69,6 +69,11 @@ def backend(package: str, a: Array) -> ModuleType:
     return module
 
 
+def runs_on_gpu(a: Array) -> bool:
+    """Returns whether calls with arrays such as `a` run in the CUDA backends."""
+    return array_module(a) is not np if _forced.get() is None else _forced.get() == "gpu"
+
+
 def is_reference() -> bool:
     """Returns whether calls run in the reference implementations."""
     return _forced.get() == "reference"
