@@ -41,7 +41,9 @@ CRITERIA = {"classification": ("gini", "entropy"), "regression": ("squared_error
 ALL_CRITERIA = (*CRITERIA["classification"], *CRITERIA["regression"])
 """A criterion's place here is its number in the backends."""
 
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_LEAST, _NORMAL = 2.0**-149, 2.0**-126
+"""The least numbers of float32, and of those that are not subnormal."""
 
 
 # ------------------------------------------------------------------------------------------- arrays
@@ -52,7 +54,23 @@ def converted_numbers(a: Array, dtype: np.dtype) -> Array:
     if isinstance(a, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
             return np.require(a, dtype, ["C", "A"])
-    return array_module(a).ascontiguousarray(a, dtype)
+    xp = array_module(a)
+    if {a.dtype, dtype} == {_FLOAT32, _FLOAT64}:
+        a = _other_float(a, xp)
+    return xp.ascontiguousarray(a, dtype)
+
+
+def _other_float(a: Array, xp: Any) -> Array:
+    # Float32 as float64, or the reverse. CuPy's own conversion makes float32 subnormals 0.
+    if a.dtype == _FLOAT32:
+        bits = a.view(np.int32)
+        small = (bits & 0x7FFFFF).astype(_FLOAT64) * _LEAST
+        is_small = (bits & 0x7F800000) == 0
+        return xp.where(is_small, xp.where(bits < 0, -small, small), a.astype(_FLOAT64))
+    is_small = abs(a) < _NORMAL
+    bits = xp.rint(xp.where(is_small, abs(a), 0) / _LEAST).astype(np.int32)
+    bits = xp.where(xp.signbit(a), bits | np.int32(-(2**31)), bits)
+    return xp.where(is_small, bits, a.astype(_FLOAT32).view(np.int32)).view(_FLOAT32)
 
 
 def float_dtype(a: Array) -> np.dtype:
