@@ -138,6 +138,19 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
         assert (tree.apply(there, cupy.asarray(some)).get() == tree.apply(forest, some)).all()
 
 
+def test_small_numbers_are_converted(cupy):
+    """Targets and weights into float64, samples into the dtype of a forest: CuPy's conversions make them 0."""
+    x, y, weight = _numbers(70), _numbers(70, 2), small(np.arange(70) % 4, FLOAT)
+    settings = {"task": "regression", "rng": 0}
+    forest = classic.grow(x, y, 3, sample_weight=weight, **settings)
+    there = classic.grow(cupy.asarray(x), cupy.asarray(y), 3, sample_weight=cupy.asarray(weight), **settings)
+    assert len(forest.feature) > 30
+    _equal(there, forest)
+    wide = np.concatenate([x, x * 0.37, -x, [[0.0, -0.0, np.nan, 2.0**-126, 2.0**-150]], x * 1e-5])
+    wide = np.where(np.isnan(wide), 0, wide).astype(np.float64)
+    assert (tree.apply(there, cupy.asarray(wide)).get() == tree.apply(forest, wide)).all()
+
+
 @pytest.mark.parametrize("max_bins", [None, 5])
 def test_splits_of_small_numbers(cupy, max_bins):
     values, y = _numbers(5, 70), _labels(70)

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import EllipsisType
 from typing import Any
@@ -42,8 +42,7 @@ NUMPY_TYPES = (np.ndarray, np.memmap)
 _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default=True)
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
+def unchecked() -> AbstractContextManager[None]:
     """Skips the checks that read whole arrays (index ranges, NaN and infinity) inside a `with` block.
 
     Types, dtypes, shapes and layout are still checked, since that does not read the data. The caller is
@@ -58,11 +57,7 @@ def unchecked() -> Iterator[None]:
     >>> y.shape
     (4, 3)
     """
-    token = _values_checked.set(False)
-    try:
-        yield
-    finally:
-        _values_checked.reset(token)
+    return machine.Within(_values_checked, False)
 
 
 def values_checked() -> bool:

@@ -6,14 +6,14 @@ CuPy arrays has imported it.
 
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from . import machine
 from .aliases import Array
 
 _forced: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
@@ -79,14 +79,9 @@ def is_reference() -> bool:
     return _forced.get() == "reference"
 
 
-@contextmanager
-def forced(name: str) -> Iterator[None]:
+def forced(name: str) -> AbstractContextManager[None]:
     """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""
-    token = _forced.set(name)
-    try:
-        yield
-    finally:
-        _forced.reset(token)
+    return machine.Within(_forced, name)
 
 
 def using(backend: str) -> AbstractContextManager[None]:
