@@ -13,6 +13,7 @@ import pytest
 
 import hforest
 from hforest import classic, growth, hinge, optim, tree
+from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
 MOST_SECONDS = 3.0
@@ -75,6 +76,34 @@ def test_a_long_call_is_interrupted(name, interrupts, two_threads):
 
 class _Interrupted(Exception):
     """Raised by a signal handler of a test."""
+
+
+@pytest.mark.parametrize("block", [hforest.unchecked, lambda: hforest.using("reference")])
+def test_a_block_that_is_interrupted_gives_its_setting_back(block):
+    """Also while the exception is kept, as an interactive Python keeps the last one."""
+    rng, kept, armed = np.random.default_rng(0), [], False
+
+    def handler(number, frame):
+        if armed:
+            raise _Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for seconds in rng.uniform(1e-6, 1e-4, 3000):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                while True:
+                    with block():
+                        pass
+            except _Interrupted as error:
+                armed = False
+                kept = [error]
+            assert (check.values_checked(), dispatch.is_reference()) == (True, False)
+        assert kept
+    finally:
+        armed = False
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])

@@ -81,7 +81,7 @@ class Case(NamedTuple):
     def text(self) -> str:
         arguments = ", ".join(f"{name}={code(value)}" for name, value in self.make().items())
         changed = f"  # {self.changed}: {self.note}" if self.changed else ""
-        return f"hforest.{self.target.name}({arguments}){changed}"
+        return f"{self.target.full}({arguments}){changed}"
 
 
 class Rounding(NamedTuple):

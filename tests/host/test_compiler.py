@@ -60,7 +60,7 @@ def test_every_subpackage_has_cases():
         assert list(exercise.cases_of(subpackage, np.float32))
 
 
-@pytest.mark.parametrize("subpackage", ["co2", "growth", "hinge", "split", "tree"])
+@pytest.mark.parametrize("subpackage", ["co2", "core", "growth", "hinge", "split", "tree"])
 def test_options_that_flush_are_seen(subpackage, monkeypatch):
     monkeypatch.setattr(launch, "OPTIONS", (*launch.OPTIONS, "-ftz=true"))
     monkeypatch.setattr(launch, "_modules", {})
