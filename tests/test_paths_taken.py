@@ -67,27 +67,32 @@ def hinge_rows():
             )  # fmt: skip
 
 
-def projection(dtype, backward):
-    x, t, p, w = normal(40, 9), normal(5, 7), normal(5, 7, 9), normal(5, 8)
-    x, t, p, w = (a.astype(dtype) for a in (x, t, p, w))
-    if not backward:
-        hinge.traverse(x, t, p, margin="projection")
-        return
-    leaf, grad_y = np.zeros((40, 5), np.int32), normal(40, 5, dtype=dtype)
-    hinge.backward(grad_y, hinge.Route(leaf, grad_y, leaf), x, t, p, w, margin="projection")
+def of_margin(margin, dtype, backward):
+    t, f, w = hinge.init(5, 3, 9, outputs=8, margin=margin, dtype=dtype, rng=0)
+    x, leaf, r = normal(40, 9, dtype=dtype), np.zeros((40, 5), np.int32), normal(40, 5, dtype=dtype)
+    if backward:
+        hinge.backward(
+            x[:, :8].copy(), hinge.Route(leaf, r, leaf), x, t, f, w, margin=margin, aggregate="sum"
+        )
+    else:
+        hinge.traverse(x, t, f, margin=margin)
 
 
-def projection_rows():
-    # Inner products have bodies of 32 bytes alone; gradients transpose routes.
+def margin_rows():
+    # Inner products and gradients have bodies of 32 bytes alone; gradients transpose routes.
     for bits, dtype in BITS.items():
-        for name, backward, bodies in (
-            ("traverse", False, ("multiply",)),
-            ("backward", True, ("add_wide", "add_rows")),
+        for name, margin, bodies in (
+            ("traverse", "projection", "values"),
+            ("backward", "projection", "pull_x pull_features visit take"),
+            ("backward", "column", "visit take"),
         ):
-            taken = " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies)
+            taken, backward = (
+                " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies.split()),
+                name == "backward",
+            )
             yield Row(
-                f"hinge.{name}-projection-{bits}",
-                lambda dtype=dtype, backward=backward: projection(dtype, backward),
+                f"hinge.{name}-{margin}-{bits}",
+                lambda margin=margin, dtype=dtype, backward=backward: of_margin(margin, dtype, backward),
                 vectors="hinge.transpose" if backward else "", paths={"avx2": taken, "avx512": taken},
             )  # fmt: skip
 
@@ -276,7 +281,7 @@ def co2_rows():
 ROWS = [
     *co2_rows(),
     *hinge_rows(),
-    *projection_rows(),
+    *margin_rows(),
     *tree_rows(),
     *neural_rows(),
     *optim_rows(),
