@@ -13,7 +13,7 @@ from .values import Setting
 
 # `host`, which compiles CUDA with this machine's compiler, is imported where it is used.
 
-KERNELS = ("hinge.*_traverse", "hinge.*_forward", "hinge.*_backward", "neural.route", "project.project")
+KERNELS = ("hinge.traverse", "hinge.forward*", "hinge.backward*", "neural.route", "project.project")
 """Functions of which any number may be small."""
 LEARNERS = (
     "classic.grow*",
@@ -35,7 +35,7 @@ def applies(target: Target) -> bool:
     """Whether the CUDA backend computes the function on the host as it would on a GPU."""
     from host.compiler import have_compiler
 
-    fits = _any_of(target.name, KERNELS + LEARNERS) and "_adam_" not in target.name  # which asks for a stream
+    fits = _any_of(target.name, KERNELS + LEARNERS) and "adam_" not in target.name  # which asks for a stream
     return fits and not SANITIZED and have_compiler()
 
 
