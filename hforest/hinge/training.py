@@ -6,6 +6,7 @@ weights that a batch does not reach are not moved; their missed steps are taken 
 an array of gradients for the forest.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -261,7 +262,7 @@ class _Step(NamedTuple):
 
     def backend(self, run: str, x: Array, *arguments: Any, divisor: float, to: tuple[Any, ...]) -> None:
         """Calls a function of the backend of x."""
-        n_outputs = int(np.prod(self.weights.shape[2:], dtype=np.int64))
+        n_outputs = math.prod(self.weights.shape[2:])
         parameters = self.thresholds, self.features, flat(self.weights, 2, n_outputs)
         lr, beta1, beta2, eps = self.settings.values()
         settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
