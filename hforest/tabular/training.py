@@ -1,6 +1,6 @@
 """Training of a member: Adam on thresholds, leaf weights and inner products, judged by held-out rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -8,11 +8,35 @@ import numpy as np
 from .. import hinge, layers
 from ..core.aliases import FloatArray, IntArray
 from ..core.check import unchecked
-from ..optim import adam
-from . import recipe
+from . import descent, recipe
 from .model import Member, forest_outputs, inputs, probabilities, trees_scores
 from .recipe import Rows, Settings, loss_of
 from .start import Start, begin
+
+LOSSES: dict[str, Callable[..., tuple[float, FloatArray]]] = {
+    "classification": layers.softmax_loss,
+    "regression": layers.squared_loss,
+}
+
+
+class Batch(NamedTuple):
+    """Rows of a step."""
+
+    x: FloatArray
+    y: FloatArray | IntArray
+    offset: FloatArray | None
+    """(n_samples, n_outputs): what the trees' outputs are added to; None for 0."""
+    weight: FloatArray | None
+    """(n_samples,): factors of the gradients; None for 1."""
+
+
+def optimizer_of(member: Member) -> descent.Adam:
+    """Adam on copies of a member's arrays, before the first step."""
+    forest = hinge.Parameters(member.thresholds.copy(), member.features, member.weights.copy())
+    kernel = member.kernel.copy()
+    moments = np.zeros_like(kernel), np.zeros_like(kernel)
+    state = hinge.adam_state(forest.thresholds, forest.weights)
+    return descent.Adam(forest, state, kernel, *moments, rate=recipe.KERNEL_RATE)
 
 
 class _State(NamedTuple):
@@ -23,23 +47,49 @@ class _State(NamedTuple):
     kernel: FloatArray
 
 
-class _Batches:
+def member_steps(
+    member: Member,
+    optimizer: descent.Adam,
+    batches: Iterable[Batch],
+    task: str,
+    first: int,
+    lr: float,
+) -> Iterator[tuple[int, float, float]]:
+    """Makes a step on each batch, after `first` ones, as `descent.steps` does."""
+    kernel, loss_of_task = optimizer.kernel, LOSSES[task]
+
+    def features(x: FloatArray) -> tuple[FloatArray, descent.Backward]:
+        return inputs(x, kernel), lambda grad: x.T @ grad[:, len(kernel) :]
+
+    def given(batch: Batch) -> tuple[FloatArray, descent.Loss]:
+        def loss(scores: FloatArray) -> tuple[float, FloatArray]:
+            scores += member.intercept
+            if batch.offset is not None:
+                scores += batch.offset
+            value, grad = loss_of_task(scores, batch.y)
+            if batch.weight is not None:
+                grad *= batch.weight[:, None].astype(np.float32)
+            return value, grad
+
+        return batch.x, loss
+
+    return descent.steps(
+        optimizer, features, map(given, batches), first, lambda step: lr * min(1.0, step / recipe.WARM_UP)
+    )
+
+
+def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> Iterator[IntArray]:
     """Rows of mini-batches: permutations, or draws by weight."""
-
-    def __init__(self, rows: Rows, size: int, rng: np.random.Generator) -> None:
-        self._n, self._size, self._rng = len(rows.x), size, rng
-        self._cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
-        self._left = np.zeros(0, np.int64)
-
-    def next(self) -> IntArray:
-        """Returns the rows of one batch."""
-        if self._cumulative is not None:
-            picked = np.searchsorted(self._cumulative, self._rng.random(self._size))
-            return np.minimum(picked, self._n - 1)
-        if len(self._left) < self._size:
-            self._left = self._rng.permutation(self._n)
-        batch, self._left = self._left[: self._size], self._left[self._size :]
-        return batch
+    n, left = len(rows.x), np.zeros(0, np.int64)
+    cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
+    for _ in range(n_batches):
+        if cumulative is not None:
+            yield np.minimum(np.searchsorted(cumulative, rng.random(size)), n - 1)
+            continue
+        if len(left) < size:
+            left = rng.permutation(n)
+        yield left[:size]
+        left = left[size:]
 
 
 class _Judged(NamedTuple):
@@ -109,32 +159,19 @@ def _trained(
     rng: np.random.Generator,
 ) -> tuple[Member, bool]:
     """The member after training, and whether it was not stopped by `report`."""
-    classes = settings.task == "classification"
     member, offset = start
-    state = _State(member.thresholds.copy(), member.weights.copy(), member.kernel.copy())
+    optimizer = optimizer_of(member)
+    state = _State(optimizer.forest.thresholds, optimizer.forest.weights, optimizer.kernel)
     mean = _State(*(a.astype(np.float64) for a in state))
-    t, w, kernel = state
-    moments = hinge.adam_state(t, w)
-    kernel_m, kernel_v = np.zeros_like(kernel), np.zeros_like(kernel)
-    n_features, n_inputs = len(kernel), sum(kernel.shape)
-    batches = _Batches(rows, min(settings.batch_size, len(rows.x)), rng)
+    drawn = _drawn(rows, min(settings.batch_size, len(rows.x)), settings.steps, rng)
+    batches = (Batch(rows.x[i], rows.y[i], offset[i], None) for i in drawn)
     judge = _Judge(member, held, settings)
     n_states, going = 0, True
-    for step in range(1, settings.steps + 1):
-        batch = batches.next()
-        x, y = rows.x[batch], rows.y[batch]
-        # Rows catch up with their missed steps every SAMPLE_EVERY steps, at the rate of that time.
-        lr = settings.lr * min(1.0, step / recipe.WARM_UP)
-        scores, route = hinge.tree_adam_forward(inputs(x, kernel), t, member.features, w, moments, step, lr)
-        scores += member.intercept
-        scores += offset[batch]
-        _, grad = layers.softmax_loss(scores, y) if classes else layers.squared_loss(scores, y)
-        grad_z = hinge.tree_adam_backward(grad, *route, t, member.features, w, moments, n_inputs, step, lr)
-        if kernel.size:
-            adam(kernel, x.T @ grad_z[:, n_features:], kernel_m, kernel_v, step, recipe.KERNEL_RATE * lr)
+    for step, lr, _ in member_steps(member, optimizer, batches, settings.task, 0, settings.lr):
         last = step == settings.steps
+        # Rows catch up with their missed steps every SAMPLE_EVERY steps, at the rate of that time.
         if step % recipe.SAMPLE_EVERY == 0 or last:
-            hinge.adam_sync(t, w, moments, step, lr)
+            hinge.adam_sync(state.thresholds, state.weights, optimizer.state, step, lr)
             n_states += 1
             late = min(1.0, (recipe.LATENESS + 1) / (n_states + recipe.LATENESS)) if settings.average else 1.0
             for a, b in zip(mean, state, strict=True):
