@@ -9,7 +9,6 @@ alone.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ..core.dispatch import array_module
 from ..core.progress import check_progress, reporting
 from ..tabular import descent
 from . import model
-from .model import PARAMETERS, STRIDE, WINDOW, Config, Kind, State
+from .model import PARAMETERS, STRIDE, WINDOW, Config, State
 
 CHUNK = 2000
 """Samples that `predict` evaluates at a time."""
@@ -55,28 +54,28 @@ def _adam_state(state: State) -> hinge.AdamState:
     return hinge.AdamState(**{name: state[name] for name in hinge.AdamState._fields if name in state})
 
 
-class _AdaGrad(NamedTuple):
-    """AdaGrad on a state, as `descent.Optimizer` says."""
+def _forward(config: Config, state: State, z: Array, step: int, lr: float) -> tuple[Array, hinge.Route]:
+    # Class scores of a batch, and its route; with Adam, weights that the batch reads are brought up to date
+    # first.
+    if config.optimizer == "adam":
+        return hinge.adam_forward(z, *_forest(state), _adam_state(state), step, lr, kind=config.kind)
+    return hinge.forward_with_route(z, *_forest(state), kind=config.kind, aggregate="sum")
 
-    state: State
-    kind: Kind
 
-    def forward(self, z: FloatArray, step: int, lr: float) -> tuple[FloatArray, hinge.Route]:
-        return hinge.forward_with_route(z, *_forest(self.state), kind=self.kind, aggregate="sum")
-
-    def backward(
-        self, grad: FloatArray, route: hinge.Route, z: FloatArray, step: int, lr: float
-    ) -> FloatArray:
-        grads = hinge.backward_sparse(grad, route, z, *_forest(self.state), kind=self.kind, aggregate="sum")
-        for name in ("thresholds", "weights"):
-            param, h = self.state[name], self.state[f"{name}_h"]
-            rows, values = getattr(grads, name)
-            flat = (-1, *param.shape[2:])
-            optim.adagrad_rows(param.reshape(flat), rows, values, h.reshape(flat), lr)
-        return grads.x
-
-    def move(self, grad: FloatArray, step: int, lr: float) -> None:
-        optim.adagrad(self.state["kernel"], grad, self.state["kernel_h"], lr)
+def _update(
+    config: Config, state: State, grad: Array, route: hinge.Route, z: Array, step: int, lr: float
+) -> Array:
+    # Updates the forest's parameters in place; returns the gradient by its input.
+    arguments = grad, route, z, *_forest(state)
+    if config.optimizer == "adam":
+        return hinge.adam_backward(*arguments, _adam_state(state), step, lr, kind=config.kind)
+    grads = hinge.backward_sparse(*arguments, kind=config.kind, aggregate="sum")
+    for name in ("thresholds", "weights"):
+        param, h = state[name], state[f"{name}_h"]
+        rows, values = getattr(grads, name)
+        flat = (-1, *param.shape[2:])
+        optim.adagrad_rows(param.reshape(flat), rows, values, h.reshape(flat), lr)
+    return grads.x
 
 
 def _steps(
@@ -84,31 +83,32 @@ def _steps(
 ) -> Iterator[float]:
     """Makes a step on each batch, checked and converted; yields its loss. `name` is that of the samples."""
 
-    def features(x: FloatArray) -> tuple[FloatArray, descent.Backward]:
+    def features(x: Array) -> tuple[Array, Callable[[Array, int, float], None]]:
         model.check_statistics(state)
         inner, z = _features(config, state, name, x)
 
-        def backward(grad_z: FloatArray) -> FloatArray:
+        def move(grad_z: Array, step: int, lr: float) -> None:
             grad_inner = layers.normalize_backward(grad_z, state["var"])
             with np.errstate(over="ignore", invalid="ignore"):
                 grad = _kernel_gradient(config, state["kernel"], x, grad_inner)
-            layers.normalize_update(inner, state["mean"], state["var"], state["step"])
-            return grad
+            layers.normalize_update(inner, state["mean"], state["var"], step - 1)
+            if config.optimizer == "adam":
+                optim.adam(state["kernel"], grad, state["kernel_m"], state["kernel_v"], step, lr)
+            else:
+                optim.adagrad(state["kernel"], grad, state["kernel_h"], lr)
 
-        return z, backward
+        return z, move
 
-    optimizer: descent.Optimizer = _AdaGrad(state, config.kind)
-    if config.optimizer == "adam":
-        moments = state["kernel_m"], state["kernel_v"]
-        optimizer = descent.Adam(_forest(state), _adam_state(state), state["kernel"], *moments, config.kind)
-    given = ((x, partial(_loss, y)) for x, y in batches)
-    rate, errors = partial(model.learning_rate, config), partial(check.items_of, "state", state)
-    for n, _, loss in descent.steps(optimizer, features, given, state["step"], rate, errors):
-        state["step"] = n
+    found = descent.steps(
+        features, partial(_forward, config, state), _loss, partial(_update, config, state), batches,
+        state["step"], partial(model.learning_rate, config), partial(check.items_of, "state", state),
+    )  # fmt: skip
+    for step, _, loss in found:
+        state["step"] = step
         yield loss
 
 
-def _loss(y: IntArray, scores: FloatArray) -> tuple[float, FloatArray]:
+def _loss(scores: FloatArray, y: IntArray) -> tuple[float, FloatArray]:
     try:
         return layers.softmax_loss(scores, y)
     except ValueError:

@@ -14,18 +14,7 @@ from . import recipe
 from .columns import transformed
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
 from .model import FLOAT32, Member, Model, check_model, forest_outputs, offset_of
-from .training import Batch, member_steps, optimizer_of
-
-
-class Moments(NamedTuple):
-    """What Adam keeps of a member."""
-
-    trees: AdamState
-    """Of thresholds and leaf weights."""
-    kernel_m: FloatArray
-    """First moments of the inner products, shape and dtype of the member's kernel."""
-    kernel_v: FloatArray
-    """Second moments."""
+from .training import Batch, Moments, copied, steps, zeros
 
 
 class TrainingState(NamedTuple):
@@ -35,11 +24,6 @@ class TrainingState(NamedTuple):
     """One of each member."""
     n_steps: IntArray
     """() int64: steps of Adam so far."""
-
-
-def _begun(model: Model) -> TrainingState:
-    zeros = map(optimizer_of, model.members)
-    return TrainingState(tuple(Moments(a.state, a.kernel_m, a.kernel_v) for a in zeros), np.array(0))
 
 
 def _check_state(state: Any, model: Model) -> None:
@@ -177,7 +161,7 @@ def partial_fit(
     batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
     lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
     if state is None:
-        state = _begun(model)
+        state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
     rows = recipe.Rows(transformed(model.columns, x), goal, weight)
     members, moments = [], []
@@ -197,7 +181,7 @@ def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterato
         part = slice(begin, begin + size)
         x, weight = rows.x[part], None if rows.weight is None else rows.weight[part]
         offset = multiple * offset_of(forest_outputs(member, x), task) if multiple else None
-        yield Batch(x, rows.y[part], offset, weight)
+        yield x, rows.y[part], offset, weight
 
 
 def _trained(
@@ -205,12 +189,8 @@ def _trained(
 ) -> tuple[Member, Moments]:
     """The member after one pass over the rows, and its moments; step `first` was the last one."""
     trees = AdamState(*(None if a is None else a.copy() for a in before.trees))
-    optimizer = optimizer_of(member)._replace(
-        state=trees, kernel_m=before.kernel_m.copy(), kernel_v=before.kernel_v.copy()
-    )
+    changed, moments = copied(member), Moments(trees, before.kernel_m.copy(), before.kernel_v.copy())
     batches = _batches(member, rows, task, batch_size)
-    *_, (step, lr, _) = member_steps(member, optimizer, batches, task, first, rate)
-    t, _, w = optimizer.forest
-    hinge.adam_sync(t, w, trees, step, lr)
-    moments = Moments(trees, optimizer.kernel_m, optimizer.kernel_v)
-    return member._replace(thresholds=t, weights=w, kernel=optimizer.kernel), moments
+    *_, (step, lr, _) = steps(changed, moments, batches, task, first, rate)
+    hinge.adam_sync(changed.thresholds, changed.weights, trees, step, lr)
+    return changed, moments

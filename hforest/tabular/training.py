@@ -1,81 +1,84 @@
 """Training of a member: Adam on thresholds, leaf weights and inner products, judged by held-out rows."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import hinge, layers
 from ..core.aliases import FloatArray, IntArray
 from ..core.check import unchecked
+from ..optim import adam
 from . import descent, recipe
 from .model import Member, forest_outputs, inputs, probabilities, trees_scores
 from .recipe import Rows, Settings, loss_of
 from .start import Start, begin
 
-LOSSES: dict[str, Callable[..., tuple[float, FloatArray]]] = {
-    "classification": layers.softmax_loss,
-    "regression": layers.squared_loss,
-}
+
+class Moments(NamedTuple):
+    """What Adam keeps of a member."""
+
+    trees: hinge.AdamState
+    """Of thresholds and leaf weights."""
+    kernel_m: FloatArray
+    """First moments of the inner products, shape and dtype of the member's kernel."""
+    kernel_v: FloatArray
+    """Second moments."""
 
 
-class Batch(NamedTuple):
-    """Rows of a step."""
-
-    x: FloatArray
-    y: FloatArray | IntArray
-    offset: FloatArray | None
-    """(n_samples, n_outputs): what the trees' outputs are added to; None for 0."""
-    weight: FloatArray | None
-    """(n_samples,): factors of the gradients; None for 1."""
+def zeros(member: Member) -> Moments:
+    """The moments before the first step."""
+    trees = hinge.adam_state(member.thresholds, member.weights)
+    return Moments(trees, np.zeros_like(member.kernel), np.zeros_like(member.kernel))
 
 
-def optimizer_of(member: Member) -> descent.Adam:
-    """Adam on copies of a member's arrays, before the first step."""
-    forest = hinge.Parameters(member.thresholds.copy(), member.features, member.weights.copy())
-    kernel = member.kernel.copy()
-    moments = np.zeros_like(kernel), np.zeros_like(kernel)
-    state = hinge.adam_state(forest.thresholds, forest.weights)
-    return descent.Adam(forest, state, kernel, *moments, rate=recipe.KERNEL_RATE)
+LEARNED = ("thresholds", "weights", "kernel")
+"""The fields of a member that training changes."""
 
 
-class _State(NamedTuple):
-    """What training changes."""
-
-    thresholds: FloatArray
-    weights: FloatArray
-    kernel: FloatArray
+def copied(member: Member) -> Member:
+    """A member with copies of what training changes."""
+    return member._replace(**{name: getattr(member, name).copy() for name in LEARNED})
 
 
-def member_steps(
-    member: Member,
-    optimizer: descent.Adam,
-    batches: Iterable[Batch],
-    task: str,
-    first: int,
-    lr: float,
+Batch = tuple[FloatArray, FloatArray | IntArray, FloatArray | None, FloatArray | None]
+"""Samples, labels or targets, what the trees' outputs are added to, and factors of the gradients; or None."""
+
+
+def steps(
+    member: Member, moments: Moments, batches: Iterable[Batch], task: str, first: int, lr: float
 ) -> Iterator[tuple[int, float, float]]:
-    """Makes a step on each batch, after `first` ones, as `descent.steps` does."""
-    kernel, loss_of_task = optimizer.kernel, LOSSES[task]
+    """Makes a step of Adam on each batch, after `first` ones, in place, as `descent.steps` does."""
+    kernel = member.kernel
+    trees: dict[str, Any] = {
+        "thresholds": member.thresholds, "features": member.features, "weights": member.weights,
+        "state": moments.trees,
+    }  # fmt: skip
 
-    def features(x: FloatArray) -> tuple[FloatArray, descent.Backward]:
-        return inputs(x, kernel), lambda grad: x.T @ grad[:, len(kernel) :]
+    def features(x: FloatArray) -> tuple[FloatArray, Callable[[FloatArray, int, float], None]]:
+        def move(grad: FloatArray, step: int, lr: float) -> None:
+            if kernel.size:
+                grad, rate = x.T @ grad[:, len(kernel) :], recipe.KERNEL_RATE * lr
+                adam(kernel, grad, moments.kernel_m, moments.kernel_v, step, rate)
 
-    def given(batch: Batch) -> tuple[FloatArray, descent.Loss]:
-        def loss(scores: FloatArray) -> tuple[float, FloatArray]:
-            scores += member.intercept
-            if batch.offset is not None:
-                scores += batch.offset
-            value, grad = loss_of_task(scores, batch.y)
-            if batch.weight is not None:
-                grad *= batch.weight[:, None].astype(np.float32)
-            return value, grad
+        return inputs(x, kernel), move
 
-        return batch.x, loss
+    def loss(
+        scores: FloatArray, y: Any, offset: FloatArray | None, weight: FloatArray | None
+    ) -> tuple[float, FloatArray]:
+        scores += member.intercept
+        if offset is not None:
+            scores += offset
+        value, grad = (layers.softmax_loss if task == "classification" else layers.squared_loss)(scores, y)
+        if weight is not None:
+            grad *= weight[:, None].astype(np.float32)
+        return value, grad
 
     return descent.steps(
-        optimizer, features, map(given, batches), first, lambda step: lr * min(1.0, step / recipe.WARM_UP)
-    )
+        features, partial(hinge.adam_forward, **trees), loss, partial(hinge.adam_backward, **trees),
+        batches, first, lambda step: lr * min(1.0, step / recipe.WARM_UP),
+    )  # fmt: skip
 
 
 def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> Iterator[IntArray]:
@@ -84,9 +87,8 @@ def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> I
     cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
     for _ in range(n_batches):
         if cumulative is not None:
-            yield np.minimum(np.searchsorted(cumulative, rng.random(size)), n - 1)
-            continue
-        if len(left) < size:
+            left = np.minimum(np.searchsorted(cumulative, rng.random(size)), n - 1)
+        elif len(left) < size:
             left = rng.permutation(n)
         yield left[:size]
         left = left[size:]
@@ -124,10 +126,10 @@ class _Judge:
             self._judge(member, held)
             self._waited = 0
 
-    def __call__(self, state: _State) -> bool:
-        """Judges a state; returns whether training is to go on."""
-        t, w, kernel = (np.ascontiguousarray(a, np.float32) for a in state)
-        member = self._member._replace(thresholds=t, weights=w, kernel=kernel)
+    def __call__(self, state: list[FloatArray]) -> bool:
+        """Judges what is learned; returns whether training is to go on."""
+        arrays = (np.ascontiguousarray(a, np.float32) for a in state)
+        member = self._member._replace(**dict(zip(LEARNED, arrays, strict=True)))
         if self._held is None:
             self.best = member
             return True
@@ -160,18 +162,18 @@ def _trained(
 ) -> tuple[Member, bool]:
     """The member after training, and whether it was not stopped by `report`."""
     member, offset = start
-    optimizer = optimizer_of(member)
-    state = _State(optimizer.forest.thresholds, optimizer.forest.weights, optimizer.kernel)
-    mean = _State(*(a.astype(np.float64) for a in state))
+    trained, moments = copied(member), zeros(member)
+    state = [getattr(trained, name) for name in LEARNED]
+    mean = [a.astype(np.float64) for a in state]
     drawn = _drawn(rows, min(settings.batch_size, len(rows.x)), settings.steps, rng)
-    batches = (Batch(rows.x[i], rows.y[i], offset[i], None) for i in drawn)
+    batches = ((rows.x[i], rows.y[i], offset[i], None) for i in drawn)
     judge = _Judge(member, held, settings)
     n_states, going = 0, True
-    for step, lr, _ in member_steps(member, optimizer, batches, settings.task, 0, settings.lr):
+    for step, lr, _ in steps(trained, moments, batches, settings.task, 0, settings.lr):
         last = step == settings.steps
         # Rows catch up with their missed steps every SAMPLE_EVERY steps, at the rate of that time.
         if step % recipe.SAMPLE_EVERY == 0 or last:
-            hinge.adam_sync(state.thresholds, state.weights, optimizer.state, step, lr)
+            hinge.adam_sync(trained.thresholds, trained.weights, moments.trees, step, lr)
             n_states += 1
             late = min(1.0, (recipe.LATENESS + 1) / (n_states + recipe.LATENESS)) if settings.average else 1.0
             for a, b in zip(mean, state, strict=True):
