@@ -128,8 +128,8 @@ class _Judge:
 
     def __call__(self, state: list[FloatArray]) -> bool:
         """Judges what is learned; returns whether training is to go on."""
-        arrays = (np.ascontiguousarray(a, np.float32) for a in state)
-        member = self._member._replace(**dict(zip(LEARNED, arrays, strict=True)))
+        learned: dict[str, Any] = dict(zip(LEARNED, (a.astype(np.float32) for a in state), strict=True))
+        member = self._member._replace(**learned)
         if self._held is None:
             self.best = member
             return True
