@@ -43,8 +43,8 @@ def of_shards(task: Task) -> Results:
         for form in ("dense", "sparse"):
             parts = []
             for part in (x[:40], x[40:100]):
-                y, route = forward_with_route(case, part, p, "sum")
-                by_name = gradients(case, y, route, part, p, "sum", form == "sparse")
+                y, found_route = forward_with_route(case, part, p, "sum")
+                by_name = gradients(case, y, found_route, part, p, "sum", form == "sparse")
                 parts.append([by_name[name] for name in ("thresholds", "weights")])
             found = scale.gather_gradients(None, parts)
             yield f"shards {kind} gathered {form} gradients", digest(found)

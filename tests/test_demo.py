@@ -489,6 +489,15 @@ def test_rows_are_held_out():
         demo.hold_out([], 1)
 
 
+def test_an_error_of_a_callback_is_as_it_was_raised():
+    def checkpoint(state):
+        raise ValueError("mean: named as an array of the state is")
+
+    data, config, state = small_run()
+    with pytest.raises(ValueError, match="^mean: named as"):
+        demo.train(config, state, *data[:4], checkpoint=checkpoint)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_the_learning_rate_halves(monkeypatch, optimizer):
     used = []
