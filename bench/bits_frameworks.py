@@ -41,7 +41,8 @@ def jax_forest(case: Case, x: Any, p: Any, aggregate: Aggregate) -> Any:
     """Outputs of a forest as an array of JAX."""
     import hforest.jax as hj
 
-    return getattr(hj, f"hinge_{case.kind}")(x, *p, aggregate=aggregate)
+    windows = hforest.hinge.Windows(**case.windows) if case.windows else None
+    return hj.hinge_forest(x, *p, kind=case.kind, margin=case.margin, windows=windows, aggregate=aggregate)
 
 
 def in_jax(case: Case) -> bool:
