@@ -164,7 +164,7 @@ class HingeConv2d(_HingeConv):
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart: (n, n_trees, *outputs, height, width).
     sparse : bool
-        Make the gradient of `weights` sparse, for `RowAdam`. Without groups.
+        Make the gradient of `weights` sparse, for `RowAdam`.
     generator : torch.Generator, optional
         Where random numbers come from; PyTorch's own by default.
     device : torch.device, optional
