@@ -169,10 +169,10 @@ def torch_layers(task: Task) -> Results:
             layer = projections(task, kind, aggregate)
             samples = x.clone().requires_grad_()
             # The name of the vectors may change, their order does not.
-            tensors = zip(
+            named = zip(
                 ("x", "thresholds", "vectors", "weights"), (samples, *layer.parameters()), strict=False
             )
-            yield from of_tensors(f"{key} projection", layer(samples), tensors)
+            yield from of_tensors(f"{key} projection", layer(samples), named)
         layer = made(task, ht.HingeForest, 12, 7, 4, 3, kind=kind)
         for name in ("leaf_map", "margin_map", "path_map", "leaf_counts"):
             word = name.replace("_", " ")

@@ -99,7 +99,12 @@ STEPS = [("column", 1, "rows"), ("projection", 1, "rows"), ("column", 2, "rows")
 @pytest.mark.parametrize(("margin", "groups", "mode"), STEPS)
 def test_steps_of_row_adam(kind, margin, groups, mode):
     """Those of dense Adam, of the leaves that a batch reads, also in the backward pass."""
-    settings = {"kind": kind, "margin": margin, "groups": groups, "generator": torch.Generator().manual_seed(0)}
+    settings = {
+        "kind": kind,
+        "margin": margin,
+        "groups": groups,
+        "generator": torch.Generator().manual_seed(0),
+    }
     layer = ht.HingeConv2d(4, 4, 8, 3, outputs=2, sparse=True, **settings)
     dense = copy.deepcopy(layer)
     dense.sparse = False

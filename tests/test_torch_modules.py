@@ -153,7 +153,9 @@ def test_copies_and_states(kind, margin):
     a, b = (
         ht.HingeForest(5, 4, 3, margin=margin, generator=torch.Generator().manual_seed(1)) for _ in range(2)
     )
-    assert all(torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True)
+    )
 
 
 def test_states_of_projections_by_their_former_name(kind):
@@ -204,7 +206,9 @@ def test_what_projections_do_not_have(kind, method):
     forest = forest_of(kind, margin="projection")
     given = {"median_thresholds": 1, "path_map": 1, "greedy_init": 2}.get(method, 0)
     before = copy.deepcopy(forest.state_dict())
-    with pytest.raises(ValueError, match="^(margin: expected 'column', got 'projection'|kind: expected 'tree')"):
+    with pytest.raises(
+        ValueError, match="^(margin: expected 'column', got 'projection'|kind: expected 'tree')"
+    ):
         getattr(forest, method)(*(torch.randn(4, 5),) * given)
     assert all(torch.equal(before[name], a) for name, a in forest.state_dict().items())
 
@@ -706,7 +710,9 @@ def test_p1_network_is_the_numpy_network_step_by_step():
         grads = hinge.backward(grad_scores, route, z, t, f, w, aggregate="sum")
         grad_kernel = x.numpy().T @ layers.normalize_backward(grads.x, var)
         layers.normalize_update(inner, mean, var, step)
-        for p, g, (m, v) in zip((kernel, t, w), (grad_kernel, grads.thresholds, grads.weights), moments, strict=True):
+        for p, g, (m, v) in zip(
+            (kernel, t, w), (grad_kernel, grads.thresholds, grads.weights), moments, strict=True
+        ):
             optim.adam(p, g, m, v, step + 1, 0.01)
         np.testing.assert_allclose(found.item(), loss, rtol=1e-4)
     np.testing.assert_allclose(net[2].weights.detach(), w, atol=1e-4)

@@ -42,7 +42,7 @@ class _HingeConv(Forest):
         dtype: torch.dtype | None = None,
     ) -> None:
         sizes = hinge.Windows(kernel_size, stride, padding, dilation)._asdict()
-        windows = hinge.Windows(*(tuple(per_axis(name, a, self.n_axes)) for name, a in sizes.items()))
+        kernel, *steps = (tuple(per_axis(name, a, self.n_axes)) for name, a in sizes.items())
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
         for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
@@ -60,12 +60,12 @@ class _HingeConv(Forest):
                 )
         if vector_features < 0 or (vector_features and (groups > 1 or margin != "column")):
             raise ValueError(
-                "vector_features: expected at least 0, and 0 with groups and with other margins than columns, "
+                "vector_features: expected at least 0, and 0 with groups or another margin than 'column', "
                 f"got {vector_features} with groups = {groups}, margin = {margin!r}; leave one of them out"
             )
         if aggregate and groups > 1:
             shape = (shape[0] // groups,)
-        places = math.prod(windows.kernel_size)
+        places = math.prod(kernel)
         n_columns = in_channels // groups * places
         start = hinge.init(
             n_trees, depth, n_columns + vector_features, shape,
@@ -73,13 +73,12 @@ class _HingeConv(Forest):
         )  # fmt: skip
         if vector_features:
             # A number of the vector is a channel of its own, read in the middle of the window.
-            middle = int(np.ravel_multi_index([size // 2 for size in windows.kernel_size], windows.kernel_size))
+            middle = int(np.ravel_multi_index([size // 2 for size in kernel], kernel))
             of_vector = n_columns + (start.features - n_columns) * places + middle
             features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
             start = start._replace(features=features)
         super().__init__(start, kind, margin, aggregate, sparse, device)
-        self.kernel_size, self.stride, self.padding, self.dilation = windows
-        self._places = places
+        self.kernel_size, (self.stride, self.padding, self.dilation), self._places = kernel, steps, places
         self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
     def forward(self, x: Tensor, vector: Tensor | None = None) -> Tensor:
@@ -159,8 +158,8 @@ class HingeConv2d(_HingeConv):
         middle is in the padding read 0.
     kind : "tree" or "fern"
     margin : "column" or "projection"
-        Vertices compare numbers of the window, or inner products of the window with vectors of their own, which
-        are learned.
+        Vertices compare numbers of the window, or its inner products with vectors of their own, which are
+        learned.
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart: (n, n_trees, *outputs, height, width).
     sparse : bool

@@ -19,8 +19,8 @@ LIBRARY = torch.library.Library("hforest", "DEF")
 """Holds every operator `torch.ops.hforest.*` as long as the process runs."""
 
 _HALF = (torch.float16, torch.bfloat16)
-_NO_ARRAY = {*_HALF, *(getattr(torch, name) for name in ("quint8", "qint8", "qint32", "quint4x2", "quint2x4"))}
-_DENSE = torch.strided
+_QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+_NO_ARRAY, _DENSE = {*_HALF, *_QUANTISED}, torch.strided
 AUTOCAST = ("cpu", "cuda")
 _PLAIN = (Tensor, torch.nn.Parameter)
 # Functions that count active dispatch modes and function transforms. A PyTorch without them goes through the
@@ -53,7 +53,7 @@ def eager(*tensors: Tensor) -> bool:
 
 
 def check(**tensors: Tensor | None) -> None:
-    """Checks that arguments are dense tensors on one device, without tangents, and integers without gradients.
+    """Checks that arguments are dense tensors on one device, without tangents, integers without gradients.
 
     Operators have no kernels for tensors that are sparse, quantised or in a layout of a library.
     """
@@ -149,8 +149,8 @@ class Operator:
     fake : function
         Takes fake tensors and returns empty ones with the shapes and dtypes of the results.
     setup, backward : functions, optional
-        As `torch.library.register_autograd` takes them: the gradient by the first result. The backward pass of
-        an operator without them, which computes gradients, is refused.
+        As `torch.library.register_autograd` takes them: the gradient by the first result. The backward pass
+        of an operator without them, which computes gradients, is refused.
     """
 
     def __init__(
@@ -178,8 +178,8 @@ class Operator:
     def run(self, *arguments: Any) -> Any:
         """Returns the results for CPU tensors."""
         given = zip(self._names, arguments, strict=False)
-        results = self._kernel(*(array(k, a) if isinstance(a, Tensor) else a for k, a in given))
-        return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
+        found = self._kernel(*(array(k, a) if isinstance(a, Tensor) else a for k, a in given))
+        return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
 
     def __call__(self, *arguments: Any) -> Any:
         """Returns the results; of an operator with a gradient the first."""

@@ -1,6 +1,5 @@
 """A hinge forest as a module: parameters, starts, maps, and the states of HingeTreeForTorch."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -48,9 +47,9 @@ class Forest(nn.Module):
         device: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        t, f, w = start
-        no_pairs = np.empty((0, len(w)))
-        hinge.leaf_outputs(no_pairs.astype(np.int32), no_pairs.astype(w.dtype), w, aggregate=aggregate)  # the word
+        w = start.weights
+        leaf, margins = (np.empty((0, len(w)), dtype) for dtype in (np.int32, w.dtype))
+        hinge.leaf_outputs(leaf, margins, w, aggregate=aggregate)  # checks the word
         self.n_trees, self.depth = len(w), w.shape[1].bit_length() - 1
         self.kind, self.margin, self.aggregate, self.sparse = kind, margin, aggregate, sparse
         device = torch.get_default_device() if device is None else device
@@ -61,7 +60,7 @@ class Forest(nn.Module):
         else:
             self.register_buffer("features", features)
 
-    def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None) -> Tensor:
+    def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
         # Of these parameters, or of all.
         return hinge_forest(
             x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
@@ -203,9 +202,11 @@ class HingeForest(Forest):
             As `hinge_forest`; an x with another axis 1.
         """
         self._check(x)
-        if x.dim() > 2 and x.numel():
+        if x.dim() == 2:
+            return self._outputs(x)
+        if x.numel():
             return self._outputs(x.flatten(2), windows=hinge.Windows(1)).unflatten(-1, x.shape[2:])
-        return self._spatial(self._outputs(self._rows(x), windows=None), x)
+        return self._spatial(self._outputs(self._rows(x)), x)
 
     def _check(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):
@@ -221,18 +222,13 @@ class HingeForest(Forest):
     def _rows(self, x: Tensor) -> Tensor:
         # Samples as rows: (n * prod(spatial), in_features).
         self._check(x)
-        if x.dim() == 2:
-            return x
-        return x.flatten(2).transpose(1, 2).reshape(x.shape[0] * math.prod(x.shape[2:]), self.in_features)
+        return x.movedim(1, -1).reshape(-1, self.in_features)
 
     def _spatial(self, y: Tensor, x: Tensor) -> Tensor:
         # The spatial axes of x behind the others: (n, ..., *spatial) of rows (n * prod(spatial), ...).
-        if x.dim() == 2:
-            return y
-        spatial, rest = x.shape[2:], y.shape[1:]
-        axes = range(1, 1 + len(spatial))
-        behind = range(1 + len(spatial), 1 + len(spatial) + len(rest))
-        return y.reshape(x.shape[0], *spatial, *rest).permute(0, *behind, *axes)
+        n_axes = x.dim() - 2
+        y = y.reshape(x.shape[0], *x.shape[2:], *y.shape[1:])
+        return y.movedim(tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0)))
 
     # ----------------------------------------------------------------------------------------- starts
 
@@ -339,8 +335,8 @@ class HingeForest(Forest):
     def _columns(self) -> np.ndarray:
         if self.margin != "column":
             raise ValueError(
-                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', below an "
-                "nn.Linear"
+                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', under "
+                "an nn.Linear"
             )
         return host(self.features)
 

@@ -1,6 +1,6 @@
-"""Hinge forests on tensors (Lay et al. 2018, eq. 9-12): an operator with gradients, sparse ones on request."""
+"""Hinge forests on tensors (Lay et al. 2018, eq. 9-12): an operator with gradients, also sparse."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from .library import (
     same_dtype,
 )
 
+
 def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     """Returns one number for each axis in space."""
     given = list(a) if isinstance(a, tuple | list) else [a] * n_axes
@@ -34,8 +35,8 @@ def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     return given
 
 
-def _settings(kind: Kind, margin: MarginName, windows: Any, aggregate: Aggregate, n_axes: int) -> Any:
-    # The settings as the operator takes them: kernel size, stride, padding and dilation of each axis as one list.
+def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any) -> tuple[Any, ...]:
+    # The settings as the operator takes them: windows as kernel_size, stride, padding, dilation of each axis.
     if windows is None:
         return kind, margin, None, aggregate
     if not isinstance(windows, hinge.Windows):
@@ -43,8 +44,8 @@ def _settings(kind: Kind, margin: MarginName, windows: Any, aggregate: Aggregate
             f"windows: expected Windows or None, got {type(windows).__name__}; pass "
             "hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows"
         )
-    sizes = [per_axis(name, a, n_axes) for name, a in zip(windows._fields, windows, strict=True)]
-    return kind, margin, sum(sizes, []), aggregate
+    sizes = zip(windows._fields, windows, strict=True)
+    return kind, margin, [i for name, a in sizes for i in per_axis(name, a, n_axes)], aggregate
 
 
 def _words(kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate) -> dict[str, Any]:
@@ -63,11 +64,11 @@ def gradients(
     Everything but `grad_y` is trusted where it is what a checked forward pass read and returned.
     """
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
-    run, grad_x, thresholds = hinge.kernels, np.empty_like(like, shape=x_shape), None
+    grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
     if trusted:
         check_grad_y(grad_y, weights.dtype, grad_y.shape, {})
     else:  # the gradient reads no value of thresholds, nor of an x that is None
-        run, thresholds = hinge, np.empty_like(like, shape=vertices)
+        thresholds, run = np.empty_like(like, shape=vertices), hinge
         x = np.empty_like(like, shape=x_shape) if x is None else x
     given = grad_y, route, x, thresholds, features, weights
     if sparse:
@@ -168,8 +169,8 @@ _backward_operator = Operator(
 # ---------------------------------------------------------------------------------- without the dispatcher
 
 
-# The hooks of saved tensors, and whether a backward pass leaves the graph for another one. A PyTorch that does
-# not tell them saves routes as tensors and checks them again, and keeps graphs.
+# The hooks of saved tensors, and whether a backward pass leaves the graph for another one. A PyTorch that
+# does not tell them saves routes as tensors and checks them again, and keeps graphs.
 _hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
@@ -214,9 +215,10 @@ class _Forest(torch.autograd.Function):
             if ctx.sparse:
                 no_second_derivative(ctx)
             found = tensors or map(torch.from_numpy, ctx.route)
-            settings = _settings(**ctx.words, n_axes=len(ctx.x_shape) - 2)
+            settings = _settings(len(ctx.x_shape) - 2, **ctx.words)
             return *_by_operator(grad_y, *found, x, ctx.x_shape, features, weights, *settings), None, None
-        route, weights = ctx.route or hinge.Route(*map(array, hinge.Route._fields, tensors)), rows.plain(weights)
+        route = ctx.route or hinge.Route(*map(array, hinge.Route._fields, tensors))
+        weights = rows.plain(weights)
         # `Tensor.data` may have changed shapes and dtypes.
         same = ctx.shapes == (features.shape, features.dtype, weights.shape)
         same = same and (x is None or (x.shape, x.dtype) == (ctx.x_shape, weights.dtype))
@@ -257,7 +259,7 @@ def _apply(
                 "sparse: expected False where tensors are on a GPU, traced or transformed, got True; "
                 "leave it out"
             )
-        settings = _settings(**words, n_axes=x.ndim - 2)
+        settings = _settings(x.ndim - 2, **words)
         return _forward_operator.overload(x, thresholds, features, weights, *settings, learn)[0]
     if not learn:
         return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, words))
@@ -290,7 +292,8 @@ def hinge_forest(
     Parameters
     ----------
     x : (n_samples, n_features) tensor of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in space.
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
     thresholds : (n_trees, n_vertices) tensor, dtype of x
         In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees; it is depth for ferns,
         whose first decision gives the leaf's most significant bit.
@@ -314,9 +317,9 @@ def hinge_forest(
     Returns
     -------
     y : (n_samples, *outputs) tensor, or (n_samples, n_trees, *outputs) without `aggregate`
-        Dtype of x (float32 for half types inside `torch.autocast`). With `windows` (n_images, *outputs, *out),
-        or (n_images, n_trees, *outputs, *out): a view, in memory the outputs are last, as in the memory format
-        torch.channels_last.
+        Dtype of x (float32 for half types inside `torch.autocast`). With `windows` (n_images, *outputs,
+        *out), or (n_images, n_trees, *outputs, *out): a view, in memory the outputs are last, as in the
+        memory format torch.channels_last.
 
     Raises
     ------
@@ -329,11 +332,12 @@ def hinge_forest(
 
     Notes
     -----
-    Results have the bits of `hforest.hinge.forward` and `backward`. CPU tensors are read in place, after a copy
-    if they are not contiguous. The backward pass uses the route of the forward pass, 12 bytes for each sample
-    and tree in float32, and keeps x only for projections; without gradients nothing is stored. It checks the
-    gradient of y; what the forward pass has checked only where hooks of saved tensors have replaced it.
-    `hforest.set_num_threads` and OMP_NUM_THREADS set the number of threads, `torch.set_num_threads` does not.
+    Results have the bits of `hforest.hinge.forward` and `backward`. CPU tensors are read in place, after a
+    copy if they are not contiguous. The backward pass uses the route of the forward pass, 12 bytes for each
+    sample and tree in float32, and x only for projections; without gradients nothing is stored. It checks the
+    gradient of y, and what the forward pass has checked only where hooks of saved tensors may have replaced
+    it. `hforest.set_num_threads` and OMP_NUM_THREADS set the number of threads, `torch.set_num_threads` does
+    not.
 
     Plain CPU tensors skip PyTorch's dispatcher. Compiled, exported and CUDA tensors go through the operator
     ``torch.ops.hforest.hinge_forest``.
@@ -367,7 +371,7 @@ def hinge_forest(
         return run(x, thresholds, features, weights, words, sparse)
     check(x=x)
     n_axes = x.ndim - 2
-    _settings(**words, n_axes=n_axes)
+    _settings(n_axes, **words)
     y = run(x, thresholds, features, weights, words, sparse)
     # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.
     return y.permute(0, *range(1 + n_axes, y.ndim), *range(1, 1 + n_axes))
