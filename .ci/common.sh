@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Threads that wait do not spin: two chains share the cores.
 export OMP_WAIT_POLICY=passive
 
-kernel_tests=(tests/test_{co2,core,growth,hinge,hinge_conv,hinge_linear,layers,neural,neural_linear,optim,project,sparse,split,training,tree}.py)
+kernel_tests=(tests/test_{co2,core,growth,hinge,layers,neural,neural_linear,optim,project,sparse,split,training,tree}.py)
 # Sums of several workers' rows, in one process.
 rows_tests="without_values or extremes or limits or (projections_do_not and 25)"
 

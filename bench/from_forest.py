@@ -71,16 +71,16 @@ def grow(kind: str, x: Any, y: Any, data: dict[str, Any], max_depth: int | None)
 def start(kind: str, x: Any, y: Any, forest: Any, task: Any, **settings: Any) -> Any:
     """A function of samples: the outputs of a start."""
     if kind == "sparse":
-        kernel, parameters, intercept = hinge.tree_from_oblique_forest(x, y, forest, task=task, **settings)
-        return lambda a: hinge.tree_forward(a @ kernel, *parameters, aggregate="sum") + intercept
-    parameters, intercept = hinge.tree_from_forest(x, y, forest, task=task, **settings)
-    return lambda a: hinge.tree_forward(a, *parameters, aggregate="sum") + intercept
+        parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True, task=task, **settings)
+        return lambda a: hinge.forward(a @ kernel, *parameters, aggregate="sum") + intercept
+    parameters, intercept, _ = hinge.from_forest(x, y, forest, task=task, **settings)
+    return lambda a: hinge.forward(a, *parameters, aggregate="sum") + intercept
 
 
 def per_leaf(x: Any, forest: Any, l2: float) -> Any:
     """Least squares in each leaf by itself, for the values of its own grown tree less their mean."""
-    t, f, w = hinge.tree_from_forest(x, None, forest, tolerance=1.0).parameters
-    leaf, margin, _ = hinge.tree_traverse(x, t, f)
+    t, f, w = hinge.from_forest(x, None, forest, tolerance=1.0).parameters
+    leaf, margin, _ = hinge.traverse(x, t, f)
     first = forest.tree_start[:-1]
     node = tree.apply(forest, x) + first
     row = (first + np.arange(N_TREES)) // 2 + forest.left[node]
@@ -93,7 +93,7 @@ def per_leaf(x: Any, forest: Any, l2: float) -> Any:
         for k in range(w.shape[2]):
             w[m, :, k] = np.bincount(leaf[:, m], r[:, m] * values[:, k], w.shape[1]) / squares
     w = w.astype(x.dtype)
-    return lambda a: hinge.tree_forward(a, t, f, w, aggregate="mean") + mean
+    return lambda a: hinge.forward(a, t, f, w, aggregate="mean") + mean
 
 
 def error(p: Any, y: Any, task: str) -> float:
@@ -152,23 +152,23 @@ def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
     """Errors of a grown forest, of hinge trees that start as it, and of these after training."""
     x, y, x_test, y_test, task = (data[name] for name in ("x", "y", "x_test", "y_test", "task"))
     forest = grow("columns", x, y, data, DEPTH)
-    (t, f, w), intercept = hinge.tree_from_forest(x, y, forest, task=task)
+    (t, f, w), intercept, _ = hinge.from_forest(x, y, forest, task=task)
     found = {"grown": error(tree.predict(forest, x_test), y_test, task)}
-    found["start"] = error(hinge.tree_forward(x_test, t, f, w, aggregate="sum") + intercept, y_test, task)
+    found["start"] = error(hinge.forward(x_test, t, f, w, aggregate="sum") + intercept, y_test, task)
     if task == "classification":
         w, intercept = 4 * w, 4 * intercept
     state, rng = hinge.adam_state(t, w), np.random.default_rng(0)
     for step in range(1, steps + 1):
         batch, lr = rng.integers(0, len(x), 64), 0.001 * (1 - 0.9 * step / steps)
-        p, route = hinge.tree_adam_forward(x[batch], t, f, w, state, step, lr)
+        p, route = hinge.adam_forward(x[batch], t, f, w, state, step, lr)
         p += intercept
         if task == "regression":
             _, grad = layers.squared_loss(p, y[batch, None].astype(p.dtype))
         else:
             _, grad = layers.softmax_loss(p, y[batch])
-        hinge.tree_adam_backward(grad, *route, t, f, w, state, x.shape[1], step, lr)
+        hinge.adam_backward(grad, route, x[batch], t, f, w, state, step, lr)
     hinge.adam_sync(t, w, state, steps, lr)
-    found["trained"] = error(hinge.tree_forward(x_test, t, f, w, aggregate="sum") + intercept, y_test, task)
+    found["trained"] = error(hinge.forward(x_test, t, f, w, aggregate="sum") + intercept, y_test, task)
     return found
 
 

@@ -56,12 +56,11 @@ def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
     trees = min(len(t), 8)
     n = max(1, min(len(x), REFERENCE_PAIRS // trees))
     part = (x[:n], t[:trees].copy(), f[:trees].copy(), w[:trees].copy())
-    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
 
     def everything() -> list[Any]:
-        y, route = forward(*part, aggregate="sum", return_route=True)
-        grads = backward(grad_y[:n], *route, part[2], part[3], x.shape[1], aggregate="sum")
-        return [*route, y, *grads]
+        y, route = hinge.forward_with_route(*part, kind=kind, aggregate="sum")
+        grads = hinge.backward(grad_y[:n], route, *part, kind=kind, aggregate="sum")
+        return [*route, y, grads.x, grads.thresholds, grads.weights]
 
     got = everything()
     with hforest.using("reference"):
@@ -77,25 +76,23 @@ def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
 
 def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
     """Job -> rung -> the call to time."""
-    traverse, forward, backward = (
-        getattr(hinge, f"{kind}_{job}") for job in ("traverse", "forward", "backward")
-    )
-    route = traverse(x, t, f)
-    jobs: dict[str, Calls] = {
-        "traverse": {"hforest": lambda: traverse(x, t, f)},
-        "forward": {"hforest": lambda: forward(x, t, f, w, aggregate="sum")},
-        "backward": {"hforest": lambda: backward(grad_y, *route, f, w, x.shape[1], aggregate="sum")},
-        "backward sparse": {
-            "hforest": lambda: backward(grad_y, *route, f, w, x.shape[1], aggregate="sum", sparse=True)
+    words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
+    route = hinge.traverse(x, t, f, kind=kind)
+
+    def both(backward: Callable[..., Any]) -> Any:
+        y, new_route = hinge.forward_with_route(x, t, f, w, **words)
+        return y, backward(grad_y, new_route, x, t, f, w, **words)
+
+    return {
+        "traverse": {"hforest": partial(hinge.traverse, x, t, f, kind=kind)},
+        "forward": {"hforest": partial(hinge.forward, x, t, f, w, **words)},
+        "backward": {"hforest": partial(hinge.backward, grad_y, route, x, t, f, w, **words)},
+        "backward sparse": {"hforest": partial(hinge.backward_sparse, grad_y, route, x, t, f, w, **words)},
+        "forward+backward": {
+            "hforest": partial(both, hinge.backward),
+            "hforest sparse": partial(both, hinge.backward_sparse),
         },
     }
-
-    def both(sparse: bool) -> Any:
-        y, new_route = forward(x, t, f, w, aggregate="sum", return_route=True)
-        return y, *backward(grad_y, *new_route, f, w, x.shape[1], aggregate="sum", sparse=sparse)
-
-    jobs["forward+backward"] = {"hforest": lambda: both(False), "hforest sparse": lambda: both(True)}
-    return jobs
 
 
 def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
@@ -148,7 +145,7 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ..
     """x, thresholds, features, weights and a gradient by the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
-    t, f, w = getattr(hinge, f"{kind}_init")(n_trees, depth, n_features, n_outputs, dtype=dtype, rng=rng)
+    t, f, w = hinge.init(n_trees, depth, n_features, n_outputs, kind=kind, dtype=dtype, rng=rng)
     x = rng.normal(size=(n, n_features)).astype(dtype)
     return x, t, f, w, rng.normal(size=(n, n_outputs)).astype(dtype)
 
@@ -239,9 +236,9 @@ def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
         x, t, f, _, _ = problem(kind, (n, n_features, n_trees, depth, n_outputs), np.dtype(options.dtype))
-        traverse = getattr(hinge, f"{kind}_traverse")
         with hforest.using("reference"):
-            median = statistics.median(seconds(partial(traverse, x, t, f), 3)) / (n * n_trees)
+            call = partial(hinge.traverse, x, t, f, kind=kind)
+            median = statistics.median(seconds(call, 3)) / (n * n_trees)
         print(
             f"reference, {kind} traverse, {n} samples and {n_trees} trees of depth {depth}: "
             f"{1e9 * median:.0f} ns/pair"
@@ -256,7 +253,7 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
         x, t, f, w, _ = problem(kind, (1, n_features, 1, depth, n_outputs), np.dtype(options.dtype))
-        forward = partial(getattr(hinge, f"{kind}_forward"), x, t, f, w)
+        forward = partial(hinge.forward, x, t, f, w, kind=kind)
 
         def thousand(call: Callable[[], Any] = forward) -> None:
             for _ in range(1000):

@@ -2,8 +2,8 @@
 
     python bench/hinge_linear.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--dtype float32] [--json FILE]
 
-The layer is ``z = x @ projections.reshape(-1, F).T``, then `tree_forward` with a column of z for each
-vertex; back, `tree_backward` and two products with its gradient by z. The fused functions compute the
+The layer is ``z = x @ features.reshape(-1, F).T``, then `forward` with a column of z for each vertex; back,
+`backward` and two products with its gradient by z. The fused functions compute the
 inner products on the paths of the samples alone, and touch one row of projections for each sample and
 tree. All on one thread, NumPy's products too. Both are checked against each other, and the fused ones
 against the reference, before they are timed. Figures are milliseconds a call, the least of repeats taken
@@ -17,6 +17,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"  # befo
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndar
     """x, thresholds, projections, weights and a gradient by the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
-    t, _, w = getattr(hinge, f"{kind}_init")(n_trees, depth, 1, n_outputs, dtype=dtype, rng=rng)
+    t, _, w = hinge.init(n_trees, depth, 1, n_outputs, kind=kind, dtype=dtype, rng=rng)
     p = rng.standard_normal((*t.shape, n_features), dtype) / dtype.type(n_features) ** dtype.type(0.5)
     x, grad_y = (rng.standard_normal((n, size), dtype) for size in (n_features, n_outputs))
     return x, t, p, w, grad_y
@@ -45,28 +46,28 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndar
 def fused(kind: str, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls]:
     """The route, and the calls of the fused functions."""
     x, t, p, w, grad_y = arrays
-    forward, backward = getattr(hinge, f"{kind}_linear_forward"), getattr(hinge, f"{kind}_linear_backward")
-    _, route = forward(x, t, p, w, aggregate="sum", return_route=True)
-    args = grad_y, *route, x, p, w
+    words: dict[str, Any] = {"kind": kind, "margin": "projection", "aggregate": "sum"}
+    _, route = hinge.forward_with_route(x, t, p, w, **words)
     return route, {
-        "forward": lambda: forward(x, t, p, w, aggregate="sum", return_route=True),
-        "backward": lambda: backward(*args, aggregate="sum"),
-        "backward sparse": lambda: backward(*args, aggregate="sum", sparse=True),
+        "forward": partial(hinge.forward_with_route, x, t, p, w, **words),
+        "backward": partial(hinge.backward, grad_y, route, x, t, p, w, **words),
+        "backward sparse": partial(hinge.backward_sparse, grad_y, route, x, t, p, w, **words),
     }
 
 
 def layered(kind: str, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Calls:
     """The same by a matrix product and trees on its columns; gradients along the same route."""
     x, t, p, w, grad_y = arrays
-    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+    words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     flat, features = p.reshape(-1, x.shape[1]), np.arange(t.size, dtype=np.int32).reshape(t.shape)
+    z = np.empty((len(x), t.size), x.dtype)  # gradients read its shape alone
 
     def down() -> Any:
-        return forward(x @ flat.T, t, features, w, aggregate="sum", return_route=True)
+        return hinge.forward_with_route(x @ flat.T, t, features, w, **words)
 
     def up() -> Any:
-        grad_z, grad_t, grad_w = backward(grad_y, *route, features, w, t.size, aggregate="sum")
-        return grad_z @ flat, grad_t, (grad_z.T @ x).reshape(p.shape), grad_w
+        grads = hinge.backward(grad_y, route, z, t, features, w, **words)
+        return grads.x @ flat, grads.thresholds, (grads.x.T @ x).reshape(p.shape), grads.weights
 
     return {"forward": down, "backward": up}
 
@@ -86,10 +87,9 @@ def check(kind: str, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls,
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * abs(b).max())
     for a, (rows, values) in zip(dense[1:], calls["backward sparse"]()[1:], strict=True):
         np.testing.assert_array_equal(a.reshape(-1, *a.shape[2:])[rows], values)
-    traverse, trees = getattr(hinge, f"{kind}_linear_traverse"), min(8, len(t))
-    few = x[:5], t[:trees].copy(), p[:trees].copy()
+    trees = min(8, len(t))
     with hforest.using("reference"):
-        want = traverse(*few)
+        want = hinge.traverse(x[:5], t[:trees].copy(), p[:trees].copy(), kind=kind, margin="projection")
     for a, b in zip(want, route, strict=True):
         np.testing.assert_array_equal(a, b[:5, :trees])
 

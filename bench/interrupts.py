@@ -125,59 +125,60 @@ def _permutation_importance(small: bool) -> Call:
 
 def _tree_forward(small: bool) -> Call:
     x, _ = _samples(1_000_000 if small else 3_000_000, 100)
-    t, f, w = hinge.tree_init(1000, 8, 100, rng=0)
-    return lambda: hinge.tree_forward(x, t, f, w, aggregate="sum")
+    t, f, w = hinge.init(1000, 8, 100, rng=0)
+    return lambda: hinge.forward(x, t, f, w, aggregate="sum")
 
 
 def _trees_apart(small: bool) -> Call:
     x, _ = _samples(100_000 if small else 200_000, 100)
-    t, f, w = hinge.tree_init(100, 10, 100, outputs=20, rng=0)
-    return lambda: hinge.tree_forward(x, t, f, w)
+    t, f, w = hinge.init(100, 10, 100, outputs=20, rng=0)
+    return lambda: hinge.forward(x, t, f, w)
 
 
 def _fern_forward(small: bool) -> Call:
     x, _ = _samples(1_000_000 if small else 3_000_000, 100)
-    t, f, w = hinge.fern_init(1000, 10, 100, outputs=20, rng=0)
-    return lambda: hinge.fern_forward(x, t, f, w, aggregate="sum")
+    t, f, w = hinge.init(1000, 10, 100, outputs=20, kind="fern", rng=0)
+    return lambda: hinge.forward(x, t, f, w, kind="fern", aggregate="sum")
 
 
 def _tree_traverse(small: bool) -> Call:
     x, _ = _samples(500_000 if small else 1_500_000, 100)
-    t, f, _ = hinge.tree_init(100, 18, 100, rng=0)
-    return lambda: hinge.tree_traverse(x, t, f)
+    t, f, _ = hinge.init(100, 18, 100, rng=0)
+    return lambda: hinge.traverse(x, t, f)
 
 
 def _tree_backward(small: bool) -> Call:
     n = 100_000 if small else 300_000
     x, _ = _samples(n, 50)
-    t, f, w = hinge.tree_init(100, 8, 50, outputs=400, rng=0)
-    route = hinge.tree_traverse(x, t, f)
+    t, f, w = hinge.init(100, 8, 50, outputs=400, rng=0)
+    route = hinge.traverse(x, t, f)
     grad = np.ones((n, 400), np.float32)
-    return lambda: hinge.tree_backward(grad, *route, f, w, 50, aggregate="sum")
+    return lambda: hinge.backward(grad, route, x, t, f, w, aggregate="sum")
 
 
-def _linear(n_samples: int, n_trees: int, depth: int) -> tuple[np.ndarray, ...]:
+def _projections(n_samples: int, n_trees: int, depth: int) -> tuple[np.ndarray, ...]:
     x, _ = _samples(n_samples, 300)
     rng = np.random.default_rng(0)
     p = rng.random((n_trees, 2**depth - 1, 300), np.float32)
     return x, np.zeros(p.shape[:2], np.float32), p, np.zeros((n_trees, 2**depth), np.float32)
 
 
-def _tree_linear_forward(small: bool) -> Call:
-    x, t, p, w = _linear(50_000 if small else 200_000, 100, 8)
-    return lambda: hinge.tree_linear_forward(x, t, p, w, aggregate="sum")
+def _projections_forward(small: bool) -> Call:
+    x, t, p, w = _projections(50_000 if small else 200_000, 100, 8)
+    return lambda: hinge.forward(x, t, p, w, margin="projection", aggregate="sum")
 
 
-def _tree_linear_backward(small: bool) -> Call:
-    x, _, p, w = _linear(50_000 if small else 200_000, 400, 5)
+def _projections_backward(small: bool) -> Call:
+    x, t, p, w = _projections(50_000 if small else 200_000, 400, 5)
     vertex = np.random.default_rng(0).integers(0, 31, (len(x), 400), np.int32)
-    margin, grad = np.ones(vertex.shape, np.float32), np.ones(len(x), np.float32)
-    return lambda: hinge.tree_linear_backward(grad, vertex, margin, vertex, x, p, w, aggregate="sum")
+    route = hinge.Route(vertex, np.ones(vertex.shape, np.float32), vertex)
+    grad = np.ones(len(x), np.float32)
+    return lambda: hinge.backward(grad, route, x, t, p, w, margin="projection", aggregate="sum")
 
 
 def _greedy(small: bool) -> Call:
     x, y = _samples(100_000 if small else 500_000, 30)
-    return lambda: hinge.tree_greedy_init(x, y, 50, 6, max_features=None, rng=0)
+    return lambda: hinge.greedy_init(x, y, 50, 6, max_features=None, rng=0)
 
 
 def _neural(small: bool, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -237,14 +238,14 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "tree.predict, projections": _predict_oblique,
     "tree.apply": _apply,
     "tree.permutation_importance": _permutation_importance,
-    "hinge.tree_forward": _tree_forward,
-    "hinge.tree_forward, trees apart": _trees_apart,
-    "hinge.fern_forward": _fern_forward,
-    "hinge.tree_traverse": _tree_traverse,
-    "hinge.tree_backward": _tree_backward,
-    "hinge.tree_linear_forward": _tree_linear_forward,
-    "hinge.tree_linear_backward": _tree_linear_backward,
-    "hinge.tree_greedy_init": _greedy,
+    "hinge.forward": _tree_forward,
+    "hinge.forward, trees apart": _trees_apart,
+    "hinge.forward, ferns": _fern_forward,
+    "hinge.traverse": _tree_traverse,
+    "hinge.backward": _tree_backward,
+    "hinge.forward, projections": _projections_forward,
+    "hinge.backward, projections": _projections_backward,
+    "hinge.greedy_init": _greedy,
     "neural.forward": _neural_forward,
     "neural.backward": _neural_backward,
     "neural.update_leaves": _update_leaves,

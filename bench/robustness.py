@@ -47,9 +47,9 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, 40)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
-    p = hinge.tree_init(20, 8, 40, 4, rng=1)
-    route = hinge.tree_traverse(x, p.thresholds, p.features)
-    vectors = rng.normal(size=(20, 255, 40)).astype(np.float32)
+    p = hinge.init(20, 8, 40, 4, rng=1)
+    q = p._replace(features=rng.normal(size=(20, 255, 40)).astype(np.float32))
+    route = hinge.traverse(x, p.thresholds, p.features)
     grad_y = np.ones((n, 20, 4), np.float32)
     f = rng.normal(size=(n, 4, 31)).astype(np.float32)
     leaves = neural.uniform_leaves(4, 5, 2)
@@ -57,19 +57,13 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
     drawn = project.sample(project.sparse_distribution(40), 60, rng=0)
     values = np.ascontiguousarray(x[:, :8].T)
     return {
-        "hinge.tree_traverse": ((x, *p), partial(hinge.tree_traverse, x, *p[:2])),
-        "hinge.tree_forward": ((x, *p), partial(hinge.tree_forward, x, *p)),
-        "hinge.tree_backward": (
-            (grad_y, *route, *p),
-            partial(hinge.tree_backward, grad_y, *route, *p[1:], 40),
-        ),
-        "hinge.tree_linear_forward": (
-            (x, *p, vectors),
-            partial(hinge.tree_linear_forward, x, p.thresholds, vectors, p.weights),
-        ),
-        "hinge.tree_linear_backward": (
-            (grad_y, *route, x, vectors, p.weights),
-            partial(hinge.tree_linear_backward, grad_y, *route, x, vectors, p.weights),
+        "hinge.traverse": ((x, *p), partial(hinge.traverse, x, *p[:2])),
+        "hinge.forward": ((x, *p), partial(hinge.forward, x, *p)),
+        "hinge.backward": ((grad_y, *route, x, *p), partial(hinge.backward, grad_y, route, x, *p)),
+        "hinge.forward, projections": ((x, *q), partial(hinge.forward, x, *q, margin="projection")),
+        "hinge.backward, projections": (
+            (grad_y, *route, x, *q),
+            partial(hinge.backward, grad_y, route, x, *q, margin="projection"),
         ),
         "neural.forward": ((f, leaves), partial(neural.forward, f, leaves)),
         "neural.loss_backward": ((f, leaves, y), partial(neural.loss_backward, f, leaves, y)),
@@ -140,17 +134,17 @@ def memory_and_limits(n: int, limits: Iterable[int]) -> int:
     """Prints a line a call; returns how many ended in something else than an answer or MemoryError."""
     limits = list(limits)
     heads = "".join(f"{m:>9} MB" for m in limits)
-    print(f"\n{n} samples, 40 features, float32\n{'call':24} inputs  outputs  more MB  of both{heads}")
+    print(f"\n{n} samples, 40 features, float32\n{'call':28} inputs  outputs  more MB  of both{heads}")
     broken = 0
     for name in calls(10):
         free = in_child(name, n)
         if "more" not in free:
-            print(f"{name:24} {free['ended']}")
+            print(f"{name:28} {free['ended']}")
             broken += 1
             continue
         both = free["inputs"] + free["outputs"]
         line = (
-            f"{name:24} {free['inputs'] / 1e6:6.1f}  {free['outputs'] / 1e6:7.1f}  {free['more'] / 1e6:7.1f}"
+            f"{name:28} {free['inputs'] / 1e6:6.1f}  {free['outputs'] / 1e6:7.1f}  {free['more'] / 1e6:7.1f}"
         )
         line += f"  {free['more'] / both:7.2f}"
         for megabytes in limits:

@@ -109,7 +109,8 @@ class Demo:
     def arrays(self) -> list[np.ndarray]:
         """Returns all that was trained."""
         names = ("kernel", "kernel_m", "kernel_v", "mean", "var", "thresholds", "features", "weights")
-        return [self.state[name] for name in (*names, *hinge.AdamState._fields)]
+        every = (*names, *hinge.AdamState._fields)
+        return [self.state[name] for name in every if self.state.get(name) is not None]
 
 
 def digest(arrays: list[np.ndarray]) -> str:

@@ -47,9 +47,9 @@ def _numpy_adam(p: Any, g: Any, m: Any, v: Any, step: int) -> None:
 def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Step, Callable[[], None]]:
     """What does one step of the forest on (features, labels) and returns dL/dx, and what ends a training."""
     t, f, w = arrays
-    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+    words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     state = hinge.adam_state(t, w)
-    for a in state:
+    for a in state[:6]:
         a.fill(0)  # else the first steps include the cost of new pages
     steps = 0
     rows = (-1, CLASSES)
@@ -58,34 +58,33 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
     t_m, t_v = state.thresholds_m, state.thresholds_v
 
     def fused(x: Any, y: Any) -> Any:
-        scores, route = getattr(hinge, f"{kind}_adam_forward")(x, t, f, w, state, steps, LR)
+        scores, route = hinge.adam_forward(x, t, f, w, state, steps, LR, **words)
         _, grad = layers.softmax_loss(scores, y)
-        return getattr(hinge, f"{kind}_adam_backward")(grad, *route, t, f, w, state, x.shape[1], steps, LR)
+        return hinge.adam_backward(grad, route, x, t, f, w, state, steps, LR, **words)
 
     def by_rows(x: Any, y: Any) -> Any:
-        leaf, margin, vertex = getattr(hinge, f"{kind}_traverse")(x, t, f)
-        touched = hinge.leaf_rows(leaf, w.shape[1])
+        route = hinge.traverse(x, t, f, kind=kind)
+        touched = hinge.leaf_rows(route.leaf, w.shape[1])
         optim.adam_catch_up(flat_w, flat_m, flat_v, last, steps - 1, LR, rows=touched)
-        _, grad = layers.softmax_loss(hinge.leaf_outputs(leaf, margin, w, aggregate="sum"), y)
-        grad_x, (t_rows, t_grad), (w_rows, w_grad) = backward(
-            grad, leaf, margin, vertex, f, w, x.shape[1], aggregate="sum", sparse=True
-        )
+        _, grad = layers.softmax_loss(hinge.leaf_outputs(route.leaf, route.margin, w, aggregate="sum"), y)
+        grads = hinge.backward_sparse(grad, route, x, t, f, w, **words)
         grad_t = np.zeros_like(t)
-        grad_t.reshape(-1)[t_rows] = t_grad
+        grad_t.reshape(-1)[grads.thresholds.rows] = grads.thresholds.values
         optim.adam(t, grad_t, t_m, t_v, steps, LR)
-        optim.adam_rows(flat_w, w_rows, w_grad, flat_m, flat_v, last, steps, LR)
-        return grad_x
+        optim.adam_rows(flat_w, *grads.weights, flat_m, flat_v, last, steps, LR)
+        return grads.x
 
     def dense(x: Any, y: Any, adam: Any = None) -> Any:
-        scores, route = forward(x, t, f, w, aggregate="sum", return_route=True)
+        scores, route = hinge.forward_with_route(x, t, f, w, **words)
         _, grad = layers.softmax_loss(scores, y)
-        grad_x, grad_t, grad_w = backward(grad, *route, f, w, x.shape[1], aggregate="sum")
-        for p, g, m, v in ((t, grad_t, t_m, t_v), (w, grad_w, state.weights_m, state.weights_v)):
+        grads = hinge.backward(grad, route, x, t, f, w, **words)
+        moments = state.weights_m, state.weights_v
+        for p, g, m, v in ((t, grads.thresholds, t_m, t_v), (w, grads.weights, *moments)):
             if adam is None:
                 optim.adam(p, g, m, v, steps, LR)
             else:
                 adam(p, g, m, v, steps)
-        return grad_x
+        return grads.x
 
     def numpy(x: Any, y: Any) -> Any:
         return dense(x, y, _numpy_adam)
@@ -110,8 +109,7 @@ RUNGS = ("fused", "rows", "dense", "numpy")
 
 
 def start(kind: str, n_trees: int, depth: int, n_features: int) -> tuple[Any, Any, Any]:
-    init = hinge.tree_init if kind == "tree" else hinge.fern_init
-    return init(n_trees, depth, n_features, CLASSES, rng=0)
+    return hinge.init(n_trees, depth, n_features, CLASSES, kind=kind, rng=0)
 
 
 def check(kind: str) -> None:

@@ -96,6 +96,10 @@ def _is_installed(name: str) -> bool:
     )
 
 
+def _public(module: Any, modules: bool) -> list[str]:
+    return [name for name in module.__all__ if inspect.ismodule(getattr(module, name)) == modules]
+
+
 def write_reference(folder: Path) -> None:
     """Writes a page of each subpackage, with a table of its public names, and a page of all of them."""
     folder.mkdir(exist_ok=True)
@@ -120,19 +124,22 @@ def write_reference(folder: Path) -> None:
         if missing:
             index += [f"Not built here, for lack of their libraries: {', '.join(missing)}.", ""]
         pages |= modules
+    for name, module in list(pages.items())[1:]:  # public modules of subpackages
+        pages |= {f"{name}.{part}": getattr(module, part) for part in _public(module, True)}
     _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
+    public = {f"{module.__name__}.{name}" for module in pages.values() for name in _public(module, False)}
     for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # of earlier builds
-        name = path.stem.removeprefix("hforest.").split(".")[0]
-        if name not in {*pages, "index"} and not hasattr(hforest, name):
+        if path.stem not in {*pages, *public, "index"}:
             path.unlink()
     for name, module in pages.items():
-        names = [public for public in module.__all__ if not inspect.ismodule(getattr(module, public))]
+        parts = [] if module is hforest else _public(module, True)
         _write(
             folder / f"{name}.rst",
             [
                 *_title(module.__name__), f".. automodule:: {module.__name__}", "   :no-members:", "",
                 f".. currentmodule:: {module.__name__}", "", ".. autosummary::", "   :toctree: generated", "",
-                *(f"   {public}" for public in names),
+                *(f"   {public}" for public in _public(module, False)), "",
+                *([".. toctree::", "", *(f"   {name}.{part}" for part in parts)] if parts else []),
             ],
         )  # fmt: skip
 

@@ -152,9 +152,12 @@ def test_gradient_at_kinks(backend, dtype):
 def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, reference):
     arguments = problem(*shape, loss=loss, dtype=dtype)
     there = [fast_backend.array(a) for a in arguments]
-    same_bits([co2.surrogate(*there, loss=loss)], [reference(co2.surrogate, *arguments, loss=loss)])
-    got = co2.surrogate_grad(*there, loss=loss)
-    same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, loss=loss))
+    for weights in (None, np.random.default_rng(2).uniform(0, 3, shape[0])):
+        options = {"loss": loss, "sample_weight": weights}
+        options_there = options | ({} if weights is None else {"sample_weight": fast_backend.array(weights)})
+        same_bits([co2.surrogate(*there, **options_there)], [reference(co2.surrogate, *arguments, **options)])
+        got = co2.surrogate_grad(*there, **options_there)
+        same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, **options))
 
 
 def map_numpy(backend, arrays):
@@ -166,9 +169,12 @@ def map_numpy(backend, arrays):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", [(1, 1), (9, 4), (23, 18)])
-def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, reference):
+@pytest.mark.parametrize("whole", [True, False])
+def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, whole, reference):
     x, y, w, _, _ = problem(*shape, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, shape[0]).astype(dtype) + (shape[0] == 1)
+    if not whole:
+        weights = np.random.default_rng(2).uniform(0.1, 3, shape[0])
     options = {**learned(loss), "rng": 3, "lr": 0.1, "max_rounds": 2}
     options["stump"] = StumpSettings(batch_size=8, min_steps=5, convex_rounds=1)
     there = [fast_backend.array(a) for a in (x, y, w)]
@@ -335,7 +341,8 @@ def impurity(w, x, y, weights=None):
 def test_oc1_equals_the_reference(dtype, loss, reference):
     x, y, w, _, _ = problem(25, 4, loss=loss, dtype=dtype)
     weights = np.random.default_rng(2).integers(0, 3, 25).astype(dtype)
-    for options in ({"restarts": 2}, {"sample_weight": weights, "jumps": 2}, {"min_samples_leaf": 4}):
+    for options in ({"restarts": 2}, {"sample_weight": weights, "jumps": 2}, {"min_samples_leaf": 4},
+                    {"sample_weight": weights, "min_weight_fraction_leaf": 0.4}):  # fmt: skip
         call = {**learned(loss), "rng": 1, **options}
         same_bits([co2.fit_oc1(x, y, w, **call)], [reference(co2.fit_oc1, x, y, w, **call)])
 
@@ -344,7 +351,23 @@ def test_oc1_equals_the_reference(dtype, loss, reference):
 def test_oc1_forest_equals_the_reference(dtype, criterion, reference):
     x, y, _, _, _ = problem(30, 4, dtype=dtype)
     call = {"splitter": "oc1", "criterion": criterion, "jumps": 2, "rng": 5}
-    same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+    for least in (0.0, 0.2):
+        call["min_weight_fraction_leaf"] = least
+        same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+
+
+def test_oc1_searches_among_sides_of_a_least_weight():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    y = (x[:, 0] + x[:, 1] > 2).astype(np.int32)  # 7 %
+    settings = {"bootstrap": False, "max_depth": 1, "splitter": "oc1", "rng": 0}
+    free, least = (co2.grow(x, y, 1, min_weight_fraction_leaf=share, **settings) for share in (0.0, 0.3))
+    shares = [np.unique(tree.apply(forest, x), return_counts=True)[1] / 200 for forest in (free, least)]
+    assert shares[0].min() < 0.1
+    assert shares[1].min() >= 0.3
+    assert least.feature[0] == -2
+    with_offset = np.concatenate([x, np.full((200, 1), -1.0)], axis=1)
+    w = co2.fit_oc1(with_offset, y, np.array([1.0, 0, 0]), min_weight_fraction_leaf=0.3, rng=0)
+    assert 0.3 <= (with_offset @ w >= 0).mean() < 0.4
 
 
 def test_oc1_leaves_no_better_step():
@@ -377,13 +400,18 @@ def test_more_search_is_no_worse():
 @pytest.mark.parametrize(
     "options",
     [{}, {"bootstrap": False, "min_samples_leaf": 3}, {"max_depth": 2, "max_features": 1}, {"nu": 0.01}]
+    + [{"sample_weight": np.random.default_rng(2).uniform(0.1, 3, 30)}]
     + [{"min_samples_oblique": 9, "stump": StumpSettings(batch_size=10, min_steps=3, convex_rounds=1)}],
 )
 def test_forest_equals_the_reference(fast_backend, dtype, task, options, reference):
     x, y, _, _, _ = problem(30, 5, loss="log" if task == "classification" else "squared", dtype=dtype)
     call = {"task": task, "rng": 5, "lr": 0.1, "max_rounds": 2, **options}
     call.setdefault("stump", StumpSettings(batch_size=10, min_steps=3))
-    got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **call)
+    there = {
+        name: fast_backend.array(value) if isinstance(value, np.ndarray) else value
+        for name, value in call.items()
+    }
+    got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **there)
     same_bits(map_numpy(fast_backend, got), reference(co2.grow, x, y, 2, **call))
 
 
@@ -802,6 +830,12 @@ def bad_calls():
         ("oc1 label", lambda: co2.fit_oc1(x, y, w, n_classes=2), IndexError, "y"),
         ("oc1 restarts", lambda: co2.fit_oc1(x, y, w, restarts=-1), ValueError, "restarts"),
         ("oc1 leaf", lambda: co2.fit_oc1(x, y, w, min_samples_leaf=0), ValueError, "min_samples_leaf"),
+        (
+            "oc1 weight",
+            lambda: co2.fit_oc1(x, y, w, min_weight_fraction_leaf=0.51),
+            ValueError,
+            "min_weight_fraction_leaf",
+        ),
         ("oc1 criterion", lambda: co2.fit_oc1(x, y, w, criterion="gain"), ValueError, "criterion"),
         (
             "oc1 weights",

@@ -16,7 +16,7 @@ from hforest.core import check, dispatch, launch, machine
 
 
 def routing(n=6, seed=0):
-    t, f, _ = hinge.tree_init(2, 2, 3, dtype=np.float64, rng=seed)
+    t, f, _ = hinge.init(2, 2, 3, dtype=np.float64, rng=seed)
     return np.random.default_rng(seed).normal(size=(n, 3)), t, f
 
 
@@ -54,15 +54,15 @@ def test_unchecked_skips_values_only():
     bad = x.copy()
     bad[0, 0] = np.nan
     with pytest.raises(ValueError, match="finite"):
-        hinge.tree_traverse(bad, t, f)
+        hinge.traverse(bad, t, f)
     with hforest.unchecked():
-        hinge.tree_traverse(bad, t, f)
+        hinge.traverse(bad, t, f)
         with pytest.raises(ValueError, match="shape"):
-            hinge.tree_traverse(bad[0], t, f)
+            hinge.traverse(bad[0], t, f)
         with pytest.raises(TypeError, match="dtype"):
-            hinge.tree_traverse(bad, t, f.astype(np.int64))
+            hinge.traverse(bad, t, f.astype(np.int64))
     with pytest.raises(ValueError, match="finite"):
-        hinge.tree_traverse(bad, t, f)
+        hinge.traverse(bad, t, f)
 
 
 def test_unchecked_holds_for_one_thread():
@@ -72,7 +72,7 @@ def test_unchecked_holds_for_one_thread():
 
     def call():
         try:
-            hinge.tree_traverse(x, t, f)
+            hinge.traverse(x, t, f)
         except ValueError as error:
             errors.append(error)
 
@@ -95,7 +95,7 @@ def test_using():
     with pytest.raises(ZeroDivisionError), hforest.using("reference"):
         _ = 1 / 0
     assert dispatch.backend("hforest.hinge", x).__name__ == "hforest.hinge.cpu"
-    hinge.tree_traverse(x, t, f)
+    hinge.traverse(x, t, f)
 
 
 class FakeCupy:
@@ -111,17 +111,17 @@ def test_mixed_devices_are_refused(monkeypatch):
     with pytest.raises(
         TypeError, match="thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"
     ):
-        hinge.tree_traverse(x, FakeCupy.ndarray(), f)
+        hinge.traverse(x, FakeCupy.ndarray(), f)
     with pytest.raises(TypeError, match="thresholds: expected a CuPy array like x, got a NumPy array"):
-        hinge.tree_traverse(FakeCupy.ndarray(), t, f)
+        hinge.traverse(FakeCupy.ndarray(), t, f)
     with hforest.using("reference"), pytest.raises(TypeError, match="expected NumPy arrays, got CuPy"):
         dispatch.backend("hforest.hinge", FakeCupy.ndarray())
 
 
 def test_cupy_is_never_imported_for_numpy_arrays():
     code = (
-        "import sys, numpy as np, hforest; t, f, w = hforest.hinge.tree_init(2, 2, 3, rng=0);"
-        "hforest.hinge.tree_forward(np.zeros((4, 3), np.float32), t, f, w); assert 'cupy' not in sys.modules;"
+        "import sys, numpy as np, hforest; t, f, w = hforest.hinge.init(2, 2, 3, rng=0);"
+        "hforest.hinge.forward(np.zeros((4, 3), np.float32), t, f, w); assert 'cupy' not in sys.modules;"
         "assert 'hforest.hinge.gpu' not in sys.modules and 'hforest.hinge.reference' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -131,7 +131,7 @@ def test_memory_maps_are_arrays(tmp_path):
     x, t, f = routing()
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_array_equal(hinge.tree_traverse(mapped, t, f)[0], hinge.tree_traverse(x, t, f)[0])
+    np.testing.assert_array_equal(hinge.traverse(mapped, t, f)[0], hinge.traverse(x, t, f)[0])
 
 
 def test_threads(threads):
@@ -179,12 +179,12 @@ def test_environment_is_obeyed():
 
 def test_calls_from_several_threads_at_once():
     x, t, f = routing(500)
-    want = hinge.tree_traverse(x, t, f)
+    want = hinge.traverse(x, t, f)
     results = [None] * 8
 
     def call(i):
         for _ in range(20):
-            results[i] = hinge.tree_traverse(x, t, f)
+            results[i] = hinge.traverse(x, t, f)
 
     workers = [threading.Thread(target=call, args=(i,)) for i in range(8)]
     for worker in workers:
@@ -319,7 +319,7 @@ y = x[:, 0] > 0
 def results():
     forest = hforest.classic.grow(x, y, 8, rng=0)
     found = hforest.tree.predict(forest, x).tobytes()
-    route = hforest.hinge.tree_traverse(x, *hforest.hinge.tree_init(50, 8, 20, rng=0)[:2])
+    route = hforest.hinge.traverse(x, *hforest.hinge.init(50, 8, 20, rng=0)[:2])
     return found + b"".join(a.tobytes() for a in route)
 
 
@@ -368,15 +368,15 @@ def results():
     x = rng.random((3000, 20)).astype(np.float32)
     y = (3 * x[:, 0]).astype(int)
     forest = classic.grow(x, y, 20, rng=0)
-    t, f, w = hinge.tree_init(50, 4, 20, outputs=3, rng=0)
-    ft, ff, fw = hinge.fern_init(50, 4, 20, rng=0)
-    p, route = hinge.tree_forward(x, t, f, w, return_route=True)
-    grads = hinge.tree_backward(p, *route, f, w, 20)
+    t, f, w = hinge.init(50, 4, 20, outputs=3, rng=0)
+    ft, ff, fw = hinge.init(50, 4, 20, kind="fern", rng=0)
+    p, route = hinge.forward_with_route(x, t, f, w)
+    grads = hinge.backward(p, route, x, t, f, w)
     decisions = rng.normal(size=(500, 5, 15)).astype(np.float32)
     leaves = neural.update_leaves(decisions, y[:500], neural.uniform_leaves(5, 4, 3), 2)
     wide = (100 * x).astype(np.uint8).repeat(2, axis=1)
     return [np.asarray(a).tobytes() for a in (
-        tree.predict(forest, x), tree.apply(forest, x), p, *grads, hinge.fern_forward(x, ft, ff, fw),
+        tree.predict(forest, x), tree.apply(forest, x), p, *grads, hinge.forward(x, ft, ff, fw, kind="fern"),
         tree.predict(co2.grow(x, y, 2, max_depth=3, rng=0), x), tree.predict(manifold.grow(wide, y, 3, shape=(5, 8), rng=0), wide),
         growth.bootstrap_counts(1000, 5, rng=0), leaves, neural.forward(decisions, leaves),
         project.project(x, *project.sample(project.probe_distribution(20), 10, rng=0)),
@@ -548,8 +548,6 @@ def test_items_of_an_argument():
 def _settings():
     """Calls with sizes that no memory holds, which an error names at once."""
     x, y, big = np.zeros((4, 2)), np.array([0, 1, 0, 1]), 2**30
-    t, f, w = hinge.tree_init(2, 3, 2, rng=0)
-    leaf, margin, vertex = hinge.tree_traverse(x.astype(np.float32), t, f)
     bins = hforest.growth.encode(x)
     sparse = hforest.project.sparse_distribution(2)
     return {
@@ -563,10 +561,10 @@ def _settings():
             lambda: hforest.manifold.grow(x, y, big, projection="sparse"),
             lambda: hforest.co2.grow(x, y, big),
             lambda: hforest.cascade.default_forests(big),
-            lambda: hinge.tree_init(big, 30, 2),
-            lambda: hinge.fern_init(big, 30, 2),
-            lambda: hinge.tree_greedy_init(x, y, big, 3),
-            lambda: hinge.tree_greedy_init(x, y, 2**20, 30),
+            lambda: hinge.init(big, 30, 2),
+            lambda: hinge.init(big, 30, 2, kind="fern"),
+            lambda: hinge.greedy_init(x, y, big, 3),
+            lambda: hinge.greedy_init(x, y, 2**20, 30),
             lambda: hforest.neural.uniform_leaves(big, 20, 9),
             lambda: hforest.neural.linear_init(big, 20, 2, 9),
         ),
@@ -588,16 +586,10 @@ def _settings():
                 hforest.manifold.simulate_impulse,
             )
         ),
-        "n_features": (
-            lambda: hinge.tree_backward(
-                np.ones((2**12, 2), np.float32), *(np.repeat(a, 2**10, axis=0) for a in (leaf, margin, vertex)),
-                f, w, 2**31 - 1,
-            ),
-        ),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["n_trees", "n_projections", "n_iter", "n", "n_features"])
+@pytest.mark.parametrize("name", ["n_trees", "n_projections", "n_iter", "n"])
 def test_sizes_beyond_memory_are_refused_at_once(name):
     for call in _settings()[name]:
         with pytest.raises((ValueError, MemoryError), match=f"^{name}: expected .*, got .*; choose"):

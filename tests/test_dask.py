@@ -40,6 +40,7 @@ def same(a, b):
 def test_arrays(client, case, chunks):
     x, y, settings = row_worker.samples(case)
     weight = np.arange(len(y)) % 3
+    settings |= {"min_weight_fraction_leaf": 0.05}
     want = scale.grow_by_rows(None, x, y, 4, sample_weight=weight, rng=5, **settings)
     found = hforest.dask.grow(
         client, dask.array.from_array(x, chunks=(chunks, 3)), dask.array.from_array(y, chunks=70), 4,

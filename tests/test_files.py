@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 import warnings
 import zipfile
@@ -114,6 +115,38 @@ def test_an_exception_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, err
             save()
         assert path.read_bytes() == b"old"
         assert names(tmp_path) == ["a.npz"]
+
+
+def test_an_interrupt_inside_of_zipfile_is_raised(tmp_path, monkeypatch):
+    """Which, where a member is open, closes with an error of its own."""
+
+    def interrupted(stream, **arrays):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ValueError("Can't close the ZIP file while there is an open writing handle on it")
+
+    monkeypatch.setattr(np, "savez", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_npz(tmp_path / "a.npz", ARRAYS)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_of_a_process_that_saves_can_save_to_the_same_path(tmp_path):
+    path = tmp_path / "a.npz"
+    with files.replacing(path) as stream:
+        stream.write(b"of the parent")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # what a child that hangs dies of
+            files.write_npz(path, ARRAYS)
+            os._exit(0)
+        time.sleep(0.3)  # until the child waits for the lock
+    assert os.waitpid(child, 0)[1] == 0
+    assert files.read_npz(path, "a file").keys() == ARRAYS.keys()
+    assert names(tmp_path) == ["a.npz"]
 
 
 @posix

@@ -66,7 +66,7 @@ def test_routes_are_those_of_the_forest(backend, dtype, kind, depth):
     forest = grown(kind, x, y)
     if depth is None and kind == "deep":
         depth = 6
-    parameters, _ = hinge.tree_from_forest(x, None, forest, depth)
+    parameters = hinge.from_forest(x, None, forest, depth).parameters
     found = parameters.features.shape[1].bit_length()
     assert depth in (None, found)
     thresholds, features, reached = reference_start(forest, found)
@@ -75,7 +75,7 @@ def test_routes_are_those_of_the_forest(backend, dtype, kind, depth):
     assert parameters.thresholds.dtype == dtype
     assert parameters.features.dtype == np.int32
     new = on_thresholds(forest, x)
-    route = hinge.tree_traverse(new, parameters.thresholds, parameters.features)
+    route = hinge.traverse(new, parameters.thresholds, parameters.features)
     if kind != "one leaf":
         assert (route.margin == 0).any(), "no sample lies on a threshold"
     np.testing.assert_array_equal(np.take_along_axis(reached.T, route.leaf, 0), nodes_at(forest, new, found))
@@ -84,11 +84,11 @@ def test_routes_are_those_of_the_forest(backend, dtype, kind, depth):
 def test_a_wrong_side_of_ties_is_seen(dtype):
     x, y = samples(dtype=dtype)
     forest = grown("classic", x, y)
-    parameters, _ = hinge.tree_from_forest(x, y, forest)
+    parameters = hinge.from_forest(x, y, forest).parameters
     lower = np.nextafter(parameters.thresholds, dtype(-np.inf))  # x = t now goes right
     reached = reference_start(forest, 3)[2]
     new = on_thresholds(forest, x)
-    leaf = hinge.tree_traverse(new, lower, parameters.features).leaf
+    leaf = hinge.traverse(new, lower, parameters.features).leaf
     assert (np.take_along_axis(reached.T, leaf, 0) != nodes_at(forest, new, 3)).any()
 
 
@@ -98,20 +98,20 @@ def test_children_in_the_wrong_order_are_seen(monkeypatch):
     found = grown_start.places(forest, 3)
     swapped = found._replace(vertex=found.vertex[:, [0, 2, 1, 5, 6, 3, 4]])
     monkeypatch.setattr(grown_start, "places", lambda *_: swapped)
-    parameters, _ = hinge.tree_from_forest(x, y, forest)
+    parameters = hinge.from_forest(x, y, forest).parameters
     assert (parameters.thresholds != reference_start(forest, 3)[0]).any()
-    leaf = hinge.tree_traverse(x, *parameters[:2]).leaf
+    leaf = hinge.traverse(x, *parameters[:2]).leaf
     assert (np.take_along_axis(found.reached.T, leaf, 0) != nodes_at(forest, x, 3)).any()
 
 
 def test_copies_below_leaves_change_neither_margins_nor_vertices():
     x, y = samples(200)
     forest = classic.grow(x, y, 5, max_depth=3, min_samples_leaf=20, rng=0)
-    low, _ = hinge.tree_from_forest(x, y, forest)
-    high, _ = hinge.tree_from_forest(x, y, forest, 7)
+    low = hinge.from_forest(x, y, forest).parameters
+    high = hinge.from_forest(x, y, forest, 7).parameters
     assert low.features.shape[1] == 7
     new = on_thresholds(forest, x)
-    short, long = (hinge.tree_traverse(new, p.thresholds, p.features) for p in (low, high))
+    short, long = (hinge.traverse(new, p.thresholds, p.features) for p in (low, high))
     np.testing.assert_array_equal(short.margin, long.margin)
     np.testing.assert_array_equal(short.vertex, long.vertex)
     # All leaves that stand for one grown leaf have its weights: outputs stay, in leaves that nobody reaches too.
@@ -119,7 +119,7 @@ def test_copies_below_leaves_change_neither_margins_nor_vertices():
     for m, nodes in enumerate(reached):
         for node in np.unique(nodes):
             assert len(np.unique(high.weights[m][nodes == node], axis=0)) == 1
-    a, b = (hinge.tree_forward(new, *p, aggregate="sum") for p in (low, high))
+    a, b = (hinge.forward(new, *p, aggregate="sum") for p in (low, high))
     np.testing.assert_allclose(a, b, atol=1e-9)
 
 
@@ -130,8 +130,8 @@ def test_sklearn_forests_keep_their_routes():
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
     model = ensemble.RandomForestClassifier(10, max_depth=4, random_state=0).fit(x, y)
     forest = tree.from_sklearn(model)
-    parameters, _ = hinge.tree_from_forest(x, y, forest)
-    route = hinge.tree_traverse(x, parameters.thresholds, parameters.features)
+    parameters = hinge.from_forest(x, y, forest).parameters
+    route = hinge.traverse(x, parameters.thresholds, parameters.features)
     reached = reference_start(forest, 4)[2]
     np.testing.assert_array_equal(np.take_along_axis(reached.T, route.leaf, 0), tree.apply(forest, x))
 
@@ -140,8 +140,8 @@ def test_sklearn_forests_keep_their_routes():
 
 
 def routes(kind, x, n_trees=3, depth=2):
-    t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, depth, x.shape[1], dtype=x.dtype, rng=0)
-    return getattr(hinge, f"{kind}_traverse")(x, np.asarray(t / 3, x.dtype), f)
+    t, f, _ = hinge.init(n_trees, depth, x.shape[1], kind=kind, dtype=x.dtype, rng=0)
+    return hinge.traverse(x, np.asarray(t / 3, x.dtype), f, kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
@@ -199,7 +199,7 @@ def test_outputs_do_not_depend_on_the_unit_of_x(scale):
 def test_the_default_tolerance_is_near_enough():
     digits = demo.load_digits()
     x, y = digits.x_train.astype(np.float64), digits.y_train
-    leaf, margin, _ = hinge.tree_traverse(x, *hinge.tree_greedy_init(x, y, 20, 5, rng=0)[:2])
+    leaf, margin, _ = hinge.traverse(x, *hinge.greedy_init(x, y, 20, 5, rng=0)[:2])
     loose, tight = (hinge.fit_weights(leaf, margin, y, 32, tolerance=t) for t in (1e-2, 1e-10))
     a, b = (hinge.leaf_outputs(leaf, margin, fit.weights, aggregate="sum") for fit in (loose, tight))
     assert np.sqrt(((a - b) ** 2).mean()) < 0.02
@@ -231,8 +231,8 @@ def test_no_margin_and_one_class():
 def test_weights_of_a_start_are_those_of_its_routes(backend, dtype, y):
     x, labels = samples(40, dtype=dtype)
     forest = grown("classic", x, labels)
-    parameters, intercept = hinge.tree_from_forest(x, labels if y else None, forest)
-    leaf, margin, _ = hinge.tree_traverse(x, *parameters[:2])
+    parameters, intercept, _ = hinge.from_forest(x, labels if y else None, forest)
+    leaf, margin, _ = hinge.traverse(x, *parameters[:2])
     if y:
         fit = hinge.fit_weights(leaf, margin, labels, 8)
     else:
@@ -254,8 +254,8 @@ def test_a_start_is_near_its_forest():
 
     errors = {}
     for name, y in (("forest", None), ("labels", digits.y_train)):
-        parameters, intercept = hinge.tree_from_forest(x, y, forest)
-        p = hinge.tree_forward(x_test, *parameters, aggregate="sum") + intercept
+        parameters, intercept, _ = hinge.from_forest(x, y, forest)
+        p = hinge.forward(x_test, *parameters, aggregate="sum") + intercept
         errors[name] = errs(p)
         if y is None:
             assert ((p - wanted) ** 2).mean() < 0.1 * wanted.var(axis=0).mean()
@@ -285,7 +285,7 @@ def test_routes_on_inner_products_are_those_of_the_forest(backend, dtype, kind):
         forest = manifold.grow(x, y, 4, shape=(2, 2), patch_max=2, max_depth=3, n_classes=3, rng=0)
     else:
         forest = oblique(kind, x, y)
-    kernel, parameters, _ = hinge.tree_from_oblique_forest(x, y, forest)
+    parameters, _, kernel = hinge.from_forest(x, y, forest, kernel=True)
     assert kernel.dtype == dtype
     assert kernel.flags.c_contiguous
     assert kernel.shape == (4, len(np.unique(kernel, axis=1).T)), "kernels are different"
@@ -293,7 +293,7 @@ def test_routes_on_inner_products_are_those_of_the_forest(backend, dtype, kind):
     spread = (x @ kernel).std(axis=0)
     assert (spread[spread > 0] > 0.7).all()
     assert (spread < 1.5).all()
-    route = hinge.tree_traverse(z, *parameters[:2])
+    route = hinge.traverse(z, *parameters[:2])
     depth = parameters.features.shape[1].bit_length()
     reached = reference_start(forest, depth)[2]
     wanted = nodes_at(forest, np.concatenate([x, x[::-1] + dtype(64)]), depth)
@@ -306,12 +306,12 @@ def test_dense_forests_start_near(dtype):
     y = (x @ rng.normal(size=5) > 0.3).astype(int)
     forest = co2.grow(x, y, 5, max_depth=3, rng=0)
     assert (forest.feature == -2).any()
-    kernel, parameters, intercept = hinge.tree_from_oblique_forest(x, y, forest)
-    route = hinge.tree_traverse(x @ kernel, *parameters[:2])
+    parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True)
+    route = hinge.traverse(x @ kernel, *parameters[:2])
     reached = reference_start(forest, 3)[2]
     same = np.take_along_axis(reached.T, route.leaf, 0) == tree.apply(forest, x)
     assert same.mean() > 0.999  # but for rounding
-    p = hinge.tree_forward(x @ kernel, *parameters, aggregate="sum") + intercept
+    p = hinge.forward(x @ kernel, *parameters, aggregate="sum") + intercept
     assert (p.argmax(axis=1) != y).mean() < 0.08
 
 
@@ -320,17 +320,14 @@ def test_training_goes_on_through_the_kernel():
     x = rng.normal(size=(50, 4))
     y = (x[:, 0] + x[:, 1] > x[:, 2]).astype(int)
     forest = manifold.grow(x, y, 3, projection="sparse", max_depth=3, rng=0)
-    kernel, parameters, intercept = hinge.tree_from_oblique_forest(x, y, forest)
+    parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True)
 
     def loss(k):
-        return layers.softmax_loss(hinge.tree_forward(x @ k, *parameters, aggregate="sum") + intercept, y)[0]
+        return layers.softmax_loss(hinge.forward(x @ k, *parameters, aggregate="sum") + intercept, y)[0]
 
-    scores, route = hinge.tree_forward(x @ kernel, *parameters, aggregate="sum", return_route=True)
+    scores, route = hinge.forward_with_route(x @ kernel, *parameters, aggregate="sum")
     _, grad = layers.softmax_loss(scores + intercept, y)
-    grad_z, *_ = hinge.tree_backward(
-        grad, *route, parameters.features, parameters.weights, kernel.shape[1], aggregate="sum"
-    )
-    found = x.T @ grad_z
+    found = x.T @ hinge.backward(grad, route, x @ kernel, *parameters, aggregate="sum").x
     for at in itertools.product(range(4), range(0, kernel.shape[1], 3)):
         step = np.zeros_like(kernel)
         step[at] = 1e-6
@@ -343,8 +340,8 @@ def test_columns_of_any_size(factor):
     x, y = samples(60)
     for a in (x * factor, np.float32(x * factor)):
         forest = classic.grow(a, y, 5, max_depth=3, rng=0)
-        kernel, parameters, intercept = hinge.tree_from_oblique_forest(a, y, forest)
-        p = hinge.tree_forward(a @ kernel, *parameters, aggregate="sum") + intercept
+        parameters, intercept, kernel = hinge.from_forest(a, y, forest, kernel=True)
+        p = hinge.forward(a @ kernel, *parameters, aggregate="sum") + intercept
         assert np.isfinite(p).all()
         assert (p.argmax(axis=1) == y).mean() > 0.8
 
@@ -353,7 +350,7 @@ def test_constant_columns_have_no_unit():
     x, y = samples(60)
     forest = oblique("columns", x, y)
     x[:, 0] = 0.1  # whose mean is not exactly 0.1
-    kernel, parameters, _ = hinge.tree_from_oblique_forest(x, y, forest)
+    parameters, _, kernel = hinge.from_forest(x, y, forest, kernel=True)
     assert abs(kernel).max() < 4
     model = neural.from_forest(x, forest, 5, rng=0)
     assert abs(model.weights[:, :-1]).max() < 1e3
@@ -368,8 +365,9 @@ def test_numbers_at_the_end_of_the_range():
     np.testing.assert_array_equal(plain.weights, large.weights * 2.0**1000)
     with pytest.raises(ValueError, match=r"^margin: expected margins and targets whose leaf weights"):
         hinge.fit_weights(leaf, margin * 1e-300, y * 1e90, 4, task="regression")
-    for start in (hinge.tree_from_forest, hinge.tree_from_oblique_forest):
-        assert np.isfinite(start(x * 1e300, y, forest).parameters.weights).all()
+    for kernel in (False, True):
+        start = hinge.from_forest(x * 1e300, y, forest, kernel=kernel)
+        assert np.isfinite(start.parameters.weights).all()
     neural.from_forest(x * 1e300, forest, rng=0)
 
 
@@ -381,37 +379,34 @@ def test_messages():
     forest, slanted = grown("classic", x, y), oblique("sparse", x, y)
     for call, error, text in (
         (
-            lambda: hinge.tree_from_forest(x, y, slanted),
+            lambda: hinge.from_forest(x, y, slanted),
             ValueError,
             "forest: expected splits by single columns",
         ),
         (
-            lambda: hinge.tree_from_forest(x.astype(np.float32), y, forest),
+            lambda: hinge.from_forest(x.astype(np.float32), y, forest),
             TypeError,
             "x: expected dtype float64",
         ),
-        (lambda: hinge.tree_from_forest(x[:, :3], y, forest), ValueError, "x: expected shape"),
-        (lambda: hinge.tree_from_forest(x[:0], y[:0], forest), ValueError, "n_samples: expected at least 1"),
+        (lambda: hinge.from_forest(x[:, :3], y, forest), ValueError, "x: expected shape"),
+        (lambda: hinge.from_forest(x[:0], y[:0], forest), ValueError, "n_samples: expected at least 1"),
         (
-            lambda: hinge.tree_from_forest(x, y + 1, forest),
+            lambda: hinge.from_forest(x, y + 1, forest),
             IndexError,
             "y: expected 0 <= label < n_classes = 3",
         ),
-        (lambda: hinge.tree_from_forest(x, y, forest, 23), ValueError, "depth: expected at most 30, with"),
-        (lambda: hinge.tree_from_forest(x, y, forest, 0), ValueError, "depth: expected 1 to 30"),
-        (lambda: hinge.tree_from_forest(x, y, forest, l2=0), ValueError, "l2: expected a finite number > 0"),
-        (lambda: hinge.tree_from_forest(x, y, forest, tolerance=2), ValueError, "tolerance: expected"),
-        (lambda: hinge.tree_from_forest(x, y, forest, task="rank"), ValueError, "task: expected one of"),
+        (lambda: hinge.from_forest(x, y, forest, 23), ValueError, "depth: expected at most 30, with"),
+        (lambda: hinge.from_forest(x, y, forest, 0), ValueError, "depth: expected 1 to 30"),
+        (lambda: hinge.from_forest(x, y, forest, l2=0), ValueError, "l2: expected a finite number > 0"),
+        (lambda: hinge.from_forest(x, y, forest, tolerance=2), ValueError, "tolerance: expected"),
+        (lambda: hinge.from_forest(x, y, forest, task="rank"), ValueError, "task: expected one of"),
         (
-            lambda: hinge.tree_from_forest(x, y, forest._replace(threshold=forest.threshold + np.inf)),
+            lambda: hinge.from_forest(x, y, forest._replace(threshold=forest.threshold + np.inf)),
             ValueError,
             "forest.threshold: expected finite numbers",
         ),
-        (
-            lambda: hinge.tree_from_oblique_forest(x, y, None),
-            TypeError,
-            "forest: expected a hforest.tree.Forest",
-        ),
+        (lambda: hinge.from_forest(x, y, None), TypeError, "forest: expected a hforest.tree.Forest"),
+        (lambda: hinge.from_forest(x, y, forest, kernel=1), TypeError, "kernel: expected"),
         (lambda: neural.from_forest(x, forest, 21), ValueError, "depth: expected 1 to 20"),
         (lambda: neural.from_forest(x, forest, scale=0), ValueError, "scale: expected a finite number > 0"),
         (lambda: neural.from_forest(x[:, 1:], forest), ValueError, "x: expected shape"),
@@ -437,8 +432,8 @@ def test_a_deep_forest_asks_for_a_depth():
     x = np.arange(n + 1.0)[:, None]
     np.testing.assert_array_equal(tree.predict(forest, x), x)
     with pytest.raises(ValueError, match=r"^depth: expected .* of this forest; pass a smaller depth"):
-        hinge.tree_from_forest(x, None, forest)
-    parameters, _ = hinge.tree_from_forest(x, None, forest, 4)
+        hinge.from_forest(x, None, forest)
+    parameters = hinge.from_forest(x, None, forest, 4).parameters
     assert parameters.weights.shape == (1, 16, 1)
 
 
@@ -524,8 +519,8 @@ def test_checks_are_skipped_on_request():
     x, y = samples()
     forest = grown("classic", x, y)
     with hforest.unchecked():
-        a = hinge.tree_from_forest(x, y, forest)
-    b = hinge.tree_from_forest(x, y, forest)
+        a = hinge.from_forest(x, y, forest)
+    b = hinge.from_forest(x, y, forest)
     np.testing.assert_array_equal(a.parameters.weights, b.parameters.weights)
 
 

@@ -57,13 +57,13 @@ def test_threads_share_the_tiles_of_few_samples(simd, threads, dtype, kind, path
     # Fewer blocks than threads: trees are shared out, and the input is transposed by all threads first.
     rng = np.random.default_rng(1)
     for n, n_features, n_trees in ((40, 700, 600), (97, 19, 400)):
-        t, f, _ = getattr(hinge, f"{kind}_init")(n_trees, 5, n_features, dtype=dtype, rng=rng)
+        t, f, _ = hinge.init(n_trees, 5, n_features, kind=kind, dtype=dtype, rng=rng)
         x = rng.normal(size=(n, n_features)).astype(dtype)
         results = []
         for name, count in (("plain", 1), (path, 1), (path, 2), (path, 7)):
             simd(name)
             threads(count)
-            results.append(getattr(hinge, f"{kind}_traverse")(x, t, f))
+            results.append(hinge.traverse(x, t, f, kind=kind))
         for other in results[1:]:
             for a, b in zip(results[0], other, strict=True):
                 assert a.tobytes() == b.tobytes()

@@ -13,6 +13,7 @@ import pytest
 
 import hforest
 from hforest import classic, growth, hinge, optim, tree
+from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
 MOST_SECONDS = 3.0
@@ -37,16 +38,16 @@ def two_threads():
 def some_results():
     x = np.random.default_rng(0).random((200, 5)).astype(np.float32)
     forest = classic.grow(x, (2 * x[:, 0]).astype(int), 3, rng=0)
-    t, f, w = hinge.tree_init(20, 4, 5, rng=0)
-    return tree.predict(forest, x).tobytes() + hinge.tree_forward(x, t, f, w).tobytes()
+    t, f, w = hinge.init(20, 4, 5, rng=0)
+    return tree.predict(forest, x).tobytes() + hinge.forward(x, t, f, w).tobytes()
 
 
 NAMES = [
     "growth.encode", "growth.grow, all columns", "classic.grow, entropy", "classic.grow, regression",
     "classic.grow, many classes", "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
     "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
-    "hinge.tree_forward", "hinge.tree_forward, trees apart", "hinge.fern_forward", "hinge.tree_traverse",
-    "hinge.tree_backward", "hinge.tree_linear_forward", "hinge.tree_linear_backward", "hinge.tree_greedy_init",
+    "hinge.forward", "hinge.forward, trees apart", "hinge.forward, ferns", "hinge.traverse", "hinge.backward",
+    "hinge.forward, projections", "hinge.backward, projections", "hinge.greedy_init",
     "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
     "split.best_split", "cascade.grow",
 ]  # fmt: skip
@@ -77,18 +78,48 @@ class _Interrupted(Exception):
     """Raised by a signal handler of a test."""
 
 
+@pytest.mark.parametrize("block", [hforest.unchecked, lambda: hforest.using("reference")])
+def test_a_block_that_is_interrupted_gives_its_setting_back(block):
+    """Also while the exception is kept, as an interactive Python keeps the last one."""
+    rng, kept, armed = np.random.default_rng(0), [], False
+
+    def handler(number, frame):
+        if armed:
+            raise _Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for seconds in rng.uniform(1e-6, 1e-4, 3000):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                while True:
+                    with block():
+                        pass
+            except _Interrupted as error:
+                armed = False
+                kept = [error]
+            assert (check.values_checked(), dispatch.is_reference()) == (True, False)
+        assert kept
+    finally:
+        armed = False
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.mark.parametrize("kind", ["tree", "fern"])
-def test_a_convolution_is_interrupted_a_thousand_times(kind, two_threads):
+@pytest.mark.parametrize("margin", ["column", "projection"])
+def test_windows_are_interrupted_a_thousand_times(kind, margin, two_threads):
     """Signals at random times in short calls: most hit Python and the preparation of a call, not its loops."""
     rng = np.random.default_rng(0)
     x = rng.random((2, 3, 9, 9), dtype=np.float32)
-    init = hinge.tree_init if kind == "tree" else hinge.fern_init
-    parameters = init(5, 4, 27, outputs=3, rng=0)
-    forward, backward = (getattr(hinge, f"{kind}_conv_{name}") for name in ("forward", "backward"))
+    words = {"kind": kind, "margin": margin}
+    parameters = hinge.init(5, 4, 27, outputs=3, **words, rng=0)
+    words["windows"] = hinge.Windows(3)
 
     def call():
-        y, route = forward(x, *parameters, kernel_size=3, return_route=True)
-        return y, *backward(np.ones_like(y), route, *parameters[1:], x.shape, kernel_size=3)
+        y, route = hinge.forward_with_route(x, *parameters, **words)
+        grads = hinge.backward(np.ones_like(y), route, x, *parameters, **words)
+        return y, *(a for a in grads if a is not None)
 
     def handler(number, frame):
         raise _Interrupted
@@ -121,24 +152,26 @@ def test_a_convolution_is_interrupted_a_thousand_times(kind, two_threads):
 _EACH_PROPERTY = """
 import numpy as np, sys
 from hforest import hinge
-from hforest.hinge import geometry
+from hforest.core.windows import Geometry
 x = np.random.default_rng(0).random((2, 3, 9, 9), dtype=np.float32)
-parameters = hinge.tree_init(4, 3, 27, outputs=5, rng=0)
-n_positions = geometry.Windows.n_positions.fget
-n_reads = 0
-def read(self):
-    global n_reads
-    n_reads += 1
-    if n_reads == last:
-        raise KeyboardInterrupt
-    return n_positions(self)
-last = 0
-expected = hinge.tree_conv_forward(x, *parameters, kernel_size=3)
-geometry.Windows.n_positions = property(read)
+words = {"margin": sys.argv[1]}
+parameters = hinge.init(4, 3, 27, outputs=5, **words, rng=0)
+words["windows"] = hinge.Windows(3)
+n_reads = last = 0
+def counted(f):
+    def read(self):
+        global n_reads
+        n_reads += 1
+        if n_reads == last:
+            raise KeyboardInterrupt
+        return f(self)
+    return property(read)
+expected = hinge.forward(x, *parameters, **words)
+Geometry.n_positions, Geometry.n_columns = (counted(p.fget) for p in (Geometry.n_positions, Geometry.n_columns))
 while n_reads >= last:
     n_reads, last = 0, last + 1
     try:
-        y = hinge.tree_conv_forward(x, *parameters, kernel_size=3)
+        y = hinge.forward(x, *parameters, **words)
     except KeyboardInterrupt:
         continue
     assert n_reads < last and np.array_equal(y, expected), last
@@ -146,10 +179,11 @@ print("interrupted", last - 1)
 """
 
 
-def test_an_exception_in_the_preparation_of_a_convolution_is_raised():
+@pytest.mark.parametrize("margin", ["column", "projection"])
+def test_an_exception_in_the_preparation_of_windows_is_raised(margin):
     """The code of a Python property may run a handler of a signal, wherever the compiled code reads it."""
     done = subprocess.run(
-        [sys.executable, "-c", _EACH_PROPERTY], capture_output=True, text=True, timeout=120, cwd=ROOT
+        [sys.executable, "-c", _EACH_PROPERTY, margin], capture_output=True, text=True, timeout=120, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -513,7 +513,7 @@ def test_conversions_refuse_what_they_cannot_hold():
     x, forest = known()
     filled = np.nan_to_num(x)
     for convert in (
-        lambda f: hinge.tree_from_forest(filled, None, f),
+        lambda f: hinge.from_forest(filled, None, f),
         lambda f: neural.from_forest(filled, f),
         lambda f: tree.to_dict(f, x),
     ):
@@ -521,7 +521,7 @@ def test_conversions_refuse_what_they_cannot_hold():
             convert(forest)
     alone = classic.grow(np.where(np.arange(40) % 2, np.nan, 1.0)[:, None], np.arange(40) % 2, 1, rng=0)
     with pytest.raises(ValueError, match="between missing values and all numbers"):
-        hinge.tree_from_forest(np.ones((4, 1)), None, alone)
+        hinge.from_forest(np.ones((4, 1)), None, alone)
 
 
 def test_forests_of_scikit_learn_keep_where_missing_values_go():

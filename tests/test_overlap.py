@@ -6,10 +6,12 @@ function without a call here fails.
 
 import importlib
 import inspect
+import itertools
 import re
 
 import numpy as np
 import pytest
+from conftest import covering
 
 import hforest
 from hforest import hinge, layers, manifold, neural, optim, project, split, tree
@@ -23,54 +25,49 @@ FOREST = manifold.grow(X, Y, 3, projection="sparse", rng=0)
 PROJECTIONS = project.sample(project.sparse_distribution(4), 5, dtype=np.float64, rng=0)
 
 
-def _hinge(kind):
-    t, f, w = getattr(hinge, f"{kind}_init")(2, 3, 4, (2,), dtype=np.float64, rng=0)
-    route = getattr(hinge, f"{kind}_traverse")(X, t, f)
-    forest = {"thresholds": t, "features": f, "weights": w}
-    grads = (np.empty_like(X), np.empty_like(t), np.empty_like(w))
-    state = hinge.adam_state(t, w)
-    step = {"state": state, "step": 9, "lr": 0.1}
-    p = RNG.normal(size=(*t.shape, 4))
-    linear_route = getattr(hinge, f"{kind}_linear_traverse")(X, t, p)
-    linear = {"x": X, "projections": p, "weights": w}
-    for a, low in zip(state, (0.1, 0.1, 1, 0.1, 0.1, 1), strict=True):
-        a[...] = low
+def _hinge(kind, margin, windows):
+    """Calls of hinge's operators by name; images have one pixel, and a window."""
+    words = {"kind": kind, "margin": margin, "windows": windows}
+    x = X if windows is None else X[:, :, None]
+    t, f, w = hinge.init(2, 3, 4, (2,), kind=kind, margin=margin, dtype=np.float64, rng=0)
+    forest = {"x": x, "thresholds": t, "features": f, "weights": w}
+    y, route = hinge.forward_with_route(*forest.values(), **words)
+    grads = hinge.Gradients(*map(np.empty_like, hinge.backward(y, route, *forest.values(), **words)))
+    if margin == "column":
+        grads = grads._replace(features=None)
+    state = hinge.adam_state(t, w, f if margin == "projection" else None)
+    for name, a in state._asdict().items():
+        if a is not None:
+            a[...] = 1 if name.endswith("last") else 0.1
+    step = {"state": state, "step": 9, "lr": 0.1, **words}
+    back = {"grad_y": np.ones_like(y), "route": route, **forest, **words}
     return {
-        "traverse": {"x": X, "thresholds": t, "features": f, "out": hinge.Route(*map(np.empty_like, route))},
-        "forward": {"x": X, **forest, "out": np.empty((6, 2, 2))},
-        "backward": {
-            "grad_y": np.ones((6, 2, 2)), **route._asdict(), "features": f, "weights": w, "n_features": 4,
-            "out": grads,
+        "traverse": {
+            "x": x, "thresholds": t, "features": f, **words, "out": hinge.Route(*map(np.empty_like, route)),
         },
-        "conv_traverse": {
-            "x": X[:, :, None], "thresholds": t, "features": f, "kernel_size": 1,
-            "out": hinge.Route(*(np.empty((6, 1, 2), a.dtype) for a in route)),
+        "forward": {**forest, **words, "out": np.empty_like(y)},
+        "forward_with_route": {
+            **forest, **words, "out": (np.empty_like(y), hinge.Route(*map(np.empty_like, route))),
         },
-        "conv_forward": {"x": X[:, :, None], **forest, "kernel_size": 1, "out": np.empty((6, 1, 2, 2))},
-        "conv_backward": {
-            "grad_y": np.ones((6, 1, 2, 2)), "route": hinge.Route(*(a[:, None] for a in route)), "features": f,
-            "weights": w, "x_shape": (6, 4, 1), "kernel_size": 1,
-            "out": (np.empty((6, 4, 1)), *grads[1:]),
-        },
-        "linear_traverse": {
-            "x": X, "thresholds": t, "projections": p, "out": hinge.Route(*map(np.empty_like, linear_route)),
-        },
-        "linear_forward": {**linear, "thresholds": t, "out": np.empty((6, 2, 2))},
-        "linear_backward": {
-            "grad_y": np.ones((6, 2, 2)), **linear_route._asdict(), **linear,
-            "out": (np.empty_like(X), np.empty_like(t), np.empty_like(p), np.empty_like(w)),
-        },
-        "adam_forward": {"x": X, **forest, **step},
-        "adam_backward": {"grad_y": np.ones((6, 2)), **route._asdict(), **forest, **step, "n_features": 4},
+        "backward": {**back, "out": grads},
+        "backward_sparse": {**back, "out": np.empty_like(x)},
+        "adam_forward": {**forest, **step},
+        "adam_backward": {**back, "grad_y": np.ones_like(y).sum(axis=-2), **step},
     }  # fmt: skip
 
 
 def _calls():
-    calls = {f"hinge.{kind}_{name}": c for kind in ("tree", "fern") for name, c in _hinge(kind).items()}
-    of_hinge = calls["hinge.tree_adam_backward"]
-    route = {name: of_hinge[name] for name in ("leaf", "margin", "vertex")}
+    calls = {}
+    every = [*itertools.product(("tree", "fern"), ("column", "projection"), (None, hinge.Windows(1)))]
+    for i in covering(every):
+        kind, margin, windows = every[i]
+        word = f"{kind} {margin} {'rows' if windows is None else 'windows'}"
+        of_hinge = _hinge(kind, margin, windows)
+        calls |= {f"hinge.{name} {word}": call for name, call in of_hinge.items()}
+    of_hinge = _hinge("tree", "column", None)["adam_backward"]
+    route = of_hinge["route"]
     calls["hinge.leaf_outputs"] = {
-        "leaf": route["leaf"], "margin": route["margin"], "weights": of_hinge["weights"], "out": np.empty((6, 2, 2)),
+        "leaf": route.leaf, "margin": route.margin, "weights": of_hinge["weights"], "out": np.empty((6, 2, 2)),
     }  # fmt: skip
     calls["hinge.adam_sync"] = {n: of_hinge[n] for n in ("thresholds", "weights", "state", "step", "lr")}
     index = np.array([[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0]], np.int32)
@@ -97,29 +94,31 @@ def _calls():
 
 
 CALLS = _calls()
-GRADIENTS = {
-    3: ("grad_x", "grad_thresholds", "grad_weights"),
-    4: ("grad_x", "grad_thresholds", "grad_projections", "grad_weights"),
-}
-"""Names of gradients that a call returns, by their number."""
 
 
 def _function(name):
-    package, function = name.split(".")
+    package, function = name.split()[0].split(".")
     return getattr(importlib.import_module(f"hforest.{package}"), function)
+
+
+def _parts(value, name):
+    """The parts of a tuple, each with the name that messages give it."""
+    for field, a in zip(getattr(value, "_fields", ("y", "route")), value, strict=True):
+        if name != "out":
+            yield f"{name}.{field}", a
+        elif isinstance(a, tuple):
+            yield name, a
+        else:
+            yield f"out {'grad_' if isinstance(value, hinge.Gradients) else ''}{field}", a
 
 
 def _arrays(value, name):
     """The arrays in a value, by the names that messages give them."""
     if isinstance(value, np.ndarray):
         yield name, value
-    elif isinstance(value, dict):
-        for key, a in value.items():
+    elif isinstance(value, dict | tuple):
+        for key, a in value.items() if isinstance(value, dict) else _parts(value, name):
             yield from _arrays(a, key)
-    elif isinstance(value, tuple) and any(isinstance(a, np.ndarray) for a in value):
-        fields = getattr(value, "_fields", None) or GRADIENTS[len(value)]
-        for field, a in zip(fields, value, strict=True):
-            yield from _arrays(a, f"out {field}" if name == "out" else f"{name}.{field}")
 
 
 def _replaced(value, arrays, name=""):
@@ -127,10 +126,7 @@ def _replaced(value, arrays, name=""):
     if isinstance(value, dict):
         return {key: _replaced(a, arrays, key) for key, a in value.items()}
     if isinstance(value, tuple):
-        names = [key for key, _ in _arrays(value, name)]
-        if not names:
-            return value
-        parts = [arrays[key] for key in names]
+        parts = [_replaced(a, arrays, key) for key, a in _parts(value, name)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return arrays[name] if isinstance(value, np.ndarray) else value
 
@@ -178,7 +174,7 @@ def test_every_function_that_writes_is_called():
             function = getattr(package, name)
             if not inspect.isfunction(function):
                 continue
-            known = f"{package.__name__.split('.')[1]}.{name}" in CALLS
+            known = f"{package.__name__.split('.')[1]}.{name}" in {call.split()[0] for call in CALLS}
             assert known or "out" not in inspect.signature(function).parameters, name
             assert known or not writes.search(inspect.getdoc(function)), name
 

@@ -47,8 +47,8 @@ class Row(NamedTuple):
 
 
 def traverse(kind, dtype, n):
-    t, f, _ = getattr(hinge, f"{kind}_init")(40, 5, 7, dtype=dtype, rng=0)
-    getattr(hinge, f"{kind}_traverse")(normal(n, 7, dtype=dtype), t, f)
+    t, f, _ = hinge.init(40, 5, 7, kind=kind, dtype=dtype, rng=0)
+    hinge.traverse(normal(n, 7, dtype=dtype), t, f, kind=kind)
 
 
 def hinge_rows():
@@ -62,32 +62,37 @@ def hinge_rows():
             body = f"hinge.route_{name}_{bits}_"
             bodies = {"vector": body + "vector", "avx2": body + "avx2", "avx512": body + last}
             yield Row(
-                f"hinge.{kind}_traverse-{n}-{bits}", lambda kind=kind, dtype=dtype, n=n: traverse(kind, dtype, n),
+                f"hinge.traverse-{kind}-{n}-{bits}", lambda kind=kind, dtype=dtype, n=n: traverse(kind, dtype, n),
                 vectors="" if name == "row" else "hinge.transpose", paths=bodies,
             )  # fmt: skip
 
 
-def linear(dtype, backward):
-    x, t, p, w = normal(40, 9), normal(5, 7), normal(5, 7, 9), normal(5, 8)
-    x, t, p, w = (a.astype(dtype) for a in (x, t, p, w))
-    if not backward:
-        hinge.tree_linear_traverse(x, t, p)
-        return
-    leaf, vertex = np.zeros((40, 5), np.int32), np.zeros((40, 5), np.int32)
-    hinge.tree_linear_backward(normal(40, 5, dtype=dtype), leaf, normal(40, 5, dtype=dtype), vertex, x, p, w)
+def of_margin(margin, dtype, backward):
+    t, f, w = hinge.init(5, 3, 9, outputs=8, margin=margin, dtype=dtype, rng=0)
+    x, leaf, r = normal(40, 9, dtype=dtype), np.zeros((40, 5), np.int32), normal(40, 5, dtype=dtype)
+    if backward:
+        hinge.backward(
+            x[:, :8].copy(), hinge.Route(leaf, r, leaf), x, t, f, w, margin=margin, aggregate="sum"
+        )
+    else:
+        hinge.traverse(x, t, f, margin=margin)
 
 
-def linear_rows():
-    # Inner products have bodies of 32 bytes alone; gradients transpose routes.
+def margin_rows():
+    # Inner products and gradients have bodies of 32 bytes alone; gradients transpose routes.
     for bits, dtype in BITS.items():
-        for name, backward, bodies in (
-            ("traverse", False, ("multiply",)),
-            ("backward", True, ("add_wide", "add_rows")),
+        for name, margin, bodies in (
+            ("traverse", "projection", "values"),
+            ("backward", "projection", "pull_x pull_features visit take"),
+            ("backward", "column", "visit take"),
         ):
-            taken = " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies)
+            taken, backward = (
+                " ".join(f"hinge.{body}_{bits}_avx2" for body in bodies.split()),
+                name == "backward",
+            )
             yield Row(
-                f"hinge.tree_linear_{name}-{bits}",
-                lambda dtype=dtype, backward=backward: linear(dtype, backward),
+                f"hinge.{name}-{margin}-{bits}",
+                lambda margin=margin, dtype=dtype, backward=backward: of_margin(margin, dtype, backward),
                 vectors="hinge.transpose" if backward else "", paths={"avx2": taken, "avx512": taken},
             )  # fmt: skip
 
@@ -276,7 +281,7 @@ def co2_rows():
 ROWS = [
     *co2_rows(),
     *hinge_rows(),
-    *linear_rows(),
+    *margin_rows(),
     *tree_rows(),
     *neural_rows(),
     *optim_rows(),

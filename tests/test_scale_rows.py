@@ -128,6 +128,8 @@ CASES = {
     "bins": ({"n_classes": 10}, {"max_bins": 7, "max_features": 7}),
     "one feature": ({"n_classes": 10}, {"max_features": 1, "max_bins": 3}),
     "limits": ({"missing": True}, {"min_samples_leaf": 7, "min_samples_split": 30, "max_depth": 4}),
+    "weights": ({"missing": True, "categories": True}, {"min_weight_fraction_leaf": 0.043}),
+    "weights, 3": ({"n_classes": 3}, {"min_weight_fraction_leaf": 0.11, "criterion": "entropy"}),
     "decrease": ({}, {"min_impurity_decrease": 0.01, "max_depth": 9}),
     "all samples": ({"n_classes": 10}, {"bootstrap": False}),
 }
@@ -146,7 +148,7 @@ def test_a_worker_grows_the_trees_of_one_machine(name, max_gathered):
 
 @partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
-@pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", "limits", "one feature"])
+@pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", "limits", "weights", "one feature"])
 def test_no_partition_changes_a_bit(name, max_gathered, cuts):
     of_samples, settings = CASES[name]
     x, y, more = samples(**of_samples)
@@ -157,7 +159,7 @@ def test_no_partition_changes_a_bit(name, max_gathered, cuts):
 
 @partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
-@pytest.mark.parametrize("name", ["2", "all, 2", "limits"])
+@pytest.mark.parametrize("name", ["2", "all, 2", "limits", "weights"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathered, cuts):
     of_samples, settings = CASES[name]
@@ -225,8 +227,8 @@ def test_bins_of_sampled_rows(monkeypatch):
     given = parts.Given(x, y, None, None)
     settings = scale.by_rows.settings_of(
         criterion=None, max_features="sqrt", max_bins=16, categorical=None, bootstrap="poisson",
-        max_depth=None, min_samples_split=2, min_samples_leaf=1, min_impurity_decrease=0.0,
-        task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None, distribution=None,
+        max_depth=None, min_samples_split=2, min_samples_leaf=1, min_weight_fraction_leaf=0.0,
+        min_impurity_decrease=0.0, task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None, distribution=None,
         n_projections=None,
     )  # fmt: skip
     engine = workers.Workers(scale.communicators.OneWorker())
@@ -333,6 +335,17 @@ def test_projections_do_not_depend_on_the_partition(name, max_gathered, cuts):
     want = projected(x, y, distribution)
     settings = {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
     same(want, grown(cuts, x, y, **settings))
+
+
+@pytest.mark.parametrize("max_gathered", [0, 25])
+def test_projections_of_a_least_weight(max_gathered):
+    distribution, of_samples = PROJECTIONS["sparse, missing"]
+    x, y, _ = samples(n=150, **of_samples)
+    settings = {"min_weight_fraction_leaf": 0.09}
+    want = projected(x, y, distribution, **settings)
+    assert len(want.feature) < len(projected(x, y, distribution).feature)
+    settings |= {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
+    same(want, grown(PARTITIONS["three"], x, y, **settings))
 
 
 @partitions
@@ -499,6 +512,7 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
         ({"bootstrap": True}, 'bootstrap: expected "poisson", False'),
         ({"max_bins": None}, "max_bins: expected"),
         ({"n_trees": 0}, "n_trees: expected"),
+        ({"min_weight_fraction_leaf": 0.6}, "min_weight_fraction_leaf: expected"),
         ({"y": np.zeros(3, int), "n_classes": None, "labels": (0, 2)}, "y: expected labels 0 to 2 that each"),
         ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected some above 0"),
         ({"rows": 0}, "x: expected at least 1 sample"),
@@ -518,7 +532,7 @@ def test_no_memory_for_a_level_is_an_error():
     cells = np.array([0, 1, 2**58, 1])
     arrays = np.ones((1, 3), np.int64), np.ones((1, 3), np.int64), cells, np.zeros(1, np.int64)
     with pytest.raises(MemoryError, match="grow_by_rows: no memory to score"):
-        best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, True)
+        best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, np.zeros(1), True)
 
 
 def test_objects_that_are_no_communicator():

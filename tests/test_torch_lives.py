@@ -729,12 +729,32 @@ class Life:
 
         assert in_child(check)
 
+    def die(self):
+        """Model, optimiser, parameters, a view and a graph are deleted in any order: what is left is right."""
+        self.train()
+        net = self.worlds[0][1]
+        x = batch(net, self.step)[0] if net.thresholds.requires_grad == net.weights.requires_grad else None
+        del net
+
+        def parts(_, net, o):
+            left = {"net": net, "optimizer": o, "weights": net.weights, "thresholds": net.thresholds}
+            return left | {"view": net.weights.detach()[1:]} | ({} if x is None else {"outputs": net(x)})
+
+        left = self.both(parts)
+        self.worlds = []
+        names = self.random.sample(list(left[0]), len(left[0]))
+        for i, name in enumerate(names):
+            for own in left:
+                del own[name]
+            if self.random.random() < 0.03:
+                gc.collect()
+            if self.random.random() < 0.3 or i == len(names) - 2:
+                for other in left[0].keys() - {"optimizer"}:
+                    (same if other == "net" else close)(*(own[other] for own in left))
+
     def live(self):
-        events = [
-            name
-            for name in vars(Life)
-            if not name.startswith("_") and name not in ("both", "compare", "live", "train", "fork")
-        ]
+        others = ("both", "compare", "live", "train", "fork", "die")
+        events = [name for name in vars(Life) if not name.startswith("_") and name not in others]
         history = []
         try:
             for _ in range(self.random.randint(4, 12)):
@@ -744,6 +764,7 @@ class Life:
                 getattr(self, name)()
             same(self.worlds[0][1], self.worlds[1][1])
             self.drop()
+            self.die()
         except BaseException as error:
             raise AssertionError(f"{self.mode} {self.settings}: {history}") from error
 

@@ -1,5 +1,7 @@
 """The fused step of training: equal to dense gradients and dense Adam, and no dearer than what it touches."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -11,57 +13,81 @@ LR = 0.02
 kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 
 
-def function(kind, name):
-    return getattr(hinge, f"{kind}_{name}")
+class Read(NamedTuple):
+    """A margin, the shape of one sample of x, and its windows, if it is an image."""
+
+    margin: str
+    shape: tuple[int, ...]
+    n_features: int
+    windows: hinge.Windows | None = None
+
+    def words(self, kind):
+        return {"kind": kind, "margin": self.margin, "windows": self.windows}
 
 
-def forest(kind, n_trees, depth, n_features, outputs, dtype, seed=0):
-    init = hinge.tree_init if kind == "tree" else hinge.fern_init
-    return init(n_trees, depth, n_features, outputs, scale=0.5, dtype=dtype, rng=seed)
+WINDOWS = hinge.Windows(2, (1, 2), 1)  # twelve places
+READS = [
+    Read("column", (5,), 5),
+    Read("projection", (5,), 5),
+    Read("column", (2, 3, 4), 8, WINDOWS),
+    Read("projection", (2, 3, 4), 8, WINDOWS),
+]
+ROWS = READS[0]
+reads = pytest.mark.parametrize(
+    "read", READS, ids=lambda r: f"{r.margin} {'rows' if r.windows is None else 'windows'}"
+)
 
 
-def batches(n_steps, n_samples, n_features, outputs, dtype, seed=1):
+def forest(kind, read, n_trees, depth, outputs, dtype, seed=0):
+    settings = {"kind": kind, "margin": read.margin, "scale": 0.5, "dtype": dtype, "rng": seed}
+    return hinge.init(n_trees, depth, read.n_features, outputs, **settings)
+
+
+def batches(n_steps, n_samples, read, outputs, dtype, seed=1):
     rng = np.random.default_rng(seed)
     for step in range(1, n_steps + 1):
         # Empty batches too; samples come again, so that leaves have several.
-        n = 0 if step == 4 else n_samples
-        x = np.round(rng.normal(size=(n, n_features)), 1).astype(dtype)
-        yield step, x, rng.normal(size=(n, *outputs)).astype(dtype)
+        n = 0 if step == 4 else n_samples if read.windows is None else -(-n_samples // 5)
+        x = np.round(rng.normal(size=(n, *read.shape)), 1).astype(dtype)
+        places = () if read.windows is None else (4, 3)
+        yield step, x, rng.normal(size=(n, *places, *outputs)).astype(dtype)
 
 
-def fused(kind, parameters, stream, n_features, aggregate, betas, array=lambda a: a, numpy=lambda a: a):
+def state_of(t, f, w, margin):
+    return hinge.adam_state(t, w, f if margin == "projection" else None)
+
+
+def fused(kind, read, parameters, stream, aggregate, betas, array=lambda a: a, numpy=lambda a: a):
     """Outputs, gradients and parameters of the fused steps."""
     t, f, w = (array(a.copy()) for a in parameters)
-    state, seen, step = hinge.adam_state(t, w), [], 0
+    state, seen, step = state_of(t, f, w, read.margin), [], 0
+    words = {**read.words(kind), **betas}
     for step, x, goal in stream:
-        y, route = function(kind, "adam_forward")(
-            array(x), t, f, w, state, step, LR, aggregate=aggregate, **betas
-        )
+        x = array(x)
+        y, route = hinge.adam_forward(x, t, f, w, state, step, LR, **words, aggregate=aggregate)
         grad_y = array((numpy(y) - goal).astype(goal.dtype))
-        grad_x = function(kind, "adam_backward")(
-            grad_y, *route, t, f, w, state, n_features, step, LR, aggregate=aggregate, **betas
-        )
+        grad_x = hinge.adam_backward(grad_y, route, x, t, f, w, state, step, LR, **words, aggregate=aggregate)
         seen += [numpy(a) for a in (y, *route, grad_x)]
     hinge.adam_sync(t, w, state, step, LR, **betas)
-    return seen, [numpy(a) for a in (t, w, *state)]
+    return seen, [numpy(a) for a in (t, f, w, *state) if a is not None]
 
 
-def dense(kind, parameters, stream, n_features, aggregate, betas):
-    """The same by the separate functions."""
+def dense(kind, read, parameters, stream, aggregate, betas):
+    """The same by the separate functions, with a step of every parameter."""
     t, f, w = (a.copy() for a in parameters)
-    t_m, t_v, w_m, w_v = (np.zeros_like(a) for a in (t, t, w, w))
-    seen, step = [], 0
+    state, seen, step = state_of(t, f, w, read.margin), [], 0
+    words = {**read.words(kind), "aggregate": aggregate}
     for step, x, goal in stream:
-        y, route = function(kind, "forward")(x, t, f, w, aggregate=aggregate, return_route=True)
-        grad_y = (y - goal).astype(goal.dtype)
-        grad_x, grad_t, grad_w = function(kind, "backward")(
-            grad_y, *route, f, w, n_features, aggregate=aggregate
-        )
-        optim.adam(t, grad_t, t_m, t_v, step, LR, **betas)
-        optim.adam(w, grad_w, w_m, w_v, step, LR, **betas)
-        seen += [y, *route, grad_x]
-    last_t, last_w = np.full(t.shape, step), np.full(w.shape[:2], step)
-    return seen, [t, w, t_m, t_v, last_t, w_m, w_v, last_w]
+        y, route = hinge.forward_with_route(x, t, f, w, **words)
+        grads = hinge.backward((y - goal).astype(goal.dtype), route, x, t, f, w, **words)
+        optim.adam(t, grads.thresholds, state.thresholds_m, state.thresholds_v, step, LR, **betas)
+        optim.adam(w, grads.weights, state.weights_m, state.weights_v, step, LR, **betas)
+        if grads.features is not None:
+            optim.adam(f, grads.features, state.features_m, state.features_v, step, LR, **betas)
+        seen += [y, *route, grads.x]
+    for last in (state.thresholds_last, state.weights_last):
+        last[...] = step
+    return seen, [a for a in (t, f, w, *state) if a is not None]
 
 
 def compare(got, want, dtype):
@@ -72,83 +98,94 @@ def compare(got, want, dtype):
 
 
 @kinds
+@reads
 @pytest.mark.parametrize("outputs", [(), (1,), (3, 2), (10,), (40,)], ids=str)
 @pytest.mark.parametrize("aggregate", ["sum", "mean"])
-def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, outputs, aggregate):
-    parameters = forest(kind, 18, 4, 5, outputs, dtype)
-    stream = list(batches(25, 7, 5, outputs, dtype))
+def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, read, outputs, aggregate):
+    parameters = forest(kind, read, 18, 4, outputs, dtype)
+    stream = list(batches(25, 7, read, outputs, dtype))
     betas = {"beta1": 0.8, "eps": 1e-6} if aggregate == "mean" else {}
-    got = fused(kind, parameters, stream, 5, aggregate, betas, fast_backend.array, fast_backend.numpy)
+    got = fused(kind, read, parameters, stream, aggregate, betas, fast_backend.array, fast_backend.numpy)
     with hforest.using("reference"):
-        want = dense(kind, parameters, stream, 5, aggregate, betas)
+        want = dense(kind, read, parameters, stream, aggregate, betas)
     compare(got, want, dtype)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_samples", "n_steps"), [(1, 160), (40, 40)])
-def test_deep_trees(fast_backend, dtype, n_samples, n_steps):
-    """Below the tenth level vertices wait for samples."""
-    parameters = forest("tree", 3, 12, 4, (2,), dtype)
-    stream = list(batches(n_steps, n_samples, 4, (2,), dtype))
-    got = fused("tree", parameters, stream, 4, "sum", {}, fast_backend.array, fast_backend.numpy)
-    compare(got, dense("tree", parameters, stream, 4, "sum", {}), dtype)
+@pytest.mark.parametrize("read", READS[:2], ids=["column", "projection"])
+def test_deep_trees(fast_backend, dtype, n_samples, n_steps, read):
+    """Below the tenth level vertices wait for samples, where they compare columns."""
+    parameters = forest("tree", read, 3, 12, (2,), dtype)
+    stream = list(batches(n_steps, n_samples, read, (2,), dtype))
+    got = fused("tree", read, parameters, stream, "sum", {}, fast_backend.array, fast_backend.numpy)
+    compare(got, dense("tree", read, parameters, stream, "sum", {}), dtype)
 
 
-def test_the_reference_of_a_fused_step_is_the_dense_one(dtype):
-    parameters = forest("tree", 2, 2, 3, (2,), dtype)
-    stream = list(batches(6, 4, 3, (2,), dtype))
+@reads
+def test_the_reference_of_a_fused_step_is_the_dense_one(dtype, read):
+    parameters = forest("tree", read, 2, 2, (2,), dtype)
+    stream = list(batches(6, 4, read, (2,), dtype))
     with hforest.using("reference"):
         compare(
-            fused("tree", parameters, stream, 3, "sum", {}),
-            dense("tree", parameters, stream, 3, "sum", {}),
+            fused("tree", read, parameters, stream, "sum", {}),
+            dense("tree", read, parameters, stream, "sum", {}),
             dtype,
         )
 
 
 @kinds
-def test_paths_and_threads_do_not_change_bits(simd, threads, dtype, kind):
-    parameters = forest(kind, 70, 8, 6, (9,), dtype)
-    stream = list(batches(3, 300, 6, (9,), dtype))  # enough pairs for every thread
+@reads
+def test_paths_and_threads_do_not_change_bits(simd, threads, dtype, kind, read):
+    parameters = forest(kind, read, 70, 8, (9,), dtype)
+    stream = list(batches(3, 300, read, (9,), dtype))  # enough pairs for every thread
     bits = set()
     for path in machine.simd_paths():
         simd(path)
         for n in (1, 2, 7):
             threads(n)
-            seen, final = fused(kind, parameters, stream, 6, "sum", {})
+            seen, final = fused(kind, read, parameters, stream, "sum", {})
             bits.add(b"".join(a.tobytes() for a in seen + final))
     assert len(bits) == 1
 
 
+@reads
 @pytest.mark.parametrize("depth", [5, 12])
-def test_a_step_touches_what_the_batch_reaches(depth):
-    t, f, w = forest("tree", 6, depth, 4, (3,), np.float64)
-    state = hinge.adam_state(t, w)
-    before = [a.copy() for a in (t, w)]
-    x = np.random.default_rng(2).normal(size=(5, 4))
-    y, route = hinge.tree_adam_forward(x, t, f, w, state, 1, LR)
-    hinge.tree_adam_backward(y + 1, *route, t, f, w, state, 4, 1, LR)
+def test_a_step_touches_what_the_batch_reaches(depth, read):
+    t, f, w = forest("tree", read, 6, depth, (3,), np.float64)
+    state, words = state_of(t, f, w, read.margin), read.words("tree")
+    before = [a.copy() for a in (t, f, w)]
+    x = np.random.default_rng(2).normal(size=(5, *read.shape))
+    y, route = hinge.adam_forward(x, t, f, w, state, 1, LR, **words)
+    hinge.adam_backward(y + 1, route, x, t, f, w, state, 1, LR, **words)
     leaves = np.zeros(w.shape[:2], bool)
     vertices = np.zeros(t.shape, bool)
     trees = np.arange(6)
-    leaves[trees, route[0]] = True
-    vertices[trees, route[2]] = True
-    np.testing.assert_array_equal((w != before[1]).any(axis=2), leaves)
+    leaves[trees, route.leaf] = True
+    vertices[trees, route.vertex] = True
+    np.testing.assert_array_equal((w != before[2]).any(axis=2), leaves)
     np.testing.assert_array_equal(t != before[0], vertices)
     np.testing.assert_array_equal(state.weights_last, leaves.astype(np.int64))
+    moved = f != before[1]
+    if read.margin == "column":
+        assert not moved.any()
+    else:
+        np.testing.assert_array_equal(moved.any(axis=2), vertices)
 
 
 @kinds
-def test_it_learns(fast_backend, kind):
+@reads
+def test_it_learns(fast_backend, kind, read):
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(64, 4)).astype(np.float32)
-    goal = (x[:, :2] * x[:, 2:]).astype(np.float32)
-    t, f, w = (fast_backend.array(a) for a in forest(kind, 30, 5, 4, (2,), np.float32))
-    state, x, goal = hinge.adam_state(t, w), fast_backend.array(x), fast_backend.array(goal)
-    losses = []
+    places = (64,) if read.windows is None else (6, 4, 3)
+    x, goal = (rng.normal(size=size).astype(np.float32) for size in ((places[0], *read.shape), (*places, 2)))
+    t, f, w = (fast_backend.array(a) for a in forest(kind, read, 30, 5, (2,), np.float32))
+    state, x, goal = state_of(t, f, w, read.margin), fast_backend.array(x), fast_backend.array(goal)
+    losses, words = [], read.words(kind)
     for step in range(1, 61):
-        y, route = function(kind, "adam_forward")(x, t, f, w, state, step, LR)
-        loss, grad_y = layers.squared_loss(y, goal)
-        function(kind, "adam_backward")(grad_y, *route, t, f, w, state, 4, step, LR)
+        y, route = hinge.adam_forward(x, t, f, w, state, step, LR, **words)
+        loss, grad_y = layers.squared_loss(y.reshape(-1, 2), goal.reshape(-1, 2))
+        hinge.adam_backward(grad_y.reshape(y.shape), route, x, t, f, w, state, step, LR, **words)
         losses.append(float(loss))
     assert losses[-1] < 0.1 * losses[0]
 
@@ -157,14 +194,15 @@ def test_it_learns(fast_backend, kind):
 
 
 def call(**changes):
-    t, f, w = forest("tree", 2, 2, 3, (2,), np.float64)
+    margin = changes.get("margin", "column")
+    t, f, w = hinge.init(2, 2, 3, 2, margin=margin, scale=0.5, dtype=np.float64, rng=0)
     a = {"x": np.zeros((4, 3)), "thresholds": t, "features": f, "weights": w}
-    a |= {"state": hinge.adam_state(t, w), "step": 1, "lr": LR}
+    a |= {"state": state_of(t, f, w, margin), "step": 1, "lr": LR}
     return a | changes
 
 
-def state_with(**changes):
-    return call()["state"]._replace(**changes)
+def state_with(margin="column", **changes):
+    return call(margin=margin)["state"]._replace(**changes)
 
 
 BAD = [
@@ -191,46 +229,77 @@ BAD = [
     ({"beta1": 1.0}, ValueError, "beta1", "range"),
     ({"aggregate": None}, ValueError, "aggregate", "sum"),
     ({"features": np.full((2, 3), 3, np.int32)}, IndexError, "features", "belong"),
+    ({"windows": hinge.Windows(2)}, ValueError, "x", "three axes in space"),
 ]
+PROJECTIONS = [
+    (changes | {"margin": "projection"}, *words)
+    for changes, *words in (
+        (
+            {"state": state_with()},
+            TypeError,
+            "state.features_m",
+            "adam_state.thresholds, weights, features. makes",
+        ),
+        (
+            {"state": state_with("projection", features_v=np.zeros((2, 3, 2)))},
+            ValueError,
+            "state.features_v",
+            "agree",
+        ),
+        (
+            {"state": state_with("projection", features_m=np.zeros((2, 3, 3), np.float32))},
+            TypeError,
+            "state.features_m",
+            "astype",
+        ),
+        ({"features": np.zeros((2, 3, 2))}, ValueError, "features", "agree"),
+        ({"features": np.zeros((2, 3), np.int32)}, TypeError, "features", "margin='column'"),
+    )
+]
+BAD += PROJECTIONS
 
 
 @pytest.mark.parametrize(("changes", "error", "name", "remedy"), BAD)
 def test_bad_forward_input(changes, error, name, remedy):
     with pytest.raises(error, match=f"(?s)^{name}.*{remedy}"):
-        hinge.tree_adam_forward(**call(**changes))
+        hinge.adam_forward(**call(**changes))
 
 
 def backward_call(**changes):
-    a = call()
-    _, (leaf, margin, vertex) = hinge.tree_adam_forward(**a)
-    del a["x"]
-    a |= {"grad_y": np.ones((4, 2)), "leaf": leaf, "margin": margin, "vertex": vertex, "n_features": 3}
-    return a | changes
+    a = call(margin=changes.get("margin", "column"))
+    _, route = hinge.adam_forward(**a)
+    of_route = {name: changes.pop(name) for name in ("leaf", "vertex") if name in changes}
+    return a | {"grad_y": np.ones((4, 2)), "route": route._replace(**of_route)} | changes
 
 
-BAD_BACKWARD = [case for case in BAD if "x" not in case[0]] + [
+BAD_BACKWARD = [case for case in BAD if case[3] != "finite"] + [
     ({"grad_y": np.ones((4, 3))}, ValueError, "grad_y", "agree"),
-    ({"leaf": np.full((4, 2), 4, np.int32)}, IndexError, "leaf", "belong"),
-    ({"vertex": np.full((4, 2), -1, np.int32)}, IndexError, "vertex", "belong"),
-    ({"n_features": 1}, IndexError, "features", "belong"),
+    ({"leaf": np.full((4, 2), 4, np.int32)}, IndexError, "route.leaf", "belong"),
+    ({"vertex": np.full((4, 2), -1, np.int32)}, IndexError, "route.vertex", "belong"),
+    ({"x": np.zeros((4, 1))}, IndexError, "features", "belong"),
+    ({"x": np.zeros((3, 3))}, ValueError, "route.leaf", "agree"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "error", "name", "remedy"), BAD_BACKWARD)
 def test_bad_backward_input(changes, error, name, remedy):
     with pytest.raises(error, match=f"(?s)^{name}.*{remedy}"):
-        hinge.tree_adam_backward(**backward_call(**changes))
+        hinge.adam_backward(**backward_call(**changes))
 
 
 def test_read_only_and_shared_memory():
+    for name in ("weights", "features"):
+        a = call(margin="projection")
+        a[name].flags.writeable = False
+        with pytest.raises(ValueError, match=rf"^{name}.*copy"):
+            hinge.adam_forward(**a)
     a = call()
-    a["weights"].flags.writeable = False
-    with pytest.raises(ValueError, match=r"^weights.*copy"):
-        hinge.tree_adam_forward(**a)
+    a["features"].flags.writeable = False  # columns are not learned
+    hinge.adam_forward(**a)
     a = call()
     a["state"] = a["state"]._replace(thresholds_v=a["state"].thresholds_m)
     with pytest.raises(ValueError, match="expected memory of its own"):
-        hinge.tree_adam_forward(**a)
+        hinge.adam_forward(**a)
 
 
 def test_sync_refuses_rows_beyond_the_step():
@@ -241,23 +310,25 @@ def test_sync_refuses_rows_beyond_the_step():
 
 
 @kinds
+@reads
 @pytest.mark.parametrize("name", ["thresholds_last", "weights_last"])
 @pytest.mark.parametrize("step_of_row", [1, 7, -1, -(2**63)])
-def test_a_state_beyond_the_step_is_refused_and_nothing_changes(kind, name, step_of_row):
-    t, f, w = forest(kind, 2, 2, 3, (2,), np.float64)
-    state = hinge.adam_state(t, w)
-    x = np.random.default_rng(0).normal(size=(4, 3))
-    _, route = function(kind, "adam_forward")(x, t, f, w, state, 1, LR)
+def test_a_state_beyond_the_step_is_refused_and_nothing_changes(kind, read, name, step_of_row):
+    t, f, w = forest(kind, read, 2, 2, (2,), np.float64)
+    state, words = state_of(t, f, w, read.margin), read.words(kind)
+    x = np.random.default_rng(0).normal(size=(4, *read.shape))
+    y, route = hinge.adam_forward(x, t, f, w, state, 1, LR, **words)
     getattr(state, name)[1, 0] = step_of_row
-    before = [a.copy() for a in (t, w, *state)]
+    arrays = [a for a in (t, f, w, *state) if a is not None]
+    before = [a.copy() for a in arrays]
     match = rf"^state\.{name}: expected 0 <= last <= step.*got {step_of_row} at index \(1, 0\); pass"
     with pytest.raises(ValueError, match=match):
-        function(kind, "adam_forward")(x, t, f, w, state, 1, LR)
+        hinge.adam_forward(x, t, f, w, state, 1, LR, **words)
     with pytest.raises(ValueError, match=match):
-        function(kind, "adam_backward")(np.ones((4, 2)), *route, t, f, w, state, 3, 1, LR)
+        hinge.adam_backward(np.ones_like(y), route, x, t, f, w, state, 1, LR, **words)
     with pytest.raises(ValueError, match=match):
         hinge.adam_sync(t, w, state, 0, LR)
-    for a, b in zip(before, (t, w, *state), strict=True):
+    for a, b in zip(before, arrays, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -276,13 +347,14 @@ def test_a_sync_of_moments_that_are_none(name, value):
     a = call()
     t, w, state = a["thresholds"], a["weights"], a["state"]
     getattr(state, name)[1, 0] = value
-    before = [b.copy() for b in (t, w, *state)]
+    arrays = [b for b in (t, w, *state) if b is not None]
+    before = [b.copy() for b in arrays]
     if name.endswith("m") and value == -1:
         hinge.adam_sync(t, w, state, 3, LR)
         return
     with pytest.raises(ValueError, match=rf"^state\.{name}: expected .*, got {value:g}.*; "):
         hinge.adam_sync(t, w, state, 3, LR)
-    for b, c in zip(before, (t, w, *state), strict=True):
+    for b, c in zip(before, arrays, strict=True):
         np.testing.assert_array_equal(b, c)
 
 
@@ -293,12 +365,26 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_state(value):
     with pytest.raises(
         ValueError, match=rf"^grad_y: expected finite.*got {value} at index \(2, 1\); the loss"
     ):
-        hinge.tree_adam_backward(**a)
-    assert not any(b.any() for b in a["state"])
+        hinge.adam_backward(**a)
+    assert not any(b.any() for b in a["state"] if b is not None)
     a = backward_call()
-    a["margin"][3, 0] = np.nan
+    a["route"].margin[3, 0] = np.nan
     with pytest.raises(
-        ValueError, match=r"^margin: expected no NaN, got nan at index \(3, 0\); pass the route"
+        ValueError, match=r"^route.margin: expected no NaN, got nan at index \(3, 0\); pass the route"
     ):
-        hinge.tree_adam_backward(**a)
-    assert not any(b.any() for b in a["state"])
+        hinge.adam_backward(**a)
+    assert not any(b.any() for b in a["state"] if b is not None)
+
+
+def test_a_state_of_features():
+    t, f, w = hinge.init(2, 2, 3, margin="projection", rng=0)
+    state = hinge.adam_state(t, w, f)
+    assert state.features_m.shape == state.features_v.shape == f.shape
+    assert hinge.adam_state(t, w).features_m is None
+    for features, error, message in (
+        (f.astype(np.float64), TypeError, "^features: expected dtype float32, got float64"),
+        (f[:1], ValueError, "^features: expected shape .*, got .*; "),
+        (np.zeros((2, 3), np.int32), TypeError, "^features: expected"),
+    ):
+        with pytest.raises(error, match=message):
+            hinge.adam_state(t, w, features)

@@ -43,12 +43,11 @@ def start(config: Config, n_inputs: int) -> State:
     """
     rng = np.random.default_rng([config.seed, 0])
     n_features = config.n_features or n_inputs
-    init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
     state: State = {}
     if config.n_features:
         state["kernel"] = rng.standard_normal((n_inputs, n_features), np.float32)
-    state["thresholds"], state["tests"], state["weights"] = init(
-        config.n_trees, config.depth, n_features, rng=rng
+    state["thresholds"], state["tests"], state["weights"] = hinge.init(
+        config.n_trees, config.depth, n_features, kind=config.kind, rng=rng
     )
     state["mixing"] = rng.standard_normal((config.n_trees, config.n_outputs), np.float32)
     state["mean"], state["var"] = np.zeros(n_features, np.float32), np.ones(n_features, np.float32)
@@ -61,23 +60,18 @@ def start(config: Config, n_inputs: int) -> State:
 
 def step(config: Config, state: State, x: np.ndarray, y: np.ndarray) -> float:
     """Makes one step with a batch and returns the loss before it."""
-    trees = config.kind == "tree"
-    forward = hinge.tree_forward if trees else hinge.fern_forward
-    backward = hinge.tree_backward if trees else hinge.fern_backward
     t, f, w, mixing = (state[name] for name in ("thresholds", "tests", "weights", "mixing"))
     inner = x @ state["kernel"] if config.n_features else x
     z = layers.normalize(inner, state["mean"], state["var"])
-    hidden, (leaf, margin, vertex) = forward(z, t, f, w, return_route=True)
+    hidden, route = hinge.forward_with_route(z, t, f, w, kind=config.kind)
     outputs = hidden @ mixing
     loss, grad = layers.squared_loss(outputs, y) if config.regression else layers.softmax_loss(outputs, y)
-    grad_z, (t_rows, t_grad), (w_rows, w_grad) = backward(
-        grad @ mixing.T, leaf, margin, vertex, f, w, z.shape[1], sparse=True
-    )
+    grads = hinge.backward_sparse(grad @ mixing.T, route, z, t, f, w, kind=config.kind)
     optim.adagrad(mixing, hidden.T @ grad, state["mixing_h"], config.lr)
-    optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), config.lr)
-    optim.adagrad_rows(w.reshape(-1), w_rows, w_grad, state["weights_h"].reshape(-1), config.lr)
+    optim.adagrad_rows(t.reshape(-1), *grads.thresholds, state["thresholds_h"].reshape(-1), config.lr)
+    optim.adagrad_rows(w.reshape(-1), *grads.weights, state["weights_h"].reshape(-1), config.lr)
     if config.n_features:
-        grad_kernel = x.T @ layers.normalize_backward(grad_z, state["var"])
+        grad_kernel = x.T @ layers.normalize_backward(grads.x, state["var"])
         optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)
     layers.normalize_update(inner, state["mean"], state["var"], state["step"])
     state["step"] += 1
@@ -86,13 +80,13 @@ def step(config: Config, state: State, x: np.ndarray, y: np.ndarray) -> float:
 
 def predict(config: Config, state: State, x: np.ndarray) -> np.ndarray:
     """Returns scores or predictions, (n_samples, n_outputs)."""
-    forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
     parts = []
     for first in range(0, len(x), CHUNK):
         part = x[first : first + CHUNK]
         inner = part @ state["kernel"] if config.n_features else part
         z = layers.normalize(inner, state["mean"], state["var"])
-        parts.append(forward(z, state["thresholds"], state["tests"], state["weights"]) @ state["mixing"])
+        t, f, w = (state[name] for name in ("thresholds", "tests", "weights"))
+        parts.append(hinge.forward(z, t, f, w, kind=config.kind) @ state["mixing"])
     return np.concatenate(parts)
 
 

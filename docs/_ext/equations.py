@@ -4,18 +4,16 @@ A key is a function without ``hforest.``; the build fails where one is no public
 the guide's pages.
 """
 
-MARGIN = r"r_v = x_{f_v} - t_v \qquad v^* = \arg\min_v |r_v| \qquad r^* = r_{v^*}"
-LINEAR = r"r_v = p_v \cdot x - t_v \qquad v^* = \arg\min_v |r_v| \qquad r^* = r_{v^*}"
-OUTPUT = r"h(x) = w_l \, |r^*|"
-SIGN = r"s = \operatorname{sgn}(r^*) \sum_k w_{m,l,k} \, G_{n,m,k} \qquad G = \frac{\partial L}{\partial y}"
-BACKWARD = SIGN + (
-    r"\qquad \frac{\partial L}{\partial x_{n, f_{m,v^*}}} \mathrel{+}= s \qquad"
-    r"\frac{\partial L}{\partial t_{m,v^*}} \mathrel{-}= s \qquad"
-    r"\frac{\partial L}{\partial w_{m,l,k}} \mathrel{+}= |r^*| \, G_{n,m,k}"
+MARGIN = (
+    r"r_v = x_{f_v} - t_v \; \text{ or } \; f_v \cdot x - t_v \qquad"
+    r"v^* = \arg\min_v |r_v| \qquad r^* = r_{v^*}"
 )
-LINEAR_BACKWARD = SIGN + (
-    r"\qquad \frac{\partial L}{\partial x_n} \mathrel{+}= s \, p_{m,v^*} \qquad"
-    r"\frac{\partial L}{\partial p_{m,v^*}} \mathrel{+}= s \, x_n \qquad"
+OUTPUT = r"h(x) = w_l \, |r^*|"
+FORWARD = MARGIN + r"\qquad" + OUTPUT
+BACKWARD = (
+    r"s = \operatorname{sgn}(r^*) \sum_k w_{m,l,k} \, G_{n,m,k} \quad G = \frac{\partial L}{\partial y}\qquad"
+    r"\frac{\partial L}{\partial x_n} \mathrel{+}= s \, \frac{\partial r^*}{\partial x_n} \qquad"
+    r"\frac{\partial L}{\partial f_{m,v^*}} \mathrel{+}= s \, \frac{\partial r^*}{\partial f_{m,v^*}} \qquad"
     r"\frac{\partial L}{\partial t_{m,v^*}} \mathrel{-}= s \qquad"
     r"\frac{\partial L}{\partial w_{m,l,k}} \mathrel{+}= |r^*| \, G_{n,m,k}"
 )
@@ -39,32 +37,17 @@ BOUND = (
 )
 
 EQUATIONS = {
-    "hinge.tree_traverse": MARGIN,
-    "hinge.fern_traverse": MARGIN,
-    "hinge.tree_forward": MARGIN + r"\qquad" + OUTPUT,
-    "hinge.fern_forward": MARGIN + r"\qquad" + OUTPUT,
+    "hinge.traverse": MARGIN,
+    "hinge.forward": FORWARD,
+    "hinge.forward_with_route": FORWARD,
     "hinge.leaf_outputs": OUTPUT,
-    "hinge.tree_backward": BACKWARD,
-    "hinge.fern_backward": BACKWARD,
-    "hinge.tree_conv_forward": MARGIN + r"\qquad" + OUTPUT,
-    "hinge.fern_conv_forward": MARGIN + r"\qquad" + OUTPUT,
-    "hinge.tree_conv_backward": BACKWARD,
-    "hinge.fern_conv_backward": BACKWARD,
-    "hinge.tree_linear_traverse": LINEAR,
-    "hinge.fern_linear_traverse": LINEAR,
-    "hinge.tree_linear_forward": LINEAR + r"\qquad" + OUTPUT,
-    "hinge.fern_linear_forward": LINEAR + r"\qquad" + OUTPUT,
-    "hinge.tree_linear_backward": LINEAR_BACKWARD,
-    "hinge.fern_linear_backward": LINEAR_BACKWARD,
-    "hinge.tree_adam_forward": ADAM,
-    "hinge.fern_adam_forward": ADAM,
-    "hinge.tree_adam_backward": BACKWARD,
-    "hinge.fern_adam_backward": BACKWARD,
+    "hinge.backward": BACKWARD,
+    "hinge.backward_sparse": BACKWARD,
+    "hinge.adam_forward": ADAM,
+    "hinge.adam_backward": BACKWARD,
     "hinge.fit_weights": r"(A^T A + a I) \, w = A^T y \qquad a = \frac{l_2}{n} \sum_n \sum_m (r^*_{n,m})^2",
-    "torch.hinge_tree": MARGIN + r"\qquad" + OUTPUT,
-    "torch.hinge_fern": MARGIN + r"\qquad" + OUTPUT,
-    "jax.hinge_tree": MARGIN + r"\qquad" + OUTPUT,
-    "jax.hinge_fern": MARGIN + r"\qquad" + OUTPUT,
+    "torch.hinge_forest": FORWARD,
+    "jax.hinge_forest": FORWARD,
     "neural.route": NEURAL,
     "neural.forward": NEURAL + r"\qquad" + SHARES,
     "neural.loss_backward": r"L = -\log P \qquad"

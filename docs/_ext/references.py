@@ -6,7 +6,8 @@ has their own name, in their own subpackage, are not listed. An empty list: none
 
 TESTED_AGAINST = {
     "hinge.leaf_rows": ["hinge.touched"],
-    "hinge.tree_from_forest": ["hinge.from_forest"],
+    "hinge.forward_with_route": ["hinge.forward"],
+    "hinge.backward_sparse": ["hinge.backward"],
     "neural.from_forest": ["neural.predict"],
     "neural.predict": [],  # the reference of that name is of a grown forest with soft decisions
     "split.best_split": ["split.class_splits", "split.target_splits"],
@@ -19,13 +20,3 @@ TESTED_AGAINST = {
     "classic.grow_random": ["growth.grow"],
     "manifold.grow": ["growth.grow_projected"],
 }
-for kind in ("tree", "fern"):
-    TESTED_AGAINST |= {
-        f"hinge.{kind}_backward": ["hinge.backward", "hinge.backward_sparse"],
-        f"hinge.{kind}_conv_traverse": [f"hinge.{kind}_traverse"],
-        f"hinge.{kind}_conv_forward": [f"hinge.{kind}_forward"],
-        f"hinge.{kind}_conv_backward": ["hinge.backward", "hinge.backward_sparse"],
-        f"hinge.{kind}_linear_forward": [f"hinge.{kind}_linear_traverse", "hinge.leaf_outputs"],
-        f"hinge.{kind}_linear_backward": ["hinge.linear_backward", "hinge.linear_backward_sparse"],
-        f"hinge.{kind}_adam_backward": ["hinge.adam_backward"],
-    }

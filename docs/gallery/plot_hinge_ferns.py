@@ -26,14 +26,14 @@ depth = 4
 columns = np.array([[1, 0], [0, 1], [0.7, 0.7], [0.7, -0.7]])
 points = rng.normal(size=(300, 2)) * [1.0, 0.8] + [0.2, -0.3]
 tree_features = np.array([[int(np.log2(v + 1)) for v in range(2**depth - 1)]], np.int32)
-tree_thresholds = hinge.tree_median_thresholds(points @ columns.T, tree_features)
+tree_thresholds = hinge.median_thresholds(points @ columns.T, tree_features)
 fern_features = np.arange(4, dtype=np.int32)[None]
 fern_thresholds = np.array([[0.2, -0.3, 0.5, 0.2]])
 grid = grid @ columns.T
 
 leaves = {
-    f"tree: {2**depth - 1} decisions": hinge.tree_traverse(grid, tree_thresholds, tree_features).leaf,
-    f"fern: {depth} decisions": hinge.fern_traverse(grid, fern_thresholds, fern_features).leaf,
+    f"tree: {2**depth - 1} decisions": hinge.traverse(grid, tree_thresholds, tree_features).leaf,
+    f"fern: {depth} decisions": hinge.traverse(grid, fern_thresholds, fern_features, kind="fern").leaf,
 }
 fig, axes = plt.subplots(1, 2, figsize=(10, 5), sharey=True)
 colors = plt.get_cmap("tab20")(np.random.default_rng(5).permutation(16))

@@ -3,8 +3,8 @@ Which leaves samples use
 ========================
 
 A complete tree of depth 8 has 256 leaves. With random thresholds few of them are reached, and weights of
-the others learn nothing. Thresholds at medians (:func:`hforest.hinge.tree_median_thresholds`) spread the
-samples evenly; greedy thresholds (:func:`hforest.hinge.tree_greedy_init`) put small leaves where classes
+the others learn nothing. Thresholds at medians (:func:`hforest.hinge.median_thresholds`) spread the
+samples evenly; greedy thresholds (:func:`hforest.hinge.greedy_init`) put small leaves where classes
 are mixed.
 """
 
@@ -18,11 +18,11 @@ mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x = ((digits.x_train - mean) / deviation).astype(np.float32)
 n_trees, depth = 50, 8
 
-thresholds, features, _ = hinge.tree_init(n_trees, depth, x.shape[1], rng=0)
+thresholds, features, _ = hinge.init(n_trees, depth, x.shape[1], rng=0)
 starts = {
     "random thresholds, U(−3, 3)": (thresholds, features),
-    "medians": (hinge.tree_median_thresholds(x, features), features),
-    "greedy": hinge.tree_greedy_init(x, digits.y_train, n_trees, depth, rng=0)[:2],
+    "medians": (hinge.median_thresholds(x, features), features),
+    "greedy": hinge.greedy_init(x, digits.y_train, n_trees, depth, rng=0)[:2],
 }
 
 # %%
@@ -30,7 +30,7 @@ starts = {
 
 fig, ax = plt.subplots(figsize=(8, 4.5))
 for (name, (t, f)), mark in zip(starts.items(), ("-", "--", "-."), strict=True):
-    leaf = hinge.tree_traverse(x, t, f).leaf
+    leaf = hinge.traverse(x, t, f).leaf
     counts = np.sort(hinge.leaf_counts(leaf, 2**depth), axis=1)[:, ::-1].mean(axis=0)
     used = (hinge.leaf_counts(leaf, 2**depth) > 0).mean()
     label = f"{name}: {used:.0%} of leaves used"

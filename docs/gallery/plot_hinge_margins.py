@@ -18,14 +18,14 @@ from hforest import demo, hinge
 digits = demo.load_digits()
 mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x = ((digits.x_train - mean) / deviation).astype(np.float32)
-thresholds, features, _ = hinge.tree_greedy_init(x, digits.y_train, n_trees=12, depth=6, rng=0)
+thresholds, features, _ = hinge.greedy_init(x, digits.y_train, n_trees=12, depth=6, rng=0)
 shown = int(np.flatnonzero(digits.y_train == 3)[5])
 sample = x[shown : shown + 1]
 
-leaf, margin, vertex = hinge.tree_traverse(sample, thresholds, features)
+leaf, margin, vertex = hinge.traverse(sample, thresholds, features)
 
 # %%
-# ``tree_traverse`` returns the leaf, the least margin and its vertex. The other margins follow from the
+# ``traverse`` returns the leaf, the least margin and its vertex. The other margins follow from the
 # leaf: the bits of its number are the decisions, from the root down.
 
 signed = np.empty((12, 6))

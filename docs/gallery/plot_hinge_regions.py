@@ -7,7 +7,7 @@ least margin on the path, :math:`h(x) = w_l |r^*|`. Both split the plane by the 
 <= t``. The output of the CART tree jumps where a sample changes its leaf; that of the hinge tree is 0
 there, on both sides, so it is continuous and has a gradient by the thresholds.
 
-The hinge tree starts with the splits of the CART tree (:func:`hforest.hinge.tree_from_forest`) and is
+The hinge tree starts with the splits of the CART tree (:func:`hforest.hinge.from_forest`) and is
 trained by Adam. Its thresholds move; CART's stay.
 """
 
@@ -32,14 +32,14 @@ many = classic.grow(x, y, 15, max_depth=5, rng=0)
 
 def train(grown, steps=600):
     """Returns hinge trees that start as a grown forest, after some steps of Adam."""
-    (t, f, w), intercept = hinge.tree_from_forest(x, y, grown)
+    (t, f, w), intercept, _ = hinge.from_forest(x, y, grown)
     w, intercept = 4 * w, 4 * intercept
     state = hinge.adam_state(t, w)
     for step in range(1, steps + 1):
         batch = rng.integers(0, len(x), 64)
-        scores, route = hinge.tree_adam_forward(x[batch], t, f, w, state, step, 0.005)
+        scores, route = hinge.adam_forward(x[batch], t, f, w, state, step, 0.005)
         _, grad = layers.softmax_loss(scores + intercept, y[batch])
-        hinge.tree_adam_backward(grad, *route, t, f, w, state, 2, step, 0.005)
+        hinge.adam_backward(grad, route, x[batch], t, f, w, state, step, 0.005)
     hinge.adam_sync(t, w, state, steps, 0.005)
     return t, f, w, intercept
 
@@ -56,7 +56,7 @@ grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 def difference(parameters):
     *arrays, intercept = parameters
-    scores = hinge.tree_forward(grid, *arrays, aggregate="sum") + intercept
+    scores = hinge.forward(grid, *arrays, aggregate="sum") + intercept
     return (scores[:, 1] - scores[:, 0]).reshape(300, 300)
 
 

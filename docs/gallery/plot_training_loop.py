@@ -19,17 +19,17 @@ digits = demo.load_digits()
 mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x, y = ((digits.x_train - mean) / deviation).astype(np.float32), digits.y_train
 n_trees, depth, n_steps, lr = 500, 10, 120, 0.003
-start = hinge.tree_init(n_trees, depth, 64, outputs=10, rng=0)
+start = hinge.init(n_trees, depth, 64, outputs=10, rng=0)
 batches = np.random.default_rng(0).integers(0, len(x), (n_steps, 53))
 
 
 def dense(t, f, w):
     moments = [(np.zeros_like(a), np.zeros_like(a)) for a in (t, w)]
     for step, batch in enumerate(batches, 1):
-        scores, route = hinge.tree_forward(x[batch], t, f, w, aggregate="sum", return_route=True)
+        scores, route = hinge.forward_with_route(x[batch], t, f, w, aggregate="sum")
         loss, grad = layers.softmax_loss(scores, y[batch])
-        _, *grads = hinge.tree_backward(grad, *route, f, w, 64, aggregate="sum")
-        for p, g, (m, v) in zip((t, w), grads, moments, strict=True):
+        grads = hinge.backward(grad, route, x[batch], t, f, w, aggregate="sum")
+        for p, g, (m, v) in zip((t, w), (grads.thresholds, grads.weights), moments, strict=True):
             optim.adam(p, g, m, v, step, lr)
         yield loss
 
@@ -39,27 +39,25 @@ def rows(t, f, w):
     moments = np.zeros_like(flat), np.zeros_like(flat), np.zeros(len(flat), np.int64)
     t_moments = np.zeros_like(t), np.zeros_like(t)
     for step, batch in enumerate(batches, 1):
-        leaf, margin, vertex = hinge.tree_traverse(x[batch], t, f)
-        touched = hinge.leaf_rows(leaf, 2**depth)
+        route = hinge.traverse(x[batch], t, f)
+        touched = hinge.leaf_rows(route.leaf, 2**depth)
         optim.adam_catch_up(flat, *moments, step - 1, lr, rows=touched)
-        scores = hinge.leaf_outputs(leaf, margin, w, aggregate="sum")
+        scores = hinge.leaf_outputs(route.leaf, route.margin, w, aggregate="sum")
         loss, grad = layers.softmax_loss(scores, y[batch])
-        _, t_grad, w_grad = hinge.tree_backward(
-            grad, leaf, margin, vertex, f, w, 64, aggregate="sum", sparse=True
-        )
+        grads = hinge.backward_sparse(grad, route, x[batch], t, f, w, aggregate="sum")
         dense_t = np.zeros_like(t)
-        dense_t.reshape(-1)[t_grad.rows] = t_grad.values
+        dense_t.reshape(-1)[grads.thresholds.rows] = grads.thresholds.values
         optim.adam(t, dense_t, *t_moments, step, lr)
-        optim.adam_rows(flat, w_grad.rows, w_grad.values, *moments, step, lr)
+        optim.adam_rows(flat, *grads.weights, *moments, step, lr)
         yield loss
 
 
 def fused(t, f, w):
     state = hinge.adam_state(t, w)
     for step, batch in enumerate(batches, 1):
-        scores, route = hinge.tree_adam_forward(x[batch], t, f, w, state, step, lr)
+        scores, route = hinge.adam_forward(x[batch], t, f, w, state, step, lr)
         loss, grad = layers.softmax_loss(scores, y[batch])
-        hinge.tree_adam_backward(grad, *route, t, f, w, state, 64, step, lr)
+        hinge.adam_backward(grad, route, x[batch], t, f, w, state, step, lr)
         yield loss
 
 

@@ -4,11 +4,15 @@ section 4).
 
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from ..core import check, dispatch
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.gpu import cast
 from . import checks
 
 _PACKAGE = "hforest.co2"
+_FLOAT64 = np.dtype(np.float64)
 
 
 class SplitGradient(NamedTuple):
@@ -62,9 +66,8 @@ def _checked(
             f"y: expected shape (n_samples, n_outputs) = ({len(x)}, {n_outputs}), got {found.n_outputs} "
             "outputs; pass one target for each number of theta0"
         )
-    return _Arguments(
-        w, theta0.astype("float64"), theta1.astype("float64"), x, found.labels, found.targets, weight
-    )
+    theta0, theta1 = cast(theta0, _FLOAT64), cast(theta1, _FLOAT64)
+    return _Arguments(w, theta0, theta1, x, found.labels, found.targets, weight)
 
 
 def surrogate(
@@ -174,4 +177,4 @@ def surrogate_grad(
     xp = dispatch.array_module(x)
     grads = [xp.empty(a.shape) for a in (w, theta0, theta1)]
     dispatch.backend(_PACKAGE, x).surrogate_grad(*arguments, *grads)
-    return SplitGradient(*(a.astype(x.dtype) for a in grads))
+    return SplitGradient(*(cast(a, x.dtype) for a in grads))

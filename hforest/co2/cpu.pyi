@@ -47,6 +47,7 @@ def fit_oc1(
     n_outputs: int,
     criterion: int,
     min_leaf: int,
+    least_weight: float,
     restarts: int,
     jumps: int,
     key: int,

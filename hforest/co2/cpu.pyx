@@ -128,8 +128,8 @@ def fit_stump(
 
 
 def fit_oc1(
-    x, labels, targets, const double[::1] weight, n_outputs, criterion, min_leaf, restarts, jumps,
-    uint64_t key, double[::1] w,
+    x, labels, targets, const double[::1] weight, n_outputs, criterion, min_leaf, double least_weight,
+    restarts, jumps, uint64_t key, double[::1] w
 ):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     cdef hf_task t
@@ -154,6 +154,7 @@ def fit_oc1(
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
     fine = start_samples(&t, &r, NULL, 0, t.n)
+    r.least_weight = least_weight
     fine = fine and start_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     if fine:
         with nogil:

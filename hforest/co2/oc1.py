@@ -34,6 +34,7 @@ def fit_oc1(
     sample_weight: ArrayLike | None = None,
     criterion: str | None = None,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     restarts: int = 0,
     jumps: int = 5,
     task: str = "classification",
@@ -57,6 +58,8 @@ def fit_oc1(
         Impurity; by default "entropy", for a regression "squared_error".
     min_samples_leaf : int
         Samples that each side must hold at least.
+    min_weight_fraction_leaf : float
+        Weight that each side must have at least, as a share of the weight of all samples, 0 to 0.5.
     restarts : int
         Searches from random hyperplanes, besides the one from w.
     jumps : int
@@ -107,9 +110,11 @@ def fit_oc1(
     x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
     number = supervised.criterion(criterion, task, "entropy")
     least = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
+    share = check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5)
     search = search_settings(restarts, jumps)
     found = w.astype("float64")
     dispatch.backend(_PACKAGE, x).fit_oc1(
-        x, *samples, n_outputs, number, least, *search, check.seed(rng), found
-    )
+        x, *samples, n_outputs, number, least, share * float(samples.weight.sum()), *search,
+        check.seed(rng), found,
+    )  # fmt: skip
     return found.astype(x.dtype)

@@ -125,10 +125,12 @@ cdef void _clear(const hf_task* t, hf_workspace* r, hf_sides* sides) noexcept no
 cdef inline double _score(
     const hf_task* t, const hf_workspace* r, const hf_sides* sides, int64_t n
 ) noexcept nogil:
-    # Returns the score of the sides of n samples, or -INFINITY if one holds too few.
+    # Returns the score of the sides of n samples, or -INFINITY if one holds too few or is too light.
     if sides.n_left < t.min_leaf or n - sides.n_left < t.min_leaf:
         return -INFINITY
     if not (sides.left_weight > 0 and sides.right_weight > 0):
+        return -INFINITY
+    if sides.left_weight < r.least_weight or sides.right_weight < r.least_weight:
         return -INFINITY
     return (
         hf_node_score(t.criterion, r.left, t.n_outputs, sides.left_weight)

@@ -111,9 +111,10 @@ def _slopes(w, losses, x, weight, sign, order):
     """Sums over samples of the subgradients of eq. 11: by w, by both thetas; and their weight."""
     slope = np.zeros(len(w), x.dtype)
     sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
-    weights = [0.0, 0.0]
+    weights, both = [0.0, 0.0], 0.0
     for i in order:
         p, unit = _dot(w, x[i]), float(weight[i])
+        both += unit
         side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)  # Alg. 1, line 8
         weights[side] += unit
         sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
@@ -122,7 +123,7 @@ def _slopes(w, losses, x, weight, sign, order):
         if turn != 0:
             slope = slope + x[i] * x.dtype.type(turn * unit)
     thetas = [losses.gradient(side, weights[side], sums[side]) for side in (0, 1)]
-    return slope, thetas, weights[0] + weights[1]
+    return slope, thetas, both
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
@@ -261,10 +262,10 @@ class _Search:
     Unlike theirs, a weight does not move where the impurity stays equal.
     """
 
-    def __init__(self, x, rows, weight, criterion, min_leaf):
+    def __init__(self, x, rows, weight, criterion, min_leaf, least_weight):
         self.x = [[float(a) for a in row] for row in x]
         self.rows, self.weight = rows, [float(a) for a in weight]
-        self.criterion, self.min_leaf = criterion, min_leaf
+        self.criterion, self.min_leaf, self.least_weight = criterion, min_leaf, least_weight
 
     def values(self, w):
         result = []
@@ -276,7 +277,9 @@ class _Search:
         return result
 
     def enough(self, n_left, weights):
-        return min(n_left, len(self.x) - n_left) >= self.min_leaf and min(weights) > 0
+        if min(n_left, len(self.x) - n_left) < self.min_leaf:
+            return False
+        return min(weights) > 0 and min(weights) >= self.least_weight
 
     def score(self, sums, weights):
         return node_score(self.criterion, sums[0], weights[0]) + node_score(
@@ -365,12 +368,14 @@ class _Search:
         return [a / largest if largest > 0 else 0.0 for a in found]
 
 
-def fit_oc1(x, labels, targets, weight, n_outputs, criterion, min_leaf, restarts, jumps, key, w):
+def fit_oc1(
+    x, labels, targets, weight, n_outputs, criterion, min_leaf, least_weight, restarts, jumps, key, w
+):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     tree = Tree(None, labels, targets, n_outputs, weight, criterion)
     samples = range(len(x))
     rows = tree.rows(samples, tree.mean(samples)[0])
-    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf).fit(
+    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf, least_weight).fit(
         [float(a) for a in w], restarts, jumps, key
     )
 
@@ -411,7 +416,8 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
             thetas = np.zeros((2, n_outputs))
             fit_stump(*here, schedule, key, w, thetas[0], thetas[1], np.zeros(schedule.max_rounds + 1))
         else:
-            fit_oc1(*here, n_outputs, criterion, min_leaf, search.restarts, search.jumps, key, w)
+            limits_of_sides = min_leaf, tree.least_weight
+            fit_oc1(*here, n_outputs, criterion, *limits_of_sides, search.restarts, search.jumps, key, w)
             w = w.astype(x.dtype)
         index = [int(j) for j in np.flatnonzero(w[:-1])]
         factor = [float(w[j]) for j in index]

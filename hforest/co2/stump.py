@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import ArrayLike, FloatArray, Rng
+from ..core.gpu import cast
 from . import checks
 
 _PACKAGE = "hforest.co2"
@@ -180,4 +181,4 @@ def fit_stump(
     dispatch.backend(_PACKAGE, x).fit_stump(x, *samples, settings, check.seed(rng), w, theta0, theta1, values)
     if history is not None:
         history.extend(float(a) for a in dispatch.to_numpy(values) if a == a)
-    return Stump(w, theta0.astype(x.dtype), theta1.astype(x.dtype))
+    return Stump(w, cast(theta0, x.dtype), cast(theta1, x.dtype))

@@ -8,8 +8,8 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import EllipsisType
 from typing import Any
@@ -42,8 +42,7 @@ NUMPY_TYPES = (np.ndarray, np.memmap)
 _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default=True)
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
+def unchecked() -> AbstractContextManager[None]:
     """Skips the checks that read whole arrays (index ranges, NaN and infinity) inside a `with` block.
 
     Types, dtypes, shapes and layout are still checked, since that does not read the data. The caller is
@@ -52,17 +51,13 @@ def unchecked() -> Iterator[None]:
     Examples
     --------
     >>> import numpy as np, hforest
-    >>> t, f, w = hforest.hinge.tree_init(3, 2, 5, rng=0)
+    >>> t, f, w = hforest.hinge.init(3, 2, 5, rng=0)
     >>> with hforest.unchecked():
-    ...     y = hforest.hinge.tree_forward(np.zeros((4, 5), np.float32), t, f, w)
+    ...     y = hforest.hinge.forward(np.zeros((4, 5), np.float32), t, f, w)
     >>> y.shape
     (4, 3)
     """
-    token = _values_checked.set(False)
-    try:
-        yield
-    finally:
-        _values_checked.reset(token)
+    return machine.Within(_values_checked, False)
 
 
 def values_checked() -> bool:
@@ -430,7 +425,7 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
     return value
 
 
-def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
+def choice(name: str, value: Any, options: Collection[Any]) -> Any:
     """Returns `value`, which must be one of the options: strings, or None."""
     for option in options:
         if value is option:

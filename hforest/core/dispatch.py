@@ -6,14 +6,14 @@ CuPy arrays has imported it.
 
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from . import machine
 from .aliases import Array
 
 _forced: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
@@ -69,19 +69,19 @@ def backend(package: str, a: Array) -> ModuleType:
     return module
 
 
+def runs_on_gpu(a: Array) -> bool:
+    """Returns whether calls with arrays such as `a` run in the CUDA backends."""
+    return array_module(a) is not np if _forced.get() is None else _forced.get() == "gpu"
+
+
 def is_reference() -> bool:
     """Returns whether calls run in the reference implementations."""
     return _forced.get() == "reference"
 
 
-@contextmanager
-def forced(name: str) -> Iterator[None]:
+def forced(name: str) -> AbstractContextManager[None]:
     """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""
-    token = _forced.set(name)
-    try:
-        yield
-    finally:
-        _forced.reset(token)
+    return machine.Within(_forced, name)
 
 
 def using(backend: str) -> AbstractContextManager[None]:
@@ -103,7 +103,7 @@ def using(backend: str) -> AbstractContextManager[None]:
     >>> import numpy as np, hforest
     >>> x = np.array([[1.0]]); t = np.array([[0.25]]); f = np.array([[0]], dtype=np.int32)
     >>> with hforest.using("reference"):
-    ...     leaf, margin, vertex = hforest.hinge.tree_traverse(x, t, f)
+    ...     leaf, margin, vertex = hforest.hinge.traverse(x, t, f)
     >>> leaf.item(), margin.item()
     (1, 0.75)
     """

@@ -12,6 +12,8 @@ import math
 import os
 import stat
 import struct
+import threading
+import weakref
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -44,6 +46,24 @@ def _kind(mode: int) -> str:
 
 
 # -------------------------------------------------------------------------------------------- writing
+
+_FORKS = threading.RLock()
+"""Held while a part is opened or closed. A fork waits for it."""
+_parts = weakref.WeakSet[BinaryIO]()
+
+
+def _drop_parts() -> None:
+    # In a forked child: its copies of open parts would hold the locks of the parent's saves.
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in _parts:
+        if not stream.closed:
+            os.dup2(nothing, stream.fileno(), inheritable=False)
+    os.close(nothing)
+    _FORKS.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_FORKS.acquire, after_in_parent=_FORKS.release, after_in_child=_drop_parts)
 
 
 def _target(path: FilePath) -> str:
@@ -104,8 +124,11 @@ def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
 def _locked(path: str) -> Iterator[BinaryIO]:
     """An empty file at `path`, locked; removed at the end unless it was renamed."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _flags["O_CLOEXEC"] | _flags["O_NOFOLLOW"], 0o666)
-        stream = os.fdopen(descriptor, "wb")
+        with _FORKS:
+            flags = os.O_RDWR | os.O_CREAT | _flags["O_CLOEXEC"] | _flags["O_NOFOLLOW"]
+            descriptor = os.open(path, flags, 0o666)
+            stream = os.fdopen(descriptor, "wb")
+            _parts.add(stream)
         try:
             # Network file systems may lack locks, too.
             with suppress(ImportError, OSError):
@@ -122,7 +145,8 @@ def _locked(path: str) -> Iterator[BinaryIO]:
                 if _is(descriptor, path):
                     os.remove(path)
         finally:
-            stream.close()
+            with _FORKS:
+                stream.close()
 
 
 def _sync_folder(path: str) -> None:
@@ -214,7 +238,10 @@ def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
                 "hold no Python objects"
             )
     with replacing(path) as stream:
-        np.savez(stream, **plain)  # type: ignore[arg-type]
+        try:
+            np.savez(stream, **plain)  # type: ignore[arg-type]
+        except ValueError as error:  # of zipfile, in the place of an interrupt
+            raise error.__context__ or error from None
 
 
 # -------------------------------------------------------------------------------------------- reading

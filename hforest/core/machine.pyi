@@ -1,9 +1,16 @@
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 MAX_THREADS: int
+_T = TypeVar("_T")
+
+class Within:
+    def __init__(self, variable: ContextVar[_T], value: _T) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 def set_main_thread(ident: int) -> None: ...
 def compiler() -> str: ...

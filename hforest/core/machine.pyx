@@ -1,5 +1,5 @@
-"""Threads, compiler and processor; the scans by which validation reads every array of a call; and two loops
-with which benches measure the highest rates of memory and of loads."""
+"""Threads, compiler and processor; values of context variables; the scans by which validation reads every
+array of a call; and two loops with which benches measure the highest rates of memory and of loads."""
 
 import os
 
@@ -67,6 +67,24 @@ def set_main_thread(unsigned long ident):
 
 cdef void start_watch(hf_watch* watch) noexcept nogil:
     hf_start_watch(watch, PyThread_get_thread_ident() == _main_thread)
+
+
+cdef class Within:
+    """Gives a context variable a value inside a `with` block.
+
+    Compiled, since a signal handler may raise between any two steps of Python code: the value would stay.
+    """
+
+    cdef object _variable, _value, _token
+
+    def __init__(self, variable, value):
+        self._variable, self._value = variable, value
+
+    def __enter__(self):
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *error):
+        self._variable.reset(self._token)
 
 
 def compiler():

@@ -25,6 +25,7 @@ import numpy as np
 from . import check
 from .aliases import Array, ArrayLike, FloatArray, IntArray
 from .dispatch import array_module, to_numpy
+from .gpu import cast
 from .real import as_given as as_given
 from .real import real as real
 from .real import rows_of
@@ -52,6 +53,8 @@ def converted_numbers(a: Array, dtype: np.dtype) -> Array:
     if isinstance(a, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
             return np.require(a, dtype, ["C", "A"])
+    if a.dtype in check.FLOATS and dtype in check.FLOATS:
+        return cast(array_module(a).ascontiguousarray(a), dtype)
     return array_module(a).ascontiguousarray(a, dtype)
 
 
@@ -485,8 +488,9 @@ def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
 
 def check_categories(name: str, column: FloatArray, f: int) -> None:
     """As `categories`, of column f; also inside `unchecked()`."""
-    xp = array_module(column)
-    bad = (column < 0) | (column > MAX_CATEGORY) | (column != xp.floor(column)) & (column == column)
+    wide = cast(column, _FLOAT64)
+    is_whole = wide == array_module(wide).floor(wide)
+    bad = (wide < 0) | (wide > MAX_CATEGORY) | ~is_whole & (wide == wide)
     if bool(bad.any()):
         i = int(bad.argmax())
         raise ValueError(

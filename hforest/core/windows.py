@@ -1,7 +1,6 @@
 """Windows of images as samples, in place of rows, and the arithmetic of their places."""
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +17,8 @@ class Windows(NamedTuple):
 
     An image is (channels, *space) with one to three axes in space. A sample is flattened with the channel
     first: column (channel * kernel height + row) * kernel width + column in two dimensions, as in
-    `torch.nn.functional.unfold`. Along each axis there are (size + 2 padding - dilation (kernel_size - 1) - 1)
-    // stride + 1 output positions.
+    `torch.nn.functional.unfold`. Along each axis there are
+    (size + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 output positions.
     """
 
     kernel_size: Ints
@@ -129,7 +128,9 @@ def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
     sizes = [a if isinstance(a, tuple | list) else (a,) for a in windows]
     # Integers of one type are a key of the cache; others are errors, or rare.
     if all(type(i) is int for a in sizes for i in a):
-        return _geometry(name, tuple(shape), Windows(*(tuple(a) if isinstance(a, list) else a for a in windows)))
+        return _geometry(
+            name, tuple(shape), Windows(*(tuple(a) if isinstance(a, list) else a for a in windows))
+        )
     return _geometry.__wrapped__(name, tuple(shape), windows)
 
 

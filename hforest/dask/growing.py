@@ -28,6 +28,7 @@ def grow(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -56,9 +57,9 @@ def grow(
         As `hforest.scale.grow_by_rows` takes them.
     bootstrap : "poisson" or False
         Likewise, without in-bag counts.
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
+    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
         Likewise.
-    distribution, n_projections, max_gathered
+    task, n_classes, distribution, n_projections, max_gathered
         Likewise.
     first_tree : int
         Number of the first tree, as `hforest.classic.grow` takes it.
@@ -116,9 +117,9 @@ def grow(
         engine, engine.parts(x, y, sample_weight), n_trees, criterion=criterion, max_features=max_features,
         max_bins=max_bins, categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
-        max_gathered=max_gathered, distribution=distribution, n_projections=n_projections,
-        first_tree=first_tree, progress=progress, rng=rng,
+        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+        task=task, n_classes=n_classes, max_gathered=max_gathered, distribution=distribution,
+        n_projections=n_projections, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
 
 

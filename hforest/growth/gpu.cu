@@ -574,9 +574,3 @@ extern "C" __global__ void name_columns(Level level, Part part, Split split, con
     const size a = thread_number();
     if (a < part.n_nodes && split.n_left[a] >= 0) level.feature[part.node[a]] = column[split.chosen[a]];
 }
-
-// rounded (n,), OUT: numbers (n,), IN, of float64. A thread owns a number.
-extern "C" __global__ void round_numbers(const double *__restrict__ number, size n, real *__restrict__ rounded) {
-    const size i = thread_number();
-    if (i < n) rounded[i] = (real)number[i];
-}

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
+from ..core.gpu import cast
 from ..core.launch import launch_each
 from ..core.projections import Distribution
 from ..core.supervised import Limits
@@ -543,7 +544,7 @@ def _collect(
     leaves = np.cumsum(is_leaf_there) - 1 - leaf_starts[of_tree]
     left = xp.asarray(np.where(is_leaf_there, leaves, 2 * (parents - parents_before) - 1).astype(np.int32))
     at = xp.asarray(order)
-    feature, threshold, gain = joined.feature[at], *(_rounded(task, a[at]) for a in joined[1:3])
+    feature, threshold, gain = joined.feature[at], *(cast(a[at], task.real) for a in joined[1:3])
     value = joined.value[xp.asarray(leaf_row[order][is_leaf_there])]
     entry, source = _moved(joined.n_kept, order)
     index, factor = (a[xp.asarray(source)] for a in (joined.index, joined.factor))
@@ -562,13 +563,6 @@ def _collect(
             n_words = np.diff(word[nodes.start : nodes.stop + 1])
             grown += default_left[nodes], xp.asarray(n_words), words[word[nodes.start] : word[nodes.stop]]
         trees.append(grown)
-
-
-def _rounded(task: Task, a: Array) -> Array:
-    """Returns float64 in the dtype of the values."""
-    rounded = task.xp.empty(a.shape, task.real)
-    task.launch("round_numbers", a.size, a, a.size, rounded)
-    return rounded
 
 
 def _moved(count: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,8 +14,8 @@ decisions, the first of which gives the leaf's most significant bit. ``kind="fer
 =============  =======================  ===============  ==========================================
 
 With ``margin="projection"`` `features` are vectors (n_trees, V, n_features), dtype of thresholds, whose inner
-products with the input are compared; they are learned, too. With ``windows=Windows(kernel_size, ...)`` samples
-are the windows of images.
+products with the input are compared; they are learned, too. With ``windows=Windows(kernel_size, ...)``
+samples are the windows of images.
 
 `Parameters` is the NamedTuple of the three. Everything here takes C-contiguous NumPy arrays or CuPy arrays
 and returns arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values
@@ -26,11 +26,11 @@ ValueError, indices out of range IndexError; the checks that read whole arrays c
 from ..core.windows import Windows
 from . import kernels
 from .grown import ForestStart, from_forest
-from .starts import Parameters, greedy_init, init
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
 from .shared import Gradients, Route, RowGradient
+from .starts import Parameters, greedy_init, init
 from .thresholds import median_thresholds, repair_thresholds, thresholds_consistent
 from .training import AdamState, adam_backward, adam_forward, adam_state, adam_sync
 

@@ -23,7 +23,7 @@ def forward_in_chunks(
     route: Route | None,
     windows: Geometry | None,
 ) -> None:
-    """`backend.traverse`, then `backend.leaf_outputs`; of chunks of rows or images where no route is wanted."""
+    """`backend.traverse`, then `backend.leaf_outputs`; in chunks where no route is wanted."""
     if route is not None:
         backend.traverse(kind, margin, x, thresholds, features, route, windows)
         backend.leaf_outputs(route[0], route[1], weights, divisor, y)

@@ -71,7 +71,7 @@ def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=No
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """Lay et al. 2018, eq. 10 for known routes, for each tree (y of 3 axes) or summed over them and divided."""
+    """Lay et al. 2018, eq. 10 for known routes, for each tree (y of 3 axes) or summed and divided."""
     cdef Known a
     a.n_samples, a.divisor, a.summed = leaf.shape[0], divisor, y.ndim == 2
     a.forest.n_trees, a.forest.n_leaves, a.forest.n_outputs = weights.shape

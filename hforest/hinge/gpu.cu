@@ -7,7 +7,6 @@
 // Trees or ferns, the samples that they route, and where the samples go.
 struct Routing {
     const real *__restrict__ thresholds;  // IN (n_trees, n_vertices)
-    const void *__restrict__ features;    // IN (n_trees, n_vertices, ...), as the margin has them
     size n_samples, n_columns, n_trees, n_vertices, depth, fern;
     int *__restrict__ leaf;               // OUT (n_samples, n_trees)
     real *__restrict__ margin;            // OUT (n_samples, n_trees)
@@ -15,13 +14,13 @@ struct Routing {
 };
 
 // Images and the windows of a kernel on them, as core/windows.py declares them. A sample is a window, a column a tap.
-struct Windows {
+struct Geometry {
     size channels, size0, size1, size2, kernel0, kernel1, kernel2, stride0, stride1, stride2;
     size padding0, padding1, padding2, dilation0, dilation1, dilation2, out0, out1, out2;
 };
 
 // Returns the place in x (n_images, image) of a tap of a window, or -1 in the padding.
-__device__ static inline size place_of(const Windows &w, size sample, size tap) {
+__device__ static inline size place_of(const Geometry &w, size sample, size tap) {
     const size c = tap % w.kernel2, b = tap / w.kernel2 % w.kernel1;
     const size a = tap / (w.kernel2 * w.kernel1) % w.kernel0, channel = tap / (w.kernel2 * w.kernel1 * w.kernel0);
     const size k = sample % w.out2, j = sample / w.out2 % w.out1, i = sample / (w.out2 * w.out1) % w.out0;
@@ -48,7 +47,7 @@ struct Rows {
 // Samples that are windows of images x.
 struct Window {
     const real *x;
-    const Windows *windows;
+    const Geometry *windows;
     size sample;
     __device__ real operator[](size tap) const {
         const size place = place_of(*windows, sample, tap);
@@ -58,7 +57,7 @@ struct Window {
 
 struct Images {
     const real *x;
-    const Windows *windows;
+    const Geometry *windows;
     __device__ Window at(size sample) const { return Window{x, windows, sample}; }
 };
 
@@ -116,12 +115,14 @@ struct Projection {
 // pair: neighbours are trees of one sample, so they read one row of x and write neighbouring elements. The block is a
 // multiple of LANES, and all its threads take every step: those beyond the last pair take that of pair 0.
 template <class Margin, class Samples>
-__device__ static inline void route(const Routing &a, const Samples &samples) {
+__device__ static inline void route(
+    const Routing &a, const typename Margin::Feature *features, const Samples &samples
+) {
     const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
     const int lane = threadIdx.x % Margin::LANES;
     const size tree = pair % a.n_trees, width = Margin::width(a.n_columns);
     const real *t = a.thresholds + tree * a.n_vertices;
-    const typename Margin::Feature *f = (const typename Margin::Feature *)a.features + tree * a.n_vertices * width;
+    const typename Margin::Feature *f = features + tree * a.n_vertices * width;
     const auto sample = samples.at(pair / a.n_trees);
     real lowest = 0;
     int lowest_vertex = 0, v = 0, bits = 0;
@@ -142,20 +143,28 @@ __device__ static inline void route(const Routing &a, const Samples &samples) {
     a.vertex[pair] = lowest_vertex;
 }
 
-extern "C" __global__ void route_column(const real *__restrict__ x, Routing a) {
-    route<Column>(a, Rows{x, a.n_columns});
+extern "C" __global__ void route_column(
+    const real *__restrict__ x, const int *__restrict__ features, Routing a
+) {
+    route<Column>(a, features, Rows{x, a.n_columns});
 }
 
-extern "C" __global__ void route_column_windows(const real *__restrict__ x, Windows windows, Routing a) {
-    route<Column>(a, Images{x, &windows});
+extern "C" __global__ void route_column_windows(
+    const real *__restrict__ x, Geometry windows, const int *__restrict__ features, Routing a
+) {
+    route<Column>(a, features, Images{x, &windows});
 }
 
-extern "C" __global__ void route_projection(const real *__restrict__ x, Routing a) {
-    route<Projection>(a, Rows{x, a.n_columns});
+extern "C" __global__ void route_projection(
+    const real *__restrict__ x, const real *__restrict__ features, Routing a
+) {
+    route<Projection>(a, features, Rows{x, a.n_columns});
 }
 
-extern "C" __global__ void route_projection_windows(const real *__restrict__ x, Windows windows, Routing a) {
-    route<Projection>(a, Images{x, &windows});
+extern "C" __global__ void route_projection_windows(
+    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Routing a
+) {
+    route<Projection>(a, features, Images{x, &windows});
 }
 
 // ------------------------------------------------------------------------------------------- outputs
@@ -264,7 +273,7 @@ extern "C" __global__ void backward_x(
 // The place in x of the tap that each pair's slope goes to; n_places, beyond all places, in the padding.
 extern "C" __global__ void window_places(
     const int *__restrict__ vertex, const int *__restrict__ features, size n_samples, size n_trees, size n_vertices,
-    Windows windows, size n_places, size *__restrict__ places
+    Geometry windows, size n_places, size *__restrict__ places
 ) {
     const size pair = thread_number();
     if (pair >= n_samples * n_trees) return;
@@ -355,29 +364,32 @@ extern "C" __global__ void leaf_counts(
 
 // Trees, the slopes of their pairs, and what these pull back to.
 struct Pull {
-    const int *__restrict__ vertex;     // IN (n_samples, n_trees)
-    const void *__restrict__ features;  // IN (n_trees, n_vertices, ...), as the margin has them
-    const real *__restrict__ slope;     // IN (n_samples, n_trees)
+    const int *__restrict__ vertex;  // IN (n_samples, n_trees)
+    const real *__restrict__ slope;  // IN (n_samples, n_trees)
     size n_samples, n_columns, n_trees, n_vertices;
 };
 
-// Returns the features of the vertex of a pair.
+// Returns the features, of all, of the vertex of a pair.
 template <class Margin>
-__device__ static inline const typename Margin::Feature *features_of(const Pull &a, size pair) {
+__device__ static inline const typename Margin::Feature *features_of(
+    const Pull &a, const typename Margin::Feature *features, size pair
+) {
     const size row = pair % a.n_trees * a.n_vertices + a.vertex[pair];
-    return (const typename Margin::Feature *)a.features + row * Margin::width(a.n_columns);
+    return features + row * Margin::width(a.n_columns);
 }
 
 // Lay et al. 2018, eq. 11 with respect to rows: added in the order of the trees. A thread is an element of grad_x.
 template <class Margin>
-__device__ static inline void pull_x(const Pull &a, const real *x, real *grad_x) {
+__device__ static inline void pull_x(
+    const Pull &a, const typename Margin::Feature *features, const real *x, real *grad_x
+) {
     const size i = thread_number(), k = i % a.n_columns;
     if (i >= a.n_samples * a.n_columns) return;
     const size first = i / a.n_columns * a.n_trees;
     const Row sample = {x + i / a.n_columns * a.n_columns};
     real sum = 0;
     for (size m = 0; m < a.n_trees; ++m)
-        sum += Margin::pull_x(a.slope[first + m], features_of<Margin>(a, first + m), sample, k);
+        sum += Margin::pull_x(a.slope[first + m], features_of<Margin>(a, features, first + m), sample, k);
     grad_x[i] = sum;
 }
 
@@ -395,7 +407,10 @@ __device__ static inline size last_position(size i, size stride, size padding, s
 // The same with respect to images, in float64 in the order of the windows and trees. A thread is a number of an image,
 // and goes through the windows that have it.
 template <class Margin>
-__device__ static inline void pull_images(const Pull &a, const Windows &w, const real *x, size n_places, real *grad_x) {
+__device__ static inline void pull_images(
+    const Pull &a, const Geometry &w, const typename Margin::Feature *features, const real *x, size n_places,
+    real *grad_x
+) {
     const size place = thread_number();
     if (place >= n_places) return;
     const size i2 = place % w.size2, i1 = place / w.size2 % w.size1, i0 = place / (w.size2 * w.size1) % w.size0;
@@ -417,7 +432,8 @@ __device__ static inline void pull_images(const Pull &a, const Windows &w, const
                 const Window window = {x, &w, sample};
                 for (size m = 0; m < a.n_trees; ++m) {
                     const size pair = sample * a.n_trees + m;
-                    total += (double)Margin::pull_x(a.slope[pair], features_of<Margin>(a, pair), window, tap);
+                    const auto f = features_of<Margin>(a, features, pair);
+                    total += (double)Margin::pull_x(a.slope[pair], f, window, tap);
                 }
             }
     grad_x[place] = (real)total;
@@ -427,7 +443,8 @@ __device__ static inline void pull_images(const Pull &a, const Windows &w, const
 // the samples. A thread is an element of grad_features.
 template <class Margin, class Samples>
 __device__ static inline void pull_features(
-    const Pull &a, const Samples &samples, const size *order, const size *start, size n_rows, real *grad_features
+    const Pull &a, const typename Margin::Feature *features, const Samples &samples, const size *order,
+    const size *start, size n_rows, real *grad_features
 ) {
     const size width = Margin::width(a.n_columns), element = thread_number(), row = element / width;
     if (row >= n_rows) return;
@@ -435,32 +452,35 @@ __device__ static inline void pull_features(
     for (size i = start[row]; i < start[row + 1]; ++i) {
         const size pair = order[i];
         total += Margin::pull_feature(
-            a.slope[pair], features_of<Margin>(a, pair), samples.at(pair / a.n_trees), element % width
+            a.slope[pair], features_of<Margin>(a, features, pair), samples.at(pair / a.n_trees), element % width
         );
     }
     grad_features[element] = (real)total;
 }
 
-extern "C" __global__ void pull_x_projection(const real *__restrict__ x, Pull a, real *__restrict__ grad_x) {
-    pull_x<Projection>(a, x, grad_x);
+extern "C" __global__ void pull_x_projection(
+    const real *__restrict__ x, const real *__restrict__ features, Pull a, real *__restrict__ grad_x
+) {
+    pull_x<Projection>(a, features, x, grad_x);
 }
 
 extern "C" __global__ void pull_x_projection_windows(
-    const real *__restrict__ x, Windows windows, Pull a, size n_places, real *__restrict__ grad_x
+    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Pull a, size n_places,
+    real *__restrict__ grad_x
 ) {
-    pull_images<Projection>(a, windows, x, n_places, grad_x);
+    pull_images<Projection>(a, windows, features, x, n_places, grad_x);
 }
 
 extern "C" __global__ void pull_features_projection(
-    const real *__restrict__ x, Pull a, const size *__restrict__ order, const size *__restrict__ start, size n_rows,
-    real *__restrict__ grad_features
+    const real *__restrict__ x, const real *__restrict__ features, Pull a, const size *__restrict__ order,
+    const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
 ) {
-    pull_features<Projection>(a, Rows{x, a.n_columns}, order, start, n_rows, grad_features);
+    pull_features<Projection>(a, features, Rows{x, a.n_columns}, order, start, n_rows, grad_features);
 }
 
 extern "C" __global__ void pull_features_projection_windows(
-    const real *__restrict__ x, Windows windows, Pull a, const size *__restrict__ order, const size *__restrict__ start,
-    size n_rows, real *__restrict__ grad_features
+    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Pull a,
+    const size *__restrict__ order, const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
 ) {
-    pull_features<Projection>(a, Images{x, &windows}, order, start, n_rows, grad_features);
+    pull_features<Projection>(a, features, Images{x, &windows}, order, start, n_rows, grad_features);
 }

@@ -42,7 +42,6 @@ class Routing(NamedTuple):
     """As gpu.cu declares it."""
 
     thresholds: FloatArray
-    features: Array
     n_samples: int
     n_columns: int
     n_trees: int
@@ -58,7 +57,6 @@ class Pull(NamedTuple):
     """As gpu.cu declares it."""
 
     vertex: IntArray
-    features: Array
     slope: FloatArray
     n_samples: int
     n_columns: int
@@ -84,10 +82,10 @@ def traverse(
     depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
     n_columns = windows.n_columns if windows else x.shape[1]
     fern = int(kind == "fern")
-    a = Routing(thresholds, features, n_samples, n_columns, n_trees, n_vertices, depth, fern, *route)
+    a = Routing(thresholds, n_samples, n_columns, n_trees, n_vertices, depth, fern, *route)
     kernel, arguments = _with_windows(f"route_{margin}", windows)
     n = n_samples * n_trees * LANES_OF[margin]
-    launch_each(PACKAGE, kernel, x.dtype, n, (x, *arguments, a))
+    launch_each(PACKAGE, kernel, x.dtype, n, (x, *arguments, features, a))
 
 
 def _with_windows(kernel: str, windows: Geometry | None) -> tuple[str, tuple[Geometry, ...]]:
@@ -233,23 +231,23 @@ def backward(
             _backward_images(route.vertex, features, slope, windows, grads.x)
     else:
         n_columns = windows.n_columns if windows else grads.x.shape[1]
-        a = Pull(route.vertex, features, slope, len(slope), n_columns, n_trees, n_vertices)
-        _pull(margin, a, x, windows, order, start, grads)
+        a = Pull(route.vertex, slope, len(slope), n_columns, n_trees, n_vertices)
+        _pull(margin, a, x, features, windows, order, start, grads)
     _by_thresholds(slope, order, start, grads.thresholds)
     _by_weights(grad_y, route, weights, divisor, leaf_rows, grads.weights)
 
 
 def _pull(
-    margin: str, a: Pull, x: FloatArray | None, windows: Geometry | None, order: Array, start: Array,
-    grads: Gradients,
+    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, order: Array,
+    start: Array, grads: Gradients,
 ) -> None:  # fmt: skip
     # Gradients with respect to x and, where they are learned, to features.
     dtype, places = a.slope.dtype, () if windows is None else (grads.x.size,)
     kernel, arguments = _with_windows(f"pull_x_{margin}", windows)
-    launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, a, *places, grads.x))
+    launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, features, a, *places, grads.x))
     if grads.features is not None:
         kernel, arguments = _with_windows(f"pull_features_{margin}", windows)
-        args = (x, *arguments, a, order, start, grads.thresholds.size, grads.features)
+        args = (x, *arguments, features, a, order, start, grads.thresholds.size, grads.features)
         launch_each(PACKAGE, kernel, dtype, grads.features.size, args)
 
 

@@ -25,32 +25,39 @@ cdef struct Gradients:
     const int64_t* leaf_start    # IN (n_trees + 1,)
     const int64_t* leaf_rows     # IN (n_rows,), tree * n_leaves + leaf
 
-# Routes of some samples in a group of trees, transposed: (GROUP, n) each.
+# Routes of some samples in a group of trees, transposed: (GROUP, step) each.
 cdef struct Columns:
     int32_t* leaf
     void* margin          # real
     int32_t* vertex
+    Py_ssize_t step       # from a tree to the next, see column_step
 
-# The samples of one tree, in their order.
-cdef struct Visits:
-    Py_ssize_t n, n_outputs
-    Py_ssize_t step       # elements of grad_y from a sample to the next
-    double divisor
-    const int32_t* leaf   # IN (n,)
-    const void* margin    # IN (n,) real
-    const void* grad_y    # IN (n, n_outputs) real
-    const void* weights   # IN (n_leaves, n_outputs) real
-    double* total         # IN, OUT (n_leaves, n_outputs): sums over the samples of each leaf
-    const int32_t* next_leaf  # IN (n,) of the tree that follows, or NULL; prefetched are its leaves' rows of
-    const void* next_rows[3]  # (n_leaves, n_outputs) real each
+cdef extern from "hinge/visits.h" nogil:
+    ctypedef struct hf_visits:
+        Py_ssize_t n, n_outputs, step
+        double divisor
+        const int32_t* leaf
+        const void* margin
+        const void* grad_y
+        const void* weights
+        double* total
+        const int32_t* next_leaf
+        const void* next_rows[3]
+        int n_next
 
 cdef void load_columns(
     int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
     const Columns* columns, const real* tag) noexcept nogil
-cdef void visit_samples(const Visits* a, real* slope) noexcept nogil
+cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogil
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil
-cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
+cdef void take_row(int path, double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil
 # `tag` says float or double, and is not read.
 cdef int run_slopes(Gradients a, const real* tag) except -1
 cdef int run_backward(Gradients a, const real* tag) except -1
+
+
+cdef inline Py_ssize_t column_step(Py_ssize_t n) noexcept nogil:
+    # Elements from a column of n samples to the next. Not a power of two: sixteen columns are written together,
+    # and a set of L1 has fewer lines.
+    return (n + 15) // 16 * 16 + 16

@@ -22,7 +22,14 @@ from hforest.hinge.forest cimport (
 )
 from hforest.hinge.windows cimport Slopes, image_gradients
 
+cdef extern from "hinge/simd/visit.h" nogil:
+    ctypedef struct hf_visitor:
+        void (*visit)(const hf_visits* a, void* slope) noexcept nogil
+        void (*take)(double* total, Py_ssize_t n, double divisor, void* row) noexcept nogil
+    const hf_visitor* hf_visitor_of(int path, int itemsize)
+
 cdef enum:
+    FEWEST = 4            # outputs that vector bodies take; and one
     LANES = 8             # partial sums of w . G: element k goes to k % LANES
     AHEAD = 8             # trees from the prefetch of their slopes to their use
     STRETCH = 1024        # samples whose routes through a group are transposed together: L2 holds them
@@ -49,9 +56,9 @@ cdef void load_columns(
     const Columns* columns, const real* tag,
 ) noexcept nogil:
     """Writes the routes of n samples in `count` trees, from element `at` of the rows on, to columns."""
-    transpose(path, rows.leaf + at, n_trees, n, count, columns.leaf, n)
-    transpose(path, rows.vertex + at, n_trees, n, count, columns.vertex, n)
-    transpose(path, <const real*> rows.margin + at, n_trees, n, count, <real*> columns.margin, n)
+    transpose(path, rows.leaf + at, n_trees, n, count, columns.leaf, columns.step)
+    transpose(path, rows.vertex + at, n_trees, n, count, columns.vertex, columns.step)
+    transpose(path, <const real*> rows.margin + at, n_trees, n, count, <real*> columns.margin, columns.step)
 
 
 cdef inline double _signed(double s, double r) noexcept nogil:
@@ -59,14 +66,14 @@ cdef inline double _signed(double s, double r) noexcept nogil:
     return s * copysign(1.0, r) if r != 0 else 0.0
 
 
-cdef void _prefetch_next(const Visits* a, Py_ssize_t n, Py_ssize_t row_bytes) noexcept nogil:
+cdef void _prefetch_next(const hf_visits* a, Py_ssize_t n, Py_ssize_t row_bytes) noexcept nogil:
     # What the next tree reads of the leaf of sample n.
     cdef int i
-    for i in range(3):
+    for i in range(a.n_next):
         hf_fetch(<const char*> a.next_rows[i] + a.next_leaf[n] * row_bytes, row_bytes)
 
 
-cdef void _visit_single(const Visits* a, real* slope) noexcept nogil:
+cdef void _visit_single(const hf_visits* a, real* slope) noexcept nogil:
     # One output. The dot product of several begins at +0, and so does this one.
     cdef const real* margin = <const real*> a.margin
     cdef const real* g = <const real*> a.grad_y
@@ -83,7 +90,7 @@ cdef void _visit_single(const Visits* a, real* slope) noexcept nogil:
         slope[n] = <real> _signed((<double> w[leaf[n]] * grad + 0.0) / divisor, r)
 
 
-cdef void visit_samples(const Visits* a, real* slope) noexcept nogil:
+cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogil:
     """Adds |r| G to the sums of the leaves (eq. 12), and writes slope (n,) = sgn(r) w . G / divisor (eq. 11).
 
     The dot product runs in eight lanes, which are added in a fixed order.
@@ -95,6 +102,12 @@ cdef void visit_samples(const Visits* a, real* slope) noexcept nogil:
     cdef double* total
     cdef double lane[LANES]
     cdef double r, dot
+    cdef const hf_visitor* bodies = NULL
+    if n_outputs >= FEWEST or (n_outputs == 1 and a.step == 1):
+        bodies = hf_visitor_of(path, sizeof(real))
+    if bodies != NULL:
+        bodies.visit(a, slope)
+        return
     if n_outputs == 1:
         _visit_single(a, slope)
         return
@@ -127,9 +140,15 @@ cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, dou
         total[vertex[i]] -= slope[i]
 
 
-cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil:
+cdef void take_row(
+    int path, double* total, Py_ssize_t n_outputs, double divisor, real* row
+) noexcept nogil:
     """Writes row (n_outputs,) = total / divisor, and sets total to 0 for the next tree."""
     cdef Py_ssize_t k
+    cdef const hf_visitor* bodies = hf_visitor_of(path, sizeof(real)) if n_outputs >= FEWEST else NULL
+    if bodies != NULL:
+        bodies.take(total, n_outputs, divisor, row)
+        return
     # A division costs more than everything else here, and most divisors are 1.
     if divisor == 1:
         for k in range(n_outputs):
@@ -143,53 +162,53 @@ cdef void take_row(double* total, Py_ssize_t n_outputs, double divisor, real* ro
 
 cdef void _take_all(
     double* total, const int32_t* index, Py_ssize_t n, Py_ssize_t n_rows, Py_ssize_t n_outputs,
-    double divisor, unsigned char* seen, real* grad,
+    double divisor, unsigned char* seen, real* grad, int path,
 ) noexcept nogil:
     # Dense gradients of a tree, (n_rows, n_outputs). With few samples most rows are 0: only those that
     # samples reach are read.
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, at
     if n_rows <= 2 * n:
-        take_row(total, n_rows * n_outputs, divisor, grad)
+        take_row(path, total, n_rows * n_outputs, divisor, grad)
         return
     memset(grad, 0, n_rows * n_outputs * sizeof(real))
     for i in range(n):
         seen[index[i]] = 1
     for i in range(n):
-        if seen[index[i]]:
-            seen[index[i]] = 0
-            take_row(total + index[i] * n_outputs, n_outputs, divisor, grad + index[i] * n_outputs)
+        at = index[i]
+        if seen[at]:
+            seen[at] = 0
+            take_row(path, total + at * n_outputs, n_outputs, divisor, grad + at * n_outputs)
 
 
 cdef void _take_some(
     double* total, const int64_t* start, const int64_t* rows, Py_ssize_t first, Py_ssize_t n_outputs,
-    double divisor, real* grad,
+    double divisor, real* grad, int path,
 ) noexcept nogil:
     # Gradients at rows start[0]:start[1] of a tree whose rows are counted from `first`.
     cdef int64_t i
     for i in range(start[0], start[1]):
-        take_row(total + (rows[i] - first) * n_outputs, n_outputs, divisor, grad + i * n_outputs)
+        take_row(path, total + (rows[i] - first) * n_outputs, n_outputs, divisor, grad + i * n_outputs)
 
 
 cdef void _take_tree(
-    const Gradients* a, Py_ssize_t m, const Workspace* w, double* sums, Py_ssize_t j, Py_ssize_t n,
-    real* by_leaf,
+    const Gradients* a, Py_ssize_t m, const Workspace* w, double* sums, const int32_t* leaf,
+    const int32_t* vertex, Py_ssize_t n, real* by_leaf, int path,
 ) noexcept nogil:
-    # Writes the gradients of tree m, which is column j; by_leaf is a.grad_weights.
+    # Writes the gradients of tree m; by_leaf is a.grad_weights.
     cdef Py_ssize_t n_leaves = a.forest.n_leaves, n_vertices = a.forest.n_vertices
     cdef Py_ssize_t n_outputs = a.forest.n_outputs
     cdef double* by_vertex = sums + n_leaves * n_outputs
     cdef real* grad_thresholds = <real*> a.grad_thresholds
     if a.leaf_rows == NULL:
         _take_all(
-            sums, w.columns.leaf + j * n, n, n_leaves, n_outputs, a.divisor, w.seen,
-            by_leaf + m * n_leaves * n_outputs,
+            sums, leaf, n, n_leaves, n_outputs, a.divisor, w.seen, by_leaf + m * n_leaves * n_outputs, path
         )
         _take_all(
-            by_vertex, w.columns.vertex + j * n, n, n_vertices, 1, 1, w.seen, grad_thresholds + m * n_vertices
+            by_vertex, vertex, n, n_vertices, 1, 1, w.seen, grad_thresholds + m * n_vertices, path
         )
         return
-    _take_some(sums, a.leaf_start + m, a.leaf_rows, m * n_leaves, n_outputs, a.divisor, by_leaf)
-    _take_some(by_vertex, a.vertex_start + m, a.vertex_rows, m * n_vertices, 1, 1, grad_thresholds)
+    _take_some(sums, a.leaf_start + m, a.leaf_rows, m * n_leaves, n_outputs, a.divisor, by_leaf, path)
+    _take_some(by_vertex, a.vertex_start + m, a.vertex_rows, m * n_vertices, 1, 1, grad_thresholds, path)
 
 
 cdef void _run_group(
@@ -197,11 +216,11 @@ cdef void _run_group(
 ) noexcept nogil:
     # Gradients of the parameters of a group of trees, and their slopes (n_trees, n_samples).
     cdef Py_ssize_t n_samples = a.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
-    cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m
+    cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m, step = w.columns.step
     cdef double* sums
     cdef int64_t n_steps = 0
-    cdef Visits visits
-    visits.next_leaf, visits.n_outputs, visits.divisor = NULL, n_outputs, a.divisor
+    cdef hf_visits visits
+    visits.n_outputs, visits.divisor, visits.n_next = n_outputs, a.divisor, 1
     visits.step = n_outputs if a.shared else n_trees * n_outputs
     while start < n_samples:
         n = min(plan.stretch, n_samples - start)
@@ -212,18 +231,26 @@ cdef void _run_group(
                 return
             m = first + j
             sums = w.sums + (j if plan.n_sets > 1 else 0) * plan.n_sums
-            visits.leaf, visits.margin = w.columns.leaf + j * n, <real*> w.columns.margin + j * n
+            visits.leaf, visits.margin = w.columns.leaf + j * step, <real*> w.columns.margin + j * step
             visits.grad_y = <const real*> a.grad_y + start * visits.step + (0 if a.shared else m * n_outputs)
             visits.weights = <const real*> a.forest.weights + m * a.forest.n_leaves * n_outputs
             visits.total = sums
-            visit_samples(&visits, slopes + m * n_samples + start)
+            # Rows of the next tree are prefetched where most of its rows are not read.
+            visits.next_leaf = NULL
+            if j + 1 < count and n < a.forest.n_leaves:
+                visits.next_leaf = visits.leaf + step
+                visits.next_rows[0] = <const real*> visits.weights + a.forest.n_leaves * n_outputs
+            visit_samples(plan.path, &visits, slopes + m * n_samples + start)
             add_slopes(
-                w.columns.vertex + j * n, slopes + m * n_samples + start, n,
+                w.columns.vertex + j * step, slopes + m * n_samples + start, n,
                 sums + a.forest.n_leaves * n_outputs,
             )
             if start + n == n_samples:
                 # After several stretches there are more samples than leaves: columns need not hold them all.
-                _take_tree(a, m, w, sums, j, n, <real*> a.grad_weights)
+                _take_tree(
+                    a, m, w, sums, visits.leaf, w.columns.vertex + j * step, n, <real*> a.grad_weights,
+                    plan.path,
+                )
         start += n
 
 
@@ -276,14 +303,16 @@ cdef Plan _plan(const Gradients* a) noexcept nogil:
     plan.n_sets = GROUP if plan.stretch < a.n_samples else 1
     plan.bytes = (
         aligned(plan.n_sets * plan.n_sums * 8) + aligned(n_leaves)
-        + 2 * aligned(GROUP * plan.stretch * 4) + aligned(GROUP * plan.stretch * 8)
+        + 2 * aligned(GROUP * column_step(plan.stretch) * 4) + aligned(GROUP * column_step(plan.stretch) * 8)
     )
     return plan
 
 
 cdef Workspace _workspace(const Plan* plan, Py_ssize_t n_leaves, unsigned char* start) noexcept nogil:
     cdef Workspace w
-    cdef Py_ssize_t size = aligned(GROUP * plan.stretch * 4), n_sums = aligned(plan.n_sets * plan.n_sums * 8)
+    cdef Py_ssize_t size = aligned(GROUP * column_step(plan.stretch) * 4)
+    cdef Py_ssize_t n_sums = aligned(plan.n_sets * plan.n_sums * 8)
+    w.columns.step = column_step(plan.stretch)
     w.sums, w.seen = <double*> start, start + n_sums
     start += n_sums + aligned(n_leaves)
     w.columns.leaf, w.columns.vertex = <int32_t*> start, <int32_t*> (start + size)

@@ -10,9 +10,9 @@ from ..tree import Forest
 from ..tree.complete import check_depth, compared, places
 from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, on_host
 from ..tree.walks import outputs as forest_outputs
-from .starts import Parameters
 from .ridge import check_ridge, fitted, rounded
 from .shared import PACKAGE, Route
+from .starts import Parameters
 
 MAX_LEAVES = 2**24
 """Leaves of a start, at most: a grown tree without a limit of depth may have a path of any length."""
@@ -248,8 +248,8 @@ def from_forest(
     low.
 
     Outputs are exact nowhere: they are continuous, and a forest's are not. docs/hinge.md has the differences
-    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in Lay et
-    al. 2018. Cost: a few array operations a node, that of `fit_weights`, and with `kernel` products of
+    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in Lay
+    et al. 2018. Cost: a few array operations a node, that of `fit_weights`, and with `kernel` products of
     n_kernels * n_features * (n_samples + n_features).
 
     Examples

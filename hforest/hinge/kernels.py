@@ -2,11 +2,11 @@
 
 Arguments and meaning are those of the functions of `hforest.hinge` of the same names; every result is written
 into `out`. What a checked call refuses may read or write outside the arrays here: call these functions with
-arrays that a checked call has taken, or made. A gradient that needs only the shape of x takes `x_shape` in its
-place.
+arrays that a checked call has taken, or made.
 """
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,10 @@ def traverse(
     out: Route,
 ) -> None:
     """Writes the leaf, the margin nearest to zero and its vertex (Lay et al. 2018, Alg. 3)."""
-    places = None if windows is None else geometry("x", x.shape, windows)
-    dispatch.backend(PACKAGE, x).traverse(
-        kind, margin, as_rows(x, windows), thresholds, features, as_samples(out), places
-    )
+    places = None
+    if windows is not None:
+        places, x, out = geometry("x", x.shape, windows), as_rows(x, windows), as_samples(out)
+    dispatch.backend(PACKAGE, x).traverse(kind, margin, x, thresholds, features, out, places)
 
 
 def forward(
@@ -74,15 +74,16 @@ def forward(
 ) -> None:
     """Writes the outputs, and the route where one is given (Lay et al. 2018, eq. 10)."""
     reduction, w = REDUCTIONS[aggregate], _outputs_of(weights)
-    places = None if windows is None else geometry("x", x.shape, windows)
-    y = _flat_y(out, w, reduction)
-    sums = y
+    places, sums = None, _flat_y(out, w, reduction)
+    y = sums
+    if windows is not None:
+        places, x = geometry("x", x.shape, windows), as_rows(x, windows)
+        route = None if route is None else as_samples(route)
     if reduction.combine is not None:
         sums = dispatch.empty(x)((len(y), len(w), w.shape[2]), x.dtype)
     dispatch.backend(PACKAGE, x).forward(
-        kind, margin, as_rows(x, windows), thresholds, features, w, reduction.divisor(len(w)), sums,
-        None if route is None else as_samples(route), places,
-    )  # fmt: skip
+        kind, margin, x, thresholds, features, w, reduction.divisor(len(w)), sums, route, places
+    )
     if reduction.combine is not None:
         y[...] = reduction.combine(sums)
 
@@ -107,12 +108,15 @@ def _apart(leaf: IntArray, margin: FloatArray, weights: FloatArray) -> FloatArra
 
 
 def touched_rows(index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:
-    """Returns where the rows of each tree start, and the rows m * n_slots + index[:, m]: sorted, each once."""
-    empty = dispatch.empty(index)
+    """Returns where the rows of each tree start, and rows m * n_slots + index[:, m]: sorted, each once."""
+    return _touched(dispatch.backend(PACKAGE, index), dispatch.empty(index), index, n_slots)
+
+
+def _touched(backend: ModuleType, empty: Any, index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:
     n_samples, n_trees = index.shape
     start = empty(n_trees + 1, np.int64)
     rows = empty(n_trees * min(n_samples, n_slots), np.int64)
-    dispatch.backend(PACKAGE, index).touched(index, n_slots, start, rows)
+    backend.touched(index, n_slots, start, rows)
     return start, rows[: int(start[-1])]
 
 
@@ -130,14 +134,16 @@ def _backward(
 ) -> None:
     # rows: of vertices and of leaves as `touched_rows` returns them, or None for dense gradients.
     reduction = REDUCTIONS[aggregate]
-    places = None if windows is None else geometry("x", out.x.shape, windows)
-    g = _flat_y(grad_y, weights, reduction)
+    g, places = _flat_y(grad_y, weights, reduction), None
+    if windows is not None:
+        places = geometry("x", out.x.shape, windows)
+        x = None if x is None else as_rows(x, windows)
+        out = Gradients(as_rows(out.x, windows), *out[1:])
     if reduction.pull is not None:
         g = reduction.pull(g, _apart(route.leaf, route.margin, weights))
     dispatch.backend(PACKAGE, route.leaf).backward(
-        margin, g, route, None if x is None else as_rows(x, windows), features, weights,
-        reduction.divisor(len(weights)), rows, out._replace(x=as_rows(out.x, windows)), places,
-    )  # fmt: skip
+        margin, g, route, x, features, weights, reduction.divisor(len(weights)), rows, out, places
+    )
 
 
 def backward(
@@ -159,9 +165,9 @@ def backward(
     x may be None where the margin's gradient needs only its shape, which is that of ``out.x``; thresholds and
     kind are not read.
     """
-    w = _outputs_of(weights)
-    grads = out._replace(weights=_outputs_of(out.weights))
-    _backward(grad_y, as_samples(route), x, features, w, margin, windows, aggregate, None, grads)
+    if weights.ndim != 3:
+        weights, out = _outputs_of(weights), Gradients(*out[:3], _outputs_of(out.weights))
+    _backward(grad_y, as_samples(route), x, features, weights, margin, windows, aggregate, None, out)
 
 
 def backward_sparse(
@@ -178,12 +184,14 @@ def backward_sparse(
     aggregate: Aggregate = None,
     out: FloatArray,
 ) -> Gradients:
-    """Writes the gradient with respect to x; returns it with those at touched rows, whose number is not known.
+    """Writes the gradient with respect to x; returns it with those at touched rows, as `backward`.
 
-    As `backward`.
+    The number of touched rows is not known before.
     """
     route, w, empty = as_samples(route), _outputs_of(weights), dispatch.empty(route[0])
-    vertices, leaves = touched_rows(route.vertex, features.shape[1]), touched_rows(route.leaf, w.shape[1])
+    backend = dispatch.backend(PACKAGE, route.leaf)
+    vertices = _touched(backend, empty, route.vertex, features.shape[1])
+    leaves = _touched(backend, empty, route.leaf, w.shape[1])
     n_vertices, n_leaves, dtype = len(vertices[1]), len(leaves[1]), route.margin.dtype
     learned = MARGINS[margin].learned
     by_threshold, by_weight = empty(n_vertices, dtype), empty((n_leaves, w.shape[2]), dtype)

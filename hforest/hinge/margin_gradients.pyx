@@ -1,4 +1,4 @@
-"""Gradients with a margin that is known by its body alone (margin.h; Lay et al. 2018, eq. 11 and the chain rule).
+"""Gradients with a margin that is known by its body alone (margin.h; Lay et al. 2018, eq. 11).
 
 Slopes and the gradients with respect to thresholds and weights are those of gradients.pyx. Then threads share
 the trees: the samples of a tree are sorted by their vertex, and each row of grad_features is the sum of what

@@ -28,7 +28,7 @@ cdef enum:
 cdef const hf_margin* _body_of(str margin, int itemsize) except NULL:
     if margin == "projection":
         return projection_margin(itemsize)
-    raise NotImplementedError(margin)
+    raise ValueError(f"margin: expected one with a body, got {margin!r}; name it here")
 
 
 cdef void _route_some(

@@ -1,4 +1,4 @@
-"""Margins: what a vertex compares with its threshold, r = value(x, features) - t (Lay et al. 2018, Alg. 3)."""
+"""Margins: what a vertex compares with its threshold, r = value(x, features) - t (Lay et al. 2018)."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Margin(NamedTuple):
 
     features: str
     """What `features` hold, for messages."""
-    axes: tuple[str, ...]
+    axes: check.Axes
     """Axes of `features` after trees and vertices, as names of sizes."""
     learned: bool
     """`features` are numbers of the dtype of x with a gradient; else int32 without one."""
@@ -26,7 +26,7 @@ class Margin(NamedTuple):
     gradient_reads_x: bool
     """The gradient is made of x, too; else its shape is enough."""
     start: Callable[[np.random.Generator, tuple[int, int], int, str, np.dtype], Array]
-    """Returns random features of a shape (n_trees, n_vertices), of n_features, as a word says, for a dtype."""
+    """Returns random features, of rng, (n_trees, n_vertices), n_features, the word of `init` and a dtype."""
 
 
 def no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
@@ -80,16 +80,18 @@ MARGINS: dict[str, Margin] = {
 
 def check_features(name: str, features: Array, dtype: np.dtype, vertices: str, sizes: check.Sizes) -> Margin:
     """Checks what vertices read, of the margin called `name`; returns the margin's record."""
-    margin = MARGINS[check.choice("margin", name, tuple(MARGINS))]
-    if not _fits(margin, features, dtype):
-        for other, record in MARGINS.items():
-            if _fits(record, features, dtype):
-                raise TypeError(
-                    f"features: expected {margin.features} with margin={name!r}, got {features.dtype} of shape "
-                    f"{tuple(features.shape)}, which are {record.features}; pass margin={other!r}"
-                )
+    margin = MARGINS[check.choice("margin", name, MARGINS)]
     expected = dtype if margin.learned else check.INT32
-    check.array("features", features, expected, ("n_trees", vertices, *margin.axes), sizes)
+    try:
+        check.array("features", features, expected, ("n_trees", vertices, *margin.axes), sizes)
+    except (TypeError, ValueError):
+        for other, record in MARGINS.items():
+            if record is not margin and _fits(record, features, dtype):
+                raise TypeError(
+                    f"features: expected {margin.features} with margin={name!r}, got {features.dtype} of "
+                    f"shape {tuple(features.shape)}, which are {record.features}; pass margin={other!r}"
+                ) from None
+        raise
     return margin
 
 

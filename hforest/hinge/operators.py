@@ -21,6 +21,7 @@ from .shared import (
     check_route,
     check_weights,
     named_route,
+    new_route,
     reduction_of,
     results,
 )
@@ -47,7 +48,8 @@ def traverse(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in space.
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), of one to three axes in
+        space.
     thresholds : (n_trees, n_vertices) array, dtype of x
         In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees, depth for ferns.
         Infinite thresholds are legal: all samples go to one side of such a vertex.
@@ -109,7 +111,10 @@ def traverse(
     check.same_device(**inputs)
     call = check_call(kind, margin, windows, x, thresholds, features)
     shape = (*call.places, len(thresholds))
-    route = Route(*results(_ROUTE, out, (shape,) * 3, (np.int32, x.dtype, np.int32), inputs))
+    if out is None:
+        route = new_route(x, shape, x.dtype)
+    else:
+        route = Route(*results(_ROUTE, out, (shape,) * 3, (np.int32, x.dtype, np.int32), inputs))
     kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
     return route
 
@@ -184,9 +189,21 @@ def forward(
     """
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     _, shape = check_forward(kind, margin, windows, aggregate, inputs)
-    (y,) = results(("y",), out, (shape,), (x.dtype,), inputs)
+    y = (
+        dispatch.empty(x)(shape, x.dtype)
+        if out is None
+        else results(("y",), out, (shape,), (x.dtype,), inputs)[0]
+    )
     kernels.forward(
-        x, thresholds, features, weights, kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=y
+        x,
+        thresholds,
+        features,
+        weights,
+        kind=kind,
+        margin=margin,
+        windows=windows,
+        aggregate=aggregate,
+        out=y,
     )
     return y
 
@@ -235,15 +252,16 @@ def forward_with_route(
     """
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     call, shape = check_forward(kind, margin, windows, aggregate, inputs)
-    if out is not None:
+    pairs = (*call.places, len(thresholds))
+    if out is None:
+        y, route = dispatch.empty(x)(shape, x.dtype), new_route(x, pairs, x.dtype)
+    else:
         if not isinstance(out, tuple) or len(out) != 2 or not isinstance(out[1], tuple):
             raise TypeError(f"out: expected (y, route), got {type(out).__name__}; pass what a call returned")
-        out = (out[0], *out[1])  # type: ignore[assignment]
-    pairs = (*call.places, len(thresholds))
-    y, *arrays = results(
-        ("y", *_ROUTE), out, (shape, pairs, pairs, pairs), (x.dtype, np.int32, x.dtype, np.int32), inputs
-    )
-    route = Route(*arrays)
+        dtypes = (x.dtype, np.int32, x.dtype, np.int32)
+        shapes = (shape, pairs, pairs, pairs)
+        y, *arrays = results(("y", *_ROUTE), (out[0], *out[1]), shapes, dtypes, inputs)
+        route = Route(*arrays)
     kernels.forward(
         x, thresholds, features, weights, kind=kind, margin=margin, windows=windows, aggregate=aggregate,
         out=y, route=route,
@@ -267,7 +285,8 @@ def check_backward(
     dtype = x.dtype
     samples = check_route(route, dtype, call, kind)
     outputs = check_weights(weights, dtype, call.sizes)
-    check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
+    if len(samples.leaf) > check.MAX_COUNT:
+        check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
     trees = (len(weights),) if reduction_of(aggregate).apart else ()
     check_grad_y(grad_y, dtype, (*call.places, *trees, *outputs), call.sizes)
     return samples, call
@@ -345,22 +364,31 @@ def backward(
     """
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     samples, call = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
-    names = [name for name in inputs if name != "features" or call.margin.learned]
-    shapes = tuple(inputs[name].shape for name in names)
-    if out is not None:
-        if not isinstance(out, tuple) or len(out) != 4:
-            raise TypeError(f"out: expected Gradients, got {type(out).__name__}; pass what a call returned")
-        out = tuple(a for name, a in zip(inputs, out, strict=True) if name in names)  # type: ignore[assignment]
-    arrays = results(
-        tuple(f"grad_{name}" for name in names), out, shapes, (x.dtype,) * len(names),
-        {**inputs, "grad_y": grad_y, **named_route(route)},
-    )  # fmt: skip
-    grads = Gradients(**{"features": None, **dict(zip(names, arrays, strict=True))})
+    learned, dtype, like = call.margin.learned, x.dtype, dispatch.empty(x)
+    if out is None:
+        by_feature = like(features.shape, dtype) if learned else None
+        shapes = x.shape, thresholds.shape, weights.shape
+        by_x, by_threshold, by_weight = [like(shape, dtype) for shape in shapes]
+        grads = Gradients(by_x, by_threshold, by_feature, by_weight)
+    else:
+        grads = _check_gradients(out, inputs, learned, {"grad_y": grad_y, **named_route(route)})
     kernels.backward(
         grad_y, samples, x, thresholds, features, weights,
         kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=grads,
     )  # fmt: skip
     return grads
+
+
+def _check_gradients(
+    out: Any, inputs: dict[str, Array], learned: bool, others: dict[str, Array]
+) -> Gradients:
+    if not isinstance(out, tuple) or len(out) != 4:
+        raise TypeError(f"out: expected Gradients, got {type(out).__name__}; pass what a call returned")
+    written = {k: a for k, a in zip(inputs, out, strict=True) if k != "features" or learned}
+    names, shapes = tuple(f"grad_{k}" for k in written), tuple(inputs[k].shape for k in written)
+    dtypes = (inputs["x"].dtype,) * len(names)
+    results(names, tuple(written.values()), shapes, dtypes, {**inputs, **others})
+    return Gradients(**{"features": None, **written})
 
 
 def backward_sparse(
@@ -414,7 +442,7 @@ def backward_sparse(
     """
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     samples, _ = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
-    read = {**inputs, "grad_y": grad_y, **named_route(route)}
+    read = inputs if out is None else {**inputs, "grad_y": grad_y, **named_route(route)}
     (grad_x,) = results(("grad_x",), out, (x.shape,), (x.dtype,), read)
     return kernels.backward_sparse(
         grad_y, samples, x, thresholds, features, weights,
@@ -471,7 +499,7 @@ def leaf_outputs(
     inputs = {"leaf": leaf, "margin": margin, "weights": weights}
     check.same_device(**inputs)
     sizes: check.Sizes = {}
-    dtype = check_leaves(leaf, margin, sizes)
+    dtype = check_leaves(leaf, margin, sizes, leaf.shape[:-1] if leaf.ndim > 2 else ("n_samples",))
     check.array("weights", weights, dtype, ("n_trees", "n_leaves", ...), sizes)
     outputs = tuple(weights.shape[2:])
     sizes["n_outputs"] = int(np.prod(outputs, dtype=np.int64))

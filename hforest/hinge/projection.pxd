@@ -1,7 +1,8 @@
 cdef extern from "hinge/margin.h" nogil:
     ctypedef struct hf_margin:
         void (*values)(
-            int count, const void** features, const void** samples, Py_ssize_t n, double* value) noexcept nogil
+            int count, const void** features, const void** samples, Py_ssize_t n,
+            double* value) noexcept nogil
         void (*pull_x)(
             int count, const void** features, const void* sample, const double* slope, Py_ssize_t n,
             void* grad) noexcept nogil

@@ -85,14 +85,14 @@ cdef void _pull_x_f64(
 
 
 cdef void _pull_features_f32(
-    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first, Py_ssize_t n,
-    double* total,
+    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
+    Py_ssize_t n, double* total,
 ) noexcept nogil:
     _add_wide(count, <const float**> samples, slope, first, n, total)
 
 
 cdef void _pull_features_f64(
-    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first, Py_ssize_t n,
-    double* total,
+    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
+    Py_ssize_t n, double* total,
 ) noexcept nogil:
     _add_wide(count, <const double**> samples, slope, first, n, total)

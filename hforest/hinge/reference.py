@@ -64,7 +64,7 @@ def _pull_projection(s, row, p):
     return slice(None), s * p, np.float64(s) * row.astype(np.float64)
 
 
-# By margin: its value at a row of x, and of a slope s the columns of x and what s dr/dx adds to them, and what
+# By margin: its value at a row of x; and of a slope s the columns of x, what s dr/dx adds to them, and what
 # s dr/df adds to the features.
 MARGINS = {
     "column": (lambda row, column: row[column], _pull_column),
@@ -92,7 +92,7 @@ def traverse(kind, margin, x, thresholds, features, route, windows=None):
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """Lay et al. 2018, eq. 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes) or summed over them and divided."""
+    """Lay et al. 2018, eq. 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes) or summed and divided."""
     n_samples, n_trees = leaf.shape
     for n in range(n_samples):
         total = np.zeros(weights.shape[2], np.float64)
@@ -123,10 +123,10 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
     grad_x, grad_thresholds, grad_features, grad_weights = grads
     x = _unfolded(x, windows)
     by_threshold, by_weight = np.zeros(features.shape[:2]), np.zeros(weights.shape)
-    by_feature = None if grad_features is None else np.zeros(features.shape)
+    by_feature = np.zeros(features.shape)
     grad_x[...] = 0
     by_pixel = np.zeros(grad_x.shape)  # of images, whose windows share pixels
-    places = np.array(list(_pixels(windows))) if windows else None
+    places = np.array(list(_pixels(windows))) if windows else np.zeros((0, 0))
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
             g = (grad_y[n, m] if grad_y.ndim == 3 else grad_y[n]).astype(np.float64) / divisor
@@ -142,7 +142,7 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
                 inside = place >= 0  # the padding is not learned
                 np.add.at(by_pixel[image], place[inside], by_x[inside])
             by_threshold[m, v] -= s  # eq. 11 with respect to the threshold: r falls as t rises
-            if by_feature is not None:
+            if of_feature is not None:
                 by_feature[m, v] += of_feature
             by_weight[m, leaf[n, m]] += abs(np.float64(r)) * g  # eq. 12: |r*|
     if windows is not None:
@@ -150,8 +150,7 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
     by_vertex = [(grad_thresholds, by_threshold), (grad_features, by_feature)]
     for (grad, total), i in (*((pair, 0) for pair in by_vertex), ((grad_weights, by_weight), 1)):
         if grad is not None:
-            flat = total.reshape(-1, *total.shape[2:])
-            grad[...] = total if rows is None else flat[rows[i][1]]
+            grad[...] = total if rows is None else total.reshape(-1, *total.shape[2:])[rows[i][1]]
 
 
 def touched(index, n_slots, start, rows):

@@ -20,6 +20,7 @@ Settings = tuple[float, float, float, float, Tables]
 """Adam's lr, beta1, beta2, eps, and the tables of missed steps."""
 
 VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
+_DEPTHS = {"tree": check.tree_depth, "fern": check.fern_depth}
 PACKAGE = __package__
 
 
@@ -89,8 +90,7 @@ class Call(NamedTuple):
 
 def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
     """Sizes that follow from the width of thresholds or features."""
-    check.choice("kind", kind, tuple(VERTICES))
-    depth = check.tree_depth if kind == "tree" else check.fern_depth
+    depth = _DEPTHS[check.choice("kind", kind, _DEPTHS)]
     return {"2**depth": 2 ** depth(name, a), VERTICES[kind]: a.shape[1]}
 
 
@@ -109,7 +109,8 @@ def check_call(
     sizes = check_depth(kind, "thresholds", thresholds)
     if windows is None:
         check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
-        places, shape = (sizes["n_samples"],), None
+        shape = None
+        places: tuple[int, ...] = (sizes["n_samples"],)
     else:
         shape = geometry("x", x.shape, windows)
         places = (len(x), *positions(shape, x.ndim - 2))
@@ -135,10 +136,11 @@ def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> t
     return outputs
 
 
-def check_leaves(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.dtype:
+def check_leaves(
+    leaf: IntArray, margin: FloatArray, sizes: check.Sizes, places: check.Axes = ("n_samples",)
+) -> np.dtype:
     """Checks leaves and margins of a route, and that no margin is NaN; returns the dtype of the margins."""
     dtype = check.floating("margin", margin)
-    places = leaf.shape[:-1] if leaf.ndim > 2 else ("n_samples",)
     check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes)
     check.array("margin", margin, dtype, (*places, "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
@@ -149,18 +151,21 @@ def check_leaves(leaf: IntArray, margin: FloatArray, sizes: check.Sizes) -> np.d
 
 def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
     """Checks the route of a call; returns it with one axis of samples."""
-    for name, a, wanted in zip(ROUTE, route, (check.INT32, dtype, check.INT32), strict=True):
-        check.array(name, a, wanted, (*call.places, "n_trees"), call.sizes)
-    leaf, margin, vertex = as_samples(route)
+    leaf, margin, vertex = route
+    axes: check.Axes = (*call.places, "n_trees")
+    sizes = call.sizes
+    check.array("route.leaf", leaf, check.INT32, axes, sizes)
+    check.array("route.margin", margin, dtype, axes, sizes)
+    check.array("route.vertex", vertex, check.INT32, axes, sizes)
+    samples = as_samples(route)
     if check.values_checked():
-        no_nan("route.margin", margin, OF_FORWARD)
-    check.indices("route.leaf", leaf, call.sizes["2**depth"], "2**depth")
-    check.indices("route.vertex", vertex, call.sizes[VERTICES[kind]], VERTICES[kind])
-    return Route(leaf, margin, vertex)
+        no_nan("route.margin", samples.margin, OF_FORWARD)
+    check.indices("route.leaf", samples.leaf, sizes["2**depth"], "2**depth")
+    check.indices("route.vertex", samples.vertex, sizes[VERTICES[kind]], VERTICES[kind])
+    return samples
 
 
 OF_FORWARD = "pass the route as the forward call returned it"
-ROUTE = ("route.leaf", "route.margin", "route.vertex")
 
 
 def named_route(route: Any) -> dict[str, Array]:
@@ -170,7 +175,7 @@ def named_route(route: Any) -> dict[str, Array]:
             f"route: expected (leaf, margin, vertex), got {type(route).__name__}; pass what traverse or "
             "forward_with_route returned"
         )
-    return dict(zip(ROUTE, route, strict=True))
+    return {"route.leaf": route[0], "route.margin": route[1], "route.vertex": route[2]}
 
 
 def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], sizes: check.Sizes) -> None:
@@ -183,9 +188,7 @@ def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], si
 
 def reduction_of(aggregate: Aggregate) -> Reduction:
     """The record of a word."""
-    if aggregate not in REDUCTIONS:
-        check.choice("aggregate", aggregate, tuple(REDUCTIONS))
-    return REDUCTIONS[aggregate]
+    return REDUCTIONS[check.choice("aggregate", aggregate, REDUCTIONS)]
 
 
 def results(
@@ -199,7 +202,7 @@ def results(
     like = next(iter(inputs.values()))
     if out is None:
         empty = dispatch.empty(like)
-        return tuple([empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)])
+        return tuple(map(empty, shapes, dtypes))
     given = out if len(names) > 1 else (out,)
     if not isinstance(given, tuple) or len(given) != len(names):
         raise TypeError(
@@ -213,6 +216,12 @@ def results(
         check.array(name, a, np.dtype(dtype), shape, {})
     check.outputs(outputs, inputs)
     return given
+
+
+def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:
+    """Arrays of a route beside `like`."""
+    empty = dispatch.empty(like)
+    return Route(empty(shape, check.INT32), empty(shape, dtype), empty(shape, check.INT32))
 
 
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
@@ -229,6 +238,6 @@ def as_samples(route: Any) -> Route:
     """A route with its images and positions as one axis of samples."""
     leaf, margin, vertex = route
     if leaf.ndim == 2:
-        return Route(leaf, margin, vertex)
+        return route if type(route) is Route else Route(leaf, margin, vertex)
     shape = math.prod(leaf.shape[:-1]), leaf.shape[-1]
     return Route(leaf.reshape(shape), margin.reshape(shape), vertex.reshape(shape))

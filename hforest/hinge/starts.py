@@ -100,8 +100,8 @@ def init(
     ((10, 3), (10, 3, 16), (10, 8))
     """
     check.choice("features", features, ("random", "sequential"))
-    check.choice("kind", kind, tuple(VERTICES))
-    record = MARGINS[check.choice("margin", margin, tuple(MARGINS))]
+    check.choice("kind", kind, VERTICES)
+    record = MARGINS[check.choice("margin", margin, MARGINS)]
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_COUNT)
     depth = check.integer("depth", depth, 1, check.MAX_DEPTH)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)

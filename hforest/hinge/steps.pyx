@@ -13,7 +13,8 @@ from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch, simd_path
 from hforest.hinge.gradients cimport (
-    Columns, Gradients, Visits, add_slopes, input_gradients, load_columns, take_row, visit_samples,
+    Columns, Gradients, add_slopes, column_step, hf_visits, input_gradients, load_columns, take_row,
+    visit_samples,
 )
 from hforest.hinge.forest cimport (
     GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for,
@@ -200,12 +201,13 @@ cdef Py_ssize_t _workspace(const Gradients* g, Workspace* w, unsigned char* star
     n += aligned(EAGER * 8)
     w.row = start + n
     n += aligned(forest.n_outputs * 8)
+    w.columns.step = column_step(g.n_samples)
     w.columns.margin = start + n
-    n += aligned(GROUP * g.n_samples * 8)
+    n += aligned(GROUP * w.columns.step * 8)
     w.columns.leaf = <int32_t*> (start + n)
-    n += aligned(GROUP * g.n_samples * 4)
+    n += aligned(GROUP * w.columns.step * 4)
     w.columns.vertex = <int32_t*> (start + n)
-    return n + aligned(GROUP * g.n_samples * 4)
+    return n + aligned(GROUP * w.columns.step * 4)
 
 
 cdef void _move_leaves(
@@ -221,7 +223,7 @@ cdef void _move_leaves(
         if not w.seen[leaf[n]]:
             continue
         w.seen[leaf[n]] = 0
-        take_row(w.by_leaf + leaf[n] * n_outputs, n_outputs, divisor, grad)
+        take_row(a.path, w.by_leaf + leaf[n] * n_outputs, n_outputs, divisor, grad)
         row = tree * a.forest.n_leaves + leaf[n]
         _pass(a, &a.weights, weights, row, n_outputs, a.step - 1)
         adam_step(
@@ -269,23 +271,27 @@ cdef void _step_group(
     cdef Py_ssize_t n = g.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs, j, row
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first)
     cdef Workspace w
-    cdef Visits visits
+    cdef hf_visits visits
+    cdef Py_ssize_t step
+    cdef const int32_t* vertex
     _workspace(g, &w, scratch)
+    step = w.columns.step
     load_columns(a.path, &g.route, n_trees, count, first, n, &w.columns, slopes)
     visits.n, visits.n_outputs, visits.step, visits.divisor = n, n_outputs, n_outputs, g.divisor
-    visits.grad_y, visits.total = g.grad_y, w.by_leaf
+    visits.grad_y, visits.total, visits.n_next = g.grad_y, w.by_leaf, 3
     for j in range(count):
         # Rows of the next tree are prefetched while this one is processed.
         row = min(first + j + 1, n_trees - 1) * a.forest.n_leaves * n_outputs
-        visits.next_leaf = w.columns.leaf + (j + 1) * n if j + 1 < count else NULL
+        visits.next_leaf = w.columns.leaf + (j + 1) * step if j + 1 < count else NULL
         visits.next_rows[0] = <const real*> a.forest.weights + row
         visits.next_rows[1], visits.next_rows[2] = <real*> a.weights.m + row, <real*> a.weights.v + row
-        visits.leaf, visits.margin = w.columns.leaf + j * n, <const real*> w.columns.margin + j * n
+        visits.leaf, visits.margin = w.columns.leaf + j * step, <const real*> w.columns.margin + j * step
+        vertex = w.columns.vertex + j * step
         visits.weights = <const real*> a.forest.weights + (first + j) * a.forest.n_leaves * n_outputs
-        visit_samples(&visits, slopes + (first + j) * n)
-        add_slopes(w.columns.vertex + j * n, slopes + (first + j) * n, n, w.by_vertex)
+        visit_samples(a.path, &visits, slopes + (first + j) * n)
+        add_slopes(vertex, slopes + (first + j) * n, n, w.by_vertex)
         _move_leaves(a, first + j, &w, visits.leaf, n, g.divisor, <real*> a.forest.weights)
-        _move_vertices(a, first + j, &w, w.columns.vertex + j * n, n, <real*> a.forest.thresholds)
+        _move_vertices(a, first + j, &w, vertex, n, <real*> a.forest.thresholds)
 
 
 cdef int _step(Step* a, Gradients* g, const real* tag) except -1:

@@ -16,6 +16,7 @@ cdef extern from "hinge/bits.h" nogil:
 
 cdef enum:
     BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds those of a group
+    BYTES_EACH = 2        # of a sample at most: with more, reading the marks costs more than setting them
     AHEAD = 32            # samples from the prefetch of their indices to their use
 
 
@@ -57,7 +58,7 @@ cdef void _touched_group(
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first), capacity = rows.shape[0] // n_trees
     cdef uint64_t* bits = <uint64_t*> seen
     cdef const int32_t* value
-    cdef bint by_bytes = n_slots <= BYTE_SLOTS
+    cdef bint by_bytes = n_slots <= min(<Py_ssize_t> BYTE_SLOTS, BYTES_EACH * n_samples)
     memset(seen, 0, count * (n_slots if by_bytes else n_words * 8))
     for s in range(n_samples):
         value = &index[s, first]

@@ -19,7 +19,7 @@ from ..optim.tables import tables
 from . import kernels
 from .margins import MARGINS, MarginName
 from .operators import check_backward, check_forward
-from .shared import PACKAGE, REDUCTIONS, Gradients, Kind, Route, RowGradient, flat, results
+from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, results
 
 Total = Literal["sum", "mean"]
 _TOTALS = ("sum", "mean")
@@ -56,9 +56,7 @@ class AdamState(NamedTuple):
     """Second moments."""
 
 
-def adam_state(
-    thresholds: FloatArray, weights: FloatArray, features: FloatArray | None = None
-) -> AdamState:
+def adam_state(thresholds: FloatArray, weights: FloatArray, features: FloatArray | None = None) -> AdamState:
     """Adam's state before the first step: zeros.
 
     Parameters
@@ -187,7 +185,7 @@ def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[st
             "adam_state(thresholds, weights) makes one"
         )
     arrays = {}
-    for name, of in parameters.items():
+    for name in parameters:
         for part in ("m", "v", "last")[: 2 if name == "features" else 3]:
             a = getattr(state, f"{name}_{part}")
             if a is None:
@@ -255,7 +253,9 @@ class _Step(NamedTuple):
     weights: FloatArray
     state: AdamState
     step: int
-    settings: dict[str, float]
+    settings: dict[str, Any]
+    learned: bool
+    """Features move, too."""
     fused: bool
     """The backend's own step, which moves what a batch touches."""
 
@@ -270,10 +270,11 @@ class _Step(NamedTuple):
             *arguments, parameters, state, self.step, settings, divisor, *to
         )
 
-    def rows(self, name: str) -> list[FloatArray]:
+    def rows(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
         """A parameter and its moments with trees and their rows as one axis."""
         arrays = getattr(self, name), getattr(self.state, f"{name}_m"), getattr(self.state, f"{name}_v")
-        return [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
+        param, m, v = (a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays)
+        return param, m, v
 
     def move(self, name: str, gradient: RowGradient) -> None:
         """A dense step of a parameter whose gradient is 0 but at some rows."""
@@ -303,7 +304,7 @@ def _step(
     _check_last(state, step - 1, "step - 1")
     named = dict(zip(("lr", "beta1", "beta2", "eps"), numbers, strict=True))
     fused = margin == "column" and windows is None
-    return _Step(thresholds, features, weights, state, step, named, fused)
+    return _Step(thresholds, features, weights, state, step, named, MARGINS[margin].learned, fused)
 
 
 def adam_forward(
@@ -358,10 +359,10 @@ def adam_forward(
 
     Notes
     -----
-    A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the first
-    ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with the
-    depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and the
-    leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
+    A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the
+    first ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with
+    the depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and
+    the leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
 
     Examples
     --------
@@ -387,12 +388,20 @@ def adam_forward(
     a = _step(thresholds, features, weights, state, step, settings, margin, windows, inputs)
     pairs = (*call.places, len(thresholds))
     dtypes = (x.dtype, np.int32, x.dtype, np.int32)
-    y, *arrays = results(("y", "leaf", "margin", "vertex"), None, (shape, pairs, pairs, pairs), dtypes, inputs)
+    y, *arrays = results(
+        ("y", "leaf", "margin", "vertex"), None, (shape, pairs, pairs, pairs), dtypes, inputs
+    )
     route = Route(*arrays)
     if a.fused:
         divisor = REDUCTIONS[aggregate].divisor(len(thresholds))
-        a.backend("adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"])))
+        a.backend(
+            "adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"]))
+        )
         return y, route
+    last = state.thresholds_last.reshape(-1)
+    if a.learned:
+        optim.adam_catch_up(*a.rows("features"), last.copy(), a.step - 1, **a.settings)
+    optim.adam_catch_up(*a.rows("thresholds"), last, a.step - 1, **a.settings)
     kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
     _, rows = kernels.touched_rows(route.leaf.reshape(-1, len(weights)), weights.shape[1])
     optim.adam_catch_up(
@@ -421,9 +430,9 @@ def adam_backward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> FloatArray:
-    """The gradient with respect to x, after a step of Adam (Lay et al. 2018, eq. 11-12; Kingma & Ba 2015, Alg. 1).
+    """The gradient with respect to x, after a step of Adam (Lay et al. 2018, eq. 11-12).
 
-    One pass computes the gradients of a tree and moves its parameters.
+    The step is Kingma & Ba 2015, Alg. 1. One pass computes the gradients of a tree and moves its parameters.
 
     Parameters
     ----------
@@ -455,8 +464,8 @@ def adam_backward(
     Notes
     -----
     Equal to `backward_sparse`, then `optim.adam` on thresholds (and features, where they are learned) and
-    `optim.adam_rows` on the weights. Extra memory of columns of rows: a slope for each sample and tree, and per
-    thread a few numbers for each leaf and vertex of one tree; else that of the sparse gradients.
+    `optim.adam_rows` on the weights. Extra memory of columns of rows: a slope for each sample and tree, and
+    per thread a few numbers for each leaf and vertex of one tree; else that of the sparse gradients.
     """
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
@@ -478,5 +487,6 @@ def adam_backward(
     if grads.features is not None:
         a.move("features", grads.features)
     param, m, v = a.rows("weights")
-    optim.adam_rows(param, *grads.weights, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
+    rows, grad = grads.weights
+    optim.adam_rows(param, rows, grad, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
     return grad_x

@@ -135,7 +135,7 @@ cdef inline Py_ssize_t _place(const Windows* w, const Run* run, const int64_t* t
 
 
 cdef void add_row(const Windows* w, Py_ssize_t sample, const real* row, double* image) noexcept nogil:
-    """Adds row (n_taps,) of a window to the numbers of its image (image,); those in the padding are left out."""
+    """Adds row (n_taps,) of a window to the numbers of its image (image,), but for those in the padding."""
     cdef Run run
     cdef Py_ssize_t tap, at
     _corner(w, sample, &run)

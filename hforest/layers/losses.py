@@ -4,6 +4,9 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray
+from ..core.gpu import cast
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
@@ -56,9 +59,9 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     if n == 0:
         return 0.0, xp.empty_like(scores)
     at = (xp.arange(n), labels)
-    shifted = scores.astype(np.float64)
+    wide = cast(scores, _FLOAT64)
     with np.errstate(over="ignore"):
-        shifted -= shifted.max(axis=1, keepdims=True)
+        shifted = wide - wide.max(axis=1, keepdims=True)
         own = shifted[at]
         p = xp.exp(shifted, out=shifted)
         total = p.sum(axis=1, keepdims=True)
@@ -66,7 +69,7 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     p /= total
     p[at] -= 1
     p /= n
-    return loss, p.astype(dtype)
+    return loss, cast(p, dtype)
 
 
 def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
@@ -114,9 +117,8 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     check.finite("y", y)
     if n == 0:
         return 0.0, dispatch.array_module(prediction).empty_like(prediction)
-    difference = prediction.astype(np.float64)
     with np.errstate(over="ignore"):
-        difference -= y
+        difference = cast(prediction, _FLOAT64) - cast(y, _FLOAT64)
         loss = float((difference * difference).sum()) / (2 * n)
         difference /= n
-        return loss, difference.astype(dtype)
+        return loss, cast(difference, dtype)

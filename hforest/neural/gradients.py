@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.gpu import scale_rows
 from . import checks
 
 _PACKAGE = "hforest.neural"
@@ -132,7 +133,7 @@ def loss_backward(
     if weight is not None:
         losses[weight == 0] = 0  # they may be infinite
         losses *= weight
-        grad_f *= weight.astype(f.dtype).reshape(-1, *[1] * (f.ndim - 1))
+        scale_rows(grad_f, weight)
     mean = float(losses.sum()) / n if n else 0.0
     return (mean, grad_f) if p is None else (mean, grad_f, p)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from ..core.aliases import IntArray
+from ..core.aliases import FloatArray, IntArray
 from ..core.philox import keys, philox
 from ..core.scores import node_score
 from . import parts
@@ -98,7 +98,13 @@ class BatchOfTrees:
     def _is_leaf(self, p: Pending) -> bool:
         limits, n = self.plan.settings.limits, int(p.sums[-1])
         least = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
-        return n < least or p.depth >= limits.max_depth or self._is_pure(p.sums)
+        if n < least or p.depth >= limits.max_depth or self._is_pure(p.sums):
+            return True
+        return self._weight(p.sums) < 2 * self._least_weight(p)
+
+    def _least_weight(self, p: Pending) -> float:
+        """The weight that each side of a split of a node must have."""
+        return self.plan.settings.limits.min_weight_fraction_leaf * self.root_weight[p.tree]
 
     def _is_pure(self, sums: IntArray) -> bool:
         k = self.plan.n_outputs
@@ -232,7 +238,7 @@ class BatchOfTrees:
         """Writes the best splits of nodes over a range of their features; returns where all are constant."""
         first, count = sampled
         node_keys = np.array([pending[i].key for i in nodes], np.uint64)
-        edges, settings = self.plan.edges, self.plan.settings
+        edges = self.plan.edges
         columns = sampled_features(node_keys, first, count, len(edges.n_bins))
         sizes = np.array([edges.cells(row)[-1] for row in columns]) * (8 * self.plan.n_channels)
         constant: list[int] = []
@@ -249,11 +255,9 @@ class BatchOfTrees:
             named = np.zeros(len(column), np.uint8)
             if edges.categorical is not None:
                 named = edges.categorical[column].astype(np.uint8)
-            total = np.stack([pending[i].sums for i in numbers.tolist()])
-            score, split, sides = best_splits(
-                total, sums, cells, missing, named, settings.criterion, settings.limits.min_samples_leaf,
-                first == 0,
-            )  # fmt: skip
+            score, split, sides = self._scored(
+                [pending[i] for i in numbers.tolist()], sums, cells, missing, named, first == 0
+            )
             for j, i in enumerate(numbers.tolist()):
                 slot, low, high, side_of_missing, n_varied = split[j].tolist()
                 if slot >= 0:
@@ -264,6 +268,18 @@ class BatchOfTrees:
                 elif n_varied == 0:
                     constant.append(i)
         return constant
+
+    def _scored(
+        self, nodes: list[Pending], sums: IntArray, cells: IntArray, missing: IntArray, named: IntArray,
+        all_sampled: bool,
+    ) -> tuple[FloatArray, IntArray, IntArray]:  # fmt: skip
+        """The best splits of nodes by the histograms of their slots: see best_splits.pyx."""
+        settings, least = self.plan.settings, np.array([self._least_weight(p) for p in nodes])
+        total = np.stack([p.sums for p in nodes])
+        return best_splits(
+            total, sums, cells, missing, named, settings.criterion, settings.limits.min_samples_leaf, least,
+            all_sampled,
+        )  # fmt: skip
 
 
 class Best(NamedTuple):

@@ -8,5 +8,6 @@ def best_splits(
     categorical: IntArray,
     criterion: int,
     min_leaf: int,
+    least_weight: FloatArray,
     all_sampled: bool,
 ) -> tuple[FloatArray, IntArray, IntArray]: ...

@@ -50,6 +50,7 @@ ctypedef struct hf_node:
     double* sums          # (n_outputs,): of the left side
     double* all           # (n_outputs,): of the node
     double weight
+    double least_weight   # of a side
     int64_t n
     # Categories of a slot: numbers of those present, places, and what hf_score_categories takes.
     int32_t* present
@@ -105,6 +106,8 @@ cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noex
     cdef int64_t n_left = a.left[g.n_channels - 1]
     cdef double weight = _weight_of(g, a.left), score
     if n_left < g.min_leaf or a.n - n_left < g.min_leaf or not a.weight - weight > 0:
+        return False
+    if weight < a.least_weight or a.weight - weight < a.least_weight:
         return False
     score = _score(g, a, weight)
     if not score > best.score:
@@ -284,8 +287,8 @@ cdef void _free_node(hf_node* a) noexcept nogil:
 
 cdef void _take_nodes(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
-    const int64_t[::1] missing, const uint8_t[::1] categorical, int64_t widest, double[::1] score,
-    int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+    const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
+    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
     # What a thread does: writes the best splits of the nodes that it takes.
     cdef int64_t v, first, n_slots = missing.shape[0] // total.shape[0], varied = 0
@@ -295,7 +298,7 @@ cdef void _take_nodes(
         hf_stop(watch)
     v = hf_take(watch)
     while v >= 0:
-        a.total, first = &total[v, 0], v * n_slots
+        a.total, a.least_weight, first = &total[v, 0], least_weight[v], v * n_slots
         _best_split(
             g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
         )
@@ -308,21 +311,25 @@ cdef void _take_nodes(
 
 cdef void _best_splits(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
-    const int64_t[::1] missing, const uint8_t[::1] categorical, int64_t widest, double[::1] score,
-    int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+    const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
+    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
     hf_share(watch, total.shape[0])
     with parallel(num_threads=hf_threads()):
-        _take_nodes(g, total, sums, cells, missing, categorical, widest, score, split, sides, watch)
+        _take_nodes(
+            g, total, sums, cells, missing, categorical, least_weight, widest, score, split, sides, watch
+        )
 
 
 def best_splits(
-    total, sums, cells, missing, categorical, int criterion, int64_t min_leaf, bint all_sampled
+    total, sums, cells, missing, categorical, int criterion, int64_t min_leaf, least_weight,
+    bint all_sampled
 ):
     """Returns the best split of each node: score, split and sides.
 
     total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), of their slots,
     equally many of each node. missing, categorical: (n_slots,) int64 and uint8, of the slots' features.
+    least_weight: (n_nodes,) float64, of a side of a split.
     all_sampled: whether all slots of a node are compared, or those up to the first that varies in the node.
 
     score: (n_nodes,) float64. split: (n_nodes, 5) int64: slot of the node (-1: none), bins below and above
@@ -340,7 +347,8 @@ def best_splits(
         return score, split, sides
     start_watch(&watch)
     _best_splits(
-        &g, total, sums, cells, missing, categorical, int(np.diff(cells).max()), score, split, sides, &watch
+        &g, total, sums, cells, missing, categorical, least_weight, int(np.diff(cells).max()), score, split,
+        sides, &watch
     )
     raise_interrupt(&watch)
     if watch.stopped:

@@ -31,6 +31,7 @@ def grow_by_rows(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -66,7 +67,9 @@ def grow_by_rows(
     bootstrap : "poisson", bool or (n_trees, n_rows) array of integers
         Whether trees have each row as often as `hforest.growth.poisson_counts` says, or once (False), or how
         often they have each of these rows. True is refused: no worker can draw from all rows.
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes
+    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
+        As `hforest.classic.grow` takes them.
+    task, n_classes
         As `hforest.classic.grow` takes them.
     distribution : Distribution, optional
         Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
@@ -132,9 +135,10 @@ def grow_by_rows(
         settings = settings_of(
             criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
             bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
-            n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
-            distribution=distribution, n_projections=n_projections,
+            min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+            min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
+            first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
+            n_projections=n_projections,
         )  # fmt: skip
         return check.seed(rng), tuple(repr(setting) for setting in settings)
 
@@ -160,6 +164,7 @@ def grow_on_engine(
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
+    min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: str = "classification",
     n_classes: int | None = None,
@@ -182,7 +187,9 @@ def grow_on_engine(
         As `grow_by_rows` takes them.
     bootstrap : "poisson" or False
         Likewise, without in-bag counts.
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, task, n_classes, max_gathered
+    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
+        Likewise.
+    task, n_classes, max_gathered
         As `grow_by_rows` takes them.
     first_tree, progress, rng
         As `grow_by_rows` takes them.
@@ -210,9 +217,10 @@ def grow_on_engine(
     settings = settings_of(
         criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
         bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_impurity_decrease=min_impurity_decrease, task=task,
-        n_classes=n_classes, n_trees=n_trees, first_tree=first_tree, max_gathered=max_gathered,
-        distribution=distribution, n_projections=n_projections,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
+        first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
+        n_projections=n_projections,
     )  # fmt: skip
     if settings.bootstrap == "counts":
         raise TypeError(
@@ -259,6 +267,7 @@ def settings_of(
     max_depth: int | None,
     min_samples_split: int,
     min_samples_leaf: int,
+    min_weight_fraction_leaf: float,
     min_impurity_decrease: float,
     task: str,
     n_classes: int | None,
@@ -290,7 +299,9 @@ def settings_of(
     return Settings(
         task, n_classes, supervised.criterion(criterion, task), check.scalar(max_features),
         check.integer("max_bins", max_bins, 1, 256), categorical, kind,
-        supervised.limits(max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease),
+        supervised.limits(
+            max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
+        ),
         n_trees, check.first_tree(first_tree, n_trees),
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
         distribution, n_projections,

@@ -7,7 +7,6 @@ import numpy as np
 from ..core.aliases import FloatArray, IntArray
 from . import projected_parts
 from .batches import LEFT, BatchOfTrees, Pending, chunks
-from .best_splits import best_splits
 from .edges import between, of_sample
 from .levels import draw_projections
 from .nodes import Split
@@ -111,7 +110,7 @@ class ProjectedTrees(BatchOfTrees):
         found: dict[int, BestProjection],
     ) -> list[int]:
         """Writes the best splits of nodes; returns the nodes in which no slot varies."""
-        settings, limits, n_slots = self.plan.settings, self._limits(tables), self.plan.settings.n_projections
+        limits, n_slots = self._limits(tables), self.plan.settings.n_projections
         cells = limits.cells
         sums = self.engine.total(
             projected_parts.histograms, (self.data, self.state), nodes, limits, self.dtype,
@@ -121,11 +120,9 @@ class ProjectedTrees(BatchOfTrees):
         if self.plan.edges.missing is not None:
             missing = np.array([len(low) for low, _ in tables], np.int64)
         numbers = nodes.place.tolist()
-        total = np.stack([pending[i].sums for i in numbers])
-        score, split, sides = best_splits(
-            total, sums, cells, missing, np.zeros(len(tables), np.uint8), settings.criterion,
-            settings.limits.min_samples_leaf, True,
-        )  # fmt: skip
+        score, split, sides = self._scored(
+            [pending[i] for i in numbers], sums, cells, missing, np.zeros(len(tables), np.uint8), True
+        )
         constant = []
         for j, i in enumerate(numbers):
             slot, low, high, side_of_missing, n_varied = split[j].tolist()

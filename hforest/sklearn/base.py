@@ -50,8 +50,8 @@ def threads(n_jobs: object) -> Iterator[None]:
         yield
         return
     n, before = number_of_threads(n_jobs), get_num_threads()
-    set_num_threads(n)
     try:
+        set_num_threads(n)
         yield
     finally:
         set_num_threads(before)

@@ -172,10 +172,11 @@ def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[Float
             "pass a target for each output of the forest"
         )
     checks.same_device(x=x, y=goals)
-    goals = goals.astype(dtype)
+    # On the host: operations of CuPy make float32 subnormals 0.
+    goals = dispatch.to_numpy(goals).astype(dtype)
 
     def score(p: FloatArray) -> float:
-        wrong = (p - goals).astype(np.float64)
+        wrong = (dispatch.to_numpy(p) - goals).astype(np.float64)
         return -float((wrong * wrong).mean())
 
     return score

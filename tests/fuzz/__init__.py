@@ -9,7 +9,11 @@ growing.py     values of the arguments of functions that grow and apply forests
 layouts.py     one array in other layouts and dtypes
 bad.py         one argument that is wrong
 malformed.py   tuples of arrays that contradict themselves; arrays that overlap
-damaged.py     files with damage
+damaged.py     files with damage; files with foreign members
+signals.py     runs a case with signals whose handler raises
+forks.py       runs a case in a process that is forked beside a running call
+cuda.py        float32 subnormals and missing values of both signs on the CUDA backends, on the host
+stories.py     calls that follow on each other: lives of a model in PyTorch, commands whose output is there
 cases.py       kinds of cases: what is called, and what must come of it
 oracle.py      runs a case and judges its outcome
 leaks.py       runs a case many times and looks at the memory in use

@@ -14,9 +14,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as pytest: for host and test_torch_lives
+
 from . import growing, search
+from .cases import KINDS
 from .oracle import Finding
-from .targets import TARGETS
 
 
 def _options() -> argparse.Namespace:
@@ -45,7 +47,7 @@ def _child(options: argparse.Namespace) -> None:
         if options.again:
             name, kind, seed, n = options.again
             judge = search.isolated(kind, folder)
-            finding = search.look(TARGETS[name], kind, int(seed), int(n), Counter(), judge=judge)
+            finding = search.look(KINDS[kind].targets[name], kind, int(seed), int(n), Counter(), judge=judge)
             if finding:
                 report(finding)
         else:

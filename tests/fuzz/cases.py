@@ -1,15 +1,16 @@
 """Kinds of cases: what is called, and what must come of it."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import reject
 
-from . import bad, growing, layouts, leaks, malformed
+from . import bad, cuda, forks, growing, layouts, leaks, malformed, signals, stories
 from . import damaged as files
 from .oracle import Case, in_place, run
-from .targets import Target
+from .targets import SANITIZED, TARGETS, Target
 from .trees import arrays, at, copied, replaced
 from .values import Setting
 
@@ -111,10 +112,23 @@ def edited(s: Setting) -> Case:
     )
 
 
+def _file_of(s: Setting) -> str:
+    return next(name for name in s.target.parameters if name in bad.FILES)
+
+
+def foreign(s: Setting) -> Case:
+    """A file with members that are no fields: the same content; a member that is no array may be an error."""
+    name, arguments = _file_of(s), s.arguments()
+    note, copy = files.foreign(s, arguments[name])
+    return Case(
+        s.target, "foreign", arguments, name, note, lambda: arguments | {name: copy},
+        "either" if note == "no array" else "value", plain=lambda given: arguments,
+    )  # fmt: skip
+
+
 def damaged(s: Setting) -> Case:
     """A damaged file: an error, or the content where no byte of it is damaged."""
-    name = next(name for name in s.target.parameters if name in bad.FILES)
-    arguments = s.arguments()
+    name, arguments = _file_of(s), s.arguments()
     note, copy, other = files.damaged(s, arguments[name])
     return Case(
         s.target, "damaged", arguments, name, note, lambda: arguments | {name: copy}, "either",
@@ -136,6 +150,9 @@ class Kind(NamedTuple):
     build: Callable[[Setting], Case]
     applies: Callable[[Target], bool]
     run: Callable[[Case], object] = run
+    targets: Mapping[str, Target] = TARGETS
+    by_chance: bool = False
+    """Whether a case depends on time, so that a finding need not come again."""
 
 
 def _takes(*texts: str) -> Callable[[Target], bool]:
@@ -157,6 +174,24 @@ def _writes(target: Target) -> bool:
     return bool(changed) and target.package not in ("", "demo")
 
 
+def _good_as(kind: str) -> Callable[[Setting], Case]:
+    return lambda s: good(s)._replace(kind=kind)
+
+
+def _loads(target: Target) -> bool:
+    return target.last.startswith("load") and bool(bad.FILES & set(target.parameters))
+
+
+def _interrupted(target: Target) -> bool:
+    return bool(target.package) and hasattr(signals.signal, "setitimer") and stories.possible(target)
+
+
+def _forked(target: Target) -> bool:
+    return _interrupted(target) and hasattr(os, "fork") and not SANITIZED
+
+
+_CALLS = TARGETS | stories.CALLS
+
 KINDS = {
     "good": Kind(good, lambda target: True),
     "layout": Kind(layout, _takes("ArrayLike", "FloatArray", "IntArray", "Array")),
@@ -164,5 +199,10 @@ KINDS = {
     "overlap": Kind(overlap, _writes),
     "malformed": Kind(edited, lambda target: _takes(*_TUPLES)(target) and target.last != "from_sklearn"),
     "leak": Kind(repeated, lambda target: target.package not in ("cascade", "demo", "tabular"), leaks.run),
-    "damaged": Kind(damaged, lambda t: t.last.startswith("load") and bool(bad.FILES & set(t.parameters))),
+    "damaged": Kind(damaged, _loads),
+    "foreign": Kind(foreign, _loads, files.run_measured),
+    "signal": Kind(_good_as("signal"), _interrupted, signals.run, _CALLS, by_chance=True),
+    "fork": Kind(_good_as("fork"), _forked, forks.run, _CALLS, by_chance=True),
+    "cuda": Kind(lambda s: cuda.small(s, good(s)), cuda.applies, cuda.run),
+    "story": Kind(_good_as("story"), stories.possible, stories.run, stories.STORIES, by_chance=True),
 }

@@ -1,7 +1,10 @@
-"""Files with damage: truncated, with flipped bits, of other kinds, with edited arrays."""
+"""Files with damage: truncated, with flipped bits, of other kinds, with edited arrays; files with foreign members."""
 
+import functools
 import io
 import pickle
+import shutil
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,11 @@ from typing import Any
 import numpy as np
 
 from .malformed import _edited_numbers
+from .oracle import Case, Finding, call, run, told
 from .values import Setting
+
+MOST = 1 << 20
+"""Bytes that a load of nothing takes at most."""
 
 HOW = (
     "truncated", "a bit", "bytes", "zeros", "inserted", "empty", "not a zip", "a pickle", "no members",
@@ -87,6 +94,59 @@ def _damaged_bytes(s: Setting, how: str, data: bytes) -> bytes:
         zipfile.ZipFile(stream, "w").close()
         return stream.getvalue()
     return b""
+
+
+FOREIGN = {
+    "numbers": lambda: np.arange(3),
+    "huge": lambda: np.zeros(1 << 21),
+    "objects": lambda: np.array([None, {}], dtype=object),
+    "of text": lambda: np.array("a word"),
+}
+"""Arrays that are no fields."""
+
+
+def _npy(a: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, a)
+    return stream.getvalue()
+
+
+@functools.cache
+def _foreign(what: str) -> bytes:
+    if what == "no array":
+        return b"of others"
+    if what == "a false header":
+        return _npy(np.zeros(9)).replace(b"(9,), ", b"(9999999999,), ", 1)
+    return _npy(FOREIGN[what]())
+
+
+def foreign(s: Setting, path: Path) -> tuple[str, Path]:
+    """Writes a copy of a file with members that are no fields; returns what they are, and the copy."""
+    what = s.choice((*FOREIGN, "no array", "a false header"))
+    copy = path.with_name(f"foreign-{path.name}")
+    shutil.copyfile(path, copy)
+    names = ("unknown", "x.npy", "é", "../above", "a/b", "0", "X", "")
+    with zipfile.ZipFile(copy, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in {s.choice(names) for _ in range(s.integer(1, 3))}:
+            archive.writestr(f"{name}.npy", _foreign(what))
+    return what, copy
+
+
+def run_measured(case: Case) -> None:
+    """Raises Finding if a load takes more than three times the memory of its fields, or as `oracle.run`."""
+    name = next(name for name in case.target.parameters if name in ("file", "path"))
+    size = sum(a.nbytes for a in _members(case.arguments[name].read_bytes()).values())
+    tracemalloc.start()
+    try:
+        outcome = call(case.target.function, case.make())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    if peak > 3 * size + MOST:
+        raise told(
+            Finding(f"more memory than three times the fields: {peak} bytes for {size}"), case, outcome
+        )
+    run(case)
 
 
 def damaged(s: Setting, path: Path) -> tuple[str, Path, bool]:

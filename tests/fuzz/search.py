@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from .cases import KINDS
 from .known import is_known
 from .oracle import MADE, Case, Finding
-from .targets import TARGETS, Target
+from .targets import Target
 from .values import Setting
 
 HANG = 60.0
@@ -33,8 +33,8 @@ def pairs(only: str = "*", kind: str = "*") -> Iterator[tuple[Target, str]]:
     """Functions and kinds of cases that are for them."""
     from fnmatch import fnmatchcase
 
-    for name, target in TARGETS.items():
-        for k, cases in KINDS.items():
+    for k, cases in KINDS.items():
+        for name, target in cases.targets.items():
             if fnmatchcase(name, only) and fnmatchcase(k, kind) and cases.applies(target):
                 yield target, k
 
@@ -48,7 +48,7 @@ def look(
 
     `describe` is told each call before it is made, `judge` runs a case (by default that of its kind).
     """
-    made = judge or KINDS[kind].run
+    made, last = judge or KINDS[kind].run, None
 
     @hypothesis.seed(zlib.crc32(f"{target.name} {kind} {seed}".encode()))
     @settings(
@@ -58,6 +58,7 @@ def look(
     )  # fmt: skip
     @hypothesis.given(st.data())
     def property_(data: Any) -> None:
+        nonlocal last
         if time.monotonic() > until:
             return
         case = KINDS[kind].build(Setting(data.draw, target))
@@ -70,6 +71,7 @@ def look(
         except Finding as finding:
             counts[f"known: {', '.join(finding.key)}" if skip(finding.key) else "findings"] += 1
             if not skip(finding.key):
+                last = finding
                 raise
         finally:
             faulthandler.cancel_dump_traceback_later()
@@ -83,6 +85,7 @@ def look(
         pass  # a kind that no arguments of the function make
     except (hypothesis.errors.Flaky, hypothesis.errors.FlakyFailure):
         counts["flaky"] += 1  # such as memory that grew once
+        return last if KINDS[kind].by_chance else None
     return None
 
 

@@ -3,24 +3,33 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import hforest
 
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+"""Whether AddressSanitizer watches, which knows neither fibers nor forks beside threads."""
+
 
 class Target(NamedTuple):
     """A public function."""
 
     name: str
-    """Such as "hinge.tree_forward"; functions of hforest itself have no package before the dot."""
+    """Such as "hinge.forward"; functions of hforest itself have no package before the dot."""
     function: Callable[..., Any]
     parameters: dict[str, inspect.Parameter]
 
     @property
     def package(self) -> str:
         return self.name.rpartition(".")[0]
+
+    @property
+    def full(self) -> str:
+        """The name with its package: of the library, or of stories of the fuzzer."""
+        return f"{'tests.fuzz' if self.package == 'stories' else 'hforest'}.{self.name}"
 
     @property
     def last(self) -> str:

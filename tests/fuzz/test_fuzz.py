@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from . import bad, growing, search  # noqa: F401 (growing registers values)
+from . import bad, growing, search, stories  # noqa: F401 (growing registers values)
 from .cases import KINDS, bads
 from .known import KNOWN, is_known
 from .oracle import Finding, run
@@ -39,6 +39,13 @@ def test_some_cases(name, kinds):
     if name == "tree.from_sklearn" and "good" in kinds and not counts:
         pytest.skip("scikit-learn is not installed")
     assert counts or "good" not in kinds
+
+
+@pytest.mark.parametrize("name", [*stories.CALLS, *stories.STORIES])
+def test_some_stories(name):
+    for target, kind in search.pairs(name):
+        finding = search.look(target, kind, 0, 5, Counter(), shrink=False)
+        assert finding is None, finding
 
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.parameters])

@@ -1,16 +1,19 @@
 """The fuzzer finds faults that are put into the library, and finds nothing without them."""
 
 import ctypes
+import threading
+import time
 from collections import Counter
 
 import numpy as np
 import pytest
 
 import hforest
-from hforest.core import check
+from hforest import _output
+from hforest.core import check, files
 from hforest.hinge import cpu
 
-from . import growing, search  # noqa: F401 (growing registers values)
+from . import forks, growing, search  # noqa: F401 (growing registers values)
 from .cases import KINDS, bads
 from .targets import TARGETS
 
@@ -18,7 +21,9 @@ EXAMPLES = 60
 
 
 def _look(name, kind, function=None, judge=None):
-    target = TARGETS[name]
+    target = KINDS[kind].targets[name]
+    if not KINDS[kind].applies(target):
+        pytest.skip(f"no cases {kind} of {name} here")
     if function is not None:
         target = target._replace(function=function)
     return search.look(
@@ -57,12 +62,12 @@ def _no_dtype_check(monkeypatch):
 
 
 def _ties_to_the_right(monkeypatch):
-    traverse = cpu.tree_traverse
+    traverse = cpu.traverse
 
-    def wrong(x, *more):
-        return traverse(np.nextafter(x, np.inf, dtype=x.dtype), *more)
+    def wrong(kind, margin, x, *more):
+        return traverse(kind, margin, np.nextafter(x, np.inf, dtype=x.dtype), *more)
 
-    monkeypatch.setattr(cpu, "tree_traverse", wrong)
+    monkeypatch.setattr(cpu, "traverse", wrong)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def _ties_to_the_right(monkeypatch):
             "a value where an error must come|an error that is none|without its four parts",
             marks=pytest.mark.slow,
         ),
-        (_ties_to_the_right, "hinge.tree_traverse", "good", "another result than the reference"),
+        (_ties_to_the_right, "hinge.traverse", "good", "another result than the reference"),
     ],
     ids=["range", "overlap", "dtype", "tie"],
 )
@@ -114,11 +119,11 @@ def test_a_fault_is_found(fault, name, kind, words, monkeypatch, tmp_path):
 def test_a_reference_that_is_kept_is_found():
     kept = []
 
-    def keeps(x, thresholds, features, *, out=None):
+    def keeps(x, thresholds, features, *, out=None, **words):
         kept.append(x)
-        return hforest.hinge.tree_traverse(x, thresholds, features, out=out)
+        return hforest.hinge.traverse(x, thresholds, features, out=out, **words)
 
-    finding = _look("hinge.tree_traverse", "good", keeps)
+    finding = _look("hinge.traverse", "good", keeps)
     assert "a reference to an argument is kept" in str(finding)
 
 
@@ -147,3 +152,79 @@ def test_a_crash_is_found_and_made_small(tmp_path):
     )  # fmt: skip
     assert "the process crashed or hung: signal 11" in str(finding)
     assert str(finding).count("], [") <= 2  # three samples of one tree
+
+
+def _loses_interrupts(leaf, n_leaves):
+    try:
+        for _ in range(100):
+            counts = hforest.hinge.leaf_counts(leaf, n_leaves)
+    except KeyboardInterrupt:
+        return None
+    return counts
+
+
+def _changes_arguments(leaf, n_leaves):
+    leaf += 1
+    leaf -= 1
+    counts = hforest.hinge.leaf_counts(leaf, n_leaves)
+    leaf[:1] += 1
+    time.sleep(1e-4)
+    leaf[:1] -= 1
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_loses_interrupts, "the exception of the handler is lost"),
+        (_changes_arguments, "the argument leaf was changed"),
+    ],
+)
+def test_what_a_signal_breaks_is_found(function, words):
+    assert words in str(_look("hinge.leaf_counts", "signal", function))
+
+
+def test_a_child_that_hangs_is_found(monkeypatch):
+    monkeypatch.setattr(forks, "SECONDS", 0.5)
+    lock = threading.Lock()
+
+    def locks(leaf, n_leaves):
+        with lock:
+            time.sleep(1e-3)
+            return hforest.hinge.leaf_counts(leaf, n_leaves)
+
+    assert "ended by signal 14" in str(_look("hinge.leaf_counts", "fork", locks))
+
+
+def test_foreign_members_that_are_read_are_found(monkeypatch):
+    class Reads(files.Archive):
+        def __init__(self, archive):
+            super().__init__(archive)
+            self.all = [archive.read(info) for info in archive.infolist()]
+
+    monkeypatch.setattr(files, "Archive", Reads)
+    assert "more memory than three times the fields" in str(_look("tree.load", "foreign"))
+
+
+def test_a_file_that_is_lost_is_found(monkeypatch):
+    assert _look("stories.outputs", "story") is None  # and makes the files
+    monkeypatch.setattr(_output, "check_outputs", lambda outputs, inputs: None)
+    assert "AssertionError: status 0" in str(_look("stories.outputs", "story"))
+
+
+def test_missed_steps_that_are_lost_are_found(monkeypatch):
+    rows = pytest.importorskip("hforest.torch.rows")
+    monkeypatch.setattr(rows.Missed, "take", lambda self, rows=None: None)
+    assert "Mismatched elements" in str(_look("stories.torch_lives", "story"))
+
+
+def test_subnormals_that_become_0_are_found(monkeypatch):
+    from hforest.hinge import gpu
+
+    traverse = gpu.traverse
+
+    def flushing(kind, margin, x, *more):
+        return traverse(kind, margin, x * x.dtype.type(1), *more)
+
+    monkeypatch.setattr(gpu, "traverse", flushing)
+    assert "another result on a GPU" in str(_look("hinge.traverse", "cuda"))

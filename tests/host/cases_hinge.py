@@ -1,5 +1,6 @@
 """Cases of `hforest.hinge`: every function with kernels, on small shapes that leave no kernel's corner out."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -7,9 +8,12 @@ from unittest import mock
 import numpy as np
 
 from hforest import hinge
-from hforest.hinge import gpu, linear
+from hforest.core.windows import geometry
+from hforest.hinge import gpu
 
 from .case import Case, small
+
+MARGINS = ("column", "projection")
 
 # kind, samples, trees, depth, features, outputs
 SHAPES = (
@@ -26,76 +30,95 @@ SHAPES = (
     ("tree", 260, 2, 2, 3, (3,)),  # sums over many samples, and several blocks for every kernel
 )
 
+# kind, shape of the images, windows, trees, depth, outputs
+IMAGES = (
+    ("tree", (0, 2, 5), hinge.Windows(3), 2, 2, ()),
+    ("fern", (2, 1, 9), hinge.Windows(3, 2, 1), 3, 3, ()),  # one axis
+    ("tree", (1, 3, 1, 1), hinge.Windows(1), 2, 2, (2,)),  # one window
+    ("tree", (2, 2, 5, 6), hinge.Windows((2, 3), (2, 1), (0, 1), (2, 1)), 4, 3, (2,)),
+    (
+        "fern",
+        (1, 2, 4, 3),
+        hinge.Windows(2, (1, 3), (4, 0), (1, 2)),
+        2,
+        2,
+        (),
+    ),  # windows in the padding alone
+    ("fern", (2, 1, 3, 4, 5), hinge.Windows((2, 1, 3), 1, (0, 1, 1), (1, 1, 2)), 3, 2, (3,)),  # three axes
+    ("tree", (2, 1, 12, 13), hinge.Windows(2), 3, 2, ()),  # sums over many windows
+)
 
-def _arrays(shape: tuple, dtype: type, exact: bool) -> dict[str, Any]:
-    # Exact: multiples of 1/8 or 1/4, so that sums round nowhere in float64, and that many margins are 0 or
+
+def _numbers(rng: np.random.Generator, dtype: type, exact: bool, *size: int, step: float = 0.5) -> np.ndarray:
+    # Exact: multiples of 1/4 or 1/2, so that sums round nowhere in float64, and that many margins are 0 or
     # equal, of either sign.
-    kind, n, n_trees, depth, n_features, outputs = shape
-    rng = np.random.default_rng(n + n_trees)
+    a = rng.standard_normal(size)
+    return (np.round(a / step) * step if exact else a).astype(dtype)
 
-    def numbers(*size: int, step: float) -> np.ndarray:
-        a = rng.standard_normal(size)
-        return (np.round(a / step) * step if exact else a).astype(dtype)
 
+def _arrays(
+    kind: str, x: np.ndarray, places: tuple[int, ...], n_features: int, sizes: tuple, dtype: type, exact: bool
+) -> dict[str, Any]:
+    n_trees, depth, outputs = sizes
+    rng = np.random.default_rng(len(x) + n_trees)
     n_vertices = depth if kind == "fern" else 2**depth - 1
-    x = numbers(n, n_features, step=0.5)
     x[::3] = -np.abs(x[::3])  # zeros of both signs
     return {
         "x": x,
-        "thresholds": numbers(n_trees, n_vertices, step=0.5),
-        "features": rng.integers(0, n_features, (n_trees, n_vertices), dtype=np.int32),
-        "projections": numbers(n_trees, n_vertices, n_features, step=0.5),
-        "weights": numbers(n_trees, 2**depth, *outputs, step=0.25),
-        "grad_y": numbers(n, n_trees, *outputs, step=0.25),
-        "grad_sum": numbers(n, *outputs, step=0.25),
+        "thresholds": _numbers(rng, dtype, exact, n_trees, n_vertices),
+        "column": rng.integers(0, n_features, (n_trees, n_vertices), dtype=np.int32),
+        "projection": _numbers(rng, dtype, exact, n_trees, n_vertices, n_features),
+        "weights": _numbers(rng, dtype, exact, n_trees, 2**depth, *outputs, step=0.25),
+        "each": _numbers(rng, dtype, exact, *places, n_trees, *outputs, step=0.25),
+        "aggregate": _numbers(rng, dtype, exact, *places, *outputs, step=0.25),
     }
 
 
-def _public(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarray]:
-    traverse, forward, backward = (
-        getattr(hinge, f"{kind}_{verb}") for verb in ("traverse", "forward", "backward")
-    )
-    x, t, f, w = a["x"], a["thresholds"], a["features"], a["weights"]
-    n_leaves, n_features = w.shape[1], x.shape[1]
-    route = traverse(x, t, f)
-    results = dict(zip(("leaf", "margin", "vertex"), route, strict=True))
+def _of_rows(shape: tuple, dtype: type, exact: bool) -> dict[str, Any]:
+    kind, n, n_trees, depth, n_features, outputs = shape
+    x = _numbers(np.random.default_rng(n), dtype, exact, n, n_features)
+    return _arrays(kind, x, (n,), n_features, (n_trees, depth, outputs), dtype, exact)
+
+
+def _of_images(case: tuple, dtype: type, exact: bool) -> dict[str, Any]:
+    kind, shape, windows, *sizes = case
+    places = geometry("x", shape, windows)
+    out = places[19 - (len(shape) - 2) :]
+    x = _numbers(np.random.default_rng(shape[-1]), dtype, exact, *shape)
+    return _arrays(kind, x, (shape[0], *out), places.n_columns, tuple(sizes), dtype, exact)
+
+
+def _operators(
+    kind: str, margin: str, windows: hinge.Windows | None, a: dict[str, Any], aggregate: str
+) -> dict[str, np.ndarray]:
+    """The operators of a margin."""
+    x, t, f, w = a["x"], a["thresholds"], a[margin], a["weights"]
+    words: dict[str, Any] = {"kind": kind, "margin": margin, "windows": windows}
+    route = hinge.traverse(x, t, f, **words)
+    results = route._asdict()
     # Scratch for a few samples only, so that the forward pass runs in chunks.
     with mock.patch.object(gpu, "PAIRS", 64):
-        results["y"] = forward(x, t, f, w)
-        results["y_aggregate"] = forward(x, t, f, w, aggregate=aggregate)
-    results["y_routed"] = hinge.leaf_outputs(route[0], route[1], w)
-    for name, grad, how in (("each", a["grad_y"], None), ("aggregate", a["grad_sum"], aggregate)):
-        dense = backward(grad, *route, f, w, n_features, aggregate=how)
-        sparse = backward(grad, *route, f, w, n_features, aggregate=how, sparse=True)
-        results |= {f"{name}_grad_x": dense[0], f"{name}_grad_t": dense[1], f"{name}_grad_w": dense[2]}
-        results |= {f"{name}_sparse_grad_x": sparse[0]}
-        results |= {f"{name}_rows_t": sparse[1][0], f"{name}_sparse_grad_t": sparse[1][1]}
-        results |= {f"{name}_rows_w": sparse[2][0], f"{name}_sparse_grad_w": sparse[2][1]}
-    results["rows"] = hinge.leaf_rows(route[0], n_leaves)
-    results["counts"] = hinge.leaf_counts(route[0], n_leaves)
-    return results
+        results["y"] = hinge.forward(x, t, f, w, **words)
+        results["y_aggregate"] = hinge.forward(x, t, f, w, **words, aggregate=aggregate)
+    results["y_routed"] = hinge.leaf_outputs(route.leaf, route.margin, w)
+    for name, how in (("each", None), ("aggregate", aggregate)):
+        dense = hinge.backward(a[name], route, x, t, f, w, **words, aggregate=how)
+        sparse = hinge.backward_sparse(a[name], route, x, t, f, w, **words, aggregate=how)
+        results[f"{name}_sparse_grad_x"] = sparse.x
+        for parameter, part in dense._asdict().items():
+            if part is None:
+                continue
+            results[f"{name}_grad_{parameter}"] = part
+            if parameter != "x":
+                rows, values = getattr(sparse, parameter)
+                results |= {f"{name}_rows_{parameter}": rows, f"{name}_sparse_grad_{parameter}": values}
+    return {f"{margin} {name}": part for name, part in results.items()}
 
 
-def _linear(kind: str, a: dict[str, Any], aggregate: str) -> dict[str, np.ndarray]:
-    """The same with an inner product at each vertex."""
-    traverse, forward, backward = (
-        getattr(hinge, f"{kind}_linear_{verb}") for verb in ("traverse", "forward", "backward")
-    )
-    x, t, p, w = a["x"], a["thresholds"], a["projections"], a["weights"]
-    route = traverse(x, t, p)
-    results = {f"linear_{name}": part for name, part in route._asdict().items()}
-    with mock.patch.object(linear, "PAIRS", 64):
-        results["linear_y"] = forward(x, t, p, w)
-        results["linear_y_aggregate"] = forward(x, t, p, w, aggregate=aggregate)
-    for name, grad, how in (("each", a["grad_y"], None), ("aggregate", a["grad_sum"], aggregate)):
-        dense = backward(grad, *route, x, p, w, aggregate=how)
-        sparse = backward(grad, *route, x, p, w, aggregate=how, sparse=True)
-        results |= {f"linear_{name}_grad_{letter}": part for letter, part in zip("xtpw", dense, strict=True)}
-        results[f"linear_{name}_sparse_grad_x"] = sparse[0]
-        for letter, part in zip("tpw", sparse[1:], strict=True):
-            results[f"linear_{name}_rows_{letter}"] = part.rows
-            results[f"linear_{name}_sparse_grad_{letter}"] = part.values
-    return results
+def _leaves(kind: str, a: dict[str, Any]) -> dict[str, np.ndarray]:
+    leaf = hinge.traverse(a["x"], a["thresholds"], a["column"], kind=kind).leaf
+    n_leaves = a["weights"].shape[1]
+    return {"rows": hinge.leaf_rows(leaf, n_leaves), "counts": hinge.leaf_counts(leaf, n_leaves)}
 
 
 def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
@@ -103,36 +126,57 @@ def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     x, thresholds = (small(rng.integers(-9, 10, shape), dtype) for shape in ((30, 4), (3, 3)))
     features = rng.integers(0, 4, (3, 3), np.int32)
-    return getattr(hinge, f"{kind}_traverse")(x, thresholds, features)._asdict()
+    return hinge.traverse(x, thresholds, features, kind=kind)._asdict()
+
+
+def _near(a: dict[str, Any], n: int, dtype: type, exact: bool) -> dict[str, float]:
+    # Equal order of a sum means equal bits. The reference divides before it adds, and its dot product has an
+    # order of its own; a long sum is shared between threads.
+    if exact:
+        return {}
+    parameters = ("x", "thresholds", "features", "weights")
+    same = ["weights"] if n <= gpu.FEW else []
+    if math.prod(a["weights"].shape[2:]) == 1:  # slopes are products, which grad_x adds in the trees' order
+        same += ["x", "features", "thresholds"] if n <= gpu.FEW else ["x", "features"]
+    return {
+        f"{margin} {which}_{sparse}grad_{parameter}": 4.0 if dtype is np.float32 else 64.0
+        for margin in MARGINS
+        for which in ("each", "aggregate")
+        for sparse in ("", "sparse_")
+        for parameter in parameters
+        if which == "aggregate" or parameter not in same
+    }
 
 
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape with numbers whose sums are exact, and with others."""
-    gradients = [
-        f"{linear}{g}_{s}grad_{p}"
-        for linear in ("", "linear_")
-        for g in ("each", "aggregate")
-        for s in ("", "sparse_")
-        for p in ("xtpw" if linear else "xtw")
-    ]
-    for shape in SHAPES:
-        kind, n, n_trees, depth, n_features, outputs = shape
-        for exact, aggregate in ((True, "sum"), (False, "mean")):
-            arrays = _arrays(shape, dtype, exact)
-            # Equal order of a sum means equal bits. The reference divides before it adds, and its dot
-            # product has an order of its own; a long sum is shared between threads.
-            near = {} if exact else dict.fromkeys(gradients, 4.0 if dtype is np.float32 else 64.0)
-            same = ["w"] if n <= gpu.FEW else []
-            if np.prod(outputs) == 1:  # slopes are products, then, and grad_x adds them in the trees' order
-                same += ["x", "p", "t"] if n <= gpu.FEW else ["x", "p"]
-            for p in same:
-                for name in (f"each_grad_{p}", f"each_sparse_grad_{p}"):
-                    near.pop(name, None)
-                    near.pop(f"linear_{name}", None)
-            name = (
-                f"{kind} n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs} "
-                f"{'exact' if exact else 'rounded'} {aggregate}"
+    for exact, aggregate in ((True, "sum"), (False, "mean")):
+        numbers = f"{'exact' if exact else 'rounded'} {aggregate}"
+        for shape in SHAPES:
+            kind, n, n_trees, depth, n_features, outputs = shape
+            name = f"{kind} n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs} {numbers}"
+            arrays = _of_rows(shape, dtype, exact)
+
+            def of_rows(k: str = kind, a: dict = arrays, g: str = aggregate) -> dict[str, np.ndarray]:
+                return (
+                    _operators(k, "column", None, a, g)
+                    | _operators(k, "projection", None, a, g)
+                    | _leaves(k, a)
+                )
+
+            yield Case(name, of_rows, _near(arrays, n, dtype, exact))
+        for image in IMAGES:
+            kind, size, windows, *sizes = image
+            arrays = _of_images(image, dtype, exact)
+
+            def of_images(
+                k: str = kind, w: hinge.Windows = windows, a: dict = arrays, g: str = aggregate
+            ) -> dict[str, np.ndarray]:
+                return _operators(k, "column", w, a, g) | _operators(k, "projection", w, a, g)
+
+            n = math.prod(arrays["aggregate"].shape[: len(size) - 1])
+            yield Case(
+                f"{kind} of {size}, {windows}, {sizes} {numbers}", of_images, _near(arrays, n, dtype, exact)
             )
-            yield Case(name, lambda k=kind, a=arrays, g=aggregate: _public(k, a, g) | _linear(k, a, g), near)
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

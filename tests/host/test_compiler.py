@@ -60,7 +60,7 @@ def test_every_subpackage_has_cases():
         assert list(exercise.cases_of(subpackage, np.float32))
 
 
-@pytest.mark.parametrize("subpackage", ["co2", "growth", "hinge", "split", "tree"])
+@pytest.mark.parametrize("subpackage", ["co2", "core", "growth", "hinge", "split", "tree"])
 def test_options_that_flush_are_seen(subpackage, monkeypatch):
     monkeypatch.setattr(launch, "OPTIONS", (*launch.OPTIONS, "-ftz=true"))
     monkeypatch.setattr(launch, "_modules", {})
@@ -74,10 +74,10 @@ def test_options_that_flush_are_seen(subpackage, monkeypatch):
 def test_a_difference_is_seen():
     (case, *_) = (c for c in exercise.cases_of("hinge", np.float64) if "n=50" in c.name)
     expected = case.call()
-    changed = expected | {"y": np.nextafter(expected["y"], np.inf)}
-    assert any("y: " in line for line in case.differences(changed, expected))
-    assert case.differences(expected | {"more": expected["y"]}, expected)
-    assert case.differences(expected | {"leaf": expected["leaf"].astype(np.int64)}, expected)
+    changed = expected | {"column y": np.nextafter(expected["column y"], np.inf)}
+    assert any("column y: " in line for line in case.differences(changed, expected))
+    assert case.differences(expected | {"more": expected["column y"]}, expected)
+    assert case.differences(expected | {"column leaf": expected["column leaf"].astype(np.int64)}, expected)
 
 
 def _kernel(name, *args, n_blocks=1, threads=64):
@@ -386,5 +386,5 @@ def test_the_compiler_is_restored():
         raise ZeroDivisionError
     assert launch.compiler is before
     x = np.zeros((1, 1), np.float32)
-    route = hforest.hinge.tree_traverse(x, x.copy(), np.zeros((1, 1), np.int32))
+    route = hforest.hinge.traverse(x, x.copy(), np.zeros((1, 1), np.int32))
     assert route[0].item() == 0
