@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import optim
 from . import rows as tables
-from .cuda import Stream, as_array
+from .cuda import as_array, stream_of
 from .fused import FusedForest, settings_of
 from .rows import MOMENTS, Settings
 
@@ -173,7 +173,7 @@ class RowAdam(torch.optim.Optimizer):
                             f"grad: expected a dense or sparse COO tensor, got layout {p.grad.layout}; "
                             "convert it with grad.to_dense()"
                         )
-                    with Stream(p):
+                    with stream_of(p):
                         if p.grad.layout == torch.strided:
                             self._dense_step(p, p.grad, settings)
                         else:
