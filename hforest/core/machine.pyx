@@ -5,7 +5,7 @@ import os
 
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_New
-from cython.parallel cimport parallel, prange
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -224,22 +224,21 @@ cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
 
 
 cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop, hf_watch* watch) noexcept nogil:
-    # Blocks are taken in their order, and each that is taken is scanned: the first bad one is among them.
+    # Once a block has a bad element the others are left out.
     cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
-    cdef int64_t b = 0, i
+    cdef int64_t b, i
+    cdef int threads = 1 if n_blocks < 16 else hf_threads()
     cdef bint bad = False
     watch.interrupted = False
     if n_blocks <= 1:
         bad = _any_bad(a, n, stop)
     else:
         start_watch(watch)
-        hf_share(watch, n_blocks)
-        with parallel(num_threads=1 if n_blocks < 16 else hf_threads()):
-            b = hf_take(watch)
-            while b >= 0:
+        for b in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+            if hf_begin(watch, b):
                 if _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop):
                     hf_stop(watch)
-                b = hf_take(watch)
+                hf_end(watch)
         bad = hf_has_stopped(watch)
     if bad and not watch.interrupted:
         for i in range(n):

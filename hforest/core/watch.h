@@ -29,7 +29,8 @@ typedef struct {
     int interrupted;   /* a handler raised; the exception is pending in the calling thread */
     int64_t next_look; /* milliseconds of hf_milliseconds */
     int64_t n_units, n_taken;
-    int n_done; /* threads that found no unit left */
+    int64_t n_done;    /* units that have ended or were left out; of hf_take: threads that found no unit left */
+    int caller_waits;  /* the calling thread looks for signals until all units are done */
 } hf_watch;
 
 static int64_t hf_milliseconds(void) {
@@ -50,7 +51,7 @@ static int64_t hf_milliseconds(void) {
 static void hf_start_watch(hf_watch *w, int is_main_thread) {
     w->stopped = w->interrupted = 0;
     w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
-    w->n_units = w->n_taken = w->n_done = 0;
+    w->n_units = w->n_taken = w->n_done = w->caller_waits = 0;
 }
 
 HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
@@ -91,6 +92,71 @@ HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
     if (*n_steps < HF_WORK) return 0;
     *n_steps = 0;
     return hf_stopped(w);
+}
+
+/* A parallel loop over units of work. Cython writes it as
+
+       n = hf_units(&watch, n_units, threads)
+       for unit in prange(n, schedule="dynamic", num_threads=threads):
+           if hf_begin(&watch, unit):
+               ...
+               hf_end(&watch)
+
+   After the units come waiting units, one a thread. The thread that takes one has no unit left; at the loop's end the
+   calling thread could not look for signals. In a waiting unit it does, until all units are done; the others wait
+   there for the calling thread, or for the same, so that they leave one to it. Teams may be smaller than asked for.
+
+   Waiting units come last only where units are taken in their order: LLVM's runtime shares them out beforehand. */
+#ifdef _OPENMP
+#define dynamic monotonic : dynamic /* in the pragmas that Cython writes */
+#endif
+
+/* Returns the number of iterations of such a loop. Called outside of the parallel region. */
+static int64_t hf_units(hf_watch *w, int64_t n_units, int n_threads) {
+    w->n_units = n_units;
+    w->n_done = w->caller_waits = 0;
+    return n_units + (n_threads > 1 && n_units > 0 ? n_threads : 0);
+}
+
+/* Lets the calling thread wait until all units are done, and others until then or until that one waits. */
+static void hf_wait_for_units(hf_watch *w) {
+    const int is_caller = omp_get_thread_num() == 0;
+#ifndef _WIN32
+    long nap = HF_NAP_NS;
+    const long longest = is_caller ? HF_LONGEST_NAP_NS : HF_NAP_NS;
+#endif
+    if (is_caller) __atomic_store_n(&w->caller_waits, 1, __ATOMIC_RELAXED);
+    for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) < w->n_units; ++round) {
+        if (is_caller)
+            hf_stopped(w);
+        else if (__atomic_load_n(&w->caller_waits, __ATOMIC_RELAXED))
+            return;
+#ifdef _WIN32
+        Sleep(round < HF_YIELDS ? 0 : 1);
+#else
+        if (round < HF_YIELDS) {
+            sched_yield();
+        } else {
+            const struct timespec time = {0, nap};
+            nanosleep(&time, NULL);
+            nap += nap < longest ? nap / 8 : 0;
+        }
+#endif
+    }
+}
+
+/* Ends a unit that hf_begin let run. */
+static void hf_end(hf_watch *w) { __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELAXED); }
+
+/* Returns whether a unit is to run: it is none to wait in, and the call goes on. */
+static int hf_begin(hf_watch *w, int64_t unit) {
+    if (unit >= w->n_units) {
+        hf_wait_for_units(w);
+        return 0;
+    }
+    if (!hf_stopped(w)) return 1;
+    hf_end(w);
+    return 0;
 }
 
 /* Begins a parallel loop over units 0 to n_units - 1. Called outside of the parallel region. */
