@@ -18,8 +18,9 @@ N_STEPS = 12
 
 def forest(kind, dtype=np.float32, n_trees=21, depth=4, n_features=5, outputs=(3,)):
     """A forest with leaf weights that are not 0."""
+    init = hinge.fern_init if kind == "fern" else hinge.tree_init
     rng = np.random.default_rng(0)
-    t, f, w = hinge.init(n_trees, depth, n_features, outputs, kind=kind, dtype=dtype, rng=rng)
+    t, f, w = init(n_trees, depth, n_features, outputs, dtype=dtype, rng=rng)
     w[...] = rng.normal(size=w.shape)
     return hinge.Parameters(t, f, w)
 
