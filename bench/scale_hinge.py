@@ -89,7 +89,8 @@ class Network:
     def arrays(self) -> list[np.ndarray]:
         """Returns all that was trained, of all workers."""
         forest = [*self.shards.parameters(), *self.shards.adam_state()]
-        return [self.kernel, self.m, self.v, self.mean, self.var, *forest]
+        arrays = [self.kernel, self.m, self.v, self.mean, self.var, *forest]
+        return [a for a in arrays if a is not None]
 
 
 class Demo:

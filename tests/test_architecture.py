@@ -93,7 +93,7 @@ def test_integrations_use_public_functions(path):
             continue  # names of types
         public = importlib.import_module(module).__all__
         assert name in public, f"{path.name} imports {module}.{name}, which is not public"
-    # Attributes of public subpackages: hinge.tree_forward, hforest.hinge.tree_forward.
+    # Attributes of public subpackages: hinge.forward, hforest.hinge.forward.
     packages = {name for module, name in imported_names(path) if module == "hforest"}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
@@ -284,7 +284,7 @@ def test_the_import_tests_see_imports():
 
 @pytest.mark.parametrize("subpackage", WITH_KERNELS)
 def test_files_of_an_algorithm(subpackage):
-    for name in ("__init__.py", "reference.py", "cpu.pyx", "cpu.pyi", "gpu.cu", "gpu.py"):
+    for name in ("__init__.py", "reference.py", "cpu.pyx", "gpu.cu", "gpu.py"):
         assert (PACKAGE / subpackage / name).exists(), name
 
 

@@ -134,6 +134,7 @@ def test_an_interrupt_inside_of_zipfile_is_raised(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test has imported it
 def test_a_child_of_a_process_that_saves_can_save_to_the_same_path(tmp_path):
     path = tmp_path / "a.npz"
     with files.replacing(path) as stream:

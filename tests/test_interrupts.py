@@ -295,6 +295,7 @@ def test_calls_of_another_thread_go_on(two_threads):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test has imported it
 def test_a_child_of_a_thread_is_interrupted(interrupts):
     """The thread that forks is the child's main thread."""
     x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
