@@ -17,8 +17,6 @@ cdef extern from "core/watch.h" nogil:
     int64_t hf_units(hf_watch* watch, int64_t n_units, int n_threads)
     bint hf_begin(hf_watch* watch, int64_t unit)
     void hf_end(hf_watch* watch)
-    void hf_share(hf_watch* watch, int64_t n_units)
-    int64_t hf_take(hf_watch* watch)
 
 cdef void start_watch(hf_watch* watch) noexcept nogil
 

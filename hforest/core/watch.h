@@ -28,8 +28,8 @@ typedef struct {
     int stopped;       /* nothing more is to be done: a handler raised, or memory is out */
     int interrupted;   /* a handler raised; the exception is pending in the calling thread */
     int64_t next_look; /* milliseconds of hf_milliseconds */
-    int64_t n_units, n_taken;
-    int64_t n_done;    /* units that have ended or were left out; of hf_take: threads that found no unit left */
+    int64_t n_units;
+    int64_t n_done;    /* units that have ended or were left out */
     int caller_waits;  /* the calling thread looks for signals until all units are done */
 } hf_watch;
 
@@ -51,7 +51,7 @@ static int64_t hf_milliseconds(void) {
 static void hf_start_watch(hf_watch *w, int is_main_thread) {
     w->stopped = w->interrupted = 0;
     w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
-    w->n_units = w->n_taken = w->n_done = w->caller_waits = 0;
+    w->n_units = w->n_done = w->caller_waits = 0;
 }
 
 HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
@@ -157,47 +157,6 @@ static int hf_begin(hf_watch *w, int64_t unit) {
     if (!hf_stopped(w)) return 1;
     hf_end(w);
     return 0;
-}
-
-/* Begins a parallel loop over units 0 to n_units - 1. Called outside of the parallel region. */
-static void hf_share(hf_watch *w, int64_t n_units) {
-    w->n_units = n_units;
-    w->n_taken = w->n_done = 0;
-}
-
-/* Waits until all threads of the region are done, and looks for signals meanwhile: at the region's barrier the calling
-   thread could not. */
-static void hf_wait(hf_watch *w) {
-    const int n_threads = omp_get_num_threads();
-#ifndef _WIN32
-    long nap = HF_NAP_NS;
-#endif
-    for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_ACQUIRE) < n_threads; ++round) {
-#ifdef _WIN32
-        Sleep(round < HF_YIELDS ? 0 : 1);
-#else
-        if (round < HF_YIELDS) {
-            sched_yield();
-        } else {
-            const struct timespec time = {0, nap};
-            nanosleep(&time, NULL);
-            nap += nap < HF_LONGEST_NAP_NS ? nap / 8 : 0;
-        }
-#endif
-        hf_stopped(w);
-    }
-}
-
-/* Returns the next unit that no thread has taken, or -1 if none is left or the call is to end; then the thread leaves the
-   loop. Every thread of the parallel region calls it until then. */
-static int64_t hf_take(hf_watch *w) {
-    if (!hf_stopped(w)) {
-        const int64_t unit = __atomic_fetch_add(&w->n_taken, 1, __ATOMIC_RELAXED);
-        if (unit < w->n_units) return unit;
-    }
-    __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELEASE);
-    if (omp_get_thread_num() == 0) hf_wait(w);
-    return -1;
 }
 
 #endif
