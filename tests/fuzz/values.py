@@ -213,7 +213,13 @@ for _name in ("adam_forward", "adam_backward"):
     options(f"hinge.{_name}.aggregate", "sum", "mean")
 options("hinge.kind", "tree", "fern")
 options("hinge.margin", "column", "projection")
-options("hinge.windows", None, hinge.Windows(1), hinge.Windows(2, (2, 1), 1), hinge.Windows((1, 3), 1, (0, 2), (1, 2)))
+options(
+    "hinge.windows",
+    None,
+    hinge.Windows(1),
+    hinge.Windows(2, (2, 1), 1),
+    hinge.Windows((1, 3), 1, (0, 2), (1, 2)),
+)
 value("n_leaves")(lambda s: 2**s.depth)
 options("l2", 0.3, 1e-3)
 options("tolerance", 1e-3, 0.1)
@@ -245,9 +251,7 @@ def _x_of_hinge(s: Setting) -> np.ndarray:
 
 
 value("thresholds")(lambda s: s.numbers(s.n_trees, _n_vertices(s)))
-value("hinge.init.features")(
-    lambda s: "random" if _projections(s) else s.choice(("random", "sequential"))
-)
+value("hinge.init.features")(lambda s: "random" if _projections(s) else s.choice(("random", "sequential")))
 value("hinge.adam_state.features")(lambda s: s.numbers(s.n_trees, _n_vertices(s), s.n_features))
 
 
@@ -270,14 +274,18 @@ _WORDS = ("kind", "margin", "windows")
 def _route(s: Setting) -> Any:
     """The route of some samples; in `adam_backward` the one of the forward call, which changes the state."""
     if "_route" not in s._arguments:
-        words = {name: s.argument(name) for name in _WORDS if name in s.target.parameters and name != "margin"}
+        words = {
+            name: s.argument(name) for name in _WORDS if name in s.target.parameters and name != "margin"
+        }
         if "route" in s.target.parameters:
             words["margin"] = s.argument("margin")
         x = s.argument("x") if "route" in s.target.parameters else _x(s)
         if s.target.last == "adam_backward":
             arrays = [s.argument(name) for name in ("thresholds", "features", "weights", "state")]
             settings = {name: s.argument(name) for name in ("aggregate", "beta1", "beta2", "eps")}
-            _, route = hinge.adam_forward(x, *arrays, s.argument("step"), s.argument("lr"), **words, **settings)
+            _, route = hinge.adam_forward(
+                x, *arrays, s.argument("step"), s.argument("lr"), **words, **settings
+            )
         else:
             thresholds = s.numbers(s.n_trees, _n_vertices(s))
             features = s.given("features")
