@@ -19,7 +19,8 @@
 enum {
     HF_LOOK_MS = 100,      /* milliseconds between two looks for signals */
     HF_WORK = 1 << 18,     /* steps of a few nanoseconds between two looks at the flag */
-    HF_YIELDS = 200,       /* times that a thread without work yields before it sleeps, */
+    HF_SPINS = 20000,      /* rounds of about 25 nanoseconds for which other threads wait for the calling one */
+    HF_YIELDS = 200,       /* times that the calling thread yields before it sleeps, */
     HF_NAP_NS = 50 * 1000, /* for so long at first, */
     HF_LONGEST_NAP_NS = 5 * 1000 * 1000
 };
@@ -32,6 +33,32 @@ typedef struct {
     int64_t n_done;    /* units that have ended or were left out */
     int caller_waits;  /* the calling thread looks for signals until all units are done */
 } hf_watch;
+
+static void hf_pause(void) {
+#if HF_X86
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb");
+#endif
+}
+
+static void hf_yield(void) {
+#ifdef _WIN32
+    Sleep(0);
+#else
+    sched_yield();
+#endif
+}
+
+static void hf_nap(long nanoseconds) {
+#ifdef _WIN32
+    Sleep(1);
+    (void)nanoseconds;
+#else
+    const struct timespec time = {0, nanoseconds};
+    nanosleep(&time, NULL);
+#endif
+}
 
 static int64_t hf_milliseconds(void) {
 #ifdef _WIN32
@@ -94,21 +121,23 @@ HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
     return hf_stopped(w);
 }
 
-/* A parallel loop over units of work. Cython writes it as
+/* A parallel loop over units of work, in Cython:
 
-       n = hf_units(&watch, n_units, threads)
-       for unit in prange(n, schedule="dynamic", num_threads=threads):
+       for unit in prange(hf_units(&watch, n_units, threads), schedule="dynamic", num_threads=threads):
            if hf_begin(&watch, unit):
                ...
                hf_end(&watch)
 
-   After the units come waiting units, one a thread. The thread that takes one has no unit left; at the loop's end the
-   calling thread could not look for signals. In a waiting unit it does, until all units are done; the others wait
-   there for the calling thread, or for the same, so that they leave one to it. Teams may be smaller than asked for.
+   After the units come waiting units, as many as threads. A thread that takes one finds no unit left; at the loop's end
+   the calling thread could not look for signals. In its waiting unit it does, until all units are done. The others wait
+   in theirs for that, so that they leave one to it. A team may be smaller than asked for: nothing counts its threads.
 
-   Waiting units come last only where units are taken in their order: LLVM's runtime shares them out beforehand. */
+   Two words of the pragmas that Cython writes are replaced, in every module that reads this header. Units are taken in
+   their order; LLVM's runtime would share them out beforehand, waiting units included, and balance worse. Variables do
+   not keep their last values after a loop: for these all threads would wait for each other before they begin. */
 #ifdef _OPENMP
-#define dynamic monotonic : dynamic /* in the pragmas that Cython writes */
+#define dynamic monotonic : dynamic
+#define lastprivate(variable)
 #endif
 
 /* Returns the number of iterations of such a loop. Called outside of the parallel region. */
@@ -118,30 +147,34 @@ static int64_t hf_units(hf_watch *w, int64_t n_units, int n_threads) {
     return n_units + (n_threads > 1 && n_units > 0 ? n_threads : 0);
 }
 
-/* Lets the calling thread wait until all units are done, and others until then or until that one waits. */
+/* Returns whether the calling thread can be left to wait for the units that others have. */
+static int hf_can_leave(const hf_watch *w) {
+    return __atomic_load_n(&w->caller_waits, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) >= w->n_units;
+}
+
+/* A waiting unit of another thread. As at a barrier, it spins first where there is a processor for each thread. */
+static void hf_wait_for_caller(const hf_watch *w) {
+    for (int round = omp_get_num_threads() > omp_get_num_procs() ? HF_SPINS : 0; !hf_can_leave(w); ++round) {
+        if (round < HF_SPINS)
+            hf_pause();
+        else
+            hf_nap(HF_NAP_NS);
+    }
+}
+
+/* A waiting unit of the calling thread: looks for signals until all units are done. */
 static void hf_wait_for_units(hf_watch *w) {
-    const int is_caller = omp_get_thread_num() == 0;
-#ifndef _WIN32
     long nap = HF_NAP_NS;
-    const long longest = is_caller ? HF_LONGEST_NAP_NS : HF_NAP_NS;
-#endif
-    if (is_caller) __atomic_store_n(&w->caller_waits, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->caller_waits, 1, __ATOMIC_RELAXED);
     for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) < w->n_units; ++round) {
-        if (is_caller)
-            hf_stopped(w);
-        else if (__atomic_load_n(&w->caller_waits, __ATOMIC_RELAXED))
-            return;
-#ifdef _WIN32
-        Sleep(round < HF_YIELDS ? 0 : 1);
-#else
         if (round < HF_YIELDS) {
-            sched_yield();
+            hf_yield();
         } else {
-            const struct timespec time = {0, nap};
-            nanosleep(&time, NULL);
-            nap += nap < longest ? nap / 8 : 0;
+            hf_nap(nap);
+            nap += nap < HF_LONGEST_NAP_NS ? nap / 8 : 0;
         }
-#endif
+        hf_stopped(w);
     }
 }
 
@@ -150,12 +183,14 @@ static void hf_end(hf_watch *w) { __atomic_fetch_add(&w->n_done, 1, __ATOMIC_REL
 
 /* Returns whether a unit is to run: it is none to wait in, and the call goes on. */
 static int hf_begin(hf_watch *w, int64_t unit) {
-    if (unit >= w->n_units) {
+    if (unit < w->n_units) {
+        if (!hf_stopped(w)) return 1;
+        hf_end(w);
+    } else if (omp_get_thread_num() == 0) {
         hf_wait_for_units(w);
-        return 0;
+    } else {
+        hf_wait_for_caller(w);
     }
-    if (!hf_stopped(w)) return 1;
-    hf_end(w);
     return 0;
 }
 
