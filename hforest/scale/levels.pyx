@@ -129,8 +129,8 @@ cdef inline int64_t _n_below(const real* limit, int64_t n, real value) noexcept 
 
 
 cdef void _bins(
-    const real[:, ::1] values, const int64_t[::1] start, const real[::1] limits, uint16_t[:, ::1] bins,
-    hf_watch* watch
+    const real[:, :] values, const int64_t[::1] start, const real[::1] limits, const int64_t[::1] missing,
+    code_t[:, ::1] bins, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t j, i, n, n_blocks = (values.shape[1] + BLOCK - 1) // BLOCK
     cdef int threads = hf_threads()
@@ -142,30 +142,31 @@ cdef void _bins(
             n = start[j // n_blocks + 1] - start[j // n_blocks]
             limit = &limits[start[j // n_blocks]]
             for i in range(j % n_blocks * BLOCK, min((j % n_blocks + 1) * BLOCK, values.shape[1])):
-                bins[j // n_blocks, i] = <uint16_t> _n_below(limit, n, values[j // n_blocks, i])
+                bins[j // n_blocks, i] = <code_t> _n_below(limit, n, values[j // n_blocks, i])
                 if values[j // n_blocks, i] != values[j // n_blocks, i]:
-                    bins[j // n_blocks, i] = <uint16_t> (n + 1)
+                    bins[j // n_blocks, i] = <code_t> missing[j // n_blocks]
             hf_end(watch)
 
 
-def bins_of_slots(values, start, limits):
-    """Returns how many limits of its slot are below each value, of a missing value one more than all: uint16.
+def _find_bins(
+    const real[:, :] values, const int64_t[::1] start, const real[::1] limits, const int64_t[::1] missing,
+    code_t[:, ::1] bins
+):
+    cdef hf_watch watch
+    start_watch(&watch)
+    _bins(values, start, limits, missing, bins, &watch)
+    raise_interrupt(&watch)
+
+
+def find_bins(values, start, limits, missing, bins):
+    """Writes how many limits of its slot are below each value, and of NaN the slot's `missing`.
 
     values: (n_slots, n_rows). start: (n_slots + 1,): slot j has the limits start[j] to start[j + 1] - 1,
-    ascending, of the dtype of values.
+    ascending, of the dtype of values. bins: OUT (n_slots, n_rows) of uint8, uint16 or uint32.
     """
-    cdef hf_watch watch
-    bins = np.empty(values.shape, np.uint16)
-    if not bins.size:
-        return bins
-    limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
-    start_watch(&watch)
-    if values.dtype.itemsize == 4:
-        _bins[float](values, start, limits, bins, &watch)
-    else:
-        _bins[double](values, start, limits, bins, &watch)
-    raise_interrupt(&watch)
-    return bins
+    if bins.size:
+        limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
+        _find_bins(values, start, limits, missing, bins)
 
 
 # ----------------------------------------------------------------------------- sums of rows

@@ -17,14 +17,13 @@ KERNELS = ("hinge.traverse", "hinge.forward*", "hinge.backward*", "neural.route"
 """Functions of which any number may be small."""
 LEARNERS = (
     "classic.grow*",
-    "co2.grow",
     "growth.encode",
     "growth.grow_projected",
     "manifold.grow",
     "split.best_split",
     "tree.apply",
 )
-"""Functions whose samples and thresholds may be small."""
+"""Functions whose samples and thresholds may be small. Not co2.grow, of which the host does a part that flushes here."""
 
 
 def _any_of(name: str, patterns: tuple[str, ...]) -> bool:
@@ -42,8 +41,6 @@ def applies(target: Target) -> bool:
 def small(s: Setting, case: Case) -> Case:
     """A good call with float32 arrays made subnormal, as it is drawn, and missing values of both signs."""
     given: dict[str, Any] = case.make()
-    if given.get("splitter") == "oc1":  # of the CPU alone
-        reject()
     if given.get("sample_weight") is not None:  # whole, so that equal gains have equal bits
         given["sample_weight"] = np.ceil(given["sample_weight"])
     names = {"x", "values", "threshold"}
