@@ -724,6 +724,9 @@ ENTRIES = {
         combine=lambda a: (a * SHARES.astype(a.dtype)).sum(axis=1),
         pull=lambda g, a: g[:, None] * SHARES.astype(a.dtype),
     ),
+    "squares": shared.Reduction(
+        False, combine=lambda a: (a * a).sum(axis=1), pull=lambda g, a: 2 * g[:, None] * a
+    ),
 }
 
 

@@ -166,6 +166,9 @@ def test_a_step_touches_what_the_batch_reaches(depth, read):
     np.testing.assert_array_equal((w != before[2]).any(axis=2), leaves)
     np.testing.assert_array_equal(t != before[0], vertices)
     np.testing.assert_array_equal(state.weights_last, leaves.astype(np.int64))
+    # Below the tenth level, vertices that compare columns of rows move when they are reached, others at every step.
+    moves = vertices if read is ROWS else np.ones_like(vertices)
+    np.testing.assert_array_equal(state.thresholds_last[:, 1023:], moves[:, 1023:])
     moved = f != before[1]
     if read.margin == "column":
         assert not moved.any()
