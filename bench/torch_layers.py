@@ -4,8 +4,8 @@
 
 calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
 depth 7 (10 outputs): forward without gradients, and forward and backward, beside the NumPy functions, and a
-function of autograd that does nothing, forward and backward; microseconds, the lower quartile of single calls
-in random order, each after a call of the function that does nothing. The overhead is the difference.
+function of autograd that does nothing, forward and backward; microseconds, the least of single calls in random
+order, each after a call of the function that does nothing. The overhead is the difference.
 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
@@ -74,7 +74,7 @@ def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
 
 
 def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], rounds: int) -> dict[str, float]:
-    """The lower quartile of the microseconds of each job, called once in each round after `before`."""
+    """The least microseconds of each job, called once in each round after `before`."""
     taken: dict[str, list[float]] = {name: [] for name in jobs}
     order, rng = list(jobs.items()), random.Random(0)
     for _ in range(rounds):
@@ -85,7 +85,7 @@ def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], round
             kept = job()
             taken[name].append(1e6 * (time.perf_counter() - begin))
             del kept
-    return {name: statistics.quantiles(times)[0] for name, times in taken.items()}
+    return {name: min(times) for name, times in taken.items()}
 
 
 def calls(threads: int, repeats: int) -> Rows:
@@ -147,9 +147,7 @@ def small_calls(threads: int, rounds: int, n: int, trees: int, depth: int, width
     for job in pairs:
         ours, numpy = taken[f"{job} 0"], taken[f"{job} 1"]
         name = f"{n} x {trees}, {job}"
-        rows.append(
-            {"part": "calls", "threads": threads, "job": name, "times": [ours, numpy, taken["empty"]]}
-        )
+        rows.append({"part": "calls", "threads": threads, "job": name, "least": [ours, numpy]})
         print(
             f"  {name:40} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {ours - numpy:6.1f}  "
             f"empty function {taken['empty']:6.1f}"
@@ -411,7 +409,7 @@ def table(rows: Rows, part: str) -> str:
     names = list(dict.fromkeys(row[key] for row in rows))
     found = {(row[key], row["threads"]): row for row in rows}
     heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
-    titles = ["hforest.torch, NumPy, empty function", "overhead"]
+    titles = ["hforest.torch, NumPy", "overhead"]
     if part == "step":
         titles = ["least, median", "processor", "fastest PyTorch / this"]
     elif part == "convolution":
@@ -425,8 +423,8 @@ def table(rows: Rows, part: str) -> str:
             if row is None:
                 cells += ["–"] * len(titles)
             elif part == "calls":
-                ours, numpy, empty = row["times"]
-                cells += [f"{ours:.0f}, {numpy:.0f}, {empty:.0f}", f"{ours - numpy:.0f}"]
+                ours, numpy = row["least"]
+                cells += [f"{ours:.0f}, {numpy:.0f}", f"{ours - numpy:.0f}"]
             elif part == "convolution":
                 cells += [f"{row['least']:.0f}, {row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:
