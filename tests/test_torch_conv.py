@@ -126,6 +126,17 @@ def test_steps_of_row_adam(kind, margin, groups, mode):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+def test_projections_do_not_move_in_the_backward_pass():
+    layer = ht.HingeConv2d(4, 4, 3, 3, outputs=2, margin="projection")
+    optimizer = ht.RowAdam(layer.parameters())
+    optimizer.step_in_backward(layer.thresholds, layer.weights)
+    before = copy.deepcopy(layer.state_dict())
+    layer(torch.randn(1, 4, 4, 4)).sum().backward()
+    assert all(torch.equal(a, before[name]) for name, a in layer.state_dict().items())
+    with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
+        optimizer.step()
+
+
 def test_vertices_look_at_the_window_or_the_vector():
     torch.manual_seed(0)
     layer = ht.HingeConv2d(2, 30, 3, 3, outputs=2, padding=1, vector_features=4)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from .. import hinge
-from ..hinge.margins import MARGINS
 from ..hinge.shared import check_grad_y
 from . import rows
 from .library import (
@@ -126,7 +125,7 @@ def _backward_fake(
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, _, features, weights, *ctx.settings, ctx.route = inputs
-    read = x if MARGINS[ctx.settings[1]].gradient_reads_x else None
+    read = x if hinge.kernels.MARGINS[ctx.settings[1]].gradient_reads_x else None
     ctx.save_for_backward(*output[1:], read, features, weights)
     ctx.x_shape = x.shape
 
@@ -202,7 +201,7 @@ class _Forest(torch.autograd.Function):
         y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, words)
         # Hooks of saved tensors see the route. Without them it stays as it is, and is not checked again.
         ctx.route, tensors = (None, map(torch.from_numpy, route)) if _hooks(False) else (route, ())
-        read = x if MARGINS[words["margin"]].gradient_reads_x else None
+        read = x if hinge.kernels.MARGINS[words["margin"]].gradient_reads_x else None
         ctx.save_for_backward(*tensors, read, features, weights)
         ctx.x_shape, ctx.words, ctx.sparse = x.shape, words, sparse
         ctx.shapes = features.shape, features.dtype, rows.plain(weights).shape
