@@ -5,7 +5,7 @@ cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
 
 # How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin says which of
-# run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
+# them are to run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
 cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
