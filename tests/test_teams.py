@@ -46,7 +46,9 @@ def teams(request, tmp_path):
     if compiler is None:
         pytest.skip(f"needs {request.param}")
     command = [compiler, "-O2", "-std=gnu11", "-fopenmp", "-w", f"-I{ROOT / 'hforest'}"]
-    built = subprocess.run([*command, str(ROOT / "tests" / "teams.c"), "-o", str(program)], capture_output=True)
+    built = subprocess.run(
+        [*command, str(ROOT / "tests" / "teams.c"), "-o", str(program)], capture_output=True
+    )
     if built.returncode:
         pytest.skip(f"{request.param} builds no OpenMP programs")
     return [str(program)], {"LD_PRELOAD": _llvm()} if "LLVM" in request.param else {}

@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
 
-# How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin says which of them
-# run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
+# How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin says which of
+# them are to run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
 cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
