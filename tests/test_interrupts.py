@@ -81,28 +81,27 @@ class _Interrupted(Exception):
 @pytest.mark.parametrize("block", [hforest.unchecked, lambda: hforest.using("reference")])
 def test_a_block_that_is_interrupted_gives_its_setting_back(block):
     """Also while the exception is kept, as an interactive Python keeps the last one."""
-    rng, kept, armed = np.random.default_rng(0), [], False
+    rng, kept, came = np.random.default_rng(0), [], False
 
     def handler(number, frame):
-        if armed:
-            raise _Interrupted
+        nonlocal came
+        came = True
+        raise _Interrupted  # which Python drops inside of a callback, such as one of its collections
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for seconds in rng.uniform(1e-6, 1e-4, 3000):
+            came = False
             try:
-                armed = True
                 signal.setitimer(signal.ITIMER_REAL, seconds)
-                while True:
+                while not came:
                     with block():
                         pass
             except _Interrupted as error:
-                armed = False
                 kept = [error]
             assert (check.values_checked(), dispatch.is_reference()) == (True, False)
         assert kept
     finally:
-        armed = False
         signal.signal(signal.SIGALRM, before)
 
 
