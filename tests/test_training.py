@@ -47,7 +47,7 @@ def batches(n_steps, n_samples, read, outputs, dtype, seed=1):
     rng = np.random.default_rng(seed)
     for step in range(1, n_steps + 1):
         # Empty batches too; samples come again, so that leaves have several.
-        n = 0 if step == 4 else n_samples if read.windows is None else -(-n_samples // 5)
+        n = 0 if step == 4 else n_samples if read.windows is None else -(-n_samples // 10)
         x = np.round(rng.normal(size=(n, *read.shape)), 1).astype(dtype)
         places = () if read.windows is None else (4, 3)
         yield step, x, rng.normal(size=(n, *places, *outputs)).astype(dtype)
@@ -180,9 +180,9 @@ def test_a_step_touches_what_the_batch_reaches(depth, read):
 @reads
 def test_it_learns(fast_backend, kind, read):
     rng = np.random.default_rng(3)
-    places = (64,) if read.windows is None else (6, 4, 3)
+    places = (24,) if read.windows is None else (2, 4, 3)
     x, goal = (rng.normal(size=size).astype(np.float32) for size in ((places[0], *read.shape), (*places, 2)))
-    t, f, w = (fast_backend.array(a) for a in forest(kind, read, 30, 5, (2,), np.float32))
+    t, f, w = (fast_backend.array(a) for a in forest(kind, read, 15, 5, (2,), np.float32))
     state, x, goal = state_of(t, f, w, read.margin), fast_backend.array(x), fast_backend.array(goal)
     losses, words = [], read.words(kind)
     for step in range(1, 61):
