@@ -335,8 +335,8 @@ class HingeForest(Forest):
     def _columns(self) -> np.ndarray:
         if self.margin != "column":
             raise ValueError(
-                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', under "
-                "an nn.Linear"
+                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', "
+                "below an nn.Linear"
             )
         return host(self.features)
 
