@@ -246,8 +246,8 @@ def _apply(
     plain = eager(x, t, features, w)
     if not plain and not checked:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
-        given: Any = full_precision(x, thresholds, features, weights)
-        return _apply(*given, words, sparse, checked=True)
+        x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
+        return _apply(x, thresholds, features, weights, words, sparse, checked=True)
     same_dtype("x", x, "thresholds", t)
     learn = torch.is_grad_enabled() and (
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
