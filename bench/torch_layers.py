@@ -4,8 +4,8 @@
 
 calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
 depth 7 (10 outputs): forward without gradients, and forward and backward, beside the NumPy functions, and a
-function of autograd that does nothing, forward and backward; microseconds, the least of single calls in random
-order, each after a call of the function that does nothing. The overhead is the difference.
+function of autograd that does nothing, forward and backward; microseconds, the least of single calls in
+random order, each after a call of the function that does nothing. The overhead is the difference.
 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;

@@ -239,15 +239,15 @@ class _Forest(torch.autograd.Function):
 
 
 def _apply(
-    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any], sparse: bool
-) -> Tensor:
+    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any], sparse: bool,
+    checked: bool = False,
+) -> Tensor:  # fmt: skip
     t, w = rows.read_as(thresholds, weights)
     plain = eager(x, t, features, w)
-    if not plain:
+    if not plain and not checked:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
         x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
-        t, w = rows.read_as(thresholds, weights)
-        plain = eager(x, t, features, w)
+        return _apply(x, thresholds, features, weights, words, sparse, checked=True)
     same_dtype("x", x, "thresholds", t)
     learn = torch.is_grad_enabled() and (
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad

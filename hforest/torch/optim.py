@@ -255,7 +255,8 @@ class RowAdam(torch.optim.Optimizer):
         """Lets the backward pass move a forest: the same steps, without its gradients in memory.
 
         From now on `loss.backward()` moves these thresholds and weights, whose `grad` stays None, and `step`
-        the other parameters: `hforest.hinge.adam_forward` and `adam_backward` in place of forward and backward.
+        the other parameters: `hforest.hinge.adam_forward` and `adam_backward` in place of forward and
+        backward.
 
         Parameters
         ----------
