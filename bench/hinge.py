@@ -51,7 +51,7 @@ REFERENCE_PAIRS = 2000
 Calls = dict[str, Callable[[], Any]]
 
 
-def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
+def check(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
     """The CPU backend and the NumPy rung against the reference, on the first samples and trees."""
     trees = min(len(t), 8)
     n = max(1, min(len(x), REFERENCE_PAIRS // trees))
@@ -74,7 +74,7 @@ def check(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def rungs(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
+def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
     """Job -> rung -> the call to time."""
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     route = hinge.traverse(x, t, f, kind=kind)
@@ -109,7 +109,7 @@ def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
     return timed
 
 
-def gpu_rungs(kind: str, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
+def gpu_rungs(kind: Any, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
     """The same on a GPU, synchronised, or None where there is none."""
     try:
         import cupy
@@ -128,7 +128,7 @@ def gpu_rungs(kind: str, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
     return {job: {"gpu": waiting(c["hforest"])} for job, c in rungs(kind, *moved).items()}
 
 
-def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: int) -> tuple[int, int]:
+def loads_and_bytes(kind: Any, job: str, depth: int, n_outputs: int, itemsize: int) -> tuple[int, int]:
     """Least loads of one sample-tree pair, and bytes of weights and gradients that it moves."""
     loads = 3 * depth if kind == "tree" else depth
     row = n_outputs * itemsize
@@ -141,7 +141,7 @@ def loads_and_bytes(kind: str, job: str, depth: int, n_outputs: int, itemsize: i
     }[job]
 
 
-def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
+def problem(kind: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
     """x, thresholds, features, weights and a gradient by the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ..
 
 
 def run_kind(
-    kind: str,
+    kind: Any,
     shape: tuple[int, ...],
     threads: int,
     last: bool,

@@ -33,7 +33,7 @@ SHAPES = ((128, 64, 100, 7, 10), (1000, 784, 100, 5, 10), (1000, 784, 100, 10, 1
 Calls = dict[str, Callable[[], Any]]
 
 
-def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, ...]:
+def problem(kind: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """x, thresholds, projections, weights and a gradient by the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def problem(kind: str, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndar
     return x, t, p, w, grad_y
 
 
-def fused(kind: str, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls]:
+def fused(kind: Any, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls]:
     """The route, and the calls of the fused functions."""
     x, t, p, w, grad_y = arrays
     words: dict[str, Any] = {"kind": kind, "margin": "projection", "aggregate": "sum"}
@@ -55,7 +55,7 @@ def fused(kind: str, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls
     }
 
 
-def layered(kind: str, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Calls:
+def layered(kind: Any, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Calls:
     """The same by a matrix product and trees on its columns; gradients along the same route."""
     x, t, p, w, grad_y = arrays
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
@@ -72,7 +72,7 @@ def layered(kind: str, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Ca
     return {"forward": down, "backward": up}
 
 
-def check(kind: str, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls, route: hinge.Route) -> None:
+def check(kind: Any, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls, route: hinge.Route) -> None:
     """Raises where the two differ by more than rounding, or routes of a few samples from the reference."""
     x, t, p, *_ = arrays
     y, _ = calls["forward"]()
@@ -108,7 +108,7 @@ def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
     return timed
 
 
-def run(kind: str, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every job and rung of one shape and kind."""
     arrays = problem(kind, shape, np.dtype(options.dtype))
     rows: list[dict[str, Any]] = []

@@ -44,7 +44,7 @@ def _numpy_adam(p: Any, g: Any, m: Any, v: Any, step: int) -> None:
     p -= LR / (1 - 0.9**step) * m / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
 
 
-def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Step, Callable[[], None]]:
+def forest_step(rung: str, kind: Any, arrays: tuple[Any, Any, Any]) -> tuple[Step, Callable[[], None]]:
     """What does one step of the forest on (features, labels) and returns dL/dx, and what ends a training."""
     t, f, w = arrays
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
@@ -71,7 +71,8 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
         grad_t = np.zeros_like(t)
         grad_t.reshape(-1)[grads.thresholds.rows] = grads.thresholds.values
         optim.adam(t, grad_t, t_m, t_v, steps, LR)
-        optim.adam_rows(flat_w, *grads.weights, flat_m, flat_v, last, steps, LR)
+        rows, grad_w = grads.weights
+        optim.adam_rows(flat_w, rows, grad_w, flat_m, flat_v, last, steps, LR)
         return grads.x
 
     def dense(x: Any, y: Any, adam: Any = None) -> Any:
@@ -108,11 +109,11 @@ def forest_step(rung: str, kind: str, arrays: tuple[Any, Any, Any]) -> tuple[Ste
 RUNGS = ("fused", "rows", "dense", "numpy")
 
 
-def start(kind: str, n_trees: int, depth: int, n_features: int) -> tuple[Any, Any, Any]:
+def start(kind: Any, n_trees: int, depth: int, n_features: int) -> tuple[Any, Any, Any]:
     return hinge.init(n_trees, depth, n_features, CLASSES, kind=kind, rng=0)
 
 
-def check(kind: str) -> None:
+def check(kind: Any) -> None:
     """Every rung from one start through the same steps: the same parameters."""
     rng = np.random.default_rng(1)
     ends = []

@@ -23,7 +23,7 @@ State = dict[str, Any]
 class Config:
     """One run. `n_outputs` is the number of classes, or 1 for a regression."""
 
-    kind: str
+    kind: Any
     n_trees: int
     depth: int
     n_outputs: int

@@ -58,6 +58,6 @@ cdef int run_backward(Gradients a, const real* tag) except -1
 
 
 cdef inline Py_ssize_t column_step(Py_ssize_t n) noexcept nogil:
-    # Elements from a column of n samples to the next. Not a power of two: sixteen columns are written together,
+    # Elements from a column of n samples to the next. No power of two: sixteen columns are written together,
     # and a set of L1 has fewer lines.
     return (n + 15) // 16 * 16 + 16
