@@ -27,13 +27,13 @@ def torch_forest(case: Case, x: Any, p: Any, aggregate: Aggregate, sparse: bool 
     """Outputs of a forest as a tensor."""
     import hforest.torch as ht
 
-    word = "_conv" if case.windows else "_linear" if case.margin == "projection" else ""
-    more: dict[str, Any] = {"sparse": True} if sparse else {}
-    return getattr(ht, f"hinge_{case.kind}{word}")(x, *p, **case.windows, aggregate=aggregate, **more)
+    windows = hforest.hinge.Windows(**case.windows) if case.windows else None
+    words: Any = {"kind": case.kind, "margin": case.margin, "windows": windows}
+    return ht.hinge_forest(x, *p, **words, aggregate=aggregate, sparse=sparse)
 
 
 def torch_forms(case: Case) -> tuple[str, ...]:
-    """The forms of the gradient of weights that PyTorch's functions have."""
+    """The forms of the gradient of weights that are hashed; both have the same numbers in every case."""
     return ("dense", "sparse") if case.margin == "column" and not case.windows else ("dense",)
 
 
@@ -41,7 +41,8 @@ def jax_forest(case: Case, x: Any, p: Any, aggregate: Aggregate) -> Any:
     """Outputs of a forest as an array of JAX."""
     import hforest.jax as hj
 
-    return getattr(hj, f"hinge_{case.kind}")(x, *p, aggregate=aggregate)
+    windows = hforest.hinge.Windows(**case.windows) if case.windows else None
+    return hj.hinge_forest(x, *p, kind=case.kind, margin=case.margin, windows=windows, aggregate=aggregate)
 
 
 def in_jax(case: Case) -> bool:
@@ -134,6 +135,22 @@ def made(task: Task, cls: Any, *sizes: Any, **settings: Any) -> Any:
     return cls(*sizes, dtype=torch.tensor(task.x).dtype, generator=generator, **settings)
 
 
+def projections(task: Task, kind: Any, aggregate: Aggregate) -> Any:
+    """A forest of projections that loads a start of random vectors by their former name."""
+    import torch
+
+    import hforest.torch as ht
+
+    layer = made(task, ht.HingeForest, 12, 7, 4, 3, kind=kind, margin="projection", aggregate=aggregate)
+    generator = torch.Generator().manual_seed(5)
+    seed = int(torch.randint(2**63 - 1, (), generator=generator))
+    t, _, w = hforest.hinge.init(7, 4, 12, 3, kind=kind, dtype=task.x.dtype, rng=seed)
+    vectors = torch.randn((*t.shape, 12), generator=generator, dtype=layer.features.dtype)
+    state = {"thresholds": torch.tensor(t), "weights": torch.tensor(w), "projections": vectors / 12**0.5}
+    layer.load_state_dict(state)
+    return layer
+
+
 def torch_layers(task: Task) -> Results:
     """Forests as layers: outputs, gradients, starts, repair and maps."""
     import torch
@@ -150,13 +167,13 @@ def torch_layers(task: Task) -> Results:
                 samples = samples.clone().requires_grad_()
                 tensors = (("x", samples), *layer.named_parameters())
                 yield from of_tensors(f"{key} column{word}", layer(samples), tensors)
-            layer = made(task, ht.LinearHingeForest, 12, 7, 4, 3, kind=kind, aggregate=aggregate)
+            layer = projections(task, kind, aggregate)
             samples = x.clone().requires_grad_()
             # The name of the vectors may change, their order does not.
-            tensors = zip(
+            named = zip(
                 ("x", "thresholds", "vectors", "weights"), (samples, *layer.parameters()), strict=False
             )
-            yield from of_tensors(f"{key} projection", layer(samples), tensors)
+            yield from of_tensors(f"{key} projection", layer(samples), named)
         layer = made(task, ht.HingeForest, 12, 7, 4, 3, kind=kind)
         for name in ("leaf_map", "margin_map", "path_map", "leaf_counts"):
             word = name.replace("_", " ")

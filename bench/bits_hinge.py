@@ -69,9 +69,10 @@ def adam_step(
     case: Case, x: np.ndarray, target: float, p: Arrays, state: hinge.AdamState, step: int, aggregate: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """A fused step towards a target: y and the gradient with respect to x. Parameters and state change."""
-    words = {**_words(case), "aggregate": aggregate}
-    y, route = hinge.adam_forward(x, *p, state, step, 0.01, **words)
-    return y, hinge.adam_backward(y - y.dtype.type(target), route, x, *p, state, step, 0.01, **words)
+    words: Any = {**_words(case), "aggregate": aggregate}
+    t, f, w = p
+    y, route = hinge.adam_forward(x, t, f, w, state, step, 0.01, **words)
+    return y, hinge.adam_backward(y - y.dtype.type(target), route, x, t, f, w, state, step, 0.01, **words)
 
 
 def median_thresholds(case: Case, x: np.ndarray, features: np.ndarray) -> np.ndarray:

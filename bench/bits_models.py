@@ -34,8 +34,8 @@ def of_shards(task: Task) -> Results:
                     shards.step(by, 0.01 if step < 6 else 0.005)
                 key = f"shards {kind} {aggregate} {n_chunks} chunks"
                 yield f"{key} forward", digest(y)
-                for name, gradient in zip(("x", "thresholds", "weights"), by, strict=True):
-                    yield f"{key} gradient of {name}", digest(gradient)
+                for name in ("x", "thresholds", "weights"):
+                    yield f"{key} gradient of {name}", digest(getattr(by, name))
                 yield f"{key} parameters", digest(shards.parameters())
                 yield f"{key} state", digest(shards.adam_state())
         case = Case(kind)
@@ -43,8 +43,8 @@ def of_shards(task: Task) -> Results:
         for form in ("dense", "sparse"):
             parts = []
             for part in (x[:40], x[40:100]):
-                y, route = forward_with_route(case, part, p, "sum")
-                by_name = gradients(case, y, route, part, p, "sum", form == "sparse")
+                y, found_route = forward_with_route(case, part, p, "sum")
+                by_name = gradients(case, y, found_route, part, p, "sum", form == "sparse")
                 parts.append([by_name[name] for name in ("thresholds", "weights")])
             found = scale.gather_gradients(None, parts)
             yield f"shards {kind} gathered {form} gradients", digest(found)

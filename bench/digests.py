@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LATER = ("missing", "categorical", "default_left", "category_indptr", "category_bits")
-"""Fields of forests and bins that say where missing values and categories go."""
+LATER = (
+    "missing", "categorical", "default_left", "category_indptr", "category_bits", "features_m", "features_v",
+)  # fmt: skip
+"""Fields that tuples gained: where missing values and categories go, moments of learned features."""
 
 
 def digest(*arrays: Any) -> str:

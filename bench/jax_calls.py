@@ -31,7 +31,7 @@ def cases() -> list[Case]:
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N_SAMPLES, N_FEATURES)).astype(np.float32)
-    t, f, w = hinge.tree_init(N_TREES, DEPTH, N_FEATURES, (N_OUTPUTS,), rng=0)
+    t, f, w = hinge.init(N_TREES, DEPTH, N_FEATURES, (N_OUTPUTS,), rng=0)
     ones = np.ones((N_SAMPLES, N_OUTPUTS), np.float32)
     functions = rng.normal(size=(N_SAMPLES, N_TREES, 2**DEPTH - 1)).astype(np.float32)
     leaves = np.full((N_TREES, 2**DEPTH, N_OUTPUTS), 1 / N_OUTPUTS, np.float32)
@@ -39,21 +39,22 @@ def cases() -> list[Case]:
     soft = [jnp.asarray(a) for a in (functions, leaves)]
 
     def backward() -> Any:
-        _, route = hinge.tree_forward(x, t, f, w, aggregate="sum", return_route=True)
-        return hinge.tree_backward(ones, *route, f, w, N_FEATURES, aggregate="sum")
+        _, route = hinge.forward_with_route(x, t, f, w, aggregate="sum")
+        grads = hinge.backward(ones, route, x, t, f, w, aggregate="sum")
+        return grads.x, grads.thresholds, grads.weights
 
-    forward = jax.jit(hforest.jax.hinge_tree)
-    gradient = jax.jit(jax.grad(lambda *a: hforest.jax.hinge_tree(*a).sum(), (0, 1, 3)))
+    forward = jax.jit(hforest.jax.hinge_forest)
+    gradient = jax.jit(jax.grad(lambda *a: hforest.jax.hinge_forest(*a).sum(), (0, 1, 3)))
     shares = jax.jit(hforest.jax.neural_forest)
     by_function = jax.jit(jax.grad(lambda f, leaves: hforest.jax.neural_forest(f, leaves).sum()))
     return [
         (
-            "hinge_tree",
+            "hinge_forest",
             1,
-            lambda: hinge.tree_forward(x, t, f, w, aggregate="sum"),
+            lambda: hinge.forward(x, t, f, w, aggregate="sum"),
             lambda: jax.block_until_ready(forward(*arrays)),
         ),
-        ("hinge_tree, gradients", 2, backward, lambda: jax.block_until_ready(gradient(*arrays))),
+        ("hinge_forest, gradients", 2, backward, lambda: jax.block_until_ready(gradient(*arrays))),
         (
             "neural_forest",
             1,

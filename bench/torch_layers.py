@@ -2,8 +2,10 @@
 
     python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
 
-calls: `hinge_tree` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs), forward without gradients, and
-forward and backward, beside the NumPy functions that they call; microseconds. The overhead is the difference.
+calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
+depth 7 (10 outputs): forward without gradients, and forward and backward, beside the NumPy functions, and a
+function of autograd that does nothing, forward and backward; microseconds, the least of single calls in random
+order, each after a call of the function that does nothing. The overhead is the difference.
 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
@@ -24,6 +26,7 @@ threads are replaced. Run it once for each number of threads: compiled code has 
 import argparse
 import json
 import multiprocessing
+import random
 import statistics
 import sys
 import time
@@ -33,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, seconds
+from common import machine_text, need, record
 from compiled import new_process
 
 import hforest
@@ -47,40 +50,88 @@ Rows = list[dict[str, Any]]
 # ------------------------------------------------------------------------------- calls
 
 
+PROBLEMS = ((8, 5, 3, 6, 2), (53, 100, 7, 6, 10))
+"""Samples, trees, depth, features and outputs of the small calls."""
+
+
+def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
+    """Forward and backward of a function of autograd that does nothing, with the tensors of a forest."""
+    import torch
+
+    x, t, _, w = tensors
+    grads = [a.detach().clone() for a in (x, t, w)]
+
+    class Empty(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any, t: Any, f: Any, w: Any, words: Any, sparse: bool) -> Any:
+            return x.new_empty((len(x), w.shape[2]))
+
+        @staticmethod
+        def backward(ctx: Any, grad_y: Any) -> Any:
+            return grads[0], grads[1], None, grads[2], None, None
+
+    return lambda: torch.autograd.grad(Empty.apply(*tensors, {}, False), [x, t, w], ones)
+
+
+def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], rounds: int) -> dict[str, float]:
+    """The least microseconds of each job, called once in each round after `before`."""
+    taken: dict[str, list[float]] = {name: [] for name in jobs}
+    order, rng = list(jobs.items()), random.Random(0)
+    for _ in range(rounds):
+        rng.shuffle(order)
+        for name, job in order:
+            before()
+            begin = time.perf_counter()
+            kept = job()
+            taken[name].append(1e6 * (time.perf_counter() - begin))
+            del kept
+    return {name: min(times) for name, times in taken.items()}
+
+
 def calls(threads: int, repeats: int) -> Rows:
     """Microseconds of small calls."""
+    rows = []
+    for problem in PROBLEMS:
+        rows += small_calls(threads, 100 * repeats, *problem)
+    return rows
+
+
+def small_calls(threads: int, rounds: int, n: int, trees: int, depth: int, width: int, outputs: int) -> Rows:
+    """The calls of one problem."""
     import torch
 
     import hforest.torch as ht
 
-    t, f, w = hinge.tree_init(5, 3, 6, 2, rng=0)
-    x = np.random.default_rng(0).standard_normal((8, 6), np.float32)
-    grad = np.ones((8, 2), np.float32)
+    t, f, w = hinge.init(trees, depth, width, outputs, rng=0)
+    x = np.random.default_rng(0).standard_normal((n, width), np.float32)
+    grad = np.ones((n, outputs), np.float32)
     tensors = [torch.from_numpy(a) for a in (x, t, f, w)]
     leaves = [a.clone().requires_grad_() if a.is_floating_point() else a for a in tensors]
     ones = torch.from_numpy(grad)
+    empty = empty_call(leaves, ones)
 
     def plain() -> Any:
-        return hinge.tree_forward(x, t, f, w, aggregate="sum")
+        return hinge.forward(x, t, f, w, aggregate="sum")
 
     def plain_both(sparse: bool) -> Any:
-        y, route = hinge.tree_forward(x, t, f, w, aggregate="sum", return_route=True)
-        return y, hinge.tree_backward(grad, *route, f, w, 6, aggregate="sum", sparse=sparse)
+        y, route = hinge.forward_with_route(x, t, f, w, aggregate="sum")
+        backward = hinge.backward_sparse if sparse else hinge.backward
+        return y, backward(grad, route, x, t, f, w, aggregate="sum")
 
     def layer() -> Any:
         with torch.no_grad():
-            return ht.hinge_tree(*tensors)
+            return ht.hinge_forest(*tensors)
 
     def layer_both(sparse: bool) -> Any:
-        y = ht.hinge_tree(*leaves, sparse=sparse)
+        y = ht.hinge_forest(*leaves, sparse=sparse)
         return y, torch.autograd.grad(y, [leaves[0], leaves[1], leaves[3]], ones)
 
     assert np.array_equal(layer().numpy(), plain())
     for sparse in (False, True):
-        (y, grads), (want, want_grads) = layer_both(sparse), plain_both(sparse)
+        (y, found), (want, wanted) = layer_both(sparse), plain_both(sparse)
         assert np.array_equal(y.detach().numpy(), want)
-        assert np.array_equal(grads[0].numpy(), want_grads[0])
-        for got, of in zip(grads[1:], want_grads[1:], strict=True):
+        assert np.array_equal(found[0].numpy(), wanted.x)
+        for got, of in zip(found[1:], (wanted.thresholds, wanted.weights), strict=True):
             dense = np.zeros_like(got.to_dense().numpy())
             if sparse:
                 dense.reshape(-1, *of.values.shape[1:])[of.rows] = of.values
@@ -90,19 +141,17 @@ def calls(threads: int, repeats: int) -> Rows:
         "forward and backward": (lambda: layer_both(False), lambda: plain_both(False)),
         "forward and backward, sparse": (lambda: layer_both(True), lambda: plain_both(True)),
     }
+    jobs = {f"{job} {i}": call for job, pair in pairs.items() for i, call in enumerate(pair)}
+    taken = in_turn({**jobs, "empty": empty}, empty, rounds)
     rows = []
-    for job, pair in pairs.items():
-        taken: list[list[float]] = [[], []]
-        for _ in range(repeats):
-            for call, into in zip(pair, taken, strict=True):
-                into.append(1e6 * min(seconds(call, repeats=3, least=0.005)))
-        ours, numpy = (min(a) for a in taken)
-        rows.append(
-            {
-                "part": "calls", "threads": threads, "job": job, "least": [ours, numpy],
-            }
-        )  # fmt: skip
-        print(f"  {job:30} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {ours - numpy:6.1f}")
+    for job in pairs:
+        ours, numpy = taken[f"{job} 0"], taken[f"{job} 1"]
+        name = f"{n} x {trees}, {job}"
+        rows.append({"part": "calls", "threads": threads, "job": name, "least": [ours, numpy]})
+        print(
+            f"  {name:40} hforest.torch {ours:6.1f}  NumPy {numpy:6.1f}  overhead {ours - numpy:6.1f}  "
+            f"empty function {taken['empty']:6.1f}"
+        )
     return rows
 
 
@@ -141,7 +190,7 @@ def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
 
     torch.manual_seed(0)
     x, y = torch.rand(BATCHES, SAMPLES, 1, 28, 28), torch.randint(0, CLASSES, (BATCHES, SAMPLES))
-    t, f, w = (torch.from_numpy(a) for a in hinge.tree_init(TREES, DEPTH, FEATURES, CLASSES, rng=0))
+    t, f, w = (torch.from_numpy(a) for a in hinge.init(TREES, DEPTH, FEATURES, CLASSES, rng=0))
     kernel = nn.Conv2d(1, KERNELS, 5, 3, bias=False).state_dict()
 
     def network(norm: Any, forest: Any) -> Any:
@@ -285,7 +334,7 @@ def _layer(name: str, way: str, n: int) -> tuple[Callable[[], Any], Any, tuple[A
     def unfolded() -> Any:
         windows = torch.nn.functional.unfold(x, 5, padding=2).transpose(1, 2)
         t, f, w = layer.thresholds, layer.features, layer.weights
-        y = ht.hinge_tree(windows.reshape(-1, 800), t, f, w, aggregate=layer.aggregate)
+        y = ht.hinge_forest(windows.reshape(-1, 800), t, f, w, aggregate=layer.aggregate)
         return y.unflatten(0, (n, 32, 32)).permute(0, 3, 1, 2)
 
     forward = unfolded if way == "unfolded" else lambda: layer(x)

@@ -235,7 +235,7 @@ def _modules() -> dict[str, Any]:
     return {
         "tree": ht.HingeForest(N_FEATURES, 2, 3, 2, **more),
         "fern": ht.HingeForest(N_FEATURES, 2, 3, (2, 2), kind="fern", aggregate=None, **more),
-        "linear": ht.LinearHingeForest(N_FEATURES, 2, 2, 2, **more),
+        "linear": ht.HingeForest(N_FEATURES, 2, 2, 2, margin="projection", **more),
         "neural": ht.NeuralForest(N_FEATURES, 2, 2, 3, **more),
         "neural_shared": ht.NeuralForest(N_FEATURES, 2, 2, 3, n_functions=4, **more),
         "norm": ht.RunningNorm(N_FEATURES, dtype=torch.float64),

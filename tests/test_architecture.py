@@ -421,6 +421,25 @@ def test_every_parallel_region_says_how_many_threads(path):
         assert "num_threads=" in region, f"line {text[: found.start()].count(chr(10)) + 1}: {region}"
 
 
+IN_PLACE = {"optim/cpu.pyx", "hinge/steps.pyx"}
+"""Steps that change parameters do not stop once they have begun."""
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_units_of_work_ask_the_watch(path):
+    """A dynamic loop is a prange whose units begin by hf_begin, so that Ctrl-C ends it: see core/watch.h."""
+    text = path.read_text(encoding="utf-8")
+    if str(path.relative_to(PACKAGE)) in IN_PLACE:
+        return
+    loops = re.findall(r"\bprange\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\):\n *(.*)\n", text)
+    assert len(loops) == len(re.findall(r"\bprange\(", text))
+    for arguments, first_line in loops:
+        if 'schedule="dynamic"' in arguments:
+            assert first_line.startswith("if hf_begin("), arguments
+    assert text.count("if hf_begin(") == text.count("hf_end(") == text.count('schedule="dynamic"')
+    assert not re.search(r"\bparallel\(", text), "use prange"
+
+
 CALLED_BY_C = {"jax/foreign.pyx": ["cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:"]}
 """Functions that take the GIL and cannot raise, for C calls them; each turns every exception into a value."""
 

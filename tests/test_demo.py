@@ -81,9 +81,9 @@ def test_rows_equal_dense_steps():
         inner = x @ dense["kernel"]
         z = layers.normalize(inner, dense["mean"], dense["var"])
         t, f, w = dense["thresholds"], dense["features"], dense["weights"]
-        scores, route = hinge.tree_forward(z, t, f, w, aggregate="sum", return_route=True)
+        scores, route = hinge.forward_with_route(z, t, f, w, aggregate="sum")
         want, g = layers.softmax_loss(scores, y)
-        grad_z, grad_t, grad_w = hinge.tree_backward(g, *route, f, w, 10, aggregate="sum")
+        grad_z, grad_t, _, grad_w = hinge.backward(g, route, z, t, f, w, aggregate="sum")
         grads = {
             "kernel": x.T @ layers.normalize_backward(grad_z, dense["var"]), "thresholds": grad_t, "weights": grad_w
         }  # fmt: skip
@@ -129,14 +129,14 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
     options = [*SMALL, "--kind", kind, "--optimizer", optimizer, "--checkpoint-seconds", "0"]
     whole, broken = str(tmp_path / "whole.npz"), str(tmp_path / "broken.npz")
     assert main([*options, "--save", whole]) == 0
-    real = demo.network._step
+    real = demo.network.model.learning_rate
 
-    def interrupted(config, state, *batch):
-        if state["step"] == 47:
+    def interrupted(config, step):
+        if step == 48:
             raise KeyboardInterrupt
-        return real(config, state, *batch)
+        return real(config, step)
 
-    monkeypatch.setattr(demo.network, "_step", interrupted)
+    monkeypatch.setattr(demo.network.model, "learning_rate", interrupted)
     assert main([*options, "--save", broken]) == 130
     assert "--resume" in capsys.readouterr().out
     monkeypatch.undo()
@@ -487,6 +487,15 @@ def test_rows_are_held_out():
             demo.hold_out(data, n)
     with pytest.raises(TypeError, match="^data: expected a Data, got list; call"):
         demo.hold_out([], 1)
+
+
+def test_an_error_of_a_callback_is_as_it_was_raised():
+    def checkpoint(state):
+        raise ValueError("mean: named as an array of the state is")
+
+    data, config, state = small_run()
+    with pytest.raises(ValueError, match="^mean: named as"):
+        demo.train(config, state, *data[:4], checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])

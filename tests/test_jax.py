@@ -1,6 +1,7 @@
 """hforest.jax: bits of the NumPy functions, gradients, transformations, errors, and XLA's interface."""
 
 import ctypes
+import functools
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,6 @@ from jax.test_util import check_grads  # noqa: E402
 import hforest.jax as hj  # noqa: E402
 from hforest.jax import foreign  # noqa: E402
 
-LAYER = {"tree": hj.hinge_tree, "fern": hj.hinge_fern}
-FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
-BACKWARD = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
-INIT = {"tree": hinge.tree_init, "fern": hinge.fern_init}
 KINDS = pytest.mark.parametrize("kind", ["tree", "fern"])
 AGGREGATES = pytest.mark.parametrize("aggregate", ["sum", "mean", None])
 
@@ -52,7 +49,9 @@ def problem(kind, dtype=np.float32, n=9, n_trees=5, depth=3, outputs=(2,), n_fea
     """Samples, and the parameters of a forest whose leaf weights are not 0."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, n_features)).astype(dtype)
-    thresholds, features, weights = INIT[kind](n_trees, depth, n_features, outputs, rng=seed, dtype=dtype)
+    thresholds, features, weights = hinge.init(
+        n_trees, depth, n_features, outputs, kind=kind, rng=seed, dtype=dtype
+    )
     return x, thresholds, features, rng.normal(size=weights.shape).astype(dtype)
 
 
@@ -74,9 +73,11 @@ def same(a, b):
 
 def numpy_gradients(kind, x, thresholds, features, weights, aggregate, grad_y=None):
     """Gradients of sum(y * grad_y), of sum(y) without one."""
-    forward = FORWARD[kind](x, thresholds, features, weights, aggregate=aggregate, return_route=True)
-    g = np.ones_like(forward[0]) if grad_y is None else grad_y(forward[0])
-    return BACKWARD[kind](g, *forward[1], features, weights, x.shape[1], aggregate=aggregate)
+    words = {"kind": kind, "aggregate": aggregate}
+    y, route = hinge.forward_with_route(x, thresholds, features, weights, **words)
+    g = np.ones_like(y) if grad_y is None else grad_y(y)
+    by = hinge.backward(g, route, x, thresholds, features, weights, **words)
+    return by.x, by.thresholds, by.weights
 
 
 @pytest.fixture
@@ -104,14 +105,14 @@ def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
     x, thresholds, features, weights = problem(kind, dtype, outputs=outputs)
 
     def layer(x, thresholds, weights):
-        return LAYER[kind](x, thresholds, features, weights, aggregate=aggregate)
+        return hj.hinge_forest(x, thresholds, features, weights, aggregate=aggregate, kind=kind)
 
     def loss(*a):
         return layer(*a).sum()
 
     wrap = jax.jit if compiled else lambda f: f
     y = wrap(layer)(x, thresholds, weights)
-    assert same(y, FORWARD[kind](x, thresholds, features, weights, aggregate=aggregate))
+    assert same(y, hinge.forward(x, thresholds, features, weights, aggregate=aggregate, kind=kind))
     grads = wrap(jax.grad(loss, (0, 1, 2)))(x, thresholds, weights)
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, aggregate), strict=True):
         assert same(a, b)
@@ -122,12 +123,89 @@ def test_large_results_are_written_in_place(kind):
     """Results above calls.SMALL are written by `out`, below it they are copied: the same bits."""
     x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=12, outputs=(8,))
     assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
-    y = jax.jit(lambda *a: LAYER[kind](*a, aggregate=None))(x, thresholds, features, weights)
+    y = jax.jit(lambda *a: hj.hinge_forest(*a, aggregate=None, kind=kind))(x, thresholds, features, weights)
     assert y.nbytes > hj.calls.SMALL
-    assert same(y, FORWARD[kind](x, thresholds, features, weights))
-    grads = jax.grad(lambda x, t, w: LAYER[kind](x, t, features, w).sum(), (0, 1, 2))(x, thresholds, weights)
+    assert same(y, hinge.forward(x, thresholds, features, weights, kind=kind))
+    grads = jax.grad(lambda x, t, w: hj.hinge_forest(x, t, features, w, kind=kind).sum(), (0, 1, 2))(
+        x, thresholds, weights
+    )
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
         assert same(a, b)
+
+
+WINDOWS = {
+    "rows": ((9, 12), None),
+    "windows on an axis": ((4, 3, 9), hinge.Windows(4, 2, 1, 2)),
+    "windows on two axes": ((3, 2, 7, 6), hinge.Windows((3, 2), (2, 1), 1)),
+    "windows of numbers of NumPy": ((3, 2, 7, 6), hinge.Windows(np.array([3, 2]).tolist(), np.int64(2))),
+}
+CASES = pytest.mark.parametrize("case", WINDOWS)
+MARGINS = pytest.mark.parametrize("margin", ["column", "projection"])
+
+
+def read(kind, margin, case, dtype=np.float32):
+    """Rows or images with the parameters of a forest that reads them, what has a gradient, and the words."""
+    shape, windows = WINDOWS[case]
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape).astype(dtype)
+    t, f, w = hinge.init(5, 3, 12, 2, kind=kind, margin=margin, scale=1.0, dtype=dtype, rng=0)
+    words = {"kind": kind, "margin": margin, "windows": windows}
+
+    def layer(*a, **more):
+        x, t, *learned, w = a
+        return hj.hinge_forest(x, t, *(learned or (f,)), w, **words, **more)
+
+    return (x, t, f, w), (x, t, f, w) if margin == "projection" else (x, t, w), layer, words
+
+
+@KINDS
+@MARGINS
+@CASES
+@AGGREGATES
+def test_all_margins_and_windows_have_the_bits_of_numpy(kind, margin, case, aggregate, dtype, calls):
+    arrays, floats, layer, words = read(kind, margin, case, dtype)
+    words = {**words, "aggregate": aggregate}
+    expected, route = hinge.forward_with_route(*arrays, **words)
+    grad_y = np.random.default_rng(1).normal(size=expected.shape).astype(dtype)
+    grads = [a for a in hinge.backward(grad_y, route, *arrays, **words) if a is not None]
+
+    def both(grad_y, *a):
+        y, back = jax.vjp(functools.partial(layer, aggregate=aggregate), *a)
+        return (y, *back(grad_y))
+
+    for wrap in (jax.jit, lambda function: function):
+        assert same(wrap(functools.partial(layer, aggregate=aggregate))(*floats), expected)
+        for a, b in zip(wrap(both)(grad_y, *floats), (expected, *grads), strict=True):
+            assert same(a, b)
+    calls.clear()
+    x, *parameters = floats
+    y = jax.vmap(lambda x: layer(x[None], *parameters, aggregate=aggregate)[0])(x)
+    assert same(y, expected)
+    assert calls == ["hinge_forest"], "an image at a time is one call"
+
+
+@KINDS
+@MARGINS
+@CASES
+def test_derivatives_of_all_margins_are_those_of_differences(kind, margin, case, dtype):
+    arrays, floats, layer, words = read(kind, margin, case, dtype)
+    assert np.abs(hinge.traverse(*arrays[:3], **words).margin).min() > 1e-4, "no tie within reach"
+    check_grads(layer, floats, order=1, modes=["rev"], eps=1e-6, rtol=1e-5, atol=1e-5)
+
+
+@MARGINS
+@CASES
+def test_x_is_kept_where_a_gradient_reads_it(margin, case, monkeypatch):
+    (x, *_), floats, layer, _ = read("tree", margin, case)
+    function, shapes = foreign.functions["hinge_forest_backward"], []
+
+    def noted(setting, *arrays):
+        shapes.append(arrays[4].shape)
+        function(setting, *arrays)
+
+    monkeypatch.setitem(foreign.functions, "hinge_forest_backward", noted)
+    jax.block_until_ready(jax.grad(lambda *a: layer(*a).sum())(*floats))
+    assert shapes == [x.shape if margin == "projection" else (0, *x.shape[1:])]
 
 
 @hypothesis.settings(max_examples=15)
@@ -142,7 +220,7 @@ def test_hinge_has_the_bits_of_numpy_at_any_shape(kind, n, n_trees, depth, n_fea
     x, thresholds, features, weights = problem(
         kind, n=n, n_trees=n_trees, depth=depth, outputs=(n % 3,) if n % 3 else (), n_features=n_features
     )
-    value = jax.value_and_grad(lambda x, t, w: LAYER[kind](x, t, features, w).sum(), (0, 1, 2))
+    value = jax.value_and_grad(lambda x, t, w: hj.hinge_forest(x, t, features, w, kind=kind).sum(), (0, 1, 2))
     _, grads = jax.jit(value)(x, thresholds, weights)
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
         assert same(a, b)
@@ -181,12 +259,12 @@ def test_leaf_gradients_are_added_in_parts(monkeypatch):
 @KINDS
 def test_derivatives_of_hinge_are_those_of_differences(kind, dtype):
     x, thresholds, features, weights = problem(kind, dtype, n=4, n_trees=3)
-    margin = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
-    assert np.abs(margin(x, thresholds, features).margin).min() > 1e-3, "no tie within reach"
+    route = hinge.traverse(x, thresholds, features, kind=kind)
+    assert np.abs(route.margin).min() > 1e-3, "no tie within reach"
     for aggregate in ("sum", None):
 
         def layer(x, t, w, aggregate=aggregate):
-            return LAYER[kind](x, t, features, w, aggregate=aggregate)
+            return hj.hinge_forest(x, t, features, w, aggregate=aggregate, kind=kind)
 
         check_grads(layer, (x, thresholds, weights), order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
 
@@ -209,9 +287,9 @@ def test_derivatives_of_neural_are_those_of_differences(indexed, dtype):
 @KINDS
 def test_no_samples(kind, dtype):
     x, thresholds, features, weights = problem(kind, dtype, n=0)
-    y, grads = jax.value_and_grad(lambda *a: LAYER[kind](a[0], a[1], features, a[2]).sum(), (0, 1, 2))(
-        x, thresholds, weights
-    )
+    y, grads = jax.value_and_grad(
+        lambda *a: hj.hinge_forest(a[0], a[1], features, a[2], kind=kind).sum(), (0, 1, 2)
+    )(x, thresholds, weights)
     assert y == 0
     assert grads[0].shape == x.shape
     assert not np.any(grads[1])
@@ -229,12 +307,12 @@ def test_no_samples(kind, dtype):
 @KINDS
 def test_the_backward_pass_does_not_route_again(kind, calls):
     x, thresholds, features, weights = problem(kind)
-    layer = jax.jit(lambda w: LAYER[kind](x, thresholds, features, w).sum())
+    layer = jax.jit(lambda w: hj.hinge_forest(x, thresholds, features, w, kind=kind).sum())
     layer(weights).block_until_ready()
-    assert calls == [f"hinge_{kind}"]
+    assert calls == ["hinge_forest"]
     calls.clear()
     jax.block_until_ready(jax.jit(jax.value_and_grad(layer))(weights))
-    assert calls == [f"hinge_{kind}_routed", f"hinge_{kind}_backward"]
+    assert calls == ["hinge_forest_routed", "hinge_forest_backward"]
 
 
 def test_neural_computes_the_gradients_that_are_wanted(calls):
@@ -253,7 +331,7 @@ def test_a_training_step_has_the_bits_of_numpy(dtype):
     @jax.jit
     def step(thresholds, weights):
         def loss(thresholds, weights):
-            return 0.5 * ((hj.hinge_tree(x, thresholds, features, weights) - target) ** 2).sum()
+            return 0.5 * ((hj.hinge_forest(x, thresholds, features, weights) - target) ** 2).sum()
 
         value, (grad_t, grad_w) = jax.value_and_grad(loss, (0, 1))(thresholds, weights)
         return value, thresholds - 2.0**-9 * grad_t, weights - 2.0**-9 * grad_w
@@ -279,7 +357,7 @@ def test_two_layers_and_a_network_around_them(dtype):
     _, leaves, _ = soft(dtype, n_trees=2)
 
     def loss(kernel):
-        z = hj.hinge_fern(x @ kernel, thresholds, features, weights, aggregate=None)
+        z = hj.hinge_forest(x @ kernel, thresholds, features, weights, aggregate=None, kind="fern")
         return -jnp.log(hj.neural_forest(z.reshape(len(x), 2, 7), leaves)[:, 1]).mean()
 
     if dtype == np.float64:
@@ -294,7 +372,7 @@ def test_checkpoint(policy):
     x, thresholds, features, weights = problem("tree")
 
     def loss(x, t, w):
-        return (hj.hinge_tree(jnp.tanh(x), t, features, w) ** 2).sum()
+        return (hj.hinge_forest(jnp.tanh(x), t, features, w) ** 2).sum()
 
     again = jax.checkpoint(loss, policy=policy and getattr(jax.checkpoint_policies, policy))
     expected = jax.jit(jax.grad(loss, (0, 1, 2)))(x, thresholds, weights)
@@ -309,7 +387,7 @@ def test_loops_of_xla():
 
     def loss(w):
         def add(total, part):
-            return total + hj.hinge_tree(part, thresholds, features, w).sum(), None
+            return total + hj.hinge_forest(part, thresholds, features, w).sum(), None
 
         return jax.lax.scan(add, 0.0, x.reshape(3, 4, 6))[0]
 
@@ -324,20 +402,25 @@ def test_loops_of_xla():
 def test_vmap_over_samples_is_one_call(kind, dtype, calls):
     x, thresholds, features, weights = problem(kind, dtype, n=12)
     parts = x.reshape(3, 4, 6)
-    y = jax.vmap(lambda x: LAYER[kind](x, thresholds, features, weights))(parts)
-    assert same(np.reshape(y, (12, 2)), FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
-    assert calls == [f"hinge_{kind}"]
+    y = jax.vmap(lambda x: hj.hinge_forest(x, thresholds, features, weights, kind=kind))(parts)
+    assert same(
+        np.reshape(y, (12, 2)), hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind)
+    )
+    assert calls == ["hinge_forest"]
     calls.clear()
     # A sample at a time, as models of single samples are written; axis 1 is mapped.
-    y = jax.vmap(lambda x: LAYER[kind](x[None], thresholds, features, weights)[0], 1, 1)(x.T)
-    assert same(y.T, FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
-    assert calls == [f"hinge_{kind}"]
+    y = jax.vmap(lambda x: hj.hinge_forest(x[None], thresholds, features, weights, kind=kind)[0], 1, 1)(x.T)
+    assert same(y.T, hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind))
+    assert calls == ["hinge_forest"]
     calls.clear()
-    nested = jax.vmap(jax.vmap(lambda x: LAYER[kind](x, thresholds, features, weights)))(
+    nested = jax.vmap(jax.vmap(lambda x: hj.hinge_forest(x, thresholds, features, weights, kind=kind)))(
         x.reshape(2, 3, 2, 6)
     )
-    assert same(np.reshape(nested, (12, 2)), FORWARD[kind](x, thresholds, features, weights, aggregate="sum"))
-    assert calls == [f"hinge_{kind}"]
+    assert same(
+        np.reshape(nested, (12, 2)),
+        hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind),
+    )
+    assert calls == ["hinge_forest"]
 
 
 @KINDS
@@ -346,13 +429,13 @@ def test_the_gradient_of_vmap_is_one_call(kind, compiled, calls):
     x, thresholds, features, weights = problem(kind, n=12)
 
     def loss(x, t, w):
-        return jax.vmap(lambda x: LAYER[kind](x[None], t, features, w)[0])(x).sum()
+        return jax.vmap(lambda x: hj.hinge_forest(x[None], t, features, w, kind=kind)[0])(x).sum()
 
     grad = jax.grad(loss, (0, 1, 2))
     found = (jax.jit(grad) if compiled else grad)(x, thresholds, weights)
     for a, b in zip(found, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
         assert same(a, b)
-    assert calls == [f"hinge_{kind}_routed", f"hinge_{kind}_backward"]
+    assert calls == ["hinge_forest_routed", "hinge_forest_backward"]
 
 
 @KINDS
@@ -360,7 +443,7 @@ def test_gradients_of_single_samples(kind):
     x, thresholds, features, weights = problem(kind, n=4)
 
     def loss(x, t, w):
-        return (LAYER[kind](x[None], t, features, w) ** 2).sum()
+        return (hj.hinge_forest(x[None], t, features, w, kind=kind) ** 2).sum()
 
     found = jax.jit(jax.vmap(jax.grad(loss, (0, 1, 2)), (0, None, None)))(x, thresholds, weights)
     for n in range(4):
@@ -374,14 +457,18 @@ def test_vmap_over_parameters(kind):
     forests = [problem(kind, seed=seed) for seed in range(3)]
     x = forests[0][0]
     thresholds, features, weights = (np.stack(arrays) for arrays in list(zip(*forests, strict=True))[1:])
-    y = jax.vmap(LAYER[kind], (None, 0, 0, 0))(x, thresholds, features, weights)
+    y = jax.vmap(functools.partial(hj.hinge_forest, kind=kind), (None, 0, 0, 0))(
+        x, thresholds, features, weights
+    )
     for m, (_, t, f, w) in enumerate(forests):
-        assert same(y[m], FORWARD[kind](x, t, f, w, aggregate="sum"))
+        assert same(y[m], hinge.forward(x, t, f, w, aggregate="sum", kind=kind))
     # Samples and parameters together, and the gradient of it.
     xs = np.stack([forest[0] for forest in forests])
 
     def loss(xs, weights):
-        return jax.vmap(LAYER[kind], (0, 0, None, 0))(xs, thresholds, features[0], weights).sum()
+        return jax.vmap(functools.partial(hj.hinge_forest, kind=kind), (0, 0, None, 0))(
+            xs, thresholds, features[0], weights
+        ).sum()
 
     grad_x, grad_w = jax.jit(jax.grad(loss, (0, 1)))(xs, weights)
     for m in range(3):
@@ -441,9 +528,10 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_arrays_have_the_errors_of_numpy(kind, wrong):
     arrays = [np.ascontiguousarray(a) if a.ndim else a for a in WRONG[wrong](*problem(kind))]
-    expected = message(lambda: FORWARD[kind](*arrays, aggregate="sum"))
-    assert message(lambda: LAYER[kind](*arrays)) == expected
-    assert message(lambda: jax.jit(LAYER[kind])(*arrays)) == expected
+    layer = functools.partial(hj.hinge_forest, kind=kind)
+    expected = message(lambda: hinge.forward(*arrays, aggregate="sum", kind=kind))
+    assert message(lambda: layer(*arrays)) == expected
+    assert message(lambda: jax.jit(layer)(*arrays)) == expected
 
 
 def test_mixed_dtypes_are_refused():
@@ -456,8 +544,8 @@ def test_mixed_dtypes_are_refused():
             (x, t, f, w.astype(np.float64)),
             (x, t, f.astype(np.int64), w),
         ):
-            assert message(lambda a=arrays: hj.hinge_tree(*a)) == message(
-                lambda a=arrays: hinge.tree_forward(*a)
+            assert message(lambda a=arrays: hj.hinge_forest(*a)) == message(
+                lambda a=arrays: hinge.forward(*a)
             )
     finally:
         jax.config.update("jax_enable_x64", before)
@@ -465,13 +553,13 @@ def test_mixed_dtypes_are_refused():
 
 def test_arrays_that_jax_would_cast_are_refused():
     x, t, f, w = problem("tree")
-    kind, text = message(lambda: hj.hinge_tree(x.astype(np.float64), t, f, w))
+    kind, text = message(lambda: hj.hinge_forest(x.astype(np.float64), t, f, w))
     assert kind is TypeError
     assert text == (
         "x: expected dtype float32 while JAX's 64-bit types are off, got float64; convert it with "
         'x.astype(numpy.float32), or call jax.config.update("jax_enable_x64", True)'
     )
-    kind, text = message(lambda: hj.hinge_tree(x.tolist(), t, f, w))
+    kind, text = message(lambda: hj.hinge_forest(x.tolist(), t, f, w))
     assert kind is TypeError
     assert text.startswith("x: expected a jax.Array or numpy.ndarray, got list; ")
 
@@ -479,8 +567,48 @@ def test_arrays_that_jax_would_cast_are_refused():
 @pytest.mark.parametrize("aggregate", ["max", 1, True, ["sum"]])
 def test_wrong_aggregates(aggregate):
     arrays = problem("tree")
-    expected = message(lambda: hinge.tree_forward(*arrays, aggregate=aggregate))
-    assert message(lambda: hj.hinge_tree(*arrays, aggregate=aggregate)) == expected
+    expected = message(lambda: hinge.forward(*arrays, aggregate=aggregate))
+    assert message(lambda: hj.hinge_forest(*arrays, aggregate=aggregate)) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"kind": "bush"},
+        {"kind": None},
+        {"margin": "plane"},
+        {"margin": "projection"},
+        {"windows": hinge.Windows(2)},
+        {"windows": (2, 1, 0, 1)},
+    ],
+    ids=str,
+)
+def test_wrong_words(words):
+    arrays = problem("tree")
+    expected = message(lambda: hinge.forward(*arrays, **words))
+    assert message(lambda: hj.hinge_forest(*arrays, **words)) == expected
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        (3, 2, 0, 1),
+        [3],
+        hinge.Windows(3.0, 2),
+        hinge.Windows(3, True),
+        hinge.Windows((3, 2)),
+        hinge.Windows(99),
+    ],
+    ids=str,
+)
+def test_wrong_windows(windows):
+    """Also where right ones of equal numbers have been taken before."""
+    x = np.zeros((2, 4, 9), np.float32)
+    p = hinge.init(5, 3, 12, rng=0)
+    hj.hinge_forest(x, *p, windows=hinge.Windows(3, 2))
+    hj.hinge_forest(x, *p, windows=hinge.Windows(3))
+    expected = message(lambda: hinge.forward(x, *p, windows=windows))
+    assert message(lambda: hj.hinge_forest(x, *p, windows=windows)) == expected
 
 
 def test_wrong_neural_arguments():
@@ -515,17 +643,22 @@ def test_wrong_values_have_the_errors_of_numpy(n):
     infinite[1, 2] = np.nan
     outside = f.copy()
     outside[2, 1] = 6
-    layer = jax.jit(hj.hinge_tree)
+    layer = jax.jit(hj.hinge_forest)
     for arrays in ((nan, t, f, w), (x, infinite, f, w), (x, t, outside, w)):
-        _, expected = message(lambda a=arrays: hinge.tree_forward(*a))
+        _, expected = message(lambda a=arrays: hinge.forward(*a))
         assert expected in runtime_error(lambda a=arrays: layer(*a))
+    projections = np.zeros((*t.shape, 6), np.float32)
+    projections[1, 2, 3] = np.inf
+    expected = message(lambda: hinge.forward(x, t, projections, w, margin="projection"))[1]
+    inner = jax.jit(functools.partial(hj.hinge_forest, margin="projection"))
+    assert expected in runtime_error(lambda: inner(x, t, projections, w))
     # The library works after them.
-    assert same(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum"))
+    assert same(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
 
 
 def test_a_diverged_gradient_has_the_error_of_numpy():
     x, t, f, w = problem("tree")
-    text = runtime_error(lambda: jax.grad(lambda w: hj.hinge_tree(x, t, f, w).sum() * jnp.inf)(w))
+    text = runtime_error(lambda: jax.grad(lambda w: hj.hinge_forest(x, t, f, w).sum() * jnp.inf)(w))
     assert "grad_y: expected finite numbers, got inf at index (0, 0); the loss has diverged" in text
     g, leaves, _ = soft()
     assert "leaves: expected probabilities" in runtime_error(lambda: hj.neural_forest(g, 2 * leaves))
@@ -537,19 +670,19 @@ def test_any_exception_becomes_an_error_of_the_program(error, monkeypatch):
         raise error("no\0 luck")
 
     x, t, f, w = problem("tree")
-    layer = jax.jit(hj.hinge_tree)
+    layer = jax.jit(hj.hinge_forest)
     with monkeypatch.context() as changed:
-        changed.setitem(foreign.functions, "hinge_tree", fail)
+        changed.setitem(foreign.functions, "hinge_forest", fail)
         text = runtime_error(lambda: layer(x, t, f, w))
     assert f"hforest.jax: expected a call that ends, got {error.__name__}: no? luck; the results" in text
-    assert same(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum"))
+    assert same(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
 
 
 def test_features_have_no_gradient():
     x, t, f, w = problem("tree")
 
     def loss(f):
-        return hj.hinge_tree(x, t, f, w).sum()
+        return hj.hinge_forest(x, t, f, w).sum()
 
     with pytest.raises(TypeError, match="int32"):
         jax.grad(loss)(f)
@@ -564,7 +697,7 @@ def test_second_and_forward_derivatives_are_refused(kind):
     x, t, f, w = problem(kind)
 
     def loss(x):
-        return LAYER[kind](x, t, f, w).sum()
+        return hj.hinge_forest(x, t, f, w, kind=kind).sum()
 
     text = "hforest.jax: expected first derivatives, got a second one; differentiate once"
     for function in (loss, jax.jit(loss)):
@@ -584,7 +717,7 @@ def test_a_step_called_from_several_threads():
     @jax.jit
     def step(t, w):
         def loss(t, w):
-            return sum((hj.hinge_tree(x * s, t, f, w) ** 2).mean() for s in (1, 2, 3))
+            return sum((hj.hinge_forest(x * s, t, f, w) ** 2).mean() for s in (1, 2, 3))
 
         return jax.value_and_grad(loss, (0, 1))(t, w)
 
@@ -622,13 +755,13 @@ import time
 import jax, numpy as np, hforest.jax
 from hforest import hinge
 from hforest.jax import foreign
-t, f, w = hinge.tree_init(5, 3, 6, rng=0)
+t, f, w = hinge.init(5, 3, 6, rng=0)
 x = np.random.default_rng(0).random((9, 6), dtype=np.float32)
-layer, function = jax.jit(hforest.jax.hinge_tree), foreign.functions["hinge_tree"]
+layer, function = jax.jit(hforest.jax.hinge_forest), foreign.functions["hinge_forest"]
 def interrupted(*_):
-    foreign.functions["hinge_tree"] = function
+    foreign.functions["hinge_forest"] = function
     raise KeyboardInterrupt
-foreign.functions["hinge_tree"] = interrupted
+foreign.functions["hinge_forest"] = interrupted
 try:
     try:
         layer(x, t, f, w).block_until_ready()
@@ -638,7 +771,7 @@ try:
     time.sleep(10)
 except KeyboardInterrupt:
     print("interrupted")
-print(np.array_equal(layer(x, t, f, w), hinge.tree_forward(x, t, f, w, aggregate="sum")))
+print(np.array_equal(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum")))
 """
     *_, interrupted, works = python(code).split()
     assert (interrupted, works) == ("interrupted", "True")
@@ -819,8 +952,8 @@ def test_programs_of_others_are_refused():
     a = jnp.zeros(2)
     assert "expected the attribute function, got none" in call(a)
     assert "expected the attribute function, got none" in call(a, function=np.int32(3))
-    assert "expected one of hinge_tree, " in call(a, function="plant", setting="")
-    assert "expected buffers of float32, float64 or int32" in call(a > 0, function="hinge_tree", setting="")
+    assert "expected one of hinge_forest, " in call(a, function="plant", setting="")
+    assert "expected buffers of float32, float64 or int32" in call(a > 0, function="hinge_forest", setting="")
 
 
 @pytest.mark.parametrize(

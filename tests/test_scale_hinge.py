@@ -27,6 +27,7 @@ def results(size, work):
 
 
 def same(a, b):
+    a = [one for one in a if one is not None]  # what a state of columns has not
     assert len(a) == len(b)
     for one, other in zip(a, b, strict=True):
         assert one.dtype == other.dtype
@@ -44,32 +45,39 @@ def pairwise(parts):
     return pairwise(parts[:half]) + pairwise(parts[half:])
 
 
-def reference(kind, parameters, n_chunks, dtype, n_steps=N_STEPS, lr=lambda step: 0.01, aggregate="sum"):
+def reference(
+    kind, parameters, n_chunks, dtype, n_steps=N_STEPS, lr=lambda step: 0.01, aggregate="sum", margin="column"
+):
     """Outputs, gradients and parameters of one process: the fused steps of hinge, a chunk at a time."""
-    forward, backward = (getattr(hinge, f"{kind}_adam_{way}") for way in ("forward", "backward"))
+    words = {"kind": kind, "margin": margin}
     n_trees = len(parameters[0])
     starts = [n_trees * c // n_chunks for c in range(n_chunks + 1)]
     slices = [slice(a, b) for a, b in itertools.pairwise(starts)]
     parts = [tuple(a[s].copy() for a in parameters) for s in slices]
-    states = [hinge.adam_state(t, w) for t, _, w in parts]
+    states = [hinge.adam_state(t, w, f if margin == "projection" else None) for t, f, w in parts]
     found, before = [], 0.0
     for step in range(n_steps):
         x, labels = batch(step, dtype)
         if lr(step) != before:
             sync(parts, states, step, before)
         before = lr(step)
-        calls = [forward(x, *p, s, step + 1, lr(step)) for p, s in zip(parts, states, strict=True)]
+        calls = [
+            hinge.adam_forward(x, *p, s, step + 1, lr(step), **words)
+            for p, s in zip(parts, states, strict=True)
+        ]
         y = pairwise([y for y, _ in calls])
         y = y / dtype(n_trees) if aggregate == "mean" else y
         _, grad_y = layers.softmax_loss(y, labels)
         given = grad_y / dtype(n_trees) if aggregate == "mean" else grad_y
         grads = [
-            backward(given, *route, *p, s, x.shape[1], step + 1, lr(step))
+            hinge.adam_backward(given, route, x, *p, s, step + 1, lr(step), **words)
             for (_, route), p, s in zip(calls, parts, states, strict=True)
         ]
         found += [y, pairwise(grads)]
     sync(parts, states, n_steps, before)
-    return found, *([np.concatenate(a) for a in zip(*b, strict=True)] for b in (parts, states))
+    return found, *(
+        [np.concatenate(a) for a in zip(*b, strict=True) if a[0] is not None] for b in (parts, states)
+    )
 
 
 def sync(parts, states, step, lr):
@@ -118,17 +126,44 @@ def test_the_mean_of_trees_and_rates_that_change(kind):
                 same(a, b)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_inner_products_have_the_bits_of_one_process(kind):
+    """Also where trees are deep: all vertices move at every step. Workers without trees are among them."""
+    for sizes, n_steps in (({}, N_STEPS), ({"n_trees": 2, "depth": 11}, 3)):
+        parameters = forest(kind, margin="projection", **sizes)
+        n_chunks = min(5, len(parameters.weights))
+        want = reference(kind, parameters, n_chunks, np.float32, n_steps, margin="projection")
+
+        def work(comm, parameters=parameters, n_chunks=n_chunks, n_steps=n_steps):
+            shards = scale.HingeShards(comm, kind, *parameters, margin="projection", n_chunks=n_chunks)
+            outputs = train(shards, n_steps)
+            state = shards.adam_state()
+            again = scale.HingeShards(
+                comm, kind, *shards.parameters(), margin="projection", state=state, steps=n_steps
+            )
+            same(again.adam_state(), state)
+            return outputs, shards.parameters(), state
+
+        for size in (1, 3):
+            for found in results(size, work):
+                for a, b in zip(found, want, strict=True):
+                    same(a, b)
+        assert (want[1][1] != parameters.features).any(), "they are learned"
+
+
 def dense_numpy(kind, parameters, n_steps):
     """Dense steps of Adam in NumPy on the forest as a whole."""
-    forward, backward = getattr(hinge, f"{kind}_forward"), getattr(hinge, f"{kind}_backward")
+    words = {"kind": kind, "aggregate": "sum"}
     t, f, w = (a.copy() for a in parameters)
     moments = [np.zeros_like(a) for a in (t, t, w, w)]
     for step in range(1, n_steps + 1):
         x, labels = batch(step - 1, t.dtype)
-        y, route = forward(x, t, f, w, aggregate="sum", return_route=True)
+        y, route = hinge.forward_with_route(x, t, f, w, **words)
         _, grad_y = layers.softmax_loss(y, labels)
-        _, *grads = backward(grad_y, *route, f, w, x.shape[1], aggregate="sum")
-        for p, g, m, v in zip((t, w), grads, moments[::2], moments[1::2], strict=True):
+        grads = hinge.backward(grad_y, route, x, t, f, w, **words)
+        for p, g, m, v in zip(
+            (t, w), (grads.thresholds, grads.weights), moments[::2], moments[1::2], strict=True
+        ):
             m += 0.1 * (g - m)
             v += 0.001 * (g * g - v)
             p -= 0.01 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
@@ -185,7 +220,7 @@ def test_outputs_of_any_shape_and_no_samples():
     for outputs in ((), (1,), (2, 2)):
         parameters = forest("tree", outputs=outputs)
         x = batch(0)[0]
-        want = hinge.tree_forward(x, *parameters, aggregate="sum")
+        want = hinge.forward(x, *parameters, aggregate="sum")
 
         def work(comm, parameters=parameters, x=x):
             shards = scale.HingeShards(comm, "tree", *parameters)
@@ -367,7 +402,7 @@ def bad(name, shards, x, grad_y):
 def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size):
     parameters = forest("tree")
     x, labels = batch(0)
-    _, grad_y = layers.softmax_loss(hinge.tree_forward(x, *parameters, aggregate="sum"), labels)
+    _, grad_y = layers.softmax_loss(hinge.forward(x, *parameters, aggregate="sum"), labels)
     taken = []
 
     def work(comm):
@@ -390,6 +425,8 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size
     [
         ({"kind": "bush"}, ValueError, "^kind: expected"),
         ({"kind": "fern"}, ValueError, "^weights: expected .*on worker 1"),
+        ({"margin": "plane"}, ValueError, "^margin: expected"),
+        ({"margin": "projection"}, TypeError, "^features: expected vectors.*pass margin='column'.*on worker 1|on worker 1; pass margin='column'"),
         ({"thresholds": "half"}, ValueError, "^(thresholds|features|n_trees): expected .*"),
         ({"thresholds": "float"}, TypeError, "^weights: expected dtype float64.*on worker 1"),
         ({"thresholds": "nan"}, ValueError, "^thresholds: expected .*on worker 1"),
@@ -468,16 +505,14 @@ def data_parallel(comm, parameters, n_parts, n_steps=N_STEPS):
         parts = []
         for part in own:
             rows = slice(len(x) * part // n_parts, len(x) * (part + 1) // n_parts)
-            route = hinge.tree_traverse(x[rows], t, f)
+            route = hinge.traverse(x[rows], t, f)
             read = hinge.leaf_rows(route.leaf, w.shape[1])
             optim.adam_catch_up(flat, m, v, last, step - 1, 0.01, rows=read)
             y = hinge.leaf_outputs(route.leaf, route.margin, w, aggregate="sum")
             _, grad_y = layers.softmax_loss(y, labels[rows])
             grad_y *= len(y) / len(x)
-            _, *gradients = hinge.tree_backward(
-                grad_y, *route, f, w, x.shape[1], aggregate="sum", sparse=True
-            )
-            parts.append(gradients)
+            grads = hinge.backward_sparse(grad_y, route, x[rows], t, f, w, aggregate="sum")
+            parts.append([grads.thresholds, grads.weights])
         by_threshold, by_weight = scale.gather_gradients(comm, parts)
         grad = np.zeros_like(t)
         grad.reshape(-1)[by_threshold.rows] = by_threshold.values

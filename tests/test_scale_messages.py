@@ -126,7 +126,7 @@ def test_nothing_that_a_worker_sends_is_executed():
     with pytest.raises(RuntimeError, match=pattern):
         scale.gather_gradients(comm, [[np.ones(2)]])
     with pytest.raises(RuntimeError, match=pattern):
-        scale.HingeShards(comm, "tree", *hinge.tree_init(3, 2, 4, rng=0))
+        scale.HingeShards(comm, "tree", *hinge.init(3, 2, 4, rng=0))
     with pytest.raises(RuntimeError, match=pattern):
         Workers(comm).exchange(lambda item: item, (), [1], lambda found: found, [()])
     assert not ran

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +263,32 @@ def test_bins_are_those_of_encode():
         np.testing.assert_array_equal(high, bins.high[0])
         table = edges.edges_of([(low, high)], np.zeros(1, bool), None, np.dtype(np.float64))
         np.testing.assert_array_equal(edges.bins_of(values[:, None], table), bins.bins)
+
+
+def test_bins_of_columns_without_values_and_of_many_bins():
+    rng = np.random.default_rng(0)
+    for n, most, dtype in ((0, 5, np.uint8), (50, 3, np.uint8), (70_000, 70_000, np.uint32)):
+        x = rng.normal(size=(n, 3)).astype(np.float32)
+        x[:, 1], x[::3, 2] = np.nan, np.nan
+        tables = [edges.of_sample(column.astype(np.float64), most) for column in x.T]
+        table = edges.edges_of(tables, np.isnan(x).any(axis=0), None, np.dtype(np.float32))
+        bins = edges.bins_of(x, table)
+        assert bins.dtype == dtype
+        for f, (low, high) in enumerate(tables):
+            limits = edges.between(high[:-1], low[1:], np.dtype(np.float32))
+            expected = np.where(np.isnan(x[:, f]), len(low), np.searchsorted(limits, x[:, f]))
+            np.testing.assert_array_equal(bins[f], expected)
+
+
+def test_a_call_starts_no_threads_of_python(monkeypatch):
+    """Ctrl-C in their locks leaves these to nobody, and the call waits for ever."""
+
+    def start(self):
+        raise AssertionError("a thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    x, y, _ = samples(n=60)
+    scale.grow_by_rows(None, x, y, 2, n_classes=2, rng=0)
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])

@@ -625,27 +625,3 @@ def test_in_bag_counts_are_aligned():
     assert given.flags.aligned
     np.testing.assert_array_equal(given, counts)
     assert supervised.in_bag_counts("counts", counts, 1, 3) is counts
-
-
-def test_floats_of_a_gpu_are_converted_where_subnormals_are_0():
-    """CuPy's own conversion takes float32 subnormals for 0; here the processor does, on NumPy arrays."""
-    from host.compiler import have_compiler
-    from host.like_cupy import flushing
-
-    if not have_compiler():
-        pytest.skip("no C++ compiler")
-    rng = np.random.default_rng(0)
-    narrow = rng.integers(0, 2**32, 10_000, dtype=np.uint32).view(np.float32)
-    narrow[:2000] = (
-        rng.integers(0, 2**23, 2000, dtype=np.uint32) | 2**31 * (np.arange(2000, dtype=np.uint32) % 2)
-    ).view(np.float32)
-    wide = np.ldexp(rng.normal(size=10_000), rng.integers(-160, 120, 10_000))
-    wide[:4] = 2.0**-150, -(2.0**-150), 2.0**-126 - 2.0**-151, np.nan
-    with np.errstate(invalid="ignore"):
-        expected = narrow.astype(np.float64), wide.astype(np.float32)
-        with flushing():
-            got = [supervised._other_float(a, np) for a in (narrow, wide)]
-    for a, b in zip(got, expected, strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(np.signbit(a), np.signbit(b))

@@ -312,10 +312,12 @@ def test_steps_follow_from_the_rows():
 def test_batches_take_every_row_once_or_by_weight():
     rng = np.random.default_rng(0)
     rows = recipe.Rows(np.zeros((10, 1), np.float32), np.zeros(10, np.int32), None)
-    batches = training._Batches(rows, 5, rng)
-    assert sorted([*batches.next(), *batches.next()]) == list(range(10))
-    weighted = training._Batches(rows._replace(weight=np.r_[np.full(9, 1e-9), 1.0]), 5, rng)
-    assert (weighted.next() == 9).all()
+    first, second, *others = training._drawn(rows, 5, 7, rng)
+    assert len(others) == 5
+    assert sorted([*first, *second]) == list(range(10))
+    assert sorted([*others[2], *others[3]]) == list(range(10))
+    weighted = training._drawn(rows._replace(weight=np.r_[np.full(9, 1e-9), 1.0]), 5, 1, rng)
+    assert (next(weighted) == 9).all()
     drawn = start.drawn(rows._replace(weight=np.r_[np.ones(9), 11.0]), rng)
     assert (drawn == 9).sum() in (5, 6)
     assert (start.drawn(rows, rng) == np.arange(10)).all()

@@ -1,5 +1,8 @@
 """Operators in PyTorch: bits of the NumPy functions, gradients, compilers, bad input."""
 
+import weakref
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,42 +16,71 @@ ht = pytest.importorskip("hforest.torch")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
+    # Of PyTorch, about its tensors that are not dense.
+    pytest.mark.filterwarnings("ignore:Sparse"),
+    pytest.mark.filterwarnings("ignore:.*quantize"),
 ]
 
-INIT = {"tree": hinge.tree_init, "fern": hinge.fern_init}
-FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
-BACKWARD = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
-OPERATOR = {"tree": ht.hinge_tree, "fern": ht.hinge_fern}
+kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
+aggregates = pytest.mark.parametrize("aggregate", ["sum", "mean", None])
+# What vertices read, the windows, and the shape of x.
+FORMS = {
+    "columns": ("column", None, (30, 6)),
+    "projections": ("projection", None, (30, 6)),
+    "projections, no samples": ("projection", None, (0, 6)),
+    "1 axis": ("column", hinge.Windows(3, 2, 1, 1), (3, 2, 9)),
+    "2 axes": ("column", hinge.Windows((3, 2), (1, 2), (2, 0), (2, 1)), (2, 3, 7, 8)),
+    "3 axes": ("column", hinge.Windows(2, 1, 0, 1), (1, 2, 4, 5, 3)),
+    "no images": ("column", hinge.Windows(3, 1, 1, 1), (0, 2, 5, 5)),
+    "projections, 2 axes": ("projection", hinge.Windows((3, 2), (1, 2), (2, 0), (2, 1)), (2, 3, 7, 8)),
+}
+forms = pytest.mark.parametrize("form", FORMS)
+MAIN = ("columns", "projections", "2 axes", "projections, 2 axes")
+main_forms = pytest.mark.parametrize("form", MAIN)
 
 
-@pytest.fixture(params=["tree", "fern"])
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(params=["sum", "mean", None])
-def aggregate(request):
-    return request.param
-
-
-def problem(kind, outputs=(2,), dtype=np.float32, n=30, n_features=6, n_trees=4, depth=3):
-    """A batch and a forest as NumPy arrays."""
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(n, n_features)).astype(dtype), *INIT[kind](
-        n_trees, depth, n_features, outputs, scale=1.0, dtype=dtype, rng=1
+def problem(kind, form="columns", outputs=(2,), dtype=np.float32, n=None, n_trees=4, depth=3):
+    """A batch and a forest as NumPy arrays, and the words for `hinge`."""
+    margin, windows, shape = FORMS[form]
+    shape = shape if n is None else (n, *shape[1:])
+    n_features = shape[1]
+    if windows is not None:
+        size = windows.kernel_size
+        n_features *= int(np.prod(size)) if isinstance(size, tuple) else size ** (len(shape) - 2)
+    start = hinge.init(
+        n_trees, depth, n_features, outputs, kind=kind, margin=margin, scale=1.0, dtype=dtype, rng=1
     )
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    return (x, *start), {"kind": kind, "margin": margin, "windows": windows}
 
 
-def tensors(x, t, f, w):
-    """The arrays as tensors; all but the features require gradients."""
-    x, t, f, w = map(torch.tensor, (x, t, f, w))
-    return x.requires_grad_(), t.requires_grad_(), f, w.requires_grad_()
+def tensors(*arrays, learn=True):
+    """The arrays as tensors, of which those of real numbers require gradients."""
+    found = [torch.tensor(a) for a in arrays]
+    return [a.requires_grad_(learn and a.is_floating_point()) for a in found]
 
 
-def numpy_step(kind, x, t, f, w, grad_y, aggregate):
-    """y and the gradients by x, thresholds and weights, of the NumPy functions."""
-    y, route = FORWARD[kind](x, t, f, w, aggregate=aggregate, return_route=True)
-    return y, *BACKWARD[kind](grad_y, *route, f, w, x.shape[1], aggregate=aggregate)
+def settings(words, x, aggregate):
+    """The words as the operator takes them."""
+    windows = words["windows"]
+    if windows is not None:
+        windows = [i for a in windows for i in (a if isinstance(a, tuple) else (a,) * (x.ndim - 2))]
+    return words["kind"], words["margin"], windows, aggregate
+
+
+def operator(*arguments, route=True):
+    return torch.ops.hforest.hinge_forest.default(*arguments, route)
+
+
+def numpy_step(arrays, words, grad_y, aggregate):
+    """y and the gradients by x, thresholds, features and weights, of the NumPy functions."""
+    y, route = hinge.forward_with_route(*arrays, **words, aggregate=aggregate)
+    return y, *hinge.backward(grad_y(y), route, *arrays, **words, aggregate=aggregate)
+
+
+def channels_first(y, n_axes):
+    """y with the positions of windows behind the outputs."""
+    return np.moveaxis(y, tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0))) if n_axes else y
 
 
 def same_bits(tensor, array):
@@ -61,75 +93,111 @@ def grad_like(y):
     return np.random.default_rng(2).normal(size=y.shape).astype(y.dtype)
 
 
+def ones_like(y):
+    return np.ones_like(y)
+
+
+def of(given):
+    """The gradients of tensors; None where there is none."""
+    return [a.grad for a in given]
+
+
 # ------------------------------------------------------------------------------------------------ bits
 
+# All of columns; compilers and the operator once for the other forms.
+BITS = [
+    (form, path, outputs)
+    for form in FORMS
+    for path in ("eager", "operator", "compiled")
+    for outputs in ((), (3,), (2, 2))
+    if form == "columns" or path == "eager" or outputs == (3,)
+]
 
-@pytest.mark.parametrize("outputs", [(), (3,), (2, 2)], ids=str)
-@pytest.mark.parametrize("path", ["eager", "operator", "compiled"])
-def test_hinge_has_the_bits_of_numpy(kind, aggregate, dtype, outputs, path):
-    arrays = problem(kind, outputs, dtype)
-    grad_y = grad_like(FORWARD[kind](*arrays, aggregate=aggregate))
-    expected = numpy_step(kind, *arrays, grad_y, aggregate)
-    x, t, f, w = tensors(*arrays)
+
+@kinds
+@aggregates
+@pytest.mark.parametrize(("form", "path", "outputs"), BITS, ids=lambda a: str(a))
+def test_bits_of_the_numpy_functions(kind, aggregate, dtype, form, path, outputs):
+    arrays, words = problem(kind, form, outputs, dtype)
+    n_axes = arrays[0].ndim - 2
+    want, *wanted = numpy_step(arrays, words, grad_like, aggregate)
+    given = tensors(*arrays)
     if path == "operator":
-        y = getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w, aggregate)[0]
+        y = operator(*given, *settings(words, arrays[0], aggregate))[0]
+        assert same_bits(y, want)
+        y.backward(torch.tensor(grad_like(want)))
     else:
-        function = OPERATOR[kind]
+        function = ht.hinge_forest
         if path == "compiled":
             torch.compiler.reset()
             function = torch.compile(function, fullgraph=True, backend="aot_eager")
-        y = function(x, t, f, w, aggregate=aggregate)
-    y.backward(torch.tensor(grad_y))
-    for found, wanted in zip((y, x.grad, t.grad, w.grad), expected, strict=True):
-        assert same_bits(found, wanted)
+        y = function(*given, **words, aggregate=aggregate)
+        assert same_bits(y, channels_first(want, n_axes))
+        y.backward(torch.tensor(channels_first(grad_like(want), n_axes)))
+    for found, grad in zip(of(given), wanted, strict=True):
+        assert (found is None) == (grad is None)
+        assert found is None or same_bits(found, grad)
     with torch.no_grad():
-        assert same_bits(OPERATOR[kind](x, t, f, w, aggregate=aggregate), expected[0])
+        alone = ht.hinge_forest(*given, **words, aggregate=aggregate)
+        assert same_bits(alone, channels_first(want, n_axes))
 
 
-def test_no_route_is_stored_without_gradients(kind):
-    x, t, f, w = tensors(*problem(kind))
-    operator = getattr(torch.ops.hforest, f"hinge_{kind}")
+@kinds
+@main_forms
+def test_no_route_is_stored_without_gradients(kind, form):
+    arrays, words = problem(kind, form)
+    given, words = tensors(*arrays), settings(words, arrays[0], "sum")
     with torch.no_grad():
-        y, leaf, margin, vertex = operator(x, t, f, w, "sum", False)
+        y, leaf, margin, vertex = operator(*given, *words, route=False)
     assert leaf.numel() == margin.numel() == vertex.numel() == 0
-    assert torch.equal(y, operator(x, t, f, w, "sum", True)[0])
+    assert torch.equal(y, operator(*given, *words)[0])
     with pytest.raises(RuntimeError, match="route: expected True where gradients"):
-        operator(x, t, f, w, "sum", False)[0].sum().backward()
+        operator(*given, *words, route=False)[0].sum().backward()
 
 
-def test_sparse_gradient(kind, aggregate, dtype):
-    arrays = problem(kind, (2, 3), dtype, n=5)
-    grad_y = grad_like(FORWARD[kind](*arrays, aggregate=aggregate))
-    _, *expected = numpy_step(kind, *arrays, grad_y, aggregate)
-    x, t, f, w = tensors(*arrays)
-    y = OPERATOR[kind](x, t, f, w, aggregate=aggregate, sparse=True)
-    found = torch.autograd.grad(y, (x, t, w), torch.tensor(grad_y), retain_graph=True)
-    by_weight = found[2]
+@kinds
+@aggregates
+@main_forms
+def test_sparse_gradient(kind, aggregate, dtype, form):
+    arrays, words = problem(kind, form, (2, 3), dtype, n=2, n_trees=3, depth=4)
+    n_axes = arrays[0].ndim - 2
+    want, *wanted = numpy_step(arrays, words, grad_like, aggregate)
+    given = tensors(*arrays)
+    grad_y = torch.tensor(channels_first(grad_like(want), n_axes))
+    y = ht.hinge_forest(*given, **words, aggregate=aggregate, sparse=True)
+    y.backward(grad_y, retain_graph=True)
+    *dense, by_weight = of(given)
     assert by_weight.is_sparse
-    assert by_weight.is_coalesced()
     assert (by_weight.sparse_dim(), by_weight.dense_dim()) == (2, 2)
-    rows = hinge.leaf_rows(FORWARD[kind](*arrays, return_route=True)[1].leaf, 8)
-    assert (by_weight.indices()[0] * 8 + by_weight.indices()[1]).tolist() == rows.tolist()
-    for g, wanted in zip((found[0], found[1], by_weight.to_dense()), expected, strict=True):
-        assert same_bits(g, wanted)
+    leaf = hinge.traverse(*arrays[:3], **words).leaf
+    rows = hinge.leaf_rows(leaf.reshape(-1, 3), 16)
+    indices = by_weight._indices()
+    assert (indices[0] * 16 + indices[1]).tolist() == rows.tolist()
+    for found, grad in zip((*dense, by_weight.to_dense()), wanted, strict=True):
+        assert (found is None) == (grad is None)
+        assert found is None or same_bits(found, grad)
+    assert torch.autograd.grad(y, given[3], grad_y)[0].is_coalesced()
     # As the gradient of a parameter, and twice: they add.
-    weights = torch.nn.Parameter(w.detach().clone())
+    weights = torch.nn.Parameter(given[3].detach().clone())
     for _ in range(2):
-        y = OPERATOR[kind](x, t, f, weights, aggregate=aggregate, sparse=True)
-        y.backward(torch.tensor(grad_y))
+        y = ht.hinge_forest(*given[:3], weights, **words, aggregate=aggregate, sparse=True)
+        y.backward(grad_y)
     assert weights.grad.is_sparse
     torch.testing.assert_close(weights.grad.to_dense(), 2 * by_weight.to_dense())
     torch.optim.SGD([weights], lr=0.5).step()
-    torch.testing.assert_close(weights.detach(), w.detach() - by_weight.to_dense())
+    torch.testing.assert_close(weights.detach(), given[3].detach() - by_weight.to_dense())
 
 
+@kinds
+@main_forms
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
-def test_sparse_gradients_leave_the_compiled_graph(kind):
+def test_sparse_gradients_leave_the_compiled_graph(kind, form):
     torch.compiler.reset()
-    x, t, f, w = tensors(*problem(kind))
+    arrays, words = problem(kind, form)
+    x, t, f, w = tensors(*arrays)
 
     def loss(x):
-        return OPERATOR[kind](2 * x, t, f, w, sparse=True).sum()
+        return ht.hinge_forest(2 * x, t, f, w, **words, sparse=True).sum()
 
     torch.compile(loss, backend="eager")(x).backward()
     assert w.grad.is_sparse
@@ -141,33 +209,50 @@ def test_sparse_gradients_leave_the_compiled_graph(kind):
 # ------------------------------------------------------------------------------------- PyTorch's checks
 
 
-def test_gradcheck(kind, aggregate):
-    x, t, f, w = tensors(*problem(kind, dtype=np.float64, n=8))
+@kinds
+@aggregates
+@main_forms
+def test_gradcheck(kind, aggregate, form):
+    arrays, words = problem(kind, form, dtype=np.float64, n=2 if "axes" in form else 8)
+    given = tensors(*arrays)
+    learned = [a for a in given if a.requires_grad]
 
-    def run(x, t, w):
-        return OPERATOR[kind](x, t, f, w, aggregate=aggregate)
+    def whole(learned):
+        rest = iter(learned)
+        return [next(rest) if a.requires_grad else a for a in given]
 
-    def operator(x, t, w):
-        return getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w, aggregate)[0]
+    def run(*learned):
+        return ht.hinge_forest(*whole(learned), **words, aggregate=aggregate)
 
-    assert torch.autograd.gradcheck(run, (x, t, w))
-    assert torch.autograd.gradcheck(operator, (x, t, w))
+    def by_operator(*learned):
+        return operator(*whole(learned), *settings(words, arrays[0], aggregate))[0]
+
+    # Less than the distance to the nearest tie of these numbers.
+    assert torch.autograd.gradcheck(run, learned, eps=1e-7, atol=1e-5)
+    assert torch.autograd.gradcheck(by_operator, learned, eps=1e-7, atol=1e-5)
 
 
-def test_opcheck(kind, aggregate, dtype):
-    x, t, f, w = tensors(*problem(kind, dtype=dtype))
-    operator = getattr(torch.ops.hforest, f"hinge_{kind}").default
-    torch.library.opcheck(operator, (x, t, f, w, aggregate))
-    x, t, w = (a.detach() for a in (x, t, w))
-    torch.library.opcheck(operator, (x, t, f, w, aggregate, False))
-    y, *route = operator(x, t, f, w, aggregate)
+@kinds
+@aggregates
+@main_forms
+def test_opcheck(kind, aggregate, dtype, form):
+    arrays, words = problem(kind, form, dtype=dtype)
+    given, words = tensors(*arrays), settings(words, arrays[0], aggregate)
+    torch.library.opcheck(torch.ops.hforest.hinge_forest.default, (*given, *words, True))
+    x, t, f, w = (a.detach() for a in given)
+    torch.library.opcheck(torch.ops.hforest.hinge_forest.default, (x, t, f, w, *words, False))
+    y, *route = operator(x, t, f, w, *words)
+    read = x if words[1] == "projection" else None
     torch.library.opcheck(
-        torch.ops.hforest.hinge_backward.default,
-        (torch.ones_like(y), *route, f, w, x.shape[1], kind, aggregate),
+        torch.ops.hforest.hinge_forest_backward.default,
+        (torch.ones_like(y), *route, read, list(x.shape), f, w, *words),
     )
 
 
-def test_fake_tensors_and_shapes_of_symbols(kind, aggregate):
+@kinds
+@aggregates
+@main_forms
+def test_fake_tensors_and_shapes_of_symbols(kind, aggregate, form):
     """A graph compiled once serves batches of any size."""
     torch.compiler.reset()
     graphs = []
@@ -176,83 +261,214 @@ def test_fake_tensors_and_shapes_of_symbols(kind, aggregate):
         graphs.append(module)
         return module.forward
 
-    _, t, f, w = tensors(*problem(kind))
+    arrays, words = problem(kind, form)
+    _, t, f, w = tensors(*arrays)
     step = torch.compile(
-        lambda x: OPERATOR[kind](x, t, f, w, aggregate=aggregate),
+        lambda x: ht.hinge_forest(x, t, f, w, **words, aggregate=aggregate),
         fullgraph=True,
         dynamic=True,
         backend=backend,
     )
     for n in (5, 7, 30):
-        x = torch.tensor(problem(kind, n=n)[0])
-        assert torch.equal(step(x), OPERATOR[kind](x, t, f, w, aggregate=aggregate))
+        x = torch.tensor(problem(kind, form, n=n)[0][0])
+        assert torch.equal(step(x), ht.hinge_forest(x, t, f, w, **words, aggregate=aggregate))
     assert len(graphs) == 1
 
 
 # ------------------------------------------------------------------------------------------- any input
 
 
-def test_layouts_and_empty_batches(kind, aggregate):
-    x, t, f, w = problem(kind)
-    expected = numpy_step(
-        kind, x, t, f, w, np.ones_like(FORWARD[kind](x, t, f, w, aggregate=aggregate)), aggregate
-    )
-    a, t2, f2, w2 = tensors(x, t, f, w)
-    a = a.detach().t().contiguous().t().requires_grad_()
-    assert not a.is_contiguous()
-    y = OPERATOR[kind](a, t2, f2.t().contiguous().t(), w2, aggregate=aggregate)
+def turned(a):
+    """A tensor with the same numbers whose axes are in another order in memory."""
+    axes = tuple(reversed(range(a.ndim)))
+    return a.detach().permute(axes).contiguous().permute(axes).requires_grad_(a.requires_grad)
+
+
+@kinds
+@aggregates
+@main_forms
+def test_layouts_and_empty_batches(kind, aggregate, form):
+    arrays, words = problem(kind, form)
+    n_axes = arrays[0].ndim - 2
+    want, *wanted = numpy_step(arrays, words, ones_like, aggregate)
+    x, t, f, w = tensors(*arrays)
+    given = [turned(x), t, turned(f), w]
+    assert not given[0].is_contiguous()
+    assert not given[2].is_contiguous()
+    y = ht.hinge_forest(*given, **words, aggregate=aggregate)
     y.sum().backward()  # its gradient has strides 0
-    for found, wanted in zip((y, a.grad, t2.grad, w2.grad), expected, strict=True):
-        assert same_bits(found, wanted)
-    empty = a.detach()[:0].requires_grad_()
-    y = OPERATOR[kind](empty, t2, f2, w2, aggregate=aggregate)
-    assert y.shape == ((0, 2) if aggregate else (0, 4, 2))
-    t2.grad = w2.grad = None
+    assert same_bits(y, channels_first(want, n_axes))
+    for found, grad in zip(of(given), wanted, strict=True):
+        assert (found is None) == (grad is None)
+        assert found is None or same_bits(found, grad)
+    empty = x.detach()[:0].requires_grad_()
+    y = ht.hinge_forest(empty, t, f, w, **words, aggregate=aggregate)
+    places = y.shape[y.ndim - n_axes :]
+    assert y.shape == ((0, 2, *places) if aggregate else (0, 4, 2, *places))
+    t.grad = w.grad = None
     y.sum().backward()
-    assert empty.grad.shape == (0, 6)
-    assert not w2.grad.any()
-    assert not t2.grad.any()
+    assert empty.grad.shape == empty.shape
+    assert not w.grad.any()
+    assert not t.grad.any()
+    assert f.grad is None or not f.grad.any()
 
 
-def test_memory_is_read_in_place(kind):
-    x, t, f, w = tensors(*problem(kind, n_trees=50, depth=10))
+def test_channels_last():
+    arrays, words = problem("tree", "2 axes")
+    x, t, f, w = tensors(*arrays)
+    y = ht.hinge_forest(x, t, f, w, **words)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(ht.hinge_forest(x.to(memory_format=torch.channels_last), t, f, w, **words), y)
+
+
+@kinds
+@main_forms
+def test_memory_is_read_in_place(kind, form):
+    arrays, words = problem(kind, form, n_trees=50, depth=10)
+    x, t, f, w = tensors(*arrays)
     with torch.no_grad():
-        before = OPERATOR[kind](x, t, f, w)
+        before = ht.hinge_forest(x, t, f, w, **words)
         w *= 2
-        assert torch.equal(OPERATOR[kind](x, t, f, w), 2 * before)
+        assert torch.equal(ht.hinge_forest(x, t, f, w, **words), 2 * before)
 
 
-def test_weights_that_change_before_the_backward_pass_are_an_error(kind):
-    x, t, f, w = tensors(*problem(kind))
-    y = OPERATOR[kind](x, t, f, w).sum()
+@kinds
+@main_forms
+def test_weights_that_change_before_the_backward_pass_are_an_error(kind, form):
+    arrays, words = problem(kind, form)
+    x, t, f, w = tensors(*arrays)
+    y = ht.hinge_forest(x, t, f, w, **words).sum()
     with torch.no_grad():
         w += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
 
 
+@kinds
+@main_forms
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_a_graph_keeps(kind, form, sparse):
+    """x only where its gradient reads it, and the route until the backward pass."""
+    arrays, words = problem(kind, form)
+    given = tensors(*arrays)
+    kept = weakref.ref(x := 2 * given[0])
+    y = ht.hinge_forest(x, *given[1:], **words, sparse=sparse)
+    del x
+    assert (kept() is None) == (words["margin"] == "column")
+    y.sum().backward(retain_graph=True)
+    first = [a if a is None else a.to_dense() for a in of(given)]
+    for a in given:
+        a.grad = None
+    y.sum().backward()
+    for a, b in zip(first, of(given), strict=True):
+        assert a is b is None or torch.equal(a, b.to_dense())
+    assert kept() is None
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+
+
+@pytest.mark.skipif(
+    not hasattr(torch._C._autograd, "_get_current_graph_task_keep_graph"), reason="this PyTorch keeps routes"
+)
+def test_the_route_is_freed_by_the_backward_pass():
+    (x, t, f, w), _ = problem("tree")
+    y = ht.hinge_forest(*tensors(x, t, f, w))
+    leaf = weakref.ref(y.grad_fn.route.leaf)
+    y.sum().backward(retain_graph=True)
+    assert leaf() is not None
+    y.sum().backward()
+    assert leaf() is None
+
+
+PACKS = {
+    "as they are": (lambda t: t, lambda t: t),
+    "copies": (lambda t: t.clone(), lambda t: t),
+    "other layouts": (lambda t: t, lambda t: turned(t)),
+    "half": (lambda t: t.half(), lambda t: t),
+    "half and back": (lambda t: (t.dtype, (t * 3000).half()), lambda a: a[1].to(a[0])),
+    "smaller": (lambda t: t[:1], lambda t: t),
+    "other dtypes": (lambda t: t.double(), lambda t: t),
+}
+
+
+@kinds
+@main_forms
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("pack", PACKS)
+def test_hooks_of_saved_tensors(kind, form, sparse, pack):
+    """What hooks return is checked again: the same gradients, or an error."""
+    arrays, words = problem(kind, form)
+    given, others = tensors(*arrays), tensors(*arrays)
+    with torch.autograd.graph.saved_tensors_hooks(*PACKS[pack]):
+        y = ht.hinge_forest(*given, **words, sparse=sparse)
+    if pack in ("as they are", "copies", "other layouts"):
+        y.sum().backward()
+        ht.hinge_forest(*others, **words, sparse=sparse).sum().backward()
+        for a, b in zip(of(given), of(others), strict=True):
+            assert a is b is None or torch.equal(a.to_dense(), b.to_dense())
+    else:
+        with pytest.raises((TypeError, ValueError, IndexError), match=": expected "):
+            y.sum().backward()
+
+
+@kinds
+@main_forms
+@pytest.mark.parametrize("sparse", [False, True])
+def test_checkpoints(kind, form, sparse):
+    arrays, words = problem(kind, form)
+    given, others = tensors(*arrays), tensors(*arrays)
+
+    def run(*given):
+        return ht.hinge_forest(*given, **words, sparse=sparse).sum()
+
+    torch.utils.checkpoint.checkpoint(run, *given, use_reentrant=False).backward()
+    run(*others).backward()
+    for a, b in zip(of(given), of(others), strict=True):
+        assert a is b is None or torch.equal(a.to_dense(), b.to_dense())
+
+
+# The gradient of columns does not read x.
+READ = [(form, name) for form in MAIN for name in ("x", "features", "weights")[not form.startswith("proj") :]]
+
+
+@pytest.mark.parametrize(("form", "name"), READ)
+@pytest.mark.parametrize("change", ["fewer", "double"])
+def test_data_that_is_replaced_before_the_backward_pass(form, name, change):
+    arrays, words = problem("tree", form)
+    given = dict(zip(("x", "thresholds", "features", "weights"), tensors(*arrays), strict=True))
+    y = ht.hinge_forest(*given.values(), **words)
+    a = given[name]
+    a.data = a.data[1:] if change == "fewer" else a.data.double()
+    with pytest.raises((TypeError, ValueError), match=": expected "):
+        y.sum().backward()
+
+
+@kinds
+@main_forms
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_half_types(kind, half, sparse):
-    x, t, f, w = tensors(*problem(kind))
+def test_half_types(kind, form, half, sparse):
+    arrays, words = problem(kind, form)
+    x, t, f, w = tensors(*arrays)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = OPERATOR[kind](x.to(half), t, f, w, sparse=sparse)
-        by_operator = getattr(torch.ops.hforest, f"hinge_{kind}")(x.to(half), t, f, w, "sum")[0]
-        product = x @ torch.ones(6, 6)  # of half type
-        OPERATOR[kind](product, t, f, w)
+        y = ht.hinge_forest(x.to(half), t, f, w, **words, sparse=sparse)
+        by_operator = operator(x.to(half), t, f, w, *settings(words, arrays[0], "sum"))[0]
+        product = torch.ones(30, 6) @ torch.ones(6, 6)  # of half type
+        if form == "columns":
+            ht.hinge_forest(product, t, f, w, kind=kind)
     assert product.dtype == torch.bfloat16
     assert y.dtype == torch.float32
-    assert torch.equal(y, OPERATOR[kind](x.to(half).float(), t, f, w))
-    assert torch.equal(y, by_operator)
+    assert torch.equal(y, ht.hinge_forest(x.to(half).float(), t, f, w, **words))
+    assert torch.equal(y, torch.tensor(channels_first(by_operator.detach().numpy(), x.ndim - 2)))
     y.sum().backward()
     assert x.grad.dtype == torch.float32
     name = str(half).removeprefix("torch.")
     with pytest.raises(
         TypeError, match=rf"^x: expected dtype float32 or float64, got {name}; convert it with x.float"
     ):
-        OPERATOR[kind](x.to(half), t, f, w)
+        ht.hinge_forest(x.to(half), t, f, w, **words)
     with pytest.raises(TypeError, match=rf"^weights: expected dtype float32 or float64, got {name}"):
-        OPERATOR[kind](x, t, f, w.to(half))
+        ht.hinge_forest(x, t, f, w.to(half), **words)
 
 
 def message(function, *arguments, **settings):
@@ -262,37 +478,86 @@ def message(function, *arguments, **settings):
 
 
 BAD = {
-    "nan": lambda x, t, f, w: (np.where(x > 2, np.nan, x).astype(x.dtype), t, f, w),
+    "nan": lambda x, t, f, w: (np.where(x > 1.5, np.nan, x).astype(x.dtype), t, f, w),
     "nan threshold": lambda x, t, f, w: (x, t * np.float32("nan"), f, w),
-    "feature": lambda x, t, f, w: (x, t, f + 3, w),
+    "feature": lambda x, t, f, w: (x, t, f + 30 if f.ndim == 2 else f * np.float32("nan"), w),
     "dtype": lambda x, t, f, w: (x, t.astype(np.float64), f, w),
     "integers": lambda x, t, f, w: (x.astype(np.int64), t, f, w),
     "int64 features": lambda x, t, f, w: (x, t, f.astype(np.int64), w),
+    "features of another margin": lambda x, t, f, w: (
+        x, t, np.zeros(t.shape, np.int32) if f.ndim == 3 else np.zeros((*t.shape, x.shape[1]), x.dtype), w
+    ),
     "weights": lambda x, t, f, w: (x, t, f, w[:, 1:].copy()),
     "trees": lambda x, t, f, w: (x, t[1:].copy(), f, w),
     "axes": lambda x, t, f, w: (x[0], t, f, w),
-}
+    "features": lambda x, t, f, w: (x, t, f[:, :, 1:].copy() if f.ndim == 3 else f[:, 1:].copy(), w),
+}  # fmt: skip
 
 
+@kinds
+@main_forms
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("learn", [False, True])
-def test_bad_input_has_numpys_message(kind, case, learn):
-    arrays = BAD[case](*problem(kind))
-    expected = message(FORWARD[kind], *arrays, aggregate="sum")
-    given = [torch.tensor(a).requires_grad_(learn and a.dtype.kind == "f") for a in arrays]
-    if case not in ("dtype", "integers"):  # the next test
-        assert message(OPERATOR[kind], *given) == expected
-    assert message(getattr(torch.ops.hforest, f"hinge_{kind}"), *given, "sum") == expected
+def test_bad_input_has_numpys_message(kind, form, case, learn):
+    arrays, words = problem(kind, form)
+    given = tensors(*(arrays := BAD[case](*arrays)), learn=learn)
+    expected = message(hinge.forward, *arrays, **words, aggregate="sum")
+    if case not in ("dtype", "integers") and not (case == "axes" and words["windows"]):  # the next tests
+        assert message(ht.hinge_forest, *given, **words) == expected
+    if not (case == "axes" and words["windows"]):
+        assert message(operator, *given, *settings(words, arrays[0], "sum")) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"x": torch.ones(2, 3)}, ValueError, "x: expected .* one to three axes in space"),
+        (
+            {"x": torch.ones(2, 3, 5, 5).double()},
+            TypeError,
+            "x: expected dtype float32 like thresholds, got float64",
+        ),
+        (
+            {"x": torch.ones(2, 3, 5, 5).half()},
+            TypeError,
+            "x: expected dtype float32 or float64, got float16",
+        ),
+        ({"x": np.ones((2, 3, 5, 5), np.float32)}, TypeError, "x: expected a torch.Tensor"),
+        ({"x": torch.full((2, 3, 5, 5), torch.nan)}, ValueError, "x: expected finite"),
+        ({"x": torch.ones(2, 3, 5, 5, device="meta")}, TypeError, "thresholds: expected a tensor on meta"),
+        ({"windows": 3}, TypeError, "windows: expected Windows or None, got int"),
+        ({"windows": hinge.Windows(9)}, ValueError, "kernel_size: expected kernels inside"),
+        (
+            {"windows": hinge.Windows((3, 3, 3))},
+            TypeError,
+            "kernel_size: expected an int or one int for each of the 2",
+        ),
+        ({"windows": hinge.Windows(3, stride=0)}, ValueError, "stride: expected"),
+        ({"windows": hinge.Windows(3, padding="same")}, TypeError, "padding: expected"),
+        ({"aggregate": "max"}, ValueError, "aggregate: expected"),
+        ({"kind": "bush"}, ValueError, "kind: expected"),
+        ({"margin": "column of x"}, ValueError, "margin: expected"),
+        ({"features": torch.full((4, 7), 99, dtype=torch.int32)}, IndexError, "features: expected"),
+    ],
+)
+def test_bad_windows_and_words_are_refused(change, error, text):
+    names = ("x", "thresholds", "features", "weights")
+    start = hinge.init(4, 3, 27, 2, rng=0)
+    given = dict(zip(names, tensors(np.ones((2, 3, 5, 5), np.float32), *start), strict=True))
+    with pytest.raises(error, match=text):
+        ht.hinge_forest(**{**given, "windows": hinge.Windows(3), **change})
 
 
 LAYERS = {
     "HingeForest": (lambda dtype: ht.HingeForest(3, 2, 2, dtype=dtype), (4, 3), "thresholds"),
     "HingeForest of points": (lambda dtype: ht.HingeForest(3, 2, 2, dtype=dtype), (4, 3, 5), "thresholds"),
     "HingeConv2d": (lambda dtype: ht.HingeConv2d(3, 2, 2, 2, dtype=dtype), (4, 3, 5, 5), "thresholds"),
-    "LinearHingeForest": (lambda dtype: ht.LinearHingeForest(3, 2, 2, dtype=dtype), (4, 3), "thresholds"),
+    "HingeForest of projections": (
+        lambda dtype: ht.HingeForest(3, 2, 2, margin="projection", dtype=dtype), (4, 3), "thresholds"
+    ),
     "NeuralForest": (lambda dtype: ht.NeuralForest(3, 2, 2, 2, dtype=dtype), (4, 3), "leaves"),
     "RunningNorm": (lambda dtype: ht.RunningNorm(3, dtype=dtype), (4, 3), "mean"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -328,9 +593,48 @@ def test_neural_functions_of_two_dtypes():
         )
 
 
+def not_dense(a):
+    """The tensor, sparse, quantised or in a layout of a library, where PyTorch has it such."""
+    yield a.to_sparse()
+    if a.ndim == 2:
+        yield a.to_sparse_csr()
+    if a.is_floating_point():
+        yield torch.quantize_per_tensor(a, 0.1, 0, torch.quint8)
+        if torch.backends.mkldnn.is_available():
+            yield a.to_mkldnn()
+
+
+def refuses(function, **given):
+    """Checks that a tensor that is not dense is refused by its name."""
+    for name, a in given.items():
+        for b in not_dense(a.detach()):
+            with pytest.raises(
+                TypeError, match=rf"^{name}: expected a dense tensor of a NumPy dtype, got .*; pass {name}\."
+            ):
+                function(**{**given, name: b})
+
+
+@kinds
+@main_forms
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tensors_that_are_not_dense(kind, form, sparse):
+    arrays, words = problem(kind, form)
+    given = dict(zip(("x", "thresholds", "features", "weights"), map(torch.tensor, arrays), strict=True))
+    refuses(partial(ht.hinge_forest, **words, sparse=sparse), **given)
+
+
+def test_tensors_that_are_not_dense_elsewhere():
+    f, leaves, y = torch.zeros(4, 2, 3), torch.full((2, 4, 2), 0.5), torch.zeros(4, dtype=torch.int64)
+    refuses(ht.neural_forest, f=f, leaves=leaves)
+    refuses(partial(ht.neural_loss, y=y), f=f, leaves=leaves)
+    refuses(ht.RunningNorm(3), x=torch.ones(4, 3))
+
+
+@kinds
 def test_bad_words_and_gradients(kind):
-    x, t, f, w = tensors(*problem(kind))
-    run = OPERATOR[kind]
+    (x, t, f, w), words = problem(kind)
+    x, t, f, w = tensors(x, t, f, w)
+    run = partial(ht.hinge_forest, **words)
     assert (
         "aggregate: expected one of None, 'sum', 'mean', got 'max'"
         in message(run, x, t, f, w, aggregate="max")[1]
@@ -338,33 +642,50 @@ def test_bad_words_and_gradients(kind):
     assert "sparse: expected True or False, got int" in message(run, x, t, f, w, sparse=1)[1]
     assert "x: expected a torch.Tensor, got ndarray" in message(run, x.detach().numpy(), t, f, w)[1]
     assert (
-        "features: expected integers without a gradient"
-        in message(run, x, t, f.float().requires_grad_(), w)[1]
+        "features: expected dtype int32, got float32" in message(run, x, t, f.float().requires_grad_(), w)[1]
     )
     assert (
         "weights: expected a tensor on cpu like x, got one on meta" in message(run, x, t, f, w.to("meta"))[1]
     )
     assert "x: expected a dense tensor" in message(run, x.detach().to_sparse(), t, f, w)[1]
-    with pytest.raises(ValueError, match="^grad_y: expected finite numbers, got nan at index"):
-        (run(x, t, f, w) * float("nan")).sum().backward()
     with pytest.raises(ValueError, match="^sparse: expected False where tensors are on a GPU"):
         run(*(a.to("meta") for a in (x, t, f, w)), sparse=True)
 
 
-def test_derivatives_that_there_are_not(kind):
-    x, t, f, w = tensors(*problem(kind))
-    for y in (OPERATOR[kind](x, t, f, w), getattr(torch.ops.hforest, f"hinge_{kind}")(x, t, f, w)[0]):
+@kinds
+@main_forms
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_that_are_not_finite(kind, form, sparse):
+    arrays, words = problem(kind, form)
+    given = tensors(*arrays)
+    y = ht.hinge_forest(*given, **words, sparse=sparse)
+    with pytest.raises(ValueError, match="^grad_y: expected finite numbers, got nan at index"):
+        (y * float("nan")).sum().backward()
+    with hforest.unchecked():
+        ht.hinge_forest(*given, **words, sparse=sparse).sum().mul(float("nan")).backward()
+    assert given[3].grad.to_dense().isnan().any()
+
+
+@kinds
+@main_forms
+def test_derivatives_that_there_are_not(kind, form):
+    arrays, words = problem(kind, form)
+    x, t, f, w = tensors(*arrays)
+    by_operator = operator(x, t, f, w, *settings(words, arrays[0], "sum"))[0]
+    for y in (ht.hinge_forest(x, t, f, w, **words), by_operator):
         (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
         with pytest.raises(RuntimeError, match="expected first derivatives"):
             first.sum().backward()
     with pytest.raises(RuntimeError, match="expected first derivatives"):
-        torch.autograd.grad(OPERATOR[kind](x, t, f, w, sparse=True).sum(), x, create_graph=True)
+        torch.autograd.grad(ht.hinge_forest(x, t, f, w, **words, sparse=True).sum(), x, create_graph=True)
     tangent = torch.ones_like(x)
     with pytest.raises(RuntimeError, match="x: expected no forward-mode tangent"):
-        torch.func.jvp(lambda x: OPERATOR[kind](x, t, f, w), (x.detach(),), (tangent,))
+        torch.func.jvp(lambda x: ht.hinge_forest(x, t, f, w, **words), (x.detach(),), (tangent,))
 
 
-def test_modes_and_traces_see_the_operator(kind):
+@kinds
+@main_forms
+def test_modes_and_traces_see_the_operator(kind, form):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen = []
@@ -374,23 +695,27 @@ def test_modes_and_traces_see_the_operator(kind):
             seen.append(str(func))
             return func(*args, **(kwargs or {}))
 
-    x, t, f, w = tensors(*problem(kind))
+    arrays, words = problem(kind, form)
+    given = tensors(*arrays)
     with Mode():
-        OPERATOR[kind](x, t, f, w).sum().backward()
-    assert f"hforest.hinge_{kind}.default" in seen
-    assert "hforest.hinge_backward.default" in seen
-    with torch.device("meta"):
-        pass
-    y = OPERATOR[kind](*(a.detach().to("meta") for a in (x, t, f, w)), aggregate=None)
-    assert y.shape == (30, 4, 2)
+        ht.hinge_forest(*given, **words).sum().backward()
+    assert "hforest.hinge_forest.default" in seen
+    assert "hforest.hinge_forest_backward.default" in seen
+    y = ht.hinge_forest(*given, **words, aggregate=None)
+    meta = ht.hinge_forest(*(a.detach().to("meta") for a in given), **words, aggregate=None)
+    assert meta.shape == y.shape
+    assert meta.stride() == y.stride()
 
 
-def test_threads_follow_hforests_own_setting(kind, threads):
-    x, t, f, w = tensors(*problem(kind, n=2000))
+@kinds
+@main_forms
+def test_threads_follow_hforests_own_setting(kind, form, threads):
+    arrays, words = problem(kind, form, n=2000 if form == "columns" else 40)
+    x, t, f, w = tensors(*arrays)
     results = []
     for n in (1, 2):
         threads(n)
-        y = OPERATOR[kind](x, t, f, w)
+        y = ht.hinge_forest(x, t, f, w, **words)
         results.append((y.detach(), *torch.autograd.grad(y.sum(), (x, t, w))))
     assert hforest.get_num_threads() == 2
     for a, b in zip(*results, strict=True):
@@ -570,14 +895,14 @@ def test_calls_with_cuda_tensors_go_through_dlpack_on_the_current_stream(monkeyp
         cuda.import_cupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(cuda_stream=77))
-    x, t, f, w = tensors(*problem("tree"))
+    given = tensors(*problem("tree")[0])
     from hforest.torch import operators
 
-    kernel = operators._forward_kernel("tree")
-    found = cuda.call(kernel, (x, t, f, w, "sum", True))
-    for a, b in zip(found, torch.ops.hforest.hinge_tree(x, t, f, w, "sum"), strict=True):
+    words = ("tree", "column", None, "sum")
+    found = cuda.call(operators._forward_kernel, (*given, *words, True))
+    for a, b in zip(found, operator(*given, *words), strict=True):
         assert torch.equal(a, b)
     assert entered == [(None,), (77, None)]
-    mean = torch.zeros(6)
+    x, mean = given[0], torch.zeros(6)
     assert cuda.call(lambda x, mean: np.copyto(mean, x[0]), (x, mean)) is None
     assert torch.equal(mean, x.detach()[0])

@@ -35,14 +35,14 @@ def others():
 def digest():
     found = hashlib.sha256()
     forest = classic.grow(x, y, n_trees=10, rng=0)
-    t, f, w = hinge.tree_init(n_trees=20, depth=5, n_features=64, outputs=10, rng=0)
+    t, f, w = hinge.init(n_trees=20, depth=5, n_features=64, outputs=10, rng=0)
     for _ in range(3):
         others()
-        out, route = hinge.tree_forward(x, t, f, w, aggregate="mean", return_route=True)
+        out, route = hinge.forward_with_route(x, t, f, w, aggregate="mean")
         grad = out - np.eye(10, dtype=np.float32)[y]
-        _, grad_t, grad_w = hinge.tree_backward(grad, *route, f, w, 64, aggregate="mean")
-        t -= np.float32(0.01) * grad_t
-        w -= np.float32(0.01) * grad_w
+        grads = hinge.backward(grad, route, x, t, f, w, aggregate="mean")
+        t -= np.float32(0.01) * grads.thresholds
+        w -= np.float32(0.01) * grads.weights
     for array in (*forest, t, w):
         if isinstance(array, np.ndarray):
             found.update(array.tobytes())

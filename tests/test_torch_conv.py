@@ -1,4 +1,4 @@
-"""Convolution with hinge forests in PyTorch: bits of the NumPy functions, PyTorch's own checks, modules, bad input."""
+"""Convolution with hinge forests as modules of PyTorch: windows, groups, vectors, states, bad input."""
 
 import copy
 
@@ -9,101 +9,35 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (the extra torch)")
 
 import hforest.torch as ht  # noqa: E402
 from hforest import hinge  # noqa: E402
+from hforest.torch import rows  # noqa: E402
 
-KINDS = ("tree", "fern")
-kinds = pytest.mark.parametrize("kind", KINDS)
-aggregates = pytest.mark.parametrize("aggregate", [None, "sum", "mean"])
-# Shape of x, kernel_size, stride, padding, dilation.
-CASES = [
-    ((3, 2, 9), 3, 2, 1, 1),
-    ((2, 3, 7, 8), (3, 2), (1, 2), (2, 0), (2, 1)),
-    ((1, 2, 4, 5, 3), 2, 1, 0, 1),
-    ((0, 2, 5, 5), 3, 1, 1, 1),
-]
-cases = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case[0]))
+kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
+margins = pytest.mark.parametrize("margin", ["column", "projection"])
 
 
-def problem(kind, case, dtype=np.float64, outputs=(2,)):
-    shape, kernel_size = case[:2]
-    n_axes = len(shape) - 2
-    kernel = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * n_axes
-    rng = np.random.default_rng(0)
-    make = getattr(hinge, f"{kind}_init")
-    t, f, w = make(3, 3, shape[1] * int(np.prod(kernel)), outputs, scale=1.0, dtype=dtype, rng=rng)
-    return rng.normal(size=shape).astype(dtype), t, f, w
-
-
-def words(case):
-    return dict(zip(("stride", "padding", "dilation"), case[2:], strict=True))
-
-
-def channels_first(y, n_axes):
-    return np.moveaxis(y, tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0)))
-
-
-def tensors(arrays, *, learn=True):
-    x, t, f, w = (torch.from_numpy(a) for a in arrays)
-    return tuple(a.requires_grad_(learn and a.is_floating_point()) for a in (x, t, f, w))
+def forest(layer, x, part=slice(None), **words):
+    """The function with the parameters of a layer, or with those of some trees."""
+    parameters = (a[part] for a in (layer.thresholds, layer.features, layer.weights))
+    return ht.hinge_forest(x, *parameters, kind=layer.kind, margin=layer.margin, **words)
 
 
 @kinds
-@aggregates
-@cases
-def test_bits_of_the_numpy_functions(kind, aggregate, case):
-    arrays = problem(kind, case, np.float32)
-    n_axes = arrays[0].ndim - 2
-    want, route = getattr(hinge, f"{kind}_conv_forward")(
-        *arrays, case[1], **words(case), aggregate=aggregate, return_route=True
-    )
-    x, t, f, w = tensors(arrays)
-    y = getattr(ht, f"hinge_{kind}_conv")(x, t, f, w, case[1], **words(case), aggregate=aggregate)
-    np.testing.assert_array_equal(y.detach().numpy(), channels_first(want, n_axes))
-    with torch.no_grad():
-        alone = getattr(ht, f"hinge_{kind}_conv")(x, t, f, w, case[1], **words(case), aggregate=aggregate)
-    assert torch.equal(alone, y)
-    grad_y = np.random.default_rng(1).normal(size=want.shape).astype(np.float32)
-    y.backward(torch.from_numpy(channels_first(grad_y, n_axes)))
-    grads = getattr(hinge, f"{kind}_conv_backward")(
-        grad_y, route, *arrays[2:], arrays[0].shape, case[1], **words(case), aggregate=aggregate
-    )
-    for tensor, grad in zip((x, t, w), grads, strict=True):
-        np.testing.assert_array_equal(tensor.grad.numpy(), grad)
-
-
-@kinds
-@aggregates
-def test_opcheck(kind, aggregate):
-    x, t, f, w = tensors(problem(kind, CASES[1]))
-    operator = getattr(torch.ops.hforest, f"hinge_{kind}_conv").default
-    torch.library.opcheck(operator, (x, t, f, w, [3, 2], [1, 2], [2, 0], [2, 1], aggregate))
-
-
-@kinds
-def test_gradcheck(kind):
-    x, t, f, w = tensors(problem(kind, CASES[1]))
-
-    def function(x, t, w):
-        return getattr(ht, f"hinge_{kind}_conv")(x, t, f, w, (3, 2), **words(CASES[1]))
-
-    # Ten times less than the distance to the nearest tie of these numbers.
-    assert torch.autograd.gradcheck(function, (x, t, w), eps=1e-7, atol=1e-5)
-
-
-def test_same_as_the_unfolded_forest():
+@margins
+def test_same_as_the_unfolded_forest(kind, margin):
     torch.manual_seed(0)
-    layer = ht.HingeConv2d(3, 8, 4, 3, outputs=5, padding=1, stride=2)
+    layer = ht.HingeConv2d(3, 8, 4, 3, outputs=5, padding=1, stride=2, kind=kind, margin=margin)
     x = torch.randn(4, 3, 9, 10)
     columns = torch.nn.functional.unfold(x, 3, padding=1, stride=2)  # (n, columns, positions)
-    rows = columns.transpose(1, 2).reshape(-1, 27)
-    y = ht.hinge_tree(rows, layer.thresholds, layer.features, layer.weights)
-    want = y.reshape(4, 5, 5, 5).permute(0, 3, 1, 2)
+    want = forest(layer, columns.transpose(1, 2).reshape(-1, 27)).reshape(4, 5, 5, 5).permute(0, 3, 1, 2)
     assert torch.equal(layer(x), want)
 
 
+@margins
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's compiler about itself
-def test_compiles_whole():
+def test_compiles_whole(margin):
     torch.manual_seed(0)
-    layer = ht.HingeConv2d(2, 6, 3, 3, outputs=4, padding=1)
+    torch.compiler.reset()
+    layer = ht.HingeConv2d(2, 6, 3, 3, outputs=4, padding=1, margin=margin)
     x = torch.randn(5, 2, 6, 6, requires_grad=True)
 
     def step(x):
@@ -115,19 +49,20 @@ def test_compiles_whole():
         torch.testing.assert_close(a, b)
 
 
-def test_groups_see_their_channels_alone():
+@margins
+def test_groups_see_their_channels_alone(margin):
     torch.manual_seed(0)
-    layer = ht.HingeConv2d(4, 6, 3, 3, outputs=4, groups=2)
+    layer = ht.HingeConv2d(4, 6, 3, 3, outputs=4, groups=2, margin=margin)
     x = torch.randn(2, 4, 5, 5)
     y = layer(x)
     assert y.shape == (2, 4, 3, 3)
     for g in range(2):
         part = slice(3 * g, 3 * g + 3)
-        want = ht.hinge_tree_conv(
-            x[:, 2 * g : 2 * g + 2], layer.thresholds[part], layer.features[part], layer.weights[part], 3
-        )
+        want = forest(layer, x[:, 2 * g : 2 * g + 2], part, windows=hinge.Windows(3))
         assert torch.equal(y[:, 2 * g : 2 * g + 2], want)
-    apart = ht.HingeConv2d(4, 6, 3, 3, groups=2, aggregate=None)
+    y.sum().backward()
+    assert all(p.grad.abs().sum() > 0 for p in layer.parameters())
+    apart = ht.HingeConv2d(4, 6, 3, 3, groups=2, aggregate=None, margin=margin)
     assert apart(x).shape == (2, 6, 3, 3)
 
 
@@ -140,19 +75,66 @@ def test_groups_see_their_channels_alone():
     ],
 )
 @kinds
-def test_modules(module, shape, want, kind):
-    layer = module(3, 4, 2, 3, outputs=2, stride=2, kind=kind)
+@margins
+def test_modules(module, shape, want, kind, margin):
+    layer = module(3, 4, 2, 3, outputs=2, stride=2, kind=kind, margin=margin)
     y = layer(torch.randn(shape))
     assert y.shape == want
     y.sum().backward()
-    assert layer.weights.grad.shape == layer.weights.shape
+    assert all(p.grad.shape == p.shape for p in layer.parameters())
     assert set(layer.state_dict()) == {"thresholds", "weights", "features"}
-    again = module(3, 4, 2, 3, outputs=2, stride=2, kind=kind)
+    assert isinstance(layer.features, torch.nn.Parameter) == (margin == "projection")
+    again = module(3, 4, 2, 3, outputs=2, stride=2, kind=kind, margin=margin)
     again.load_state_dict(layer.state_dict())
     x = torch.randn(shape)
     assert torch.equal(again(x), layer(x))
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
-    assert f"kind='{kind}'" in repr(layer)
+    assert f"kind='{kind}', margin='{margin}'" in repr(layer)
+
+
+STEPS = [("column", 1, "rows"), ("projection", 1, "rows"), ("column", 2, "rows"), ("column", 1, "backward")]
+
+
+@kinds
+@pytest.mark.parametrize(("margin", "groups", "mode"), STEPS)
+def test_steps_of_row_adam(kind, margin, groups, mode):
+    """Those of dense Adam, of the leaves that a batch reads, also in the backward pass."""
+    settings = {
+        "kind": kind,
+        "margin": margin,
+        "groups": groups,
+        "generator": torch.Generator().manual_seed(0),
+    }
+    layer = ht.HingeConv2d(4, 4, 8, 3, outputs=2, sparse=True, **settings)
+    dense = copy.deepcopy(layer)
+    dense.sparse = False
+    optimizers = ht.RowAdam(layer.parameters(), lr=0.05), torch.optim.Adam(dense.parameters(), lr=0.05)
+    if mode == "backward":
+        optimizers[0].step_in_backward(layer.thresholds, layer.weights)
+    for seed in range(12):
+        x = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(seed))
+        for net, optimizer in zip((layer, dense), optimizers, strict=True):
+            optimizer.zero_grad()
+            (net(x) - 1).square().sum().backward()
+            optimizer.step()
+        assert dense.weights.grad is not None
+        assert layer.weights.grad is None if mode == "backward" else layer.weights.grad.is_sparse
+    kept = rows.missed(layer.weights)
+    if rows.COUNTS and groups == 1:  # no call has taken the steps of all rows
+        assert kept.last.min() < 11 < kept.last.max()
+    for a, b in zip(layer.parameters(), dense.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+def test_projections_do_not_move_in_the_backward_pass():
+    layer = ht.HingeConv2d(4, 4, 3, 3, outputs=2, margin="projection")
+    optimizer = ht.RowAdam(layer.parameters())
+    optimizer.step_in_backward(layer.thresholds, layer.weights)
+    before = copy.deepcopy(layer.state_dict())
+    layer(torch.randn(1, 4, 4, 4)).sum().backward()
+    assert all(torch.equal(a, before[name]) for name, a in layer.state_dict().items())
+    with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
+        optimizer.step()
 
 
 def test_vertices_look_at_the_window_or_the_vector():
@@ -162,11 +144,12 @@ def test_vertices_look_at_the_window_or_the_vector():
     y = layer(x, vector)
     # Each position by itself: the window, unfolded, and the vector behind it.
     windows = torch.nn.functional.unfold(x, 3, padding=1).transpose(1, 2)
-    rows = torch.cat([windows, vector[:, None].expand(-1, 42, -1)], dim=2).reshape(-1, 22).contiguous()
+    samples = torch.cat([windows, vector[:, None].expand(-1, 42, -1)], dim=2).reshape(-1, 22).contiguous()
     f = layer.features.clone()
     assert bool((f >= 18).any())
     f[f >= 18] = 18 + (f[f >= 18] - 18 - 4) // 9
-    want = ht.hinge_tree(rows, layer.thresholds, f, layer.weights).reshape(5, 6, 7, 2).permute(0, 3, 1, 2)
+    by_row = ht.hinge_forest(samples, layer.thresholds, f, layer.weights)
+    want = by_row.reshape(5, 6, 7, 2).permute(0, 3, 1, 2)
     assert torch.equal(y, want)
     y.sum().backward()
     assert bool((vector.grad != 0).any())
@@ -174,8 +157,9 @@ def test_vertices_look_at_the_window_or_the_vector():
         layer(x)
     with pytest.raises(ValueError, match="vector: expected shape None"):
         ht.HingeConv2d(2, 3, 3, 3)(x, vector)
-    with pytest.raises(ValueError, match="vector_features: expected"):
-        ht.HingeConv2d(2, 4, 3, 3, groups=2, outputs=2, vector_features=4)
+    for more in ({"groups": 2}, {"margin": "projection"}):
+        with pytest.raises(ValueError, match="vector_features: expected"):
+            ht.HingeConv2d(2, 4, 3, 3, outputs=2, vector_features=4, **more)
 
 
 def test_generator_repeats_the_start():
@@ -249,41 +233,10 @@ def test_a_layer_learns():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"x": torch.ones(2, 3)}, ValueError, "x: expected .* one to three axes in space"),
-        (
-            {"x": torch.ones(2, 3, 5, 5).double()},
-            TypeError,
-            "x: expected dtype float32 like thresholds, got float64",
-        ),
-        (
-            {"x": torch.ones(2, 3, 5, 5).half()},
-            TypeError,
-            "x: expected dtype float32 or float64, got float16",
-        ),
-        ({"x": np.ones((2, 3, 5, 5), np.float32)}, TypeError, "x: expected a torch.Tensor"),
-        ({"x": torch.full((2, 3, 5, 5), torch.nan)}, ValueError, "x: expected finite"),
-        ({"x": torch.ones(2, 3, 5, 5, device="meta")}, TypeError, "thresholds: expected a tensor on meta"),
-        ({"kernel_size": 9}, ValueError, "kernel_size: expected kernels inside"),
-        ({"kernel_size": (3, 3, 3)}, TypeError, "kernel_size: expected an int or one int for each of the 2"),
-        ({"stride": 0}, ValueError, "stride: expected"),
-        ({"padding": "same"}, TypeError, "padding: expected"),
-        ({"aggregate": "max"}, ValueError, "aggregate: expected"),
-        ({"features": torch.full((3, 7), 99, dtype=torch.int32)}, IndexError, "features: expected"),
-    ],
-)
-def test_bad_input_is_refused(change, error, message):
-    arrays = problem("tree", ((2, 3, 5, 5), 3, 1, 0, 1), np.float32)
-    given = dict(zip(("x", "thresholds", "features", "weights"), tensors(arrays), strict=True))
-    with pytest.raises(error, match=message):
-        ht.hinge_tree_conv(**{**given, "kernel_size": 3, **change})
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"kind": "bush"}, "kind: expected"),
+        ({"margin": "columns"}, "margin: expected"),
         ({"aggregate": "max"}, "aggregate: expected"),
         ({"groups": 2}, "in_channels: expected a positive multiple of groups = 2, got 3"),
         ({"groups": 3, "n_trees": 6, "outputs": 4}, "outputs: expected a positive multiple of groups = 3"),

@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 
+from hforest.hinge import Windows  # noqa: E402
 from hforest.torch import rows  # noqa: E402
 
 counts = pytest.mark.skipif(not rows.COUNTS, reason="this PyTorch lets no rows miss steps")
@@ -83,10 +84,9 @@ def same(net, plain):
 
 
 def use(net, weights):
-    run = ht.hinge_tree if net.kind == "tree" else ht.hinge_fern
     n = len(weights)
     x, _ = batch(net, 99, n=5)
-    return run(x, net.thresholds[:n], net.features[:n], weights)
+    return ht.hinge_forest(x, net.thresholds[:n], net.features[:n], weights, kind=net.kind)
 
 
 # ------------------------------------------------------------------------------------ what is read
@@ -137,7 +137,9 @@ def in_autocast(net):
 READS = {
     "slice": lambda net: use(net, net.weights[:2]),
     "whole": lambda net: use(net, net.weights),
-    "conv": lambda net: ht.hinge_tree_conv(torch.ones(1, 4, 3), net.thresholds, net.features, net.weights, 1),
+    "windows": lambda net: ht.hinge_forest(
+        torch.ones(1, 4, 3), net.thresholds, net.features, net.weights, kind=net.kind, windows=Windows(1)
+    ),
     "detach": lambda net: net.weights.detach(),
     "data": lambda net: net.weights.data,
     "double": lambda net: net.weights.double(),
@@ -299,9 +301,9 @@ def test_leaves_outside_of_a_table_are_an_error():
     x, _ = batch(net, 0)
     deeper = torch.zeros(3, 127), torch.zeros(3, 127, dtype=torch.int32)
     with pytest.raises(ValueError, match="weights"):
-        ht.hinge_tree(x, *deeper, net.weights)
+        ht.hinge_forest(x, *deeper, net.weights)
     with pytest.raises(ValueError, match="weights|features|thresholds"):
-        ht.hinge_tree(x, net.thresholds[:2], net.features[:2], net.weights)
+        ht.hinge_forest(x, net.thresholds[:2], net.features[:2], net.weights)
     same(net, plain)
 
 
@@ -561,7 +563,7 @@ class Life:
         self.both(lambda _, net, o: train(net, o, first, self.step))
 
     def read(self):
-        name = self.random.choice([k for k in READS if k not in ("conv", "model.double", "model.half")])
+        name = self.random.choice([k for k in READS if k not in ("windows", "model.double", "model.half")])
         if name == "autocast" and self.worlds[0][1].weights.dtype == torch.float64:
             return  # refuses half types
         atol = 3e-5 if name in ("sum", "vmap", "func.grad") else 3e-7  # sums of up to 768 numbers

@@ -22,12 +22,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
-FORWARD = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
-TRAVERSE = {"tree": hinge.tree_traverse, "fern": hinge.fern_traverse}
-
 
 @pytest.fixture(params=["tree", "fern"])
 def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=["column", "projection"])
+def margin(request):
     return request.param
 
 
@@ -42,6 +44,10 @@ def forest_of(kind, outputs=(2,), **settings):
 
 def arrays(forest):
     return tuple(a.detach().numpy() for a in (forest.thresholds, forest.features, forest.weights))
+
+
+def words(forest):
+    return {"kind": forest.kind, "margin": forest.margin}
 
 
 def network():
@@ -59,49 +65,54 @@ def batch(n=40):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("features", ["random", "sequential"])
-def test_the_start_is_numpys(kind, dtype, features):
+@pytest.mark.parametrize(
+    ("margin", "features"), [("column", "random"), ("column", "sequential"), ("projection", "random")]
+)
+def test_the_start_is_numpys(kind, margin, dtype, features):
     generator = torch.Generator().manual_seed(7)
     seed = int(torch.randint(2**63 - 1, (), generator=torch.Generator().manual_seed(7)))
-    init = hinge.tree_init if kind == "tree" else hinge.fern_init
     np_dtype = np.float32 if dtype == torch.float32 else np.float64
-    expected = init(4, 3, 5, (2,), features=features, scale=1.0, dtype=np_dtype, rng=seed)
-    forest = forest_of(kind, features=features, generator=generator, dtype=dtype)
+    expected = hinge.init(
+        4, 3, 5, (2,), kind=kind, margin=margin, features=features, scale=1.0, dtype=np_dtype, rng=seed
+    )
+    forest = forest_of(kind, margin=margin, features=features, generator=generator, dtype=dtype)
     for found, wanted in zip(arrays(forest), expected, strict=True):
         np.testing.assert_array_equal(found, wanted, strict=True)
     torch.manual_seed(3)
-    first = forest_of(kind).weights
+    first = forest_of(kind, margin=margin).weights
     torch.manual_seed(3)
-    assert torch.equal(first, forest_of(kind).weights)
-    assert not torch.equal(first, forest_of(kind).weights)
-    assert [name for name, _ in forest.named_parameters()] == ["thresholds", "weights"]
-    assert [name for name, _ in forest.named_buffers()] == ["features"]
+    assert torch.equal(first, forest_of(kind, margin=margin).weights)
+    assert not torch.equal(first, forest_of(kind, margin=margin).weights)
+    learned = ["features"] if margin == "projection" else []
+    assert [name for name, _ in forest.named_parameters()] == ["thresholds", "weights", *learned]
+    assert [name for name, _ in forest.named_buffers()] == ([] if learned else ["features"])
 
 
 @pytest.mark.parametrize("outputs", [(), (3,), (2, 2)], ids=str)
 @pytest.mark.parametrize("aggregate", ["sum", "mean", None])
-@pytest.mark.parametrize("spatial", [(), (4,), (3, 2)], ids=str)
-def test_hinge_forest_is_numpys(kind, outputs, aggregate, spatial):
-    forest = forest_of(kind, outputs, aggregate=aggregate)
+@pytest.mark.parametrize("spatial", [(), (4,), (3, 2), (1, 2, 1, 3)], ids=str)
+def test_hinge_forest_is_numpys(kind, margin, outputs, aggregate, spatial):
+    forest = forest_of(kind, outputs, margin=margin, aggregate=aggregate)
     x = torch.randn(6, 5, *spatial)
     y = forest(x)
     rows = np.moveaxis(x.numpy().reshape(6, 5, -1), 1, 2).reshape(-1, 5).copy()
-    expected = FORWARD[kind](rows, *arrays(forest), aggregate=aggregate)
+    expected = hinge.forward(rows, *arrays(forest), **words(forest), aggregate=aggregate)
     per_tree = () if aggregate else (4,)
     assert y.shape == (6, *per_tree, *outputs, *spatial)
     found = y.detach().numpy().reshape(6, *per_tree, *outputs, -1)
     expected = np.moveaxis(expected.reshape(6, -1, *per_tree, *outputs), 1, -1)
     assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
     y.sum().backward()
-    assert forest.weights.grad.any()
+    assert all(p.grad.any() for p in forest.parameters())
     assert forest(x[:0]).shape == (0, *y.shape[1:])
     if spatial:
         assert forest(x[:, :, :0]).numel() == 0
 
 
-def test_hinge_forest_learns_sparsely():
-    forest = ht.HingeForest(5, 4, 6, 2, sparse=True)
-    forest(torch.randn(3, 5, 4)).sum().backward()
+@pytest.mark.parametrize("spatial", [(), (4,), (0,)], ids=str)
+def test_hinge_forest_learns_sparsely(kind, margin, spatial):
+    forest = ht.HingeForest(5, 4, 6, 2, kind=kind, margin=margin, sparse=True)
+    forest(torch.randn(3, 5, *spatial)).sum().backward()
     assert forest.weights.grad.is_sparse
     assert forest.weights.grad.shape == forest.weights.shape
     dense = copy.deepcopy(forest)
@@ -111,17 +122,74 @@ def test_hinge_forest_learns_sparsely():
     torch.testing.assert_close(forest.weights, dense.weights)  # a first step: the same
 
 
-def test_maps(kind):
-    forest = forest_of(kind)
+def test_same_as_a_linear_layer_below_a_forest(kind):
+    layer = ht.HingeForest(5, 4, 3, outputs=2, kind=kind, margin="projection", dtype=torch.float64)
+    x = torch.randn(30, 5, dtype=torch.float64)
+    z = x @ layer.features.flatten(0, 1).T
+    features = torch.arange(layer.thresholds.numel(), dtype=torch.int32).reshape(layer.thresholds.shape)
+    want = ht.hinge_forest(z, layer.thresholds, features, layer.weights, kind=kind)
+    torch.testing.assert_close(layer(x), want)
+
+
+def test_projections_learn():
+    """Labels by the sign of a product of two inner products, which no single column tells."""
+    x = torch.randn(600, 8)
+    y = ((x @ torch.randn(8)) * (x @ torch.randn(8)) > 0).long()
+    layer = ht.HingeForest(8, 40, 4, outputs=2, margin="projection")
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(layer(x), y).backward()
+        optimizer.step()
+    assert (layer(x).argmax(1) == y).float().mean() > 0.9
+
+
+def test_copies_and_states(kind, margin):
+    layer, again = (ht.HingeForest(5, 4, 3, outputs=2, kind=kind, margin=margin) for _ in range(2))
+    x = torch.randn(7, 5)
+    again.load_state_dict(layer.state_dict())
+    assert torch.equal(again(x), layer(x))
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+    a, b = (
+        ht.HingeForest(5, 4, 3, margin=margin, generator=torch.Generator().manual_seed(1)) for _ in range(2)
+    )
+    assert all(
+        torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True)
+    )
+
+
+def test_states_of_projections_by_their_former_name(kind):
+    layer = forest_of(kind, margin="projection")
+    state = dict(layer.state_dict())
+    state["projections"] = state.pop("features")
+    net = nn.Sequential(nn.Identity(), forest_of(kind, margin="projection"))
+    net.load_state_dict({f"1.{name}": a for name, a in state.items()})
+    x = torch.randn(7, 5)
+    assert torch.equal(net(x), layer(x))
+    assert "projections" in state
+    with pytest.raises(RuntimeError, match="size mismatch for features"):
+        forest_of(kind).load_state_dict(state)
+
+
+def test_maps(kind, margin):
+    forest = forest_of(kind, margin=margin)
     x = torch.randn(6, 5, 3, 2)
     rows = x.flatten(2).transpose(1, 2).reshape(-1, 5).numpy()
     t, f, _ = arrays(forest)
-    leaf, margin, _ = TRAVERSE[kind](rows, t, f)
+    leaf, margins, _ = hinge.traverse(rows, t, f, **words(forest))
     by_point = (6, 3, 2, 4)
-    leaf_map, margin_map, path_map = forest.leaf_map(x), forest.margin_map(x), forest.path_map(x)
+    leaf_map, margin_map = forest.leaf_map(x), forest.margin_map(x)
     assert torch.equal(leaf_map, torch.tensor(leaf.reshape(by_point)).permute(0, 3, 1, 2))
-    assert torch.equal(margin_map, torch.tensor(margin.reshape(by_point)).permute(0, 3, 1, 2))
-    assert leaf_map.dtype == path_map.dtype == torch.int32
+    assert torch.equal(margin_map, torch.tensor(margins.reshape(by_point)).permute(0, 3, 1, 2))
+    assert leaf_map.dtype == torch.int32
+    counts = forest.leaf_counts(x)
+    np.testing.assert_array_equal(counts.numpy(), hinge.leaf_counts(leaf, 8), strict=True)
+    assert counts.sum() == 6 * 6 * 4
+    assert forest.leaf_map(x[:, :, 0, 0]).shape == (6, 4)
+    if margin == "projection":
+        return
+    path_map = forest.path_map(x)
+    assert path_map.dtype == torch.int32
     assert path_map.shape == (6, 4, 3, 2, 3)
     if kind == "tree":
         path = hinge.tree_path(leaf, f).feature.reshape(*by_point, 3)
@@ -129,10 +197,20 @@ def test_maps(kind):
         assert torch.equal(path_map[..., 0], forest.features[:, 0].view(1, 4, 1, 1).expand(6, 4, 3, 2))
     else:
         assert torch.equal(path_map[2, :, 1, 1], forest.features)
-    counts = forest.leaf_counts(x)
-    np.testing.assert_array_equal(counts.numpy(), hinge.leaf_counts(leaf, 8), strict=True)
-    assert counts.sum() == 6 * 6 * 4
-    assert forest.leaf_map(x[:, :, 0, 0]).shape == (6, 4)
+
+
+@pytest.mark.parametrize(
+    "method", ["median_thresholds", "greedy_init", "thresholds_consistent", "repair_thresholds", "path_map"]
+)
+def test_what_projections_do_not_have(kind, method):
+    forest = forest_of(kind, margin="projection")
+    given = {"median_thresholds": 1, "path_map": 1, "greedy_init": 2}.get(method, 0)
+    before = copy.deepcopy(forest.state_dict())
+    with pytest.raises(
+        ValueError, match="^(margin: expected 'column', got 'projection'|kind: expected 'tree')"
+    ):
+        getattr(forest, method)(*(torch.randn(4, 5),) * given)
+    assert all(torch.equal(before[name], a) for name, a in forest.state_dict().items())
 
 
 def test_medians(kind):
@@ -140,11 +218,10 @@ def test_medians(kind):
     before = forest.thresholds
     x = torch.randn(50, 5, 2) * 100
     forest.median_thresholds(x)
-    medians = hinge.tree_median_thresholds if kind == "tree" else hinge.fern_median_thresholds
-    rows = x.transpose(1, 2).reshape(-1, 5).numpy()
-    np.testing.assert_array_equal(
-        forest.thresholds.detach(), medians(rows, forest.features.numpy()), strict=True
+    medians = hinge.median_thresholds(
+        x.transpose(1, 2).reshape(-1, 5).numpy(), forest.features.numpy(), kind=kind
     )
+    np.testing.assert_array_equal(forest.thresholds.detach(), medians, strict=True)
     assert forest.thresholds is before
     if kind == "tree":
         assert (forest.leaf_counts(x) > 0).all()
@@ -183,14 +260,14 @@ def test_thresholds_are_repaired(kind):
     assert forest.thresholds_consistent().all()
     if kind == "tree":
         assert not consistent.all()
-        expected = hinge.tree_repair_thresholds(before.numpy(), forest.features.numpy())
+        expected = hinge.repair_thresholds(before.numpy(), forest.features.numpy())
         np.testing.assert_array_equal(forest.thresholds.detach(), expected, strict=True)
     else:
         assert torch.equal(forest.thresholds, before)
 
 
-def test_bad_settings_and_input(kind):
-    forest = forest_of(kind)
+def test_bad_settings_and_input(kind, margin):
+    forest = forest_of(kind, margin=margin)
     for x in (torch.randn(5), torch.randn(3, 6), torch.randn(3, 6, 2)):
         with pytest.raises(ValueError, match=r"^x: expected shape \(n_samples, in_features, \.\.\.\)"):
             forest(x)
@@ -200,13 +277,16 @@ def test_bad_settings_and_input(kind):
         forest(torch.full((3, 5), float("nan")))
     with pytest.raises(ValueError, match="^kind: expected one of"):
         ht.HingeForest(5, 4, 3, kind="bush")
+    with pytest.raises(ValueError, match="^margin: expected one of"):
+        ht.HingeForest(5, 4, 3, margin="columns")
     with pytest.raises(ValueError, match="^aggregate: expected one of"):
-        ht.HingeForest(5, 4, 3, aggregate="max")
+        ht.HingeForest(5, 4, 3, margin=margin, aggregate="max")
     with pytest.raises(TypeError, match="^dtype: expected float32 or float64, got torch.float16"):
         ht.HingeForest(5, 4, 3, dtype=torch.float16)
     with pytest.raises(ValueError, match="^depth: expected 1 to 30"):
         ht.HingeForest(5, 4, 31)
-    assert repr(forest) == f"HingeForest(5, n_trees=4, depth=3, outputs=(2,), kind='{kind}', aggregate='sum')"
+    settings = f"kind='{kind}', margin='{margin}', aggregate='sum'"
+    assert repr(forest) == f"HingeForest(5, n_trees=4, depth=3, outputs=(2,), {settings})"
 
 
 # ----------------------------------------------------------------------------- states of HingeTreeForTorch
@@ -491,7 +571,7 @@ def test_export(strict):
     for n in (40, 7):
         torch.testing.assert_close(loaded(x[:n]), net(x[:n]), rtol=0, atol=0)
     names = {str(node.target) for node in program.graph.nodes}
-    assert {"hforest.hinge_tree.default", "hforest.neural_forest.default"} <= names
+    assert {"hforest.hinge_forest.default", "hforest.neural_forest.default"} <= names
 
 
 def test_files_copies_and_pickles(tmp_path):
@@ -625,12 +705,14 @@ def test_p1_network_is_the_numpy_network_step_by_step():
 
         inner = x.numpy() @ kernel
         z = layers.normalize(inner, mean, var)
-        scores, route = hinge.tree_forward(z, t, f, w, aggregate="sum", return_route=True)
+        scores, route = hinge.forward_with_route(z, t, f, w, aggregate="sum")
         loss, grad_scores = layers.softmax_loss(scores, y.numpy())
-        grad_z, grad_t, grad_w = hinge.tree_backward(grad_scores, *route, f, w, 8, aggregate="sum")
-        grad_kernel = x.numpy().T @ layers.normalize_backward(grad_z, var)
+        grads = hinge.backward(grad_scores, route, z, t, f, w, aggregate="sum")
+        grad_kernel = x.numpy().T @ layers.normalize_backward(grads.x, var)
         layers.normalize_update(inner, mean, var, step)
-        for p, g, (m, v) in zip((kernel, t, w), (grad_kernel, grad_t, grad_w), moments, strict=True):
+        for p, g, (m, v) in zip(
+            (kernel, t, w), (grad_kernel, grads.thresholds, grads.weights), moments, strict=True
+        ):
             optim.adam(p, g, m, v, step + 1, 0.01)
         np.testing.assert_allclose(found.item(), loss, rtol=1e-4)
     np.testing.assert_allclose(net[2].weights.detach(), w, atol=1e-4)

@@ -432,7 +432,7 @@ def test_an_optimizer_that_is_gone_owns_nothing():
     del optimizer
     x = torch.ones(2, 5, dtype=torch.float64)
     with torch.no_grad():
-        want = hinge.tree_forward(
+        want = hinge.forward(
             net[0](x).numpy(), *(net[1].state_dict()[k].numpy() for k in ("thresholds", "features", "weights")),
             aggregate="sum",
         )  # fmt: skip

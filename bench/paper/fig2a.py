@@ -68,8 +68,10 @@ def step(config: Config, state: State, x: np.ndarray, y: np.ndarray) -> float:
     loss, grad = layers.squared_loss(outputs, y) if config.regression else layers.softmax_loss(outputs, y)
     grads = hinge.backward_sparse(grad @ mixing.T, route, z, t, f, w, kind=config.kind)
     optim.adagrad(mixing, hidden.T @ grad, state["mixing_h"], config.lr)
-    optim.adagrad_rows(t.reshape(-1), *grads.thresholds, state["thresholds_h"].reshape(-1), config.lr)
-    optim.adagrad_rows(w.reshape(-1), *grads.weights, state["weights_h"].reshape(-1), config.lr)
+    rows, grad_t = grads.thresholds
+    optim.adagrad_rows(t.reshape(-1), rows, grad_t, state["thresholds_h"].reshape(-1), config.lr)
+    rows, grad_w = grads.weights
+    optim.adagrad_rows(w.reshape(-1), rows, grad_w, state["weights_h"].reshape(-1), config.lr)
     if config.n_features:
         grad_kernel = x.T @ layers.normalize_backward(grads.x, state["var"])
         optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], config.lr)

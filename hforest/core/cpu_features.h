@@ -39,6 +39,7 @@ static int hf_cpu_features(void) {
 #define HF_OPENMP 0
 static inline int omp_get_max_threads(void) { return 1; }
 static inline int omp_get_num_threads(void) { return 1; }
+static inline int omp_get_num_procs(void) { return 1; }
 static inline int omp_get_thread_num(void) { return 0; }
 static inline void omp_set_num_threads(int n) { (void)n; }
 #endif

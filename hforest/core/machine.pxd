@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
 
-# How a long call ends early. Its threads take units of work until hf_take is negative; the calling thread
-# then waits for the others, and looks for signals all the time.
+# How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin says which of them
+# run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
 cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
@@ -14,8 +14,9 @@ cdef extern from "core/watch.h" nogil:
     bint hf_stopped(hf_watch* watch)
     bint hf_stopped_after(hf_watch* watch, int64_t* n_steps, int64_t more)
     void hf_stop(hf_watch* watch)
-    void hf_share(hf_watch* watch, int64_t n_units)
-    int64_t hf_take(hf_watch* watch)
+    int64_t hf_units(hf_watch* watch, int64_t n_units, int n_threads)
+    bint hf_begin(hf_watch* watch, int64_t unit)
+    void hf_end(hf_watch* watch)
 
 cdef void start_watch(hf_watch* watch) noexcept nogil
 

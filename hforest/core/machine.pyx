@@ -5,7 +5,7 @@ import os
 
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_New
-from cython.parallel cimport parallel, prange
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -205,45 +205,54 @@ ctypedef fused element:
     int32_t
 
 
-cdef inline bint _bad(element value, int32_t stop) noexcept nogil:
-    # The exponent has all bits set in infinities and NaNs only; tests of integers vectorise.
+cdef inline element _sign(element value, int32_t stop) noexcept nogil:
+    # Returns a number one of whose bits says whether a value is bad. The exponent has all bits set in
+    # infinities and NaNs only: one more sets the bit above it. An integer sets the highest bit.
     if element is uint32_t:
-        return (value & 0x7F800000u) == 0x7F800000u
+        return (value << 1 >> 24) + 1
     elif element is uint64_t:
-        return (value & 0x7FF0000000000000ull) == 0x7FF0000000000000ull
+        return (value << 1 >> 53) + 1
     else:
-        return <uint32_t> value >= <uint32_t> stop
+        return <int32_t> (<uint32_t> value | (<uint32_t> stop - 1 - <uint32_t> value))
+
+
+cdef inline bint _bad(element signs) noexcept nogil:
+    if element is uint32_t:
+        return signs >> 8
+    elif element is uint64_t:
+        return signs >> 11
+    else:
+        return signs < 0
 
 
 cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
     cdef Py_ssize_t i
-    cdef bint hit = False
+    cdef element signs = 0
     for i in range(n):
-        hit |= _bad(a[i], stop)
-    return hit
+        signs |= _sign(a[i], stop)
+    return _bad(signs)
 
 
 cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop, hf_watch* watch) noexcept nogil:
-    # Blocks are taken in their order, and each that is taken is scanned: the first bad one is among them.
+    # Once a block has a bad element the others are left out.
     cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
-    cdef int64_t b = 0, i
-    cdef bint bad = False
+    cdef int64_t b, i
+    cdef int threads = hf_threads()
+    cdef bint bad
     watch.interrupted = False
-    if n_blocks <= 1:
+    if n_blocks < 16:
         bad = _any_bad(a, n, stop)
     else:
         start_watch(watch)
-        hf_share(watch, n_blocks)
-        with parallel(num_threads=1 if n_blocks < 16 else hf_threads()):
-            b = hf_take(watch)
-            while b >= 0:
+        for b in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+            if hf_begin(watch, b):
                 if _any_bad(a + b * BLOCK, min(<Py_ssize_t> BLOCK, n - b * BLOCK), stop):
                     hf_stop(watch)
-                b = hf_take(watch)
+                hf_end(watch)
         bad = hf_has_stopped(watch)
     if bad and not watch.interrupted:
         for i in range(n):
-            if _bad(a[i], stop):
+            if _bad(_sign(a[i], stop)):
                 return i
     return -1
 

@@ -19,7 +19,8 @@
 enum {
     HF_LOOK_MS = 100,      /* milliseconds between two looks for signals */
     HF_WORK = 1 << 18,     /* steps of a few nanoseconds between two looks at the flag */
-    HF_YIELDS = 200,       /* times that a thread without work yields before it sleeps, */
+    HF_SPINS = 20000,      /* rounds of about 25 nanoseconds for which other threads wait for the calling one */
+    HF_YIELDS = 200,       /* times that the calling thread yields before it sleeps, */
     HF_NAP_NS = 50 * 1000, /* for so long at first, */
     HF_LONGEST_NAP_NS = 5 * 1000 * 1000
 };
@@ -28,9 +29,36 @@ typedef struct {
     int stopped;       /* nothing more is to be done: a handler raised, or memory is out */
     int interrupted;   /* a handler raised; the exception is pending in the calling thread */
     int64_t next_look; /* milliseconds of hf_milliseconds */
-    int64_t n_units, n_taken;
-    int n_done; /* threads that found no unit left */
+    int64_t n_units;
+    int64_t n_done;    /* units that have ended or were left out */
+    int caller_waits;  /* the calling thread looks for signals until all units are done */
 } hf_watch;
+
+static void hf_pause(void) {
+#if HF_X86
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb");
+#endif
+}
+
+static void hf_yield(void) {
+#ifdef _WIN32
+    Sleep(0);
+#else
+    sched_yield();
+#endif
+}
+
+static void hf_nap(long nanoseconds) {
+#ifdef _WIN32
+    Sleep(1);
+    (void)nanoseconds;
+#else
+    const struct timespec time = {0, nanoseconds};
+    nanosleep(&time, NULL);
+#endif
+}
 
 static int64_t hf_milliseconds(void) {
 #ifdef _WIN32
@@ -50,7 +78,7 @@ static int64_t hf_milliseconds(void) {
 static void hf_start_watch(hf_watch *w, int is_main_thread) {
     w->stopped = w->interrupted = 0;
     w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
-    w->n_units = w->n_taken = w->n_done = 0;
+    w->n_units = w->n_done = w->caller_waits = 0;
 }
 
 HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
@@ -93,45 +121,77 @@ HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
     return hf_stopped(w);
 }
 
-/* Begins a parallel loop over units 0 to n_units - 1. Called outside of the parallel region. */
-static void hf_share(hf_watch *w, int64_t n_units) {
+/* A parallel loop over units of work, in Cython:
+
+       for unit in prange(hf_units(&watch, n_units, threads), schedule="dynamic", num_threads=threads):
+           if hf_begin(&watch, unit):
+               ...
+               hf_end(&watch)
+
+   After the units come waiting units, as many as threads. A thread that takes one finds no unit left; at the loop's end
+   the calling thread could not look for signals. In its waiting unit it does, until all units are done. The others wait
+   in theirs for that, so that they leave one to it. A team may be smaller than asked for: nothing counts its threads.
+
+   Two words of the pragmas that Cython writes are replaced, in every module that reads this header. Units are taken in
+   their order; LLVM's runtime would share them out beforehand, waiting units included, and balance worse. Variables do
+   not keep their last values after a loop: for these all threads would wait for each other before they begin. */
+#ifdef _OPENMP
+#define dynamic monotonic : dynamic
+#define lastprivate(variable)
+#endif
+
+/* Returns the number of iterations of such a loop. Called outside of the parallel region. */
+static int64_t hf_units(hf_watch *w, int64_t n_units, int n_threads) {
     w->n_units = n_units;
-    w->n_taken = w->n_done = 0;
+    w->n_done = w->caller_waits = 0;
+    return n_units + (n_threads > 1 && n_units > 0 ? n_threads : 0);
 }
 
-/* Waits until all threads of the region are done, and looks for signals meanwhile: at the region's barrier the calling
-   thread could not. */
-static void hf_wait(hf_watch *w) {
-    const int n_threads = omp_get_num_threads();
-#ifndef _WIN32
+/* Returns whether the calling thread can be left to wait for the units that others have. */
+static int hf_can_leave(const hf_watch *w) {
+    return __atomic_load_n(&w->caller_waits, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) >= w->n_units;
+}
+
+/* A waiting unit of another thread. As at a barrier, it spins first where there is a processor for each thread. */
+static void hf_wait_for_caller(const hf_watch *w) {
+    for (int round = omp_get_num_threads() > omp_get_num_procs() ? HF_SPINS : 0; !hf_can_leave(w); ++round) {
+        if (round < HF_SPINS)
+            hf_pause();
+        else
+            hf_nap(HF_NAP_NS);
+    }
+}
+
+/* A waiting unit of the calling thread: looks for signals until all units are done. */
+static void hf_wait_for_units(hf_watch *w) {
     long nap = HF_NAP_NS;
-#endif
-    for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_ACQUIRE) < n_threads; ++round) {
-#ifdef _WIN32
-        Sleep(round < HF_YIELDS ? 0 : 1);
-#else
+    __atomic_store_n(&w->caller_waits, 1, __ATOMIC_RELAXED);
+    for (int round = 0; __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) < w->n_units; ++round) {
         if (round < HF_YIELDS) {
-            sched_yield();
+            hf_yield();
         } else {
-            const struct timespec time = {0, nap};
-            nanosleep(&time, NULL);
+            hf_nap(nap);
             nap += nap < HF_LONGEST_NAP_NS ? nap / 8 : 0;
         }
-#endif
         hf_stopped(w);
     }
 }
 
-/* Returns the next unit that no thread has taken, or -1 if none is left or the call is to end; then the thread leaves the
-   loop. Every thread of the parallel region calls it until then. */
-static int64_t hf_take(hf_watch *w) {
-    if (!hf_stopped(w)) {
-        const int64_t unit = __atomic_fetch_add(&w->n_taken, 1, __ATOMIC_RELAXED);
-        if (unit < w->n_units) return unit;
+/* Ends a unit that hf_begin let run. */
+static void hf_end(hf_watch *w) { __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELAXED); }
+
+/* Returns whether a unit is to run: it is none to wait in, and the call goes on. */
+static int hf_begin(hf_watch *w, int64_t unit) {
+    if (unit < w->n_units) {
+        if (!hf_stopped(w)) return 1;
+        hf_end(w);
+    } else if (omp_get_thread_num() == 0) {
+        hf_wait_for_units(w);
+    } else {
+        hf_wait_for_caller(w);
     }
-    __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELEASE);
-    if (omp_get_thread_num() == 0) hf_wait(w);
-    return -1;
+    return 0;
 }
 
 #endif

@@ -14,7 +14,7 @@ import numpy as np
 from ..core import check, files, supervised
 from ..core.aliases import FloatArray, IntArray, Rng
 from ..core.dispatch import to_numpy
-from .model import WINDOW, Config, State, check_model, start
+from .model import Config, State, check_model, shapes, start
 from .network import HISTORY
 
 FORMAT = 2
@@ -408,22 +408,10 @@ def _check_state(config: Config, state: State, small: State, classes: np.ndarray
         raise ValueError(f"classes of shape {classes.shape} and weights of shape {state['weights'].shape}")
     # The file does not hold the number of inputs: that of images follows from the features of their windows.
     n_features = state["mean"].size if config.n_kernels else config.n_features
-    inputs = (WINDOW, WINDOW) if config.n_kernels else (kernel.shape[0],)
-    sizes: dict[str, tuple[int, ...]] = {
-        "kernel": (config.n_kernels, *inputs) if config.n_kernels else (*inputs, config.n_features),
-        "thresholds": (config.n_trees, 2**config.depth - 1 if config.kind == "tree" else config.depth),
-        "weights": (config.n_trees, 2**config.depth, state["weights"].shape[2]),
-        "mean": (n_features,),
-        "var": (n_features,),
-    }
-    sizes["features"] = sizes["thresholds"]
-    for name, like in small.items():
-        if name == "step":
-            continue
+    sizes = {"n_inputs": kernel.shape[0], "n_classes": len(classes), "n_normalized": n_features}
+    for name, axes in shapes(config).items():
         a: Any = state[name]
-        shape = sizes[name.rsplit("_", 1)[0]]
-        if name == "weights_last":
-            shape = shape[:2]  # of a leaf, not of its outputs
+        shape, like = tuple(sizes.get(str(axis), axis) for axis in axes), small[name]
         dtype = like.dtype if like.dtype.kind == "i" else kernel.dtype
         if a.shape != shape or a.dtype != dtype:
             raise ValueError(f"{name} of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")

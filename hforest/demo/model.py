@@ -161,12 +161,11 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
     dtype = check.float_dtype(dtype)
     rng = np.random.default_rng([config.seed, 0])
-    init = hinge.tree_init if config.kind == "tree" else hinge.fern_init
     shape, n_features = first_layer(config, n_inputs)
     with check.memory("n_inputs", "weights", math.prod(shape) * (8 + dtype.itemsize)):
         state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
-    state["thresholds"], state["features"], state["weights"] = init(
-        config.n_trees, config.depth, n_features, n_classes, dtype=dtype, rng=rng
+    state["thresholds"], state["features"], state["weights"] = hinge.init(
+        config.n_trees, config.depth, n_features, n_classes, kind=config.kind, dtype=dtype, rng=rng
     )
     state["mean"] = np.zeros(n_features, dtype)
     state["var"] = np.ones(n_features, dtype)
@@ -175,7 +174,8 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
         for moment in ("m", "v") if adam else ("h",):
             state[f"{name}_{moment}"] = np.zeros_like(state[name])
     if adam:
-        state |= hinge.adam_state(state["thresholds"], state["weights"])._asdict()
+        moments = hinge.adam_state(state["thresholds"], state["weights"])
+        state |= {name: a for name, a in moments._asdict().items() if a is not None}
     state["step"] = 0
     return state
 
@@ -183,6 +183,23 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
 def _check_config(config: Config) -> None:
     if not isinstance(config, Config):
         raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
+
+
+def shapes(config: Config) -> dict[str, check.Axes]:
+    """The shapes of a state's arrays by their names, as far as the configuration tells them."""
+    vertices = (config.n_trees, 2**config.depth - 1 if config.kind == "tree" else config.depth)
+    found: dict[str, check.Axes] = {
+        "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
+        "thresholds": vertices, "features": vertices,
+        "weights": (config.n_trees, 2**config.depth, "n_classes"),
+        "mean": ("n_normalized",), "var": ("n_normalized",),
+    }  # fmt: skip
+    adam = config.optimizer == "adam"
+    for name in PARAMETERS:
+        found |= {f"{name}_{moment}": found[name] for moment in (("m", "v") if adam else ("h",))}
+    if adam:
+        found |= {"thresholds_last": vertices, "weights_last": found["weights"][:2]}
+    return found
 
 
 def check_model(config: Config, state: State) -> dict[str, Array]:
@@ -193,32 +210,20 @@ def check_model(config: Config, state: State) -> dict[str, Array]:
     _check_config(config)
     if not isinstance(state, dict):
         raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
-    adam = config.optimizer == "adam"
-    n_vertices = 2**config.depth - 1 if config.kind == "tree" else config.depth
-    vertices = (config.n_trees, n_vertices)
-    shapes: dict[str, check.Axes] = {
-        "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
-        "thresholds": vertices, "features": vertices,
-        "weights": (config.n_trees, 2**config.depth, "n_classes"),
-        "mean": ("n_normalized",), "var": ("n_normalized",),
-    }  # fmt: skip
-    for name in PARAMETERS:
-        shapes |= {f"{name}_{moment}": shapes[name] for moment in (("m", "v") if adam else ("h",))}
-    if adam:
-        shapes |= {"thresholds_last": vertices, "weights_last": shapes["weights"][:2]}
-    for name in (*shapes, "step"):
+    axes_of = shapes(config)
+    for name in (*axes_of, "step"):
         if name not in state:
             raise ValueError(
                 f"state: expected the arrays that start makes, got none called {name!r}; pass a whole state"
             )
-    named = {f"state[{name!r}]": state[name] for name in shapes}
+    named = {f"state[{name!r}]": state[name] for name in axes_of}
     check.same_device(**named)
     real = check.floating("state['kernel']", state["kernel"])
     whole: dict[str, np.dtype] = {
         "features": check.INT32, "thresholds_last": check.INT64, "weights_last": check.INT64,
     }  # fmt: skip
     sizes: check.Sizes = {} if config.n_kernels else {"n_normalized": config.n_features}
-    for (label, a), (name, axes) in zip(named.items(), shapes.items(), strict=True):
+    for (label, a), (name, axes) in zip(named.items(), axes_of.items(), strict=True):
         check.array(label, a, whole.get(name, real), axes, sizes)
     check.integer("state['step']", state["step"], 0, 2**62)
     return named

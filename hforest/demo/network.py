@@ -7,9 +7,8 @@ alone.
 """
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from ..core import check
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress
 from ..core.dispatch import array_module
 from ..core.progress import check_progress, reporting
+from ..tabular import descent
 from . import model
 from .model import PARAMETERS, STRIDE, WINDOW, Config, State
 
@@ -46,40 +46,76 @@ def _kernel_gradient(config: Config, kernel: Array, x: Array, grad_inner: Array)
     return layers.conv2d_backward(grad, images, kernel, STRIDE)[1]
 
 
+def _forest(state: State) -> hinge.Parameters:
+    return hinge.Parameters(*(state[name] for name in hinge.Parameters._fields))
+
+
 def _adam_state(state: State) -> hinge.AdamState:
-    return hinge.AdamState(*(state[name] for name in hinge.AdamState._fields))
+    return hinge.AdamState(**{name: state[name] for name in hinge.AdamState._fields if name in state})
 
 
-def _forward(config: Config, state: State, z: Array, lr: float) -> tuple[Array, Any]:
+def _forward(config: Config, state: State, z: Array, step: int, lr: float) -> tuple[Array, hinge.Route]:
     # Class scores of a batch, and its route; with Adam, weights that the batch reads are brought up to date
     # first.
-    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
     if config.optimizer == "adam":
-        forward = hinge.tree_adam_forward if config.kind == "tree" else hinge.fern_adam_forward
-        return forward(z, t, f, w, _adam_state(state), state["step"] + 1, lr)
-    plain: Any = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
-    return plain(z, t, f, w, aggregate="sum", return_route=True)
+        return hinge.adam_forward(z, *_forest(state), _adam_state(state), step, lr, kind=config.kind)
+    return hinge.forward_with_route(z, *_forest(state), kind=config.kind, aggregate="sum")
 
 
-def _update(config: Config, state: State, grad_scores: Array, route: Any, lr: float) -> Array:
+def _update(
+    config: Config, state: State, grad: Array, route: hinge.Route, z: Array, step: int, lr: float
+) -> Array:
     # Updates the forest's parameters in place; returns the gradient by its input.
-    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
-    n_features = len(state["mean"])
+    arguments = grad, route, z, *_forest(state)
     if config.optimizer == "adam":
-        backward: Any = hinge.tree_adam_backward if config.kind == "tree" else hinge.fern_adam_backward
-        leaf, margin, vertex = route
-        return backward(
-            *(grad_scores, leaf, margin, vertex, t, f, w, _adam_state(state)),
-            *(n_features, state["step"] + 1, lr),
-        )
-    plain: Any = hinge.tree_backward if config.kind == "tree" else hinge.fern_backward
-    grad_z, (t_rows, t_grad), (w_rows, w_grad) = plain(
-        grad_scores, *route, f, w, n_features, aggregate="sum", sparse=True
-    )
-    optim.adagrad_rows(t.reshape(-1), t_rows, t_grad, state["thresholds_h"].reshape(-1), lr)
-    flat = (-1, w.shape[-1])
-    optim.adagrad_rows(w.reshape(flat), w_rows, w_grad, state["weights_h"].reshape(flat), lr)
-    return grad_z
+        return hinge.adam_backward(*arguments, _adam_state(state), step, lr, kind=config.kind)
+    grads = hinge.backward_sparse(*arguments, kind=config.kind, aggregate="sum")
+    for name in ("thresholds", "weights"):
+        param, h = state[name], state[f"{name}_h"]
+        rows, values = getattr(grads, name)
+        flat = (-1, *param.shape[2:])
+        optim.adagrad_rows(param.reshape(flat), rows, values, h.reshape(flat), lr)
+    return grads.x
+
+
+def _steps(
+    config: Config, state: State, name: str, batches: Iterable[tuple[FloatArray, IntArray]]
+) -> Iterator[float]:
+    """Makes a step on each batch, checked and converted; yields its loss. `name` is that of the samples."""
+
+    def features(x: Array) -> tuple[Array, Callable[[Array, int, float], None]]:
+        model.check_statistics(state)
+        inner, z = _features(config, state, name, x)
+
+        def move(grad_z: Array, step: int, lr: float) -> None:
+            grad_inner = layers.normalize_backward(grad_z, state["var"])
+            with np.errstate(over="ignore", invalid="ignore"):
+                grad = _kernel_gradient(config, state["kernel"], x, grad_inner)
+            layers.normalize_update(inner, state["mean"], state["var"], step - 1)
+            if config.optimizer == "adam":
+                optim.adam(state["kernel"], grad, state["kernel_m"], state["kernel_v"], step, lr)
+            else:
+                optim.adagrad(state["kernel"], grad, state["kernel_h"], lr)
+
+        return z, move
+
+    found = descent.steps(
+        features, partial(_forward, config, state), _loss, partial(_update, config, state), batches,
+        state["step"], partial(model.learning_rate, config), partial(check.items_of, "state", state),
+    )  # fmt: skip
+    for step, _, loss in found:
+        state["step"] = step
+        yield loss
+
+
+def _loss(scores: FloatArray, y: IntArray) -> tuple[float, FloatArray]:
+    try:
+        return layers.softmax_loss(scores, y)
+    except ValueError:
+        raise ValueError(
+            "weights: expected leaf weights whose sums are finite, got scores that are not; go back to a "
+            "checkpoint and lower the learning rate"
+        ) from None
 
 
 def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
@@ -129,7 +165,7 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     y = model.labels(state, "y", y, x)
     model.check_written(arrays, x=given[0], y=given[1])
     model.check_moments(config, state, ["kernel"])
-    return _step(config, state, "x", x, y)
+    return next(_steps(config, state, "x", [(x, y)]))
 
 
 def _features(config: Config, state: State, name: str, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -150,36 +186,6 @@ def _check_features(name: str, a: FloatArray) -> None:
             f"{name}: expected samples whose learned features are finite, got one that is not; scale them, "
             "or go back to a checkpoint and lower the learning rate"
         ) from None
-
-
-def _step(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
-    # `step` on arrays that are checked and converted; `name` is that of the samples.
-    model.check_statistics(state)
-    lr = model.learning_rate(config, state["step"] + 1)
-    with check.items_of("state", state):
-        inner, z = _features(config, state, name, x)
-        scores, route = _forward(config, state, z, lr)
-        try:
-            loss, grad_scores = layers.softmax_loss(scores, y)
-        except ValueError:
-            raise ValueError(
-                "weights: expected leaf weights whose sums are finite, got scores that are not; go back to a "
-                "checkpoint and lower the learning rate"
-            ) from None
-
-        # Nothing is refused from here on: no error leaves a state that is half changed.
-        grad_z = _update(config, state, grad_scores, route, lr)
-    grad_inner = layers.normalize_backward(grad_z, state["var"])
-    with np.errstate(over="ignore", invalid="ignore"):
-        grad_kernel = _kernel_gradient(config, state["kernel"], x, grad_inner)
-    layers.normalize_update(inner, state["mean"], state["var"], state["step"])
-    state["step"] += 1
-    if config.optimizer == "adam":
-        m, v = state["kernel_m"], state["kernel_v"]
-        optim.adam(state["kernel"], grad_kernel, m, v, state["step"], lr)
-    else:
-        optim.adagrad(state["kernel"], grad_kernel, state["kernel_h"], lr)
-    return loss
 
 
 def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
@@ -224,8 +230,7 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
 
 def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArray:
     # `predict` on rows that are checked and converted.
-    forward = hinge.tree_forward if config.kind == "tree" else hinge.fern_forward
-    t, f, w = (state[name] for name in ("thresholds", "features", "weights"))
+    t, f, w = _forest(state)
     scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
     with check.items_of("state", state):
         if config.optimizer == "adam":
@@ -234,7 +239,7 @@ def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArr
         for first in range(0, len(x), CHUNK):
             part = slice(first, first + CHUNK)
             _, z = _features(config, state, name, x[part])
-            forward(z, t, f, w, aggregate="sum", out=scores[part])
+            hinge.forward(z, t, f, w, kind=config.kind, aggregate="sum", out=scores[part])
     return scores
 
 
@@ -363,18 +368,20 @@ def train(
     xp = array_module(x_train)
     try:
         with reporting(progress, config.steps, "step") as report:
-            for i in range(state["step"], config.steps):
-                picked = xp.asarray(_batch(config, len(x_train), i))
-                losses.append(_step(config, state, "x_train", x_train[picked], y_train[picked]))
-                if (i + 1) % config.eval_every == 0 or i + 1 == config.steps:
+            picked = (xp.asarray(_batch(config, len(x_train), i)) for i in range(state["step"], config.steps))
+            batches = ((x_train[rows], y_train[rows]) for rows in picked)
+            for loss in _steps(config, state, "x_train", batches):
+                losses.append(loss)
+                step = state["step"]
+                if step % config.eval_every == 0 or step == config.steps:
                     error = _error_rate(config, state, "x_test", x_test, y_test)
-                    for name, value in zip(HISTORY, (i + 1, float(np.mean(losses)), error), strict=True):
+                    for name, value in zip(HISTORY, (step, float(np.mean(losses)), error), strict=True):
                         history[name].append(value)
                         state[f"history_{name}"] = np.array(history[name])
                     losses = []
                     if checkpoint is not None:
                         checkpoint(state)
-                if not report(i + 1):
+                if not report(step):
                     break
     finally:
         if losses:

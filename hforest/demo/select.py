@@ -21,7 +21,7 @@ def split_gains(
     y : (n_samples,) array of integers or bools
         Labels 0 to n_classes - 1.
     thresholds, features : (n_trees, 2**depth - 1) arrays of float32 or float64, and of int32
-        As `hinge.tree_traverse` takes them.
+        As `hinge.traverse` takes them.
     n_classes : int, optional
         If given, classes may be absent; else each label from 0 to the largest occurs.
 
@@ -33,7 +33,7 @@ def split_gains(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hinge.tree_traverse`; labels of another kind or shape, negative, too large, or with gaps.
+        As `hinge.traverse`; labels of another kind or shape, negative, too large, or with gaps.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def split_gains(
     check.same_device(thresholds=thresholds, features=features)
     x = supervised.matrix("x", x, check.floating("thresholds", thresholds))
     labels, n_classes = supervised.labels("y", y, len(x), n_classes)
-    leaf, _, _ = hinge.tree_traverse(x, thresholds, features)
+    leaf = hinge.traverse(x, thresholds, features).leaf
     return _gains(leaf, labels, features, x.shape[1], n_classes)
 
 
@@ -128,7 +128,7 @@ def select_features(
     Recursive elimination (I. Guyon et al., *Gene selection for cancer classification using support vector
     machines*, 2002) with the gains of trees in place of a linear machine's weights. Lay et al. 2018,
     section 7, leave sparse learnable features to future work; the network of inner products fails where most
-    columns are noise. Cost: that of `hinge.tree_greedy_init`; the first round costs more than all others
+    columns are noise. Cost: that of `hinge.greedy_init`; the first round costs more than all others
     together.
 
     Examples
@@ -152,10 +152,10 @@ def select_features(
     with reporting(progress, len(sizes), "round") as report:
         for i, size in enumerate(sizes):
             part = x[:, columns].copy()
-            thresholds, features, _ = hinge.tree_greedy_init(
+            thresholds, features, _ = hinge.greedy_init(
                 part, labels, n_trees, depth, max_features=max(1, len(columns) // 3), rng=rng
             )
-            leaf, _, _ = hinge.tree_traverse(part, thresholds, features)
+            leaf = hinge.traverse(part, thresholds, features).leaf
             gains = _gains(leaf, labels, features, len(columns), n_classes)
             columns = np.sort(columns[np.argsort(-gains, kind="stable")[:size]])
             if not report(i + 1):

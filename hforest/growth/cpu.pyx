@@ -8,7 +8,7 @@
 
 import numpy as np
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
@@ -16,7 +16,7 @@ from libc.string cimport memset
 cimport numpy as cnp
 
 from hforest.core.machine cimport (
-    hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
     simd_path, start_watch,
 )
 from hforest.growth.bodies cimport HF_PATH_PLAIN
@@ -216,18 +216,17 @@ cdef void _encode(
     const real[:, :] x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high,
     int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
-    cdef int64_t block = 0, columns = max(1, min(COLUMNS, COLUMN_VALUES // x.shape[0]))
+    cdef int64_t columns = max(1, min(COLUMNS, COLUMN_VALUES // x.shape[0])), block
+    cdef int64_t n_blocks = (x.shape[1] + columns - 1) // columns
     # Threads cost more than they save on few values.
     cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else hf_threads()
-    hf_share(watch, (x.shape[1] + columns - 1) // columns)
-    with parallel(num_threads=threads):
-        block = hf_take(watch)
-        while block >= 0:
+    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, block):
             if not _encode_columns(
                 x, block * columns, min((block + 1) * columns, x.shape[1]), bins, low, high, n_bins, watch
             ):
                 hf_stop(watch)
-            block = hf_take(watch)
+            hf_end(watch)
 
 
 def encode(x, bins, low, high, n_bins):
@@ -263,7 +262,7 @@ cdef void* _at(cnp.ndarray array, int64_t number):
 
 def joined(trees, int64_t n_outputs, dtype, bint projected):
     """Returns the arrays of trees that `grow` or `grow_projected` appended: see `trees.joined`."""
-    cdef int64_t m, n_trees = len(trees)
+    cdef int64_t m, n_units, n_trees = len(trees)
     cdef hf_arrays part
     cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
     cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
@@ -309,14 +308,13 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
                 part.words = <uint32_t*> _at(all_words, words[m])
             parts[m] = part
         start_watch(&watch)
-        hf_share(&watch, n_trees)
         n_threads = 1 if nodes[n_trees] < SMALL else hf_threads()
-        with nogil, parallel(num_threads=n_threads):
-            m = hf_take(&watch)
-            while m >= 0:
+        n_units = hf_units(&watch, n_trees, n_threads)
+        for m in prange(n_units, schedule="dynamic", num_threads=n_threads, nogil=True):
+            if hf_begin(&watch, m):
                 if not order_tree(tree[m], n_outputs, single, &parts[m]):
                     hf_stop(&watch)
-                m = hf_take(&watch)
+                hf_end(&watch)
         raise_interrupt(&watch)
         if watch.stopped:
             raise MemoryError(f"grow: no memory to order a tree of {n_trees}")
@@ -405,7 +403,8 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
 
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
-    cdef int64_t m, n_trees = batch.n_trees, first = batch.first, counts_size = 0
+    cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first, counts_size = 0
+    cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
     cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
     cdef const int32_t* count = NULL
     cdef hf_watch watch
@@ -417,13 +416,12 @@ cdef object grow_trees(hf_task* t, batch):
     if batch.counts is not None:
         count, counts_size = <const int32_t*> cnp.PyArray_DATA(batch.counts), t.n
     try:
-        hf_share(&watch, n_trees)
-        with nogil, parallel(num_threads=<int> min(n_trees, <int64_t> hf_threads())):
-            m = hf_take(&watch)
-            while m >= 0:
+        n_units = hf_units(&watch, n_trees, threads)
+        for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+            if hf_begin(&watch, m):
                 if not grow_tree(t, first + m, count + m * counts_size, &grown[m]):
                     hf_stop(&watch)
-                m = hf_take(&watch)
+                hf_end(&watch)
         raise_interrupt(&watch)
         if watch.stopped:
             raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
@@ -490,27 +488,25 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
 cdef void _whole_rows(
     const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] found, hf_watch* watch
 ) noexcept nogil:
-    cdef int64_t block = 0, n = 0
-    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
-    with parallel(num_threads=hf_threads()):
-        block = hf_take(watch)
-        while block >= 0:
+    cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
+    cdef int threads = hf_threads()
+    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
                 found[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
-            block = hf_take(watch)
+            hf_end(watch)
 
 
 cdef void _fill_corners(
     const real[:, ::1] x, const hf_distribution* a, corner_t[:, ::1] corners, hf_watch* watch
 ) noexcept nogil:
-    cdef int64_t block = 0, n = 0
-    hf_share(watch, (x.shape[0] + BLOCK - 1) // BLOCK)
-    with parallel(num_threads=hf_threads()):
-        block = hf_take(watch)
-        while block >= 0:
+    cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
+    cdef int threads = hf_threads()
+    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
                 fill_corners(a, &x[n, 0], &corners[n, 0])
-            block = hf_take(watch)
+            hf_end(watch)
 
 
 def _corners(x, distribution, bint narrow):

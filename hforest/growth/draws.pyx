@@ -1,10 +1,12 @@
 """The samples that trees draw."""
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.core.machine cimport hf_share, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch
+from hforest.core.machine cimport (
+    hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+)
 from hforest.growth.builder cimport tree_key
 from hforest.growth.task cimport HF_STREAM_BOOTSTRAP, hf_below, hf_draw, hf_philox
 
@@ -44,20 +46,20 @@ cdef int count_draws(
 ) except -1:
     # Writes to counts[m] (OUT) how often tree first + m has each sample: of a bootstrap, or from a Poisson
     # distribution.
-    cdef int64_t m = 0
+    cdef int64_t n = counts.shape[1], m, n_units
+    cdef int threads = 1 if counts.shape[0] * n < SMALL else hf_threads()
     cdef uint64_t key
     cdef hf_watch watch
     if counts.size == 0:
         return 0
     start_watch(&watch)
-    hf_share(&watch, counts.shape[0])
-    with nogil, parallel(num_threads=1 if counts.shape[0] * counts.shape[1] < SMALL else hf_threads()):
-        m = hf_take(&watch)
-        while m >= 0:
+    n_units = hf_units(&watch, counts.shape[0], threads)
+    for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, m):
             key = tree_key(seed, first + m)
             if poisson:
-                _poisson(key, first_row, counts.shape[1], &counts[m, 0])
+                _poisson(key, first_row, n, &counts[m, 0])
             else:
-                _bootstrap(key, counts.shape[1], &counts[m, 0])
-            m = hf_take(&watch)
+                _bootstrap(key, n, &counts[m, 0])
+            hf_end(&watch)
     return raise_interrupt(&watch)

@@ -9,13 +9,13 @@ one thread.
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.math cimport copysign, fabs
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.forest cimport (
     GROUP, SAMPLES, Route, aligned, hf_fetch, real, samples_each, start_of, threads_for, transpose,
@@ -269,19 +269,20 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
         features += n_vertices
 
 
+cdef void _input_tiles(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    while first < last:
+        _input_tile(a, grad_x, first, min(first + SAMPLES, last))
+        first += SAMPLES
+
+
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil:
     """Writes grad_x (n_samples, n_features): the slopes at the features of their vertices (eq. 11)."""
-    cdef Py_ssize_t step = samples_each(a.n_samples, threads, SAMPLES), block = 0, first = 0, last = 0
-    hf_share(watch, (a.n_samples + step - 1) // step)
-    with parallel(num_threads=threads):
-        block = hf_take(watch)
-        while block >= 0:
-            first = block * step
-            last = min(first + step, a.n_samples)
-            while first < last:
-                _input_tile(a, grad_x, first, min(first + SAMPLES, last))
-                first = first + SAMPLES
-            block = hf_take(watch)
+    cdef Py_ssize_t step = samples_each(a.n_samples, threads, SAMPLES), block
+    cdef Py_ssize_t n_blocks = (a.n_samples + step - 1) // step
+    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, block):
+            _input_tiles(a, grad_x, block * step, min((block + 1) * step, a.n_samples))
+            hf_end(watch)
 
 
 cdef Plan _plan(const Gradients* a) noexcept nogil:
@@ -331,16 +332,17 @@ cdef int run_slopes(Gradients a, const real* tag) except -1:
     """Writes the slopes and the gradients by thresholds and weights of a call of at least one sample."""
     cdef Plan plan = _plan(&a)
     cdef hf_watch watch
-    cdef Py_ssize_t unit = 0
+    cdef Py_ssize_t unit, n_units = (a.forest.n_trees + plan.group - 1) // plan.group
     cdef unsigned char[:, ::1] scratch = np.zeros((plan.workers, plan.bytes), np.uint8)
     plan.watch = &watch
     start_watch(&watch)
-    hf_share(&watch, (a.forest.n_trees + plan.group - 1) // plan.group)
-    with nogil, parallel(num_threads=plan.workers):
-        unit = hf_take(&watch)
-        while unit >= 0:
-            _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
-            unit = hf_take(&watch)
+    with nogil:
+        for unit in prange(
+            hf_units(&watch, n_units, plan.workers), schedule="dynamic", num_threads=plan.workers
+        ):
+            if hf_begin(&watch, unit):
+                _run_groups(&a, &plan, unit, &scratch[threadid(), 0], <real*> a.slope)
+                hf_end(&watch)
     return raise_interrupt(&watch)
 
 

@@ -28,7 +28,7 @@ from .shared import (
     as_samples,
 )
 
-__all__ = ["backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
+__all__ = ["MARGINS", "backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
 
 
 def _outputs_of(weights: FloatArray) -> FloatArray:

@@ -5,11 +5,11 @@ They are kept apart, or summed over the trees in float64, in the order of the tr
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
 from libc.string cimport memset
 
-from hforest.core.machine cimport hf_share, hf_take, hf_watch, raise_interrupt, start_watch
+from hforest.core.machine cimport hf_begin, hf_end, hf_units, hf_watch, raise_interrupt, start_watch
 from hforest.hinge.forest cimport Forest, hf_fetch, real, samples_each, threads_for
 
 cdef enum:
@@ -109,17 +109,18 @@ cdef int sum_leaves(Known a, const real* tag) except -1:
     """Writes the outputs of known routes: y / divisor if summed."""
     cdef hf_watch watch
     cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
-    cdef Py_ssize_t step = samples_each(a.n_samples, threads, TOGETHER), first = 0
+    cdef Py_ssize_t step = samples_each(a.n_samples, threads, TOGETHER), unit, n_units
     cdef double[:, ::1] total
     if a.n_samples == 0:
         return 0
     # A row a thread, padded so that threads do not share cache lines.
     total = np.empty((threads, TOGETHER * a.forest.n_outputs + 16 if a.summed else 1))
     start_watch(&watch)
-    hf_share(&watch, (a.n_samples + step - 1) // step)
-    with nogil, parallel(num_threads=threads):
-        first = hf_take(&watch) * step
-        while first >= 0:
-            _few_samples(&a, first, min(first + step, a.n_samples), &total[threadid(), 0], <real*> a.y)
-            first = hf_take(&watch) * step
+    n_units = hf_units(&watch, (a.n_samples + step - 1) // step, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, unit):
+            _few_samples(
+                &a, unit * step, min((unit + 1) * step, a.n_samples), &total[threadid(), 0], <real*> a.y
+            )
+            hf_end(&watch)
     return raise_interrupt(&watch)

@@ -9,12 +9,12 @@ float64. Each element is computed by one thread.
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.hinge.gradients cimport run_slopes
 from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
@@ -198,7 +198,7 @@ cdef void _pull_image(
 cdef int _run_features(MarginGradients* a, const real* x, int threads) except -1:
     # Gradients with respect to features.
     cdef hf_watch watch
-    cdef Py_ssize_t n_trees = a.base.forest.n_trees, parts = 1, unit = 0, elements, n_bytes
+    cdef Py_ssize_t n_trees = a.base.forest.n_trees, parts = 1, unit, n_units, elements, n_bytes
     cdef unsigned char[:, ::1] scratch
     # With few trees, threads share their elements, and each sorts the samples.
     while threads > 1 and parts * n_trees < 4 * threads and a.width // (2 * parts) >= PART:
@@ -209,31 +209,30 @@ cdef int _run_features(MarginGradients* a, const real* x, int threads) except -1
         n_bytes += TOGETHER * a.n_columns * sizeof(real)
     scratch = np.zeros((threads, aligned(n_bytes)), np.uint8)
     start_watch(&watch)
-    hf_share(&watch, n_trees * parts)
-    with nogil, parallel(num_threads=threads):
-        unit = hf_take(&watch)
-        while unit >= 0:
+    n_units = hf_units(&watch, n_trees * parts, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, unit):
             _pull_tree(
                 a, x, unit // parts, unit % parts * elements, elements, &scratch[threadid(), 0], &watch
             )
-            unit = hf_take(&watch)
+            hf_end(&watch)
     return raise_interrupt(&watch)
 
 
 cdef int _run_images(MarginGradients* a, const real* x, int threads) except -1:
     # The gradient with respect to images.
     cdef hf_watch watch
-    cdef Py_ssize_t unit = 0, n_bytes = a.base.windows.image * sizeof(double) + 2 * a.n_columns * sizeof(real)
+    cdef Py_ssize_t unit, n_units
+    cdef Py_ssize_t n_bytes = a.base.windows.image * sizeof(double) + 2 * a.n_columns * sizeof(real)
     cdef unsigned char[:, ::1] scratch
     threads = <int> min(<Py_ssize_t> threads, a.base.windows.n_images)
     scratch = np.empty((threads, aligned(n_bytes)), np.uint8)
     start_watch(&watch)
-    hf_share(&watch, a.base.windows.n_images)
-    with nogil, parallel(num_threads=threads):
-        unit = hf_take(&watch)
-        while unit >= 0:
+    n_units = hf_units(&watch, a.base.windows.n_images, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, unit):
             _pull_image(a, x, unit, &scratch[threadid(), 0], &watch, <real*> a.base.grad_x)
-            unit = hf_take(&watch)
+            hf_end(&watch)
     return raise_interrupt(&watch)
 
 
@@ -243,7 +242,7 @@ cdef int run_margin_backward(MarginGradients a, const real* x) except -1:
     x  IN (n_samples, n_columns), or images
     """
     cdef hf_watch watch
-    cdef Py_ssize_t n = a.base.n_samples, unit = 0
+    cdef Py_ssize_t n = a.base.n_samples, unit, n_units
     cdef int threads = threads_for(n * a.base.forest.n_trees * (1 + a.n_columns // PAIR))
     cdef Py_ssize_t step = samples_each(n, threads, SAMPLES)
     slope = np.empty((a.base.forest.n_trees, n), np.float32 if real is float else np.float64)
@@ -254,10 +253,9 @@ cdef int run_margin_backward(MarginGradients a, const real* x) except -1:
     if a.base.windowed:
         return _run_images(&a, x, threads)
     start_watch(&watch)
-    hf_share(&watch, (n + step - 1) // step)
-    with nogil, parallel(num_threads=threads):
-        unit = hf_take(&watch)
-        while unit >= 0:
+    n_units = hf_units(&watch, (n + step - 1) // step, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, unit):
             _pull_samples(&a, x, unit * step, min((unit + 1) * step, n), &watch, <real*> a.base.grad_x)
-            unit = hf_take(&watch)
+            hf_end(&watch)
     return raise_interrupt(&watch)

@@ -7,12 +7,12 @@ vertices of a sample's path alone.
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.hinge.forest cimport GROUP, forest_of, real, route_of, start_of, threads_for
 from hforest.hinge.projection cimport projection_margin
@@ -100,7 +100,7 @@ cdef int route_margin(MarginCall call, const real* x) except -1:
     cdef Py_ssize_t cost = call.forest.depth * (1 + call.row_bytes // (PAIR * sizeof(real))), group = GROUP
     cdef Py_ssize_t block = min(<Py_ssize_t> MAX_BLOCK, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
     cdef int threads = threads_for(n * n_trees * cost)
-    cdef Py_ssize_t n_blocks = (n + block - 1) // block, n_groups, unit = 0
+    cdef Py_ssize_t n_blocks = (n + block - 1) // block, n_groups, n_units, unit
     cdef real[:, ::1] rows
     # Neighbouring trees share cache lines of the result; with few blocks, smaller groups share work better.
     while group > 1 and n_blocks * (n_trees // group) < 4 * threads and threads > 1:
@@ -109,15 +109,14 @@ cdef int route_margin(MarginCall call, const real* x) except -1:
     row = block * call.n_columns if call.windowed else 1
     rows = np.empty((threads, row), np.float32 if real is float else np.float64)
     start_watch(&watch)
-    hf_share(&watch, n_blocks * n_groups)
-    with nogil, parallel(num_threads=threads):
-        unit = hf_take(&watch)
-        while unit >= 0:
+    n_units = hf_units(&watch, n_blocks * n_groups, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, unit):
             _route_unit(
                 &call, x, unit // n_groups * block, block, unit % n_groups * group, group,
                 &rows[threadid(), 0], &watch,
             )
-            unit = hf_take(&watch)
+            hf_end(&watch)
     return raise_interrupt(&watch)
 
 

@@ -16,13 +16,13 @@ Each element is computed by one thread, and all ways give the same bits.
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_watch, raise_interrupt, simd_path, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.forest cimport (
     GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for, transpose,
@@ -138,15 +138,15 @@ cdef void _fill_together(
 ) noexcept nogil:
     # The tiles of all samples; threads share the features of each.
     cdef Py_ssize_t n_features = call.n_features, parts = (n_features + COLUMNS - 1) // COLUMNS
-    cdef Py_ssize_t unit = 0, s = 0, f = 0
-    hf_share(watch, (call.n_samples + HF_TILE - 1) // HF_TILE * parts)
-    with parallel(num_threads=plan.threads):
-        unit = hf_take(watch)
-        while unit >= 0:
+    cdef Py_ssize_t n_units = (call.n_samples + HF_TILE - 1) // HF_TILE * parts, unit, s, f
+    for unit in prange(
+        hf_units(watch, n_units, plan.threads), schedule="dynamic", num_threads=plan.threads
+    ):
+        if hf_begin(watch, unit):
             s = unit // parts * HF_TILE
             f = unit % parts * COLUMNS
             _fill_tile(call, plan, x, s, f, min(f + COLUMNS, n_features), tiles + s * n_features)
-            unit = hf_take(watch)
+            hf_end(watch)
 
 
 cdef void _route_plain(
@@ -298,7 +298,7 @@ cdef int run(Call call, const real* x) except -1:
     cdef Plan plan
     cdef Known known
     cdef hf_watch watch
-    cdef Py_ssize_t unit = 0
+    cdef Py_ssize_t unit
     cdef real* tiles = NULL
     cdef real[::1] shared
     cdef unsigned char[:, ::1] scratch
@@ -331,12 +331,13 @@ cdef int run(Call call, const real* x) except -1:
     with nogil:
         if tiles != NULL:
             _fill_together(&call, &plan, x, tiles, &watch)
-        hf_share(&watch, plan.n_blocks * plan.n_parts)
-        with parallel(num_threads=plan.threads):
-            unit = hf_take(&watch)
-            while unit >= 0:
+        for unit in prange(
+            hf_units(&watch, plan.n_blocks * plan.n_parts, plan.threads),
+            schedule="dynamic", num_threads=plan.threads,
+        ):
+            if hf_begin(&watch, unit):
                 _run_unit(&call, &plan, unit, x, tiles, &scratch[threadid(), 0], &watch)
-                unit = hf_take(&watch)
+                hf_end(&watch)
     return raise_interrupt(&watch)
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memmove, memset
 
 from hforest.core.machine cimport (
-    hf_has_stopped, hf_share, hf_take, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.hinge.forest cimport GROUP, hf_fetch, threads_for
 
@@ -84,13 +84,13 @@ cdef void _touched(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, unsigned char[:, ::1] seen,
     int64_t[::1] start, int64_t[::1] rows, hf_watch* watch,
 ) noexcept nogil:
-    cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group = 0, m
-    hf_share(watch, (n_trees + GROUP - 1) // GROUP)
-    with parallel(num_threads=<int> seen.shape[0]):
-        group = hf_take(watch)
-        while group >= 0:
+    cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group, m
+    cdef Py_ssize_t n_groups = (n_trees + GROUP - 1) // GROUP
+    cdef int threads = <int> seen.shape[0]
+    for group in prange(hf_units(watch, n_groups, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, group):
             _touched_group(index, n_slots, group * GROUP, &seen[threadid(), 0], start, rows)
-            group = hf_take(watch)
+            hf_end(watch)
     if hf_has_stopped(watch):
         return
     start[0] = 0
@@ -123,13 +123,12 @@ cdef void _count_tree(const int32_t[:, ::1] leaf, Py_ssize_t m, int64_t[:, ::1] 
 
 
 cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts, hf_watch* watch) noexcept nogil:
-    cdef Py_ssize_t m = 0
-    hf_share(watch, leaf.shape[1])
-    with parallel(num_threads=threads_for(leaf.shape[0] * leaf.shape[1])):
-        m = hf_take(watch)
-        while m >= 0:
+    cdef Py_ssize_t m
+    cdef int threads = threads_for(leaf.shape[0] * leaf.shape[1])
+    for m in prange(hf_units(watch, leaf.shape[1], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, m):
             _count_tree(leaf, m, counts)
-            m = hf_take(watch)
+            hf_end(watch)
 
 
 cdef int count_leaves(leaf, counts) except -1:

@@ -6,6 +6,7 @@ weights that a batch does not reach are not moved; their missed steps are taken 
 an array of gradients for the forest.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -254,12 +255,14 @@ class _Step(NamedTuple):
     state: AdamState
     step: int
     settings: dict[str, Any]
+    learned: bool
+    """Features move, too."""
     fused: bool
     """The backend's own step, which moves what a batch touches."""
 
     def backend(self, run: str, x: Array, *arguments: Any, divisor: float, to: tuple[Any, ...]) -> None:
         """Calls a function of the backend of x."""
-        n_outputs = int(np.prod(self.weights.shape[2:], dtype=np.int64))
+        n_outputs = math.prod(self.weights.shape[2:])
         parameters = self.thresholds, self.features, flat(self.weights, 2, n_outputs)
         lr, beta1, beta2, eps = self.settings.values()
         settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
@@ -302,7 +305,7 @@ def _step(
     _check_last(state, step - 1, "step - 1")
     named = dict(zip(("lr", "beta1", "beta2", "eps"), numbers, strict=True))
     fused = margin == "column" and windows is None
-    return _Step(thresholds, features, weights, state, step, named, fused)
+    return _Step(thresholds, features, weights, state, step, named, MARGINS[margin].learned, fused)
 
 
 def adam_forward(
@@ -396,6 +399,10 @@ def adam_forward(
             "adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"]))
         )
         return y, route
+    last = state.thresholds_last.reshape(-1)
+    if a.learned:
+        optim.adam_catch_up(*a.rows("features"), last.copy(), a.step - 1, **a.settings)
+    optim.adam_catch_up(*a.rows("thresholds"), last, a.step - 1, **a.settings)
     kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
     _, rows = kernels.touched_rows(route.leaf.reshape(-1, len(weights)), weights.shape[1])
     optim.adam_catch_up(

@@ -12,11 +12,11 @@ of 32 windows that stays in cache, as it does for rows:
 
 import numpy as np
 
-from cython.parallel cimport parallel, threadid
+from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from hforest.core.machine cimport hf_share, hf_stopped_after, hf_take, hf_watch
+from hforest.core.machine cimport hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch
 from hforest.hinge.forest cimport start_of, transpose
 
 cdef extern from "hinge/simd/route.h" nogil:
@@ -184,16 +184,15 @@ cdef int image_gradients(
     Sums run in float64, over the windows of an image in their order and, for each, the trees in theirs. A
     thread takes whole images.
     """
-    cdef Py_ssize_t unit = 0
+    cdef Py_ssize_t unit, n_units
     cdef double[:, ::1] total
     cdef real[:, ::1] slope
     threads = <int> min(<Py_ssize_t> threads, w.n_images)
     total = np.zeros((threads, w.image))
     slope = np.empty((threads, TOGETHER * slopes.n_trees), np.float32 if real is float else np.float64)
-    hf_share(watch, w.n_images)
-    with nogil, parallel(num_threads=threads):
-        unit = hf_take(watch)
-        while unit >= 0:
+    n_units = hf_units(watch, w.n_images, threads)
+    for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(watch, unit):
             _image(w, slopes, unit, &total[threadid(), 0], &slope[threadid(), 0], grad_x, path, watch)
-            unit = hf_take(watch)
+            hf_end(watch)
     return 0

@@ -1,4 +1,4 @@
-"""Hinge trees, hinge ferns and neural decision forests in JAX: functions with gradients, on the CPU.
+"""Hinge forests and neural decision forests in JAX: functions with gradients, on the CPU.
 
 Needs JAX 0.5 or newer: ``pip install -e '.[jax]'``. Import it by its name, `import hforest.jax`;
 `import hforest` does not import JAX.
@@ -22,7 +22,7 @@ except ImportError as _error:
 
 from . import calls as _calls
 from . import foreign as _foreign
-from .functions import hinge_fern, hinge_tree, neural_forest
+from .functions import hinge_forest, neural_forest
 
 _foreign.functions.update(_calls.FUNCTIONS)
 _version = ".".join(map(str, _foreign.VERSION))
@@ -34,4 +34,4 @@ except Exception as _error:
         f"got {_jax.__version__} ({_error}); install another version of jax and jaxlib"
     ) from _error
 
-__all__ = ["hinge_fern", "hinge_tree", "neural_forest"]
+__all__ = ["hinge_forest", "neural_forest"]

@@ -1,8 +1,10 @@
 """What XLA calls: functions of NumPy arrays that read XLA's buffers and write their results into others.
 
-Each takes a setting (a text), the arrays of the arguments and those of the results, in this order.
+Each takes its settings (a text of JSON), the arrays of the arguments and those of the results, in this order.
 """
 
+import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,20 @@ CHUNK = 1 << 22
 Arrays = tuple[np.ndarray, ...]
 
 
+@functools.lru_cache(maxsize=4096)
+def settings_of(text: str) -> dict[str, Any]:
+    """The settings of a call: arguments that are named, of the public function."""
+    settings: dict[str, Any] = json.loads(text)
+    if settings.get("windows") is not None:
+        settings["windows"] = hinge.Windows(*settings["windows"])
+    return settings
+
+
+def reads_x(text: str) -> bool:
+    """Whether the gradient of a hinge forest is made of x; else its shape is enough."""
+    return hinge.kernels.MARGINS[settings_of(text)["margin"]].gradient_reads_x
+
+
 def _write(results: Arrays, function: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
     """Calls a public function; its results are written to `results`."""
     if sum(a.nbytes for a in results) > SMALL:
@@ -29,43 +45,49 @@ def _write(results: Arrays, function: Callable[..., Any], *arguments: Any, **set
         a[...] = value
 
 
-def _forward(function: Callable[..., Any]) -> Callable[..., None]:
-    def call(setting: str, x: Any, thresholds: Any, features: Any, weights: Any, y: Any) -> None:
-        _write((y,), function, x, thresholds, features, weights, aggregate=setting or None)
-
-    return call
+def _hinge(text: str, *arrays: np.ndarray) -> None:
+    _write(arrays[4:], hinge.forward, *arrays[:4], **settings_of(text))
 
 
-def _routed(function: Callable[..., Any]) -> Callable[..., None]:
-    def call(setting: str, x: Any, thresholds: Any, features: Any, weights: Any, y: Any, *route: Any) -> None:
-        found, found_route = function(
-            x, thresholds, features, weights, aggregate=setting or None, return_route=True
+def _with_route(*arguments: Any, out: Arrays | None = None, **settings: Any) -> Arrays:
+    into = None if out is None else (out[0], hinge.Route(*out[1:]))
+    y, route = hinge.forward_with_route(*arguments, **settings, out=into)
+    return (y, *route)
+
+
+def _hinge_routed(text: str, *arrays: np.ndarray) -> None:
+    _write(arrays[4:], _with_route, *arrays[:4], **settings_of(text))
+
+
+def _hinge_backward(text: str, *arrays: Any) -> None:
+    """The forward call has checked the other arrays, or made them."""
+    grad_y, leaf, margin, vertex, x, features, weights = arrays[:7]
+    grad_x, grad_thresholds, *learned, grad_weights = arrays[7:]
+    bad = np.flatnonzero(~np.isfinite(grad_y))
+    if len(bad):
+        index = tuple(map(int, np.unravel_index(bad[0], grad_y.shape)))
+        raise ValueError(
+            f"grad_y: expected finite numbers, got {grad_y[index]} at index {index}; the loss has diverged: "
+            "lower the learning rate, or go back to a checkpoint"
         )
-        for a, value in zip((y, *route), (found, *found_route), strict=True):
-            a[...] = value
-
-    return call
-
-
-def _backward(function: Callable[..., Any]) -> Callable[..., None]:
-    def call(setting: str, *arrays: Any) -> None:
-        arguments, results = arrays[:6], arrays[6:]  # grad_y, leaf, margin, vertex, features, weights
-        _write(results, function, *arguments, results[0].shape[1], aggregate=setting or None)
-
-    return call
+    grads = hinge.Gradients(grad_x, grad_thresholds, learned[0] if learned else None, grad_weights)
+    hinge.kernels.backward(
+        grad_y, hinge.Route(leaf, margin, vertex), x if reads_x(text) else None, None, features, weights,
+        **settings_of(text), out=grads,
+    )  # fmt: skip
 
 
-def _neural_forward(setting: Any, f: Any, leaves: Any, *rest: Any) -> None:
+def _neural_forward(text: str, f: Any, leaves: Any, *rest: Any) -> None:
     *index, p = rest
-    p[...] = neural.forward(f, leaves, index=index[0] if index else None, task=setting)
+    p[...] = neural.forward(f, leaves, index=index[0] if index else None, **settings_of(text))
 
 
-def _neural_backward(setting: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
+def _neural_backward(text: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
     *index, grad_f = rest
     _write((grad_f,), neural.backward, grad_p, f, leaves, index=index[0] if index else None)
 
 
-def _neural_leaves_backward(setting: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
+def _neural_leaves_backward(text: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
     """p is linear in the leaves: dL/dpi_mlk = sum over samples of mu_ml grad_p_k, divided by n_trees."""
     *index, grad_leaves = rest
     n_trees, n_leaves, n_classes = leaves.shape
@@ -79,13 +101,11 @@ def _neural_leaves_backward(setting: str, grad_p: Any, f: Any, leaves: Any, *res
 
 
 FUNCTIONS: dict[str, Callable[..., None]] = {
-    "hinge_tree": _forward(hinge.tree_forward),
-    "hinge_tree_routed": _routed(hinge.tree_forward),
-    "hinge_tree_backward": _backward(hinge.tree_backward),
-    "hinge_fern": _forward(hinge.fern_forward),
-    "hinge_fern_routed": _routed(hinge.fern_forward),
-    "hinge_fern_backward": _backward(hinge.fern_backward),
+    "hinge_forest": _hinge,
+    "hinge_forest_routed": _hinge_routed,
+    "hinge_forest_backward": _hinge_backward,
     "neural_forest": _neural_forward,
     "neural_forest_backward": _neural_backward,
     "neural_forest_leaves_backward": _neural_leaves_backward,
 }
+"""By the name that a foreign call has."""

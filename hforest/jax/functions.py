@@ -1,6 +1,7 @@
 """Hinge and neural forests as functions of JAX arrays."""
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ import numpy as np
 from .. import hinge, neural, unchecked
 from .primitive import Forest, bind
 
+Kind = Literal["tree", "fern"]
+MarginName = Literal["column", "projection"]
 Aggregate = Literal["sum", "mean"] | None
 Task = Literal["classification", "regression"]
 
@@ -32,89 +35,91 @@ def _arrays(**given: Any) -> list[jax.Array]:
     return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in given.values()]
 
 
-def _outputs(
-    function: Callable[..., Any], arrays: list[jax.Array], name: str, setting: Any
-) -> tuple[int, ...]:
-    """Axes of y after that of the samples, after a check of dtypes, shapes and the setting called `name`."""
+def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **settings: Any) -> jax.Array:
+    """A forest after a check of dtypes, shapes and settings; `function` is the public one of NumPy arrays."""
     shapes = tuple((a.shape, a.dtype) for a in arrays)
-    find = _find_outputs if setting is None or isinstance(setting, str) else _find_outputs.__wrapped__
-    return find(function, shapes, name, setting)
+    # Words are a key of the cache, and None; others are errors, or windows, whose numbers may be of any type.
+    words = all(a is None or isinstance(a, str) for a in settings.values())
+    find = _forest if words else _forest.__wrapped__
+    return bind(find(name, function, shapes, tuple(settings.items())), *arrays)
 
 
 @functools.lru_cache(maxsize=4096)
-def _find_outputs(
-    function: Callable[..., Any], shapes: tuple[Any, ...], name: str, setting: Any
-) -> tuple[int, ...]:
-    """The same for arrays of these shapes and dtypes, by a call without samples, whose checks these are."""
+def _forest(
+    name: str, function: Callable[..., Any], shapes: tuple[Any, ...], settings: tuple[tuple[str, Any], ...]
+) -> Forest:
+    """The forest for arrays of these shapes and dtypes, by a call without samples, whose checks these are."""
     (shape, dtype), *others = shapes
     parameters = [np.zeros(*other) for other in others]
-    settings = {name: setting}
+    named = dict(settings)
     if function is neural.forward and len(parameters) > 1:
-        settings["index"] = parameters.pop()
+        named["index"] = parameters.pop()
     with unchecked():  # of values: there are none
         try:
-            y = function(np.zeros((0, *shape[1:]), dtype), *parameters, **settings)
+            y = function(np.zeros((0, *shape[1:]), dtype), *parameters, **named)
         except (TypeError, ValueError):
             # The same error, with the number of samples in its text.
-            function(np.empty(shape, dtype), *parameters, **settings)
+            function(np.empty(shape, dtype), *parameters, **named)
             raise
-    return y.shape[1:]
+    return Forest(name, json.dumps(dict(settings), default=int), y.shape[1:])
 
 
-def _hinge(
-    kind: Literal["tree", "fern"], x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Any
-) -> jax.Array:
-    arrays = _arrays(x=x, thresholds=thresholds, features=features, weights=weights)
-    function = hinge.tree_forward if kind == "tree" else hinge.fern_forward
-    outputs = _outputs(function, arrays, "aggregate", aggregate)
-    return bind(Forest(f"hinge_{kind}", aggregate or "", outputs), *arrays)
-
-
-def hinge_tree(
+def hinge_forest(
     x: jax.Array,
     thresholds: jax.Array,
     features: jax.Array,
     weights: jax.Array,
     *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: hinge.Windows | None = None,
     aggregate: Aggregate = "sum",
 ) -> jax.Array:
-    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (Lay et al. 2018,
-    eq. 9-12).
+    """Returns outputs of hinge trees or ferns, with gradients (Lay et al. 2018, eq. 9-12).
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal.
-    thresholds : (n_trees, 2**depth - 1) array, dtype of x
-        In the unit of x; vertices in heap order.
-    features : (n_trees, 2**depth - 1) array of int32
-        Column of x that each vertex compares. Not differentiated.
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees, depth for ferns, whose
+        first decision gives the leaf's most significant bit.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, not differentiated; or with ``margin="projection"`` a vector
+        whose inner product with x it compares, finite.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights of any trailing shape.
+    kind : "tree" or "fern"
+    margin : "column" or "projection"
+    windows : hforest.hinge.Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart.
 
     Returns
     -------
     y : (n_samples, *outputs) array, or (n_samples, n_trees, *outputs) without `aggregate`
-        Dtype of x, in the unit of weights times x.
+        Dtype of x, in the unit of weights times that of the margin. With `windows` the first axis is
+        (n_images, *out).
 
     Raises
     ------
     TypeError, ValueError
         Wrong dtype, shape or setting, while JAX traces the call, with the messages of
-        `hforest.hinge.tree_forward`. A second derivative.
+        `hforest.hinge.forward`. A second derivative.
     ValueError, IndexError
-        NaN, or a feature outside x, where the program runs: the same messages in the class of error that JAX
+        NaN, or a column outside x, where the program runs: the same messages in the class of error that JAX
         raises for a failed program, where it raises it (at `jax.block_until_ready` at the latest).
 
     Notes
     -----
-    y and gradients have the bits of `hforest.hinge.tree_forward` and `tree_backward`. The backward pass uses
-    the route of the forward pass, 12 bytes for each sample and tree in float32, and routes nothing again;
-    without a gradient nothing is stored. `jax.vmap` over x alone is one call with all samples, and so is the
-    gradient of it; a batch of parameters is a loop, and so is `jax.vmap` of a gradient. It runs on the CPU
-    alone. Forward-mode and second derivatives are refused.
+    y and gradients have the bits of `hforest.hinge.forward` and `backward`. The backward pass uses the route
+    of the forward pass, 12 bytes for each sample and tree in float32, and routes nothing again; x is kept
+    only where a margin's gradient reads it, as that of inner products does. Without a gradient nothing is
+    stored. `jax.vmap` over x alone is one call with all samples, and so is the gradient of it; a batch of
+    parameters is a loop, and so is `jax.vmap` of a gradient. It runs on the CPU alone. Forward-mode and
+    second derivatives are refused.
 
     Examples
     --------
@@ -122,61 +127,20 @@ def hinge_tree(
     >>> x = jnp.array([[0.5, 2.0]])
     >>> t = jnp.array([[0.0, 9.0, 1.75]]); f = jnp.array([[0, 0, 1]])
     >>> w = jnp.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> hforest.jax.hinge_tree(x, t, f, w).tolist()
+    >>> hforest.jax.hinge_forest(x, t, f, w).tolist()
     [1.0]
-    >>> jax.grad(lambda x: hforest.jax.hinge_tree(x, t, f, w).sum())(x).tolist()
+    >>> jax.grad(lambda x: hforest.jax.hinge_forest(x, t, f, w).sum())(x).tolist()
     [[0.0, 4.0]]
-    """
-    return _hinge("tree", x, thresholds, features, weights, aggregate)
-
-
-def hinge_fern(
-    x: jax.Array,
-    thresholds: jax.Array,
-    features: jax.Array,
-    weights: jax.Array,
-    *,
-    aggregate: Aggregate = "sum",
-) -> jax.Array:
-    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (Lay et al. 2018,
-    eq. 9-12).
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal.
-    thresholds : (n_ferns, depth) array, dtype of x
-        In the unit of x; the first decision gives the leaf's most significant bit.
-    features : (n_ferns, depth) array of int32
-        Column of x that each decision compares. Not differentiated.
-    weights : (n_ferns, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
-    aggregate : "sum", "mean" or None
-        Outputs of the ferns are added, averaged, or kept apart.
-
-    Returns
-    -------
-    y : (n_samples, *outputs) array, or (n_samples, n_ferns, *outputs) without `aggregate`
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `hinge_tree`, with the messages of `hforest.hinge.fern_forward`.
-
-    Notes
-    -----
-    As for `hinge_tree`, with `hforest.hinge.fern_forward` and `fern_backward`.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp, hforest.jax
-    >>> x = jnp.array([[0.5, 2.0]])
-    >>> t = jnp.array([[0.0, 9.0]]); f = jnp.array([[0, 1]])
-    >>> w = jnp.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> hforest.jax.hinge_fern(x, t, f, w).tolist()
+    >>> hforest.jax.hinge_forest(x, t[:, :2], f[:, ::2], w, kind="fern").tolist()
     [1.5]
+    >>> p = jnp.array([[[1.0, 0], [1, 1], [1, 0.5]]])
+    >>> loss = lambda p: hforest.jax.hinge_forest(x, t, p, w, margin="projection").sum()
+    >>> jax.grad(loss)(p).tolist()
+    [[[0.0, 0.0], [0.0, 0.0], [-1.5, -6.0]]]
     """
-    return _hinge("fern", x, thresholds, features, weights, aggregate)
+    arrays = _arrays(x=x, thresholds=thresholds, features=features, weights=weights)
+    words: dict[str, Any] = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    return _bound("hinge_forest", hinge.forward, arrays, **words)
 
 
 def neural_forest(
@@ -214,13 +178,13 @@ def neural_forest(
         A second derivative.
     ValueError, IndexError
         NaN or infinity, leaves that are no probabilities, an index outside f, where the program runs: as
-        `hinge_tree`.
+        `hinge_forest`.
 
     Notes
     -----
     p and the gradient by f have the bits of `hforest.neural.forward` and `backward`. The gradient by leaves,
     computed only where it is asked for, is a product of matrices in float64 over parts of the samples:
-    dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in `hinge_tree`.
+    dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in `hinge_forest`.
 
     Examples
     --------
@@ -232,5 +196,4 @@ def neural_forest(
     [[[0.125]]]
     """
     arrays = _arrays(f=f, leaves=leaves, **({} if index is None else {"index": index}))
-    outputs = _outputs(neural.forward, arrays, "task", task)
-    return bind(Forest("neural_forest", task, outputs), *arrays)
+    return _bound("neural_forest", neural.forward, arrays, task=task)

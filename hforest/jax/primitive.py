@@ -18,6 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from .calls import reads_x
 from .foreign import NAME
 
 
@@ -25,20 +26,20 @@ class Forest(NamedTuple):
     """What a call does."""
 
     name: str
-    """"hinge_tree", "hinge_fern" or "neural_forest"."""
-    setting: str
-    """The aggregate of a hinge forest ("" for None), the task of a neural forest."""
+    """"hinge_forest" or "neural_forest"."""
+    settings: str
+    """Named arguments of the public function, as JSON."""
     outputs: tuple[int, ...]
     """Axes of y after that of the samples."""
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _call(
-    name: str, setting: str, results: tuple[jax.ShapeDtypeStruct, ...], *arguments: jax.Array
+    name: str, settings: str, results: tuple[jax.ShapeDtypeStruct, ...], *arguments: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Returns the results of a foreign call, arrays of the shapes and dtypes in `results`."""
     call = jax.ffi.ffi_call(NAME, results, vmap_method="sequential")
-    return tuple(call(*arguments, function=name, setting=setting))
+    return tuple(call(*arguments, function=name, setting=settings))
 
 
 @_call.defjvp
@@ -46,12 +47,16 @@ def _no_second_derivative(*_: Any) -> Any:
     raise TypeError("hforest.jax: expected first derivatives, got a second one; differentiate once")
 
 
+def _like(a: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(a.shape, a.dtype)
+
+
 def _y(forest: Forest, samples: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((samples.shape[0], *forest.outputs), samples.dtype)
 
 
 def _forward(*arguments: jax.Array, forest: Forest) -> jax.Array:
-    return _call(forest.name, forest.setting, (_y(forest, arguments[0]),), *arguments)[0]
+    return _call(forest.name, forest.settings, (_y(forest, arguments[0]),), *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -65,17 +70,15 @@ def _fwd(forest: Forest, *given: Any) -> tuple[jax.Array, Any]:
         # Which gradients are wanted, as the structure of a tree: values would be traced.
         wanted = tuple(() if a.perturbed else None for a in given)
         return _forward(*arguments, forest=forest), (wanted, arguments)
-    x, _, features, weights = arguments
-    route = (x.shape[0], features.shape[0])
-    results = (
-        _y(forest, x),
-        jax.ShapeDtypeStruct(route, jnp.int32),
-        jax.ShapeDtypeStruct(route, x.dtype),
-        jax.ShapeDtypeStruct(route, jnp.int32),
-    )
-    y, *found = _call(f"{forest.name}_routed", forest.setting, results, *arguments)
-    # Only the shape of x is needed: an array without elements says how many features there are.
-    return y, (*found, features, weights, jnp.zeros((0, x.shape[1]), x.dtype))
+    x, thresholds, features, weights = arguments
+    out = _y(forest, x)
+    route = (*out.shape[: x.ndim - 1], len(thresholds))  # images have an axis more, their windows' places too
+    results = (out, *(jax.ShapeDtypeStruct(route, dtype) for dtype in (jnp.int32, x.dtype, jnp.int32)))
+    y, *found = _call(f"{forest.name}_routed", forest.settings, results, *arguments)
+    if not reads_x(forest.settings):
+        # Only the shape of x is needed: an array without elements says it.
+        x = jnp.zeros((0, *x.shape[1:]), x.dtype)
+    return y, (*found, x, features, weights)
 
 
 def _bwd(forest: Forest, stored: Any, grad_y: Any) -> tuple[jax.Array | None, ...]:
@@ -87,20 +90,21 @@ def _bwd(forest: Forest, stored: Any, grad_y: Any) -> tuple[jax.Array | None, ..
         arguments = (grad_y, f, leaves, *index)
         grad_f = grad_leaves = None
         if wanted[0] is not None:
-            (grad_f,) = _call(name, "", (jax.ShapeDtypeStruct(f.shape, f.dtype),), *arguments)
+            (grad_f,) = _call(name, forest.settings, (_like(f),), *arguments)
         if wanted[1] is not None:
-            shape = jax.ShapeDtypeStruct(leaves.shape, leaves.dtype)
-            (grad_leaves,) = _call("neural_forest_leaves_backward", "", (shape,), *arguments)
+            (grad_leaves,) = _call(
+                "neural_forest_leaves_backward", forest.settings, (_like(leaves),), *arguments
+            )
         return (grad_f, grad_leaves, *(None for _ in index))
-    leaf, margin, vertex, features, weights, no_samples = stored
-    results = tuple(
-        jax.ShapeDtypeStruct(shape, margin.dtype)
-        for shape in ((margin.shape[0], no_samples.shape[1]), features.shape, weights.shape)
+    leaf, margin, vertex, x, features, weights = stored
+    grad_x = jax.ShapeDtypeStruct((len(grad_y), *x.shape[1:]), x.dtype)
+    grad_thresholds = jax.ShapeDtypeStruct(features.shape[:2], x.dtype)
+    learned = (_like(features),) if jnp.issubdtype(features.dtype, jnp.floating) else ()
+    results = (grad_x, grad_thresholds, *learned, _like(weights))
+    by_x, by_thresholds, *by_features, by_weights = _call(
+        name, forest.settings, results, grad_y, leaf, margin, vertex, x, features, weights
     )
-    grad_x, grad_thresholds, grad_weights = _call(
-        name, forest.setting, results, grad_y, leaf, margin, vertex, features, weights
-    )
-    return grad_x, grad_thresholds, None, grad_weights
+    return by_x, by_thresholds, *(by_features or (None,)), by_weights
 
 
 _differentiable.defvjp(_fwd, _bwd, symbolic_zeros=True)

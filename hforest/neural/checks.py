@@ -68,6 +68,21 @@ def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, prob
         )
 
 
+def forest(
+    f: FloatArray,
+    leaves: FloatArray,
+    index: IntArray | None,
+    *,
+    probabilities: bool = True,
+    **others: Array,
+) -> check.Sizes:
+    """The arguments of a forest, on one device with others; returns the sizes that they set."""
+    check.same_device(**others, **given(f=f, leaves=leaves, index=index))
+    sizes = functions(f, index)
+    leaf_values(leaves, f.dtype, sizes, probabilities=probabilities)
+    return sizes
+
+
 def _largest(a: FloatArray) -> float:
     return max(float(a.max()), -float(a.min())) if a.size else 0.0
 

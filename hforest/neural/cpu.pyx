@@ -7,14 +7,14 @@ bits at every number of threads; a sample's numbers do not depend on the samples
 
 import numpy as np
 
-from cython.parallel cimport parallel, prange, threadid
+from cython.parallel cimport prange, threadid
 from libc.math cimport HUGE_VAL, exp, isfinite, log
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_has_stopped, hf_share, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, simd_path,
-    start_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
+    simd_path, start_watch,
 )
 from hforest.neural.exact cimport Path, log_gradient, log_likelihood, log_shares, real
 
@@ -61,11 +61,11 @@ cdef enum:
     MEMORY = 1 << 28      # bytes of mu that the leaf update may keep between iterations
 
 
-cdef Py_ssize_t _threads(Py_ssize_t decisions, Py_ssize_t units):
-    return max(<Py_ssize_t> 1, min(<Py_ssize_t> hf_threads() if decisions > SMALL else 1, units))
+cdef int _threads(Py_ssize_t decisions, Py_ssize_t units):
+    return <int> max(<Py_ssize_t> 1, min(<Py_ssize_t> hf_threads() if decisions > SMALL else 1, units))
 
 
-cdef object _workspaces(Py_ssize_t threads, Py_ssize_t n_bytes):
+cdef object _workspaces(int threads, Py_ssize_t n_bytes):
     return np.empty((threads, n_bytes + LINE), np.uint8)
 
 
@@ -101,25 +101,25 @@ cdef hf_forest _forest(
 # ----------------------------------------------------------------------------------------- routing
 
 cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
-    cdef Py_ssize_t n = f.shape[0], n_trees = mu.shape[1], v = mu.shape[2] - 1, part = 0
+    cdef Py_ssize_t n = f.shape[0], n_trees = mu.shape[1], v = mu.shape[2] - 1, part, n_units
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, None, n_trees, v, 0, &watch)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row * n_trees
-    cdef unsigned char[:, ::1] workspaces = _workspaces(_threads(decisions, n_tiles), (3 * v + 2) * LINE)
+    cdef int threads = _threads(decisions, n_tiles)
+    cdef unsigned char[:, ::1] workspaces = _workspaces(threads, (3 * v + 2) * LINE)
     cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
-    cdef unsigned before = 0
-    hf_share(&watch, n_tiles)
-    with nogil, parallel(num_threads=<int> workspaces.shape[0]):
-        part = hf_take(&watch)
-        while part >= 0:
+    cdef unsigned before
+    n_units = hf_units(&watch, n_tiles, threads)
+    for part in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, part):
             before = hf_flush()
             tiles.route(
                 &a, part // n_trees * row, <int> min(row, n - part // n_trees * row), part % n_trees,
                 _aligned(&workspaces[threadid(), 0]), &mu[0, 0, 0],
             )
             hf_unflush(before)
-            part = hf_take(&watch)
+            hf_end(&watch)
     raise_interrupt(&watch)
 
 
@@ -136,28 +136,26 @@ def route(f, index, mu):
 # ----------------------------------------------------------------------------------------- outputs
 
 cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] p):
-    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part = 0
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, n_units
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2], &watch)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row
     cdef Py_ssize_t sums = (3 * v + 2) * LINE
-    cdef unsigned char[:, ::1] workspaces = _workspaces(
-        _threads(decisions, n_tiles), sums + row * leaves.shape[2] * 8
-    )
+    cdef int threads = _threads(decisions, n_tiles)
+    cdef unsigned char[:, ::1] workspaces = _workspaces(threads, sums + row * leaves.shape[2] * 8)
     cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
-    cdef unsigned before = 0
-    hf_share(&watch, n_tiles)
-    with nogil, parallel(num_threads=<int> workspaces.shape[0]):
-        part = hf_take(&watch)
-        while part >= 0:
+    cdef unsigned before
+    n_units = hf_units(&watch, n_tiles, threads)
+    for part in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, part):
             before = hf_flush()
             tiles.forward(
                 &a, part * row, <int> min(row, n - part * row), _aligned(&workspaces[threadid(), 0]),
                 <double*> (_aligned(&workspaces[threadid(), 0]) + sums), &p[0, 0],
             )
             hf_unflush(before)
-            part = hf_take(&watch)
+            hf_end(&watch)
     raise_interrupt(&watch)
 
 
@@ -295,7 +293,7 @@ cdef _loss_backward(
     const real[:, ::1] f, index, const real[:, :, ::1] leaves, const int32_t[::1] y, bint forest,
     double[::1] loss, real[:, ::1] grad_f, p,
 ):
-    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part = 0
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, n_units
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2], &watch)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
@@ -308,16 +306,16 @@ cdef _loss_backward(
     if p is not None:
         outputs = p
         w.p = &outputs[0, 0]
+    cdef int threads = _threads(decisions, n_tiles)
     cdef unsigned char[:, ::1] workspaces = _workspaces(
-        _threads(decisions, n_tiles), w.sums + (row * leaves.shape[2] * 8 if w.p else 0)
+        threads, w.sums + (row * leaves.shape[2] * 8 if w.p else 0)
     )
     cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
-    hf_share(&watch, n_tiles)
-    with nogil, parallel(num_threads=<int> workspaces.shape[0]):
-        part = hf_take(&watch)
-        while part >= 0:
+    n_units = hf_units(&watch, n_tiles, threads)
+    for part in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, part):
             _tile_loss(&w, tiles, _aligned(&workspaces[threadid(), 0]), part * row, &grad_f[0, 0])
-            part = hf_take(&watch)
+            hf_end(&watch)
     raise_interrupt(&watch)
 
 
@@ -334,27 +332,25 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
 cdef _backward(
     const real[:, ::1] grad_p, const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:, ::1] grad_f
 ):
-    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part = 0
+    cdef Py_ssize_t n = f.shape[0], n_trees = leaves.shape[0], v = leaves.shape[1] - 1, part, n_units
     cdef hf_watch watch
     cdef hf_forest a = _forest[real](f, index, leaves, n_trees, v, leaves.shape[2], &watch)
     cdef Py_ssize_t decisions = n * n_trees * v, row = LINE // sizeof(real)
     cdef Py_ssize_t n_tiles = (n + row - 1) // row
-    cdef unsigned char[:, ::1] workspaces = _workspaces(
-        _threads(decisions, n_tiles), (4 * v + 2 + leaves.shape[2]) * LINE
-    )
+    cdef int threads = _threads(decisions, n_tiles)
+    cdef unsigned char[:, ::1] workspaces = _workspaces(threads, (4 * v + 2 + leaves.shape[2]) * LINE)
     cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
-    cdef unsigned before = 0
-    hf_share(&watch, n_tiles)
-    with nogil, parallel(num_threads=<int> workspaces.shape[0]):
-        part = hf_take(&watch)
-        while part >= 0:
+    cdef unsigned before
+    n_units = hf_units(&watch, n_tiles, threads)
+    for part in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, part):
             before = hf_flush()
             tiles.outputs(
                 &a, &grad_p[0, 0], part * row, <int> min(row, n - part * row),
                 _aligned(&workspaces[threadid(), 0]), &grad_f[0, 0],
             )
             hf_unflush(before)
-            part = hf_take(&watch)
+            hf_end(&watch)
     raise_interrupt(&watch)
 
 
@@ -436,7 +432,7 @@ cdef _update_leaves(
     if weight is not None:
         of_samples = weight
         a.weight = &of_samples[0]
-    cdef Py_ssize_t first, here, part = 0, k = 0, m = 0, row = LINE // sizeof(real), n_tiles = 0, step
+    cdef Py_ssize_t first, here, part, n_units, k, m, row = LINE // sizeof(real), n_tiles = 0, step
     # Where a class's tiles begin among those of a tree.
     cdef int64_t[::1] tile = np.empty(n_classes, np.int64)
     for k in range(n_classes):
@@ -451,19 +447,18 @@ cdef _update_leaves(
         batch = min(batch, MEMORY // bytes_each)
     cdef unsigned char[::1] memory = np.empty((batch * bytes_each if keeps_mu else 0) + LINE, np.uint8)
     cdef unsigned char* mu = _aligned(&memory[0]) if keeps_mu else NULL
+    cdef int threads = _threads(f.shape[0] * batch * n_leaves, batch * n_classes)
     cdef unsigned char[:, ::1] workspaces = _workspaces(
-        _threads(f.shape[0] * batch * n_leaves, batch * n_classes),
-        ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE,
+        threads, ((n_leaves + row - 1) // row + 3 * n_leaves) * LINE
     )
     cdef double[:, :, ::1] total = np.empty((batch, n_classes, n_leaves))
     cdef const hf_tiles* tiles = hf_tiles_of(sizeof(real) == 4, simd_path())
     for first in range(0, n_trees, batch):
         here = min(batch, n_trees - first)
         for step in range(n_iter):
-            hf_share(&watch, here * n_classes)
-            with nogil, parallel(num_threads=<int> workspaces.shape[0]):
-                part = hf_take(&watch)
-                while part >= 0:
+            n_units = hf_units(&watch, here * n_classes, threads)
+            for part in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+                if hf_begin(&watch, part):
                     k = part % n_classes
                     m = part // n_classes
                     _expect(
@@ -472,7 +467,7 @@ cdef _update_leaves(
                         mu + m * bytes_each + tile[k] * n_leaves * LINE if mu else NULL, step == 0,
                         &total[m, k, 0], &leaves[0, 0, 0],
                     )
-                    part = hf_take(&watch)
+                    hf_end(&watch)
             raise_interrupt(&watch)
             with nogil:
                 _normalise(total[:here], first, leaves)

@@ -115,9 +115,7 @@ def loss_backward(
     """
     check.choice("loss", loss, ("forest", "tree"))
     check.flag("return_p", return_p)
-    check.same_device(**checks.given(f=f, leaves=leaves, index=index))
-    sizes = checks.functions(f, index)
-    checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
+    sizes = checks.forest(f, leaves, index)
     given = supervised.as_given("y", y)
     y = checks.labels(f, given, sizes)
     weight = checks.weights(y, sample_weight)
@@ -187,9 +185,7 @@ def backward(
     >>> hforest.neural.backward(grad_p, f, leaves)
     array([[[-1.]]])
     """
-    check.same_device(**checks.given(grad_p=grad_p, f=f, leaves=leaves, index=index))
-    sizes = checks.functions(f, index)
-    checks.leaf_values(leaves, f.dtype, sizes, probabilities=False)
+    sizes = checks.forest(f, leaves, index, probabilities=False, grad_p=grad_p)
     check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
     check.finite("grad_p", grad_p)
     checks.gradients_fit(grad_p, leaves)

@@ -113,9 +113,7 @@ def update_leaves(
     array([[[1., 0.],
             [0., 1.]]])
     """
-    check.same_device(**checks.given(f=f, leaves=leaves, index=index))
-    sizes = checks.functions(f, index)
-    checks.leaf_values(leaves, f.dtype, sizes, probabilities=True)
+    sizes = checks.forest(f, leaves, index)
     y = checks.labels(f, y, sizes)
     weight = checks.weights(y, sample_weight)
     n_iter = check.integer("n_iter", n_iter, 0, checks.MAX_ITERATIONS)

@@ -61,6 +61,17 @@ def samples(x: ArrayLike, model: Linear) -> FloatArray:
     return x
 
 
+def labelled(model: Linear, x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, IntArray]:
+    """Samples to learn from, at least one, and their labels, after a check of the model."""
+    sizes = check_linear(model)
+    x = samples(x, model)
+    check.on_cpu(y=y)
+    y, _ = supervised.labels("y", y, len(x), sizes["n_classes"])
+    if len(x) == 0:
+        raise ValueError("x: expected at least 1 sample, got none; pass samples to learn from")
+    return x, y
+
+
 def linear_init(
     n_trees: int,
     depth: int,
@@ -137,11 +148,16 @@ def _units(x: ArrayLike, n_features: int) -> Units:
     return units.of_samples(x)
 
 
-def tree_inputs(model: Linear, m: int, x: FloatArray) -> FloatArray:
+def tree_input(model: Linear, m: int, x: FloatArray) -> FloatArray:
     """The features that tree m reads, and a column of ones for the bias."""
     part = np.empty((len(x), model.features.shape[1] + 1), x.dtype)
     part[:, :-1], part[:, -1] = x[:, model.features[m]], 1
     return part
+
+
+def tree_inputs(model: Linear, x: FloatArray) -> list[FloatArray]:
+    """The same of every tree."""
+    return [tree_input(model, m, x) for m in range(len(model.weights))]
 
 
 def empty_decisions(model: Linear, n: int) -> FloatArray:
@@ -170,8 +186,7 @@ def write_decisions(model: Linear, parts: list[FloatArray], f: FloatArray) -> Fl
 
 
 def _decisions(model: Linear, x: FloatArray) -> FloatArray:
-    parts = [tree_inputs(model, m, x) for m in range(len(model.weights))]
-    return write_decisions(model, parts, empty_decisions(model, len(x)))
+    return write_decisions(model, tree_inputs(model, x), empty_decisions(model, len(x)))
 
 
 def decisions(model: Linear, x: ArrayLike) -> FloatArray:

@@ -4,14 +4,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import optim
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.units import Units, standardized
 from . import units
-from .gradients import loss_backward
-from .linear import Linear, check_linear, empty_decisions, samples, tree_inputs, write_decisions
+from .linear import Linear, empty_decisions, labelled, tree_inputs, write_decisions
 from .routing import route
+from .training import adam_step
 
 FORGETTING = 0.7
 """The statistics of batch t enter with the weight (t + 1)**-FORGETTING."""
@@ -157,12 +156,7 @@ def partial_fit(
     >>> bool((hforest.neural.predict(model, x).argmax(axis=1) == y).mean() > 0.9)
     True
     """
-    sizes = check_linear(model)
-    x = samples(x, model)
-    check.on_cpu(y=y)
-    y, _ = supervised.labels("y", y, len(x), sizes["n_classes"])
-    if len(x) == 0:
-        raise ValueError("x: expected at least 1 sample, got none; pass samples to learn from")
+    x, y = labelled(model, x, y)
     batch_size = check.integer("batch_size", batch_size, 1, check.MAX_COUNT)
     lr = check.number("lr", lr, 0.0, open_low=True)
     check.choice("loss", loss, ("tree", "forest"))
@@ -207,7 +201,7 @@ def _step(
 ) -> FloatArray:
     """Changes leaves and weights of the model, and the moments, in place; returns the statistics."""
     m, v, mass = state
-    parts = [tree_inputs(model, tree, x) for tree in range(len(model.weights))]
+    parts = tree_inputs(model, x)
     f = write_decisions(model, parts, empty_decisions(model, len(x)))
     found = _posteriors(f, y, model.leaves, weight)
     if mass is None:
@@ -216,9 +210,6 @@ def _step(
     mass = (1 - late) * mass + late * found
     rows = mass + PRIOR / mass.shape[2]
     model.leaves[:] = rows / rows.sum(axis=2, keepdims=True)
-    _, grad_f = loss_backward(f, model.leaves, y, loss=loss, sample_weight=weight)
-    grad = np.stack([part.T @ grad_f[:, tree] for tree, part in enumerate(parts)])
-    if weight is not None:
-        grad *= model.weights.dtype.type(weight.mean())
-    optim.adam(model.weights, grad, m, v, step, lr)
+    space = np.empty_like(model.weights), np.empty_like(f)
+    adam_step(model, parts, f, y, weight, (m, v, *space), step, lr, loss)
     return mass

@@ -106,9 +106,7 @@ def forward(
     array([[0.8, 0.2]])
     """
     check.choice("task", task, ("classification", "regression"))
-    check.same_device(**checks.given(f=f, leaves=leaves, index=index))
-    sizes = checks.functions(f, index)
-    checks.leaf_values(leaves, f.dtype, sizes, probabilities=task == "classification")
+    sizes = checks.forest(f, leaves, index, probabilities=task == "classification")
     checks.outputs_fit(leaves)
     p = dispatch.array_module(f).empty((sizes["n_samples"], sizes["n_classes"]), f.dtype)
     dispatch.backend(_PACKAGE, f).forward(checks.flat(f), index, leaves, p)

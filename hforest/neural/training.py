@@ -16,10 +16,10 @@ from .gradients import loss_backward
 from .leaves import update_leaves
 from .linear import (
     Linear,
-    check_linear,
     empty_decisions,
-    samples,
+    labelled,
     tree_decisions,
+    tree_input,
     tree_inputs,
     write_decisions,
 )
@@ -49,7 +49,7 @@ def _fit_leaves(model: Linear, data: _Learned, n_iter: int) -> None:
     # Tree by tree: all decisions of a training set at once would not fit into memory.
     model.leaves[:] = 1 / model.leaves.shape[2]
     for m in range(len(model.weights)):
-        f = tree_decisions(model, m, tree_inputs(model, m, data.x))[:, None]
+        f = tree_decisions(model, m, tree_input(model, m, data.x))[:, None]
         leaves = model.leaves[m : m + 1]
         model.leaves[m] = update_leaves(f, data.y, leaves, n_iter, sample_weight=data.weight)[0]
 
@@ -62,24 +62,41 @@ def _epoch(
     size = min(batch_size, len(x))
     # The order is new in every epoch; the last samples, too few for a batch, are left out.
     batches = rng.permutation(len(x))[: len(x) // size * size].reshape(-1, size)
-    m1, m2, grad = (np.zeros_like(model.weights) for _ in range(3))
+    m, v, grad = (np.zeros_like(model.weights) for _ in range(3))
     f, grad_f = (empty_decisions(model, size) for _ in range(2))
     losses = []
     for step, picked in enumerate(batches, 1):
-        parts = [tree_inputs(model, m, x[picked]) for m in range(len(model.weights))]
+        parts = tree_inputs(model, x[picked])
         of_batch = None if weight is None else weight[picked]
-        value, _ = loss_backward(
-            write_decisions(model, parts, f), model.leaves, y[picked], loss=loss, sample_weight=of_batch,
-            out=grad_f,
-        )  # fmt: skip
-        for m, part in enumerate(parts):
-            grad[m] = part.T @ grad_f[:, m]
-        if of_batch is not None:  # a batch counts by its weight: the mean over all samples is what is lowered
-            value *= float(of_batch.mean())
-            grad *= model.weights.dtype.type(of_batch.mean())
-        optim.adam(model.weights, grad, m1, m2, step, lr)
-        losses.append(value)
+        write_decisions(model, parts, f)
+        losses.append(adam_step(model, parts, f, y[picked], of_batch, (m, v, grad, grad_f), step, lr, loss))
     return float(np.mean(losses))
+
+
+def adam_step(
+    model: Linear,
+    parts: list[FloatArray],
+    f: FloatArray,
+    y: IntArray,
+    weight: FloatArray | None,
+    state: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    step: int,
+    lr: float,
+    loss: Any,
+) -> float:
+    """Moves the weights by a batch with inputs `parts` and decision functions f; returns its loss.
+
+    state: moments IN and OUT, then arrays for the gradients with respect to weights and f.
+    """
+    m, v, grad, grad_f = state
+    value, _ = loss_backward(f, model.leaves, y, loss=loss, sample_weight=weight, out=grad_f)
+    for tree, part in enumerate(parts):
+        grad[tree] = part.T @ grad_f[:, tree]
+    if weight is not None:  # a batch counts by its weight: the mean over all samples is what is lowered
+        value *= float(weight.mean())
+        grad *= grad.dtype.type(weight.mean())
+    optim.adam(model.weights, grad, m, v, step, lr)
+    return value
 
 
 def fit(
@@ -179,13 +196,8 @@ def fit(
     check_progress(progress)
     check.function("checkpoint", checkpoint, "model")
     check.history(history)
-    sizes = check_linear(model)
-    x = samples(x, model)
-    check.on_cpu(y=y)
-    y, _ = supervised.labels("y", y, len(x), sizes["n_classes"])
-    if len(x) == 0:
-        raise ValueError("x: expected at least 1 sample, got none; pass samples to learn from")
-    data = _learned(x, y, sizes["n_classes"], sample_weight, class_weight)
+    x, y = labelled(model, x, y)
+    data = _learned(x, y, model.leaves.shape[2], sample_weight, class_weight)
     epochs = check.integer("epochs", epochs, 1, check.MAX_COUNT)
     first_epoch = check.integer("first_epoch", first_epoch, 0, epochs)
     batch_size = check.integer("batch_size", batch_size, 1, check.MAX_COUNT)

@@ -1,10 +1,10 @@
 """Projections on the CPU. A thread owns a block of samples, whose rows stay in cache for all projections."""
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport (
-    hf_share, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 
 ctypedef fused real:
@@ -38,16 +38,14 @@ cdef void _project(
     const real[:, ::1] x, const int32_t* samples, const int64_t[::1] indptr, const int32_t[::1] indices,
     const real[::1] data, real[:, ::1] values, hf_watch* watch,
 ) noexcept nogil:
-    cdef int64_t n = values.shape[1], block = 0
+    cdef int64_t n = values.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, block
     cdef int threads = 1 if values.shape[0] * n < SMALL else hf_threads()
-    hf_share(watch, (n + BLOCK - 1) // BLOCK)
-    with parallel(num_threads=threads):
-        block = hf_take(watch)
-        while block >= 0:
+    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, block):
             _project_block(
                 x, samples, indptr, indices, data, block * BLOCK, min(n, (block + 1) * BLOCK), values, watch
             )
-            block = hf_take(watch)
+            hf_end(watch)
 
 
 def project(x, indptr, indices, data, values):

@@ -3,16 +3,16 @@
 Scores, ties and orders are those of `hforest.growth`, whose scorers read samples.
 """
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange, threadid
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
 from hforest.core.machine cimport (
-    hf_share, hf_stop, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.growth.task cimport hf_node_score
 
@@ -258,8 +258,10 @@ cdef void _best_split(
 
 
 cdef bint _start_node(const hf_scoring* g, int64_t n_bins, hf_node* a) noexcept nogil:
-    # Allocates what a thread works with; returns whether there was memory.
+    # Allocates what a thread works with, before its first node; returns whether there was memory.
     cdef int64_t k = g.n_outputs
+    if a.score != NULL:
+        return True
     a.left = <int64_t*> malloc(g.n_channels * 8)
     a.sums, a.all, a.axis = <double*> malloc(k * 8), <double*> malloc(k * 8), <double*> malloc(k * 16)
     a.present, a.place = <int32_t*> malloc(n_bins * 4 + 4), <int32_t*> malloc(n_bins * 4 + 4)
@@ -272,41 +274,43 @@ cdef bint _start_node(const hf_scoring* g, int64_t n_bins, hf_node* a) noexcept 
     return a.score != NULL
 
 
-cdef void _free_node(hf_node* a) noexcept nogil:
-    free(a.left)
-    free(a.sums)
-    free(a.all)
-    free(a.axis)
-    free(a.present)
-    free(a.place)
-    free(a.sorted)
-    free(a.of_category)
-    free(a.size)
-    free(a.score)
+cdef void _free_nodes(hf_node* nodes, int threads) noexcept nogil:
+    cdef int t
+    for t in range(threads):
+        free(nodes[t].left)
+        free(nodes[t].sums)
+        free(nodes[t].all)
+        free(nodes[t].axis)
+        free(nodes[t].present)
+        free(nodes[t].place)
+        free(nodes[t].sorted)
+        free(nodes[t].of_category)
+        free(nodes[t].size)
+        free(nodes[t].score)
+    free(nodes)
 
 
-cdef void _take_nodes(
+cdef bint _split_node(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
-    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v,
+    hf_node* workspace
 ) noexcept nogil:
-    # What a thread does: writes the best splits of the nodes that it takes.
-    cdef int64_t v, first, n_slots = missing.shape[0] // total.shape[0], varied = 0
+    # Writes the best split of node v; returns whether there was memory.
+    cdef int64_t n_slots = missing.shape[0] // total.shape[0], first = v * n_slots, varied = 0
     cdef hf_node a
     cdef hf_best best
-    if not _start_node(g, widest, &a):
-        hf_stop(watch)
-    v = hf_take(watch)
-    while v >= 0:
-        a.total, a.least_weight, first = &total[v, 0], least_weight[v], v * n_slots
-        _best_split(
-            g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
-        )
-        score[v] = best.score
-        split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
-        split[v, 3], split[v, 4] = best.missing, varied
-        v = hf_take(watch)
-    _free_node(&a)
+    if not _start_node(g, widest, workspace):
+        return False
+    a = workspace[0]
+    a.total, a.least_weight = &total[v, 0], least_weight[v]
+    _best_split(
+        g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
+    )
+    score[v] = best.score
+    split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
+    split[v, 3], split[v, 4] = best.missing, varied
+    return True
 
 
 cdef void _best_splits(
@@ -314,11 +318,21 @@ cdef void _best_splits(
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
     int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
-    hf_share(watch, total.shape[0])
-    with parallel(num_threads=hf_threads()):
-        _take_nodes(
-            g, total, sums, cells, missing, categorical, least_weight, widest, score, split, sides, watch
-        )
+    cdef int threads = hf_threads()
+    cdef int64_t v
+    cdef hf_node* nodes = <hf_node*> calloc(threads, sizeof(hf_node))
+    if nodes == NULL:
+        hf_stop(watch)
+        return
+    for v in prange(hf_units(watch, total.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, v):
+            if not _split_node(
+                g, total, sums, cells, missing, categorical, least_weight, widest, score, split, sides, v,
+                &nodes[threadid()],
+            ):
+                hf_stop(watch)
+            hf_end(watch)
+    _free_nodes(nodes, threads)
 
 
 def best_splits(

@@ -1,15 +1,12 @@
 """The bins of columns whose values lie on several workers: the same on all, whatever rows each has."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core import machine
 from ..core.aliases import FloatArray, IntArray
 from ..growth.checks import BIN_DTYPES
-
-_ROWS = 1 << 18  # whose bins a thread finds at a time
+from .levels import find_bins
 
 
 class Edges(NamedTuple):
@@ -86,18 +83,8 @@ def bins_of(x: FloatArray, edges: Edges) -> IntArray:
     widest = edges.low.shape[1]
     dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)
     codes = np.empty((x.shape[1], len(x)), dtype)
-
-    def fill(f: int) -> None:
-        n = int(edges.n_bins[f])
-        limits = between(edges.high[f, : max(n - 1, 0)], edges.low[f, 1 : max(n, 1)], edges.dtype).astype(
-            x.dtype
-        )
-        for first in range(0, len(x), _ROWS):
-            column = x[first : first + _ROWS, f] + x.dtype.type(0)
-            found = np.searchsorted(limits, column, side="left")
-            found[np.isnan(column)] = n
-            codes[f, first : first + _ROWS] = found
-
-    with ThreadPoolExecutor(machine.get_num_threads()) as threads:
-        list(threads.map(fill, range(x.shape[1])))
+    n_limits = np.maximum(edges.n_bins - 1, 0)
+    limits = between(edges.high[:, :-1], edges.low[:, 1:], edges.dtype).astype(x.dtype)
+    limits = limits[np.arange(widest - 1) < n_limits[:, None]]
+    find_bins(x.T, np.append(0, np.cumsum(n_limits)), limits, edges.n_bins, codes)
     return codes

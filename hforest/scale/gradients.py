@@ -24,8 +24,8 @@ def gather_gradients(
         worker calls this function.
     shards : sequence of sequences
         Of this worker: for each of its parts of the batch the gradients of all parameters in one order, as
-        arrays of float32 or float64, or as `hinge.RowGradient` from the backward functions with
-        ``sparse=True``. Finite. A worker may have one part, several or none.
+        arrays of float32 or float64, or as `hinge.RowGradient` from `hinge.backward_sparse`. Finite. A
+        worker may have one part, several or none.
 
     Returns
     -------

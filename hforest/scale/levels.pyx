@@ -13,12 +13,14 @@ A slot is a node and one of the features that it samples. Its histogram has a ce
 All sums are of integers. Who owns a slot or a node writes its sums, so nothing depends on threads.
 """
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 import numpy as np
 
-from hforest.core.machine cimport hf_share, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch
+from hforest.core.machine cimport (
+    hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+)
 from hforest.growth.feature_sampling cimport (
     free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
@@ -127,42 +129,44 @@ cdef inline int64_t _n_below(const real* limit, int64_t n, real value) noexcept 
 
 
 cdef void _bins(
-    const real[:, ::1] values, const int64_t[::1] start, const real[::1] limits, uint16_t[:, ::1] bins,
-    hf_watch* watch
+    const real[:, :] values, const int64_t[::1] start, const real[::1] limits, const int64_t[::1] missing,
+    code_t[:, ::1] bins, hf_watch* watch
 ) noexcept nogil:
-    cdef int64_t j = 0, i = 0, n = 0, n_blocks = (values.shape[1] + BLOCK - 1) // BLOCK
-    cdef const real* limit = NULL
-    hf_share(watch, values.shape[0] * n_blocks)
-    with parallel(num_threads=hf_threads()):
-        j = hf_take(watch)
-        while j >= 0:
+    cdef int64_t j, i, n, n_blocks = (values.shape[1] + BLOCK - 1) // BLOCK
+    cdef int threads = hf_threads()
+    cdef const real* limit
+    for j in prange(
+        hf_units(watch, values.shape[0] * n_blocks, threads), schedule="dynamic", num_threads=threads
+    ):
+        if hf_begin(watch, j):
             n = start[j // n_blocks + 1] - start[j // n_blocks]
             limit = &limits[start[j // n_blocks]]
             for i in range(j % n_blocks * BLOCK, min((j % n_blocks + 1) * BLOCK, values.shape[1])):
-                bins[j // n_blocks, i] = <uint16_t> _n_below(limit, n, values[j // n_blocks, i])
+                bins[j // n_blocks, i] = <code_t> _n_below(limit, n, values[j // n_blocks, i])
                 if values[j // n_blocks, i] != values[j // n_blocks, i]:
-                    bins[j // n_blocks, i] = <uint16_t> (n + 1)
-            j = hf_take(watch)
+                    bins[j // n_blocks, i] = <code_t> missing[j // n_blocks]
+            hf_end(watch)
 
 
-def bins_of_slots(values, start, limits):
-    """Returns how many limits of its slot are below each value, of a missing value one more than all: uint16.
+def _find_bins(
+    const real[:, :] values, const int64_t[::1] start, const real[::1] limits, const int64_t[::1] missing,
+    code_t[:, ::1] bins
+):
+    cdef hf_watch watch
+    start_watch(&watch)
+    _bins(values, start, limits, missing, bins, &watch)
+    raise_interrupt(&watch)
+
+
+def find_bins(values, start, limits, missing, bins):
+    """Writes how many limits of its slot are below each value, and of NaN the slot's `missing`.
 
     values: (n_slots, n_rows). start: (n_slots + 1,): slot j has the limits start[j] to start[j + 1] - 1,
-    ascending, of the dtype of values.
+    ascending, of the dtype of values. bins: OUT (n_slots, n_rows) of uint8, uint16 or uint32.
     """
-    cdef hf_watch watch
-    bins = np.empty(values.shape, np.uint16)
-    if not bins.size:
-        return bins
-    limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
-    start_watch(&watch)
-    if values.dtype.itemsize == 4:
-        _bins[float](values, start, limits, bins, &watch)
-    else:
-        _bins[double](values, start, limits, bins, &watch)
-    raise_interrupt(&watch)
-    return bins
+    if bins.size:
+        limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
+        _find_bins(values, start, limits, missing, bins)
 
 
 # ----------------------------------------------------------------------------- sums of rows
@@ -203,11 +207,10 @@ cdef void _histograms(
     const int64_t[::1] node, const int32_t[::1] column, const int64_t[::1] cells, int64_t[:, ::1] out,
     hf_watch* watch
 ) noexcept nogil:
-    cdef int64_t s = 0, first = 0, n = 0
-    hf_share(watch, node.shape[0])
-    with parallel(num_threads=hf_threads()):
-        s = hf_take(watch)
-        while s >= 0:
+    cdef int64_t s, first, n
+    cdef int threads = hf_threads()
+    for s in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, s):
             first = indptr[node[s]]
             n = indptr[node[s] + 1] - first
             if n and label != NULL:
@@ -218,7 +221,7 @@ cdef void _histograms(
                 _add_targets(
                     &codes[column[s], 0], target, k, &row[first], &weight[first], n, &out[cells[s], 0]
                 )
-            s = hf_take(watch)
+            hf_end(watch)
 
 
 def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, cells):
@@ -266,17 +269,16 @@ cdef void _count_left(
     const code_t[:, ::1] codes, const int32_t[::1] row, const int64_t[::1] indptr, const int32_t[::1] column,
     const int64_t[::1] tables, const uint8_t[::1] goes_left, int64_t[::1] n_left, hf_watch* watch
 ) noexcept nogil:
-    cdef int64_t v = 0, i = 0, count = 0
-    hf_share(watch, column.shape[0])
-    with parallel(num_threads=hf_threads()):
-        v = hf_take(watch)
-        while v >= 0:
+    cdef int64_t v, i, count
+    cdef int threads = hf_threads()
+    for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, v):
             count = 0
             if column[v] >= 0:
                 for i in range(indptr[v], indptr[v + 1]):
                     count = count + goes_left[tables[v] + codes[column[v], row[i]]]
             n_left[v] = count
-            v = hf_take(watch)
+            hf_end(watch)
 
 
 cdef void _move(
@@ -285,11 +287,10 @@ cdef void _move(
     const int64_t[:, ::1] start, int32_t[::1] new_row, int32_t[::1] new_weight, hf_watch* watch
 ) noexcept nogil:
     # start[v]: where the entries of the left and the right child of node v go, -1 for none.
-    cdef int64_t v = 0, i = 0, left = 0, right = 0
-    hf_share(watch, column.shape[0])
-    with parallel(num_threads=hf_threads()):
-        v = hf_take(watch)
-        while v >= 0:
+    cdef int64_t v, i, left, right
+    cdef int threads = hf_threads()
+    for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, v):
             left, right = start[v, 0], start[v, 1]
             if column[v] >= 0:
                 for i in range(indptr[v], indptr[v + 1]):
@@ -302,7 +303,7 @@ cdef void _move(
                         new_row[right] = row[i]
                         new_weight[right] = weight[i]
                         right = right + 1
-            v = hf_take(watch)
+            hf_end(watch)
 
 
 def partitioned(codes, state, column, tables, goes_left, keeps):

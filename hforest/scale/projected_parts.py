@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dispatch
 from ..core.aliases import FloatArray, IntArray
-from .levels import bins_of_slots, words
+from .levels import find_bins, words
 from .levels import histograms as histograms_of
 from .nodes import ranges
 from .parts import Part, State
@@ -127,7 +127,8 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
         if not len(rows):
             continue
         values = _values(part, rows, nodes.projections, first, last)
-        bins = bins_of_slots(values, limits.start[first : last + 1], limits.value)
+        start, bins = limits.start[first : last + 1], np.empty(values.shape, np.uint16)
+        find_bins(values, start, limits.value, np.diff(start) + 1, bins)
         cells = limits.cells[first : last + 1]
         filled = np.diff(cells) > 0  # others have no value that is known
         one_node = np.arange(len(rows), dtype=np.int32), weight, np.array([0, len(rows)])

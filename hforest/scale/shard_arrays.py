@@ -1,14 +1,14 @@
 """Checks and arrays of hinge forests whose trees lie on several workers."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import hinge, optim
 from ..core import check
-from ..core.aliases import FloatArray
+from ..core.aliases import Array, FloatArray
 
 EAGER = 2**10 - 1
 """Vertices of the first ten levels, which `hinge.AdamState` says move at every step."""
@@ -20,21 +20,33 @@ def digest(a: FloatArray) -> str:
     return f"{a.dtype} {a.shape} with checksum {zlib.crc32(data):08x}"
 
 
-def check_forest(kind: str, forest: hinge.Parameters) -> np.dtype:
+def _some(whole: hinge.Parameters) -> hinge.Parameters:
+    """The forest, or one tree of zeros in place of none, which `hinge` refuses."""
+    return hinge.Parameters(*(a if len(a) else np.zeros((1, *a.shape[1:]), a.dtype) for a in whole))
+
+
+def learned(whole: hinge.Parameters) -> dict[str, FloatArray]:
+    """The parameters that have gradients, by name."""
+    return {name: a for name, a in whole._asdict().items() if a.dtype.kind == "f"}
+
+
+def of_arrays(function: Callable[..., Array], *states: hinge.AdamState) -> hinge.AdamState:
+    """Applies a function to each array of some states; what is None remains so."""
+    return hinge.AdamState(*(None if a[0] is None else function(*a) for a in zip(*states, strict=True)))
+
+
+def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:
     """The checks of the functions of `hinge`, on no samples; arrays may have no trees."""
     check.on_cpu(**forest._asdict())
     check.same_device(**forest._asdict())
-    thresholds, features, weights = forest
-    dtype = check.floating("thresholds", thresholds)
-    if thresholds.ndim and not len(thresholds):
-        sizes: check.Sizes = {}
-        check.array("thresholds", thresholds, dtype, ("n_trees", "n_vertices"), sizes)
-        check.array("features", features, check.INT32, ("n_trees", "n_vertices"), sizes)
-        check.array("weights", weights, dtype, ("n_trees", "n_leaves", ...), sizes)
-        return dtype
-    forward = hinge.tree_forward if kind == "tree" else hinge.fern_forward
-    n_features = int(features.max()) + 1 if features.size and features.dtype.kind == "i" else 1
-    forward(np.zeros((0, max(1, n_features)), dtype), thresholds, features, weights)
+    dtype = check.floating("thresholds", forest.thresholds)
+    if all(a.ndim for a in forest):
+        forest = _some(forest)
+    features = forest.features
+    n_features = features.shape[-1] if features.ndim else 1
+    if features.size and features.dtype.kind == "i":
+        n_features = int(features.max()) + 1
+    hinge.forward(np.zeros((0, max(1, n_features)), dtype), *forest, **words)
     return dtype
 
 
@@ -44,16 +56,19 @@ def check_settings(dtype: np.dtype, step: int, lr: float, betas: Mapping[str, An
     optim.adam(p, g, m, v, step, lr, **betas)
 
 
-def check_state(thresholds: FloatArray, weights: FloatArray, state: hinge.AdamState, steps: int) -> None:
+def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> None:
     if not isinstance(state, hinge.AdamState):
         raise TypeError(
             f"state: expected an AdamState, got {type(state).__name__}; pass that of HingeShards.adam_state"
         )
+    parameters = learned(whole)
     for name, a in state._asdict().items():
-        of = thresholds if name.startswith("thresholds") else weights
+        of = parameters.get(name.split("_")[0])
+        if of is None:
+            continue
         last = name.endswith("last")
         check.on_cpu(**{f"state.{name}": a})
-        check.same_device(thresholds=thresholds, **{f"state.{name}": a})
+        check.same_device(thresholds=whole.thresholds, **{f"state.{name}": a})
         shape = tuple(of.shape[:2] if last else of.shape)
         check.array(f"state.{name}", a, check.INT64 if last else of.dtype, shape, {})
         if last and (a != steps).any():
@@ -76,12 +91,10 @@ def check_rows(name: str, gradient: hinge.RowGradient, param: FloatArray) -> Non
     check.rows(f"{name}.rows", rows, param.shape[0] * param.shape[1])
 
 
-def zeros(thresholds: FloatArray, weights: FloatArray) -> hinge.AdamState:
-    if len(thresholds):
-        return hinge.adam_state(thresholds, weights)
-    last = (np.zeros(a.shape[:2], np.int64) for a in (thresholds, weights))
-    t, w = (np.zeros_like(a) for a in (thresholds, weights))
-    return hinge.AdamState(t, t.copy(), next(last), w, w.copy(), next(last))
+def zeros(whole: hinge.Parameters) -> hinge.AdamState:
+    """The state before the first step; of no trees, too."""
+    state = hinge.adam_state(**learned(_some(whole)))
+    return of_arrays(lambda a: a[: len(whole.weights)], state)
 
 
 def row_gradient(
@@ -94,22 +107,36 @@ def row_gradient(
     return hinge.RowGradient(np.concatenate(rows), np.concatenate([part.values for part in parts]))
 
 
-def move(
-    parameters: tuple[FloatArray, FloatArray],
-    state: hinge.AdamState,
-    gradients: tuple[hinge.RowGradient, hinge.RowGradient],
+def _move_all(
+    param: FloatArray,
+    gradient: hinge.RowGradient,
+    m: Any,
+    v: Any,
     step: int,
-    lr: float,
-    betas: Mapping[str, Any],
+    settings: dict[str, Any],
 ) -> None:
-    """A step of Adam on thresholds and weights, in place: the first ten levels, and touched rows."""
-    t, w = parameters
+    grad = np.zeros_like(param)
+    grad.reshape(-1, *param.shape[2:])[gradient.rows] = gradient.values
+    optim.adam(param, grad, m, v, step, **settings)
+
+
+def move(
+    parameters: dict[str, FloatArray],
+    state: hinge.AdamState,
+    gradients: Any,
+    lazy: bool,
+    step: int,
+    settings: dict[str, Any],
+) -> None:
+    """A step of Adam on the learned parameters, in place: leaves at touched rows, and all vertices.
+
+    Where `lazy`, vertices below the tenth level move at touched rows.
+    """
+    t, w = parameters["thresholds"], parameters["weights"]
     m, v, last = state.thresholds_m, state.thresholds_v, state.thresholds_last
-    rows, values = gradients[0]
-    if t.shape[1] <= EAGER:
-        grad = np.zeros_like(t)
-        grad.reshape(-1)[rows] = values
-        optim.adam(t, grad, m, v, step, lr, **betas)
+    rows, values = gradients.thresholds
+    if not lazy or t.shape[1] <= EAGER:
+        _move_all(t, gradients.thresholds, m, v, step, settings)
         last[...] = step
     else:
         eager = (np.arange(len(t))[:, None] * t.shape[1] + np.arange(EAGER)).reshape(-1)
@@ -118,6 +145,10 @@ def move(
         grad = np.zeros(len(every), t.dtype)
         grad[np.searchsorted(every, rows)] = values
         t, m, v, last = (a.reshape(-1) for a in (t, m, v, last))
-        optim.adam_rows(t, every, grad, m, v, last, step, lr, **betas)
+        optim.adam_rows(t, every, grad, m, v, last, step, **settings)
+    if "features" in parameters:
+        features = parameters["features"], gradients.features
+        _move_all(*features, state.features_m, state.features_v, step, settings)
+    by_weight: hinge.RowGradient = gradients.weights
     w, m, v = (a.reshape(-1, *w.shape[2:]) for a in (w, state.weights_m, state.weights_v))
-    optim.adam_rows(w, *gradients[1], m, v, state.weights_last.reshape(-1), step, lr, **betas)
+    optim.adam_rows(w, *by_weight, m, v, state.weights_last.reshape(-1), step, **settings)

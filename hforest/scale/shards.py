@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import hinge
 from ..core import check
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import Array, FloatArray
 from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned
 from .communicators import Communicator, as_communicator
 from .shard_arrays import (
@@ -17,7 +17,9 @@ from .shard_arrays import (
     check_settings,
     check_state,
     digest,
+    learned,
     move,
+    of_arrays,
     row_gradient,
     zeros,
 )
@@ -29,8 +31,8 @@ class ShardRoute(NamedTuple):
 
     chunks: tuple[hinge.Route, ...]
     """A route for each of this worker's chunks of trees."""
-    n_features: int
-    """Columns of x."""
+    x: FloatArray
+    """The samples."""
     step: int
     """Steps taken before."""
 
@@ -42,6 +44,8 @@ class ShardGradients(NamedTuple):
     """(n_samples, n_features), of the trees of all workers; None where it was not asked for."""
     thresholds: hinge.RowGradient
     """At touched rows of the flattened (tree, vertex) axis of this worker's trees."""
+    features: hinge.RowGradient | None
+    """The same rows; None where features are columns."""
     weights: hinge.RowGradient
     """At touched rows of the flattened (tree, leaf) axis of this worker's trees."""
 
@@ -57,9 +61,10 @@ class HingeShards:
     kind : "tree" or "fern"
         The forest's members.
     thresholds, features, weights : arrays
-        As `hinge.tree_forward` or `hinge.fern_forward` takes them. The whole forest, the same on every
-        worker, which copies its own trees; or, with `n_trees`, this worker's own trees (`own_trees`), which
-        are then changed in place.
+        As `hinge.forward` takes them. The whole forest, the same on every worker, which copies its own trees;
+        or, with `n_trees`, this worker's own trees (`own_trees`), which are then changed in place.
+    margin : "column" or "projection"
+        What vertices compare, as for `hinge.forward`.
     n_trees : int, optional
         Trees of all workers, where each passes its own.
     n_chunks : int, optional
@@ -106,7 +111,8 @@ class HingeShards:
     worker receives what all others send.
 
     The thresholds of the first ten levels, and every row that a batch touches, take each step of Adam; other
-    rows take missed steps when they are next read, as `hinge.tree_adam_forward` does.
+    rows take missed steps when they are next read, as `hinge.adam_forward` does. Where vertices do not
+    compare columns, all thresholds and features take each step.
 
     What workers compute apart from the forest, such as a layer before it, must have the same bits on each:
     messages have checksums of x and of grad_y, and a difference is an error on every worker.
@@ -117,7 +123,7 @@ class HingeShards:
     >>> from hforest import hinge, scale
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 3)); target = np.sign(x[:, 0] * x[:, 1])
-    >>> shards = scale.HingeShards(None, "tree", *hinge.tree_init(20, 3, 3, dtype=np.float64, rng=rng))
+    >>> shards = scale.HingeShards(None, "tree", *hinge.init(20, 3, 3, dtype=np.float64, rng=rng))
     >>> for step in range(200):
     ...     y, route = shards.forward(x)
     ...     shards.step(shards.backward((y - target) / 50, route), 0.01)
@@ -130,9 +136,10 @@ class HingeShards:
         comm: Communicator | None,
         kind: Literal["tree", "fern"],
         thresholds: FloatArray,
-        features: IntArray,
+        features: Array,
         weights: FloatArray,
         *,
+        margin: Literal["column", "projection"] = "column",
         n_trees: int | None = None,
         n_chunks: int | None = None,
         aggregate: Literal["sum", "mean"] = "sum",
@@ -147,9 +154,8 @@ class HingeShards:
         betas: dict[str, Any] = {"beta1": beta1, "beta2": beta2, "eps": eps}
 
         def checked() -> dict[str, Any]:
-            check.choice("kind", kind, ("tree", "fern"))
             check.choice("aggregate", aggregate, ("sum", "mean"))
-            dtype = check_forest(kind, whole)
+            dtype = check_forest(whole, kind=kind, margin=margin)
             n = len(thresholds) if n_trees is None else check.integer("n_trees", n_trees, 1, check.MAX_TREES)
             chunks = number_of_chunks(n_chunks, n)
             own = own_trees(self.comm, n, n_chunks=chunks)
@@ -161,16 +167,17 @@ class HingeShards:
             at = check.integer("steps", steps, 0, 2**62 - 1)
             check_settings(dtype, at + 1, 0.0, betas)
             if state is not None:
-                check_state(thresholds, weights, state, at)
+                check_state(whole, state, at)
             found = {
-                "kind": str(kind), "n_trees": n, "n_chunks": chunks, "aggregate": str(aggregate), "steps": at,
+                "kind": str(kind), "margin": str(margin), "n_trees": n, "n_chunks": chunks,
+                "aggregate": str(aggregate), "steps": at,
                 **{name: float(b) for name, b in betas.items()}, "dtype": str(dtype),
-                "thresholds": thresholds.shape[1:], "weights": weights.shape[1:],
-                "state": state is not None,
+                "thresholds": thresholds.shape[1:], "features": features.shape[1:],
+                "weights": weights.shape[1:], "state": state is not None,
             }  # fmt: skip
             if n_trees is None:
                 arrays = (*whole, *(state or ()))
-                found["parameters"] = tuple(digest(a) for a in arrays)
+                found["parameters"] = tuple(digest(a) for a in arrays if a is not None)
             else:
                 found["parameters"] = "a part"
             return found
@@ -178,16 +185,17 @@ class HingeShards:
         found = Workers(self.comm).collect(checked, ())
         for name in found[0]:
             same(name, [settings[name] for settings in found], "pass the same forest and settings")
-        self.kind = kind
+        self._words: dict[str, Any] = {"kind": kind, "margin": margin}
         self.n_trees, self.n_chunks = int(found[0]["n_trees"]), int(found[0]["n_chunks"])
         self.aggregate, self.steps, self.betas = aggregate, int(found[0]["steps"]), betas
         self.trees = own_trees(self.comm, self.n_trees, n_chunks=self.n_chunks)
         if n_trees is None:
             whole = hinge.Parameters(*(a[self.trees].copy() for a in whole))
             if state is not None:
-                state = hinge.AdamState(*(a[self.trees].copy() for a in state))
+                state = of_arrays(lambda a: a[self.trees].copy(), state)
+        self._forest = whole
         self.thresholds, self.features, self.weights = whole
-        self.state = zeros(*whole[::2]) if state is None else state
+        self.state = zeros(whole) if state is None else state
         self._lr = 0.0
         self._own = owned(self.n_chunks, self.comm.rank, self.comm.size)
         starts = [first_tree(c, self.n_chunks, self.n_trees) for c in (*self._own, self._own.stop)]
@@ -228,7 +236,7 @@ class HingeShards:
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hinge.tree_forward`; x that differs between workers.
+            As `hinge.forward`; x that differs between workers.
 
         Notes
         -----
@@ -243,10 +251,9 @@ class HingeShards:
             check.same_device(x=x)
             check.array("x", x, check.floating("x", x), ("n_samples", "n_features"), {})
             check.finite("x", x)
-            forward = hinge.tree_adam_forward if self.kind == "tree" else hinge.fern_adam_forward
             if self._slices:
-                parameters = self.thresholds, self.features, self.weights
-                _, whole = forward(x, *parameters, self.state, self.steps + 1, self._lr, **self.betas)
+                arguments = (*self._forest, self.state, self.steps + 1, self._lr)
+                _, whole = hinge.adam_forward(x, *arguments, **(self._words | self.betas))
             parts = []
             for s in self._slices:
                 one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
@@ -257,7 +264,7 @@ class HingeShards:
         y = joined(self._exchange("forward", sums, x=x), self.n_chunks)
         if self.aggregate == "mean":
             y /= self.n_trees
-        return y, ShardRoute(tuple(routes), x.shape[1], self.steps)
+        return y, ShardRoute(tuple(routes), x, self.steps)
 
     def backward(
         self, grad_y: FloatArray, route: ShardRoute, *, input_gradient: bool = True
@@ -276,19 +283,19 @@ class HingeShards:
         Returns
         -------
         ShardGradients
-            x (n_samples, n_features), the same on every worker, or None; thresholds and weights of this
-            worker's trees, at touched rows.
+            x (n_samples, n_features), the same on every worker, or None; thresholds, features and weights of
+            this worker's trees, at touched rows.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hinge.tree_backward`; a route from before a step; grad_y that differs between workers.
+            As `hinge.backward`; a route from before a step; grad_y that differs between workers.
 
         Notes
         -----
         One message. No parameter changes.
         """
-        own: list[Any] = []
+        own: list[hinge.Gradients] = []
 
         def sums() -> Sums | None:
             check.on_cpu(grad_y=grad_y)
@@ -296,25 +303,23 @@ class HingeShards:
             check.flag("input_gradient", input_gradient)
             self._check_route(route)
             check.floating("grad_y", grad_y)
-            backward = hinge.tree_backward if self.kind == "tree" else hinge.fern_backward
             given = grad_y / grad_y.dtype.type(self.n_trees) if self.aggregate == "mean" else grad_y
             for s, one in zip(self._slices, route.chunks, strict=True):
-                features, weights = self.features[s], self.weights[s]
-                own.append(
-                    backward(given, *one, features, weights, route.n_features, aggregate="sum", sparse=True)
-                )
+                p = [a[s] for a in self._forest]
+                own.append(hinge.backward_sparse(given, one, route.x, *p, **self._words, aggregate="sum"))
             if not input_gradient:
                 return None
-            return node_sums([grads[0] for grads in own], self._own, self.n_chunks)
+            return node_sums([grads.x for grads in own], self._own, self.n_chunks)
 
         found = self._exchange("backward", sums, grad_y=grad_y)
         same("input_gradient", [a is not None for a in found], "pass the same to every worker")
         starts = [s.start for s in self._slices]
-        return ShardGradients(
-            joined(found, self.n_chunks) if input_gradient else None,
-            row_gradient([grads[1] for grads in own], starts, self.thresholds),
-            row_gradient([grads[2] for grads in own], starts, self.weights),
-        )
+        rows = {
+            name: row_gradient([getattr(grads, name) for grads in own], starts, param)
+            for name, param in learned(self._forest).items()
+        }
+        x = joined(found, self.n_chunks) if input_gradient else None
+        return ShardGradients(x, rows["thresholds"], rows.get("features"), rows["weights"])
 
     def step(self, gradients: ShardGradients, lr: float) -> None:
         """Moves this worker's parameters by a step of Adam, in place (Kingma & Ba 2015, Alg. 1).
@@ -346,7 +351,7 @@ class HingeShards:
                     "returns"
                 )
             check_settings(self.weights.dtype, step, lr, self.betas)
-            for name, param in (("thresholds", self.thresholds), ("weights", self.weights)):
+            for name, param in learned(self._forest).items():
                 check_rows(f"gradients.{name}", getattr(gradients, name), param)
             rate = float(check.scalar(lr))
             if rate != self._lr:
@@ -357,8 +362,8 @@ class HingeShards:
         same("lr", found, "pass the same rate to every worker")
         self._lr = found[0]
         if len(self.weights):
-            parameters = self.thresholds, self.weights
-            move(parameters, self.state, gradients[1:], step, self._lr, self.betas)
+            lazy = self._words["margin"] == "column"
+            move(learned(self._forest), self.state, gradients, lazy, step, {"lr": self._lr, **self.betas})
         self.steps = step
 
     def _sync(self) -> None:
@@ -394,7 +399,7 @@ class HingeShards:
 
         def own() -> hinge.Parameters:
             self._sync()
-            return hinge.Parameters(self.thresholds, self.features, self.weights)
+            return self._forest
 
         found = self._exchange("parameters", own)
         return hinge.Parameters(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
@@ -418,7 +423,7 @@ class HingeShards:
             return self.state
 
         found = self._exchange("adam_state", own)
-        return hinge.AdamState(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+        return of_arrays(lambda *arrays: np.concatenate(arrays), *found)
 
     def _check_route(self, route: ShardRoute) -> None:
         if not isinstance(route, ShardRoute):

@@ -1,12 +1,13 @@
 """Impurities and best splits on the CPU. A thread owns a candidate, so no sum is shared."""
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from hforest.core.machine cimport (
-    hf_share, hf_stop, hf_stopped_after, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
+    start_watch,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -231,14 +232,13 @@ cdef int _candidate(const Task* t, const real* value, real* threshold, double* g
 cdef void _splits(
     const Task* t, const real[:, ::1] values, real[::1] threshold, double[::1] gain
 ) noexcept nogil:
-    cdef int64_t n_candidates = values.shape[0], c = 0
-    hf_share(t.watch, n_candidates)
-    with parallel(num_threads=1 if n_candidates * t.n < SMALL else hf_threads()):
-        c = hf_take(t.watch)
-        while c >= 0:
+    cdef int64_t n_candidates = values.shape[0], c
+    cdef int threads = 1 if n_candidates * t.n < SMALL else hf_threads()
+    for c in prange(hf_units(t.watch, n_candidates, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(t.watch, c):
             if not _candidate(t, &values[c, 0], &threshold[c], &gain[c]):
                 hf_stop(t.watch)
-            c = hf_take(t.watch)
+            hf_end(t.watch)
 
 
 cdef int _splits_of(Task* t, values, const double[::1] weights, threshold, double[::1] gain) except -1:

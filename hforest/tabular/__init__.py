@@ -15,7 +15,8 @@ from .columns import Columns
 from .files import load, save
 from .fitting import fit
 from .model import Member, Model, predict
-from .steps import Moments, TrainingState, partial_fit
+from .steps import TrainingState, partial_fit
+from .training import Moments
 
 __all__ = [
     "Columns",

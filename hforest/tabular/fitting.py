@@ -169,8 +169,8 @@ def fit(
     -----
     Columns in a common unit and sparse random inner products of them, in their deviations, are the features
     of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
-    (`hinge.tree_from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
-    thresholds, leaf weights and inner products (`hinge.tree_adam_backward`) with softmax or squared loss.
+    (`hinge.from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
+    thresholds, leaf weights and inner products (`hinge.adam_backward`) with softmax or squared loss.
     docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
     half a millisecond a step.
 

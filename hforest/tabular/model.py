@@ -21,7 +21,7 @@ class Member(NamedTuple):
     """Hinge trees and the grown forest that they began as, with the inner products that each of them reads.
 
     With ``z = [x, x @ kernel]`` of columns in a common unit the trees give
-    ``tree_forward(z, thresholds, features, weights, aggregate="sum") + intercept + offset * g``. g are the
+    ``hinge.forward(z, thresholds, features, weights, aggregate="sum") + intercept + offset * g``. g are the
     forest's targets, or the logarithms of its shares of classes; of classes these are scores (softmax).
     """
 
@@ -98,7 +98,7 @@ def offset_of(y: FloatArray, task: str) -> FloatArray:
 def trees_scores(member: Member, x: FloatArray, task: str) -> FloatArray:
     """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
     t, f, w = member.thresholds, member.features, member.weights
-    y = hinge.tree_forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
+    y = hinge.forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
     multiple = np.float32(member.offset)
     return y + multiple * offset_of(forest_outputs(member, x), task) if multiple else y
 

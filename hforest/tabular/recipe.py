@@ -15,7 +15,7 @@ PLAIN = 0.5
 MAX_FEATURES = 40
 """Features sampled at a node of a regression tree, at most."""
 RIDGE, TOLERANCE = 1.0, 0.05
-"""`l2` and `tolerance` of `hinge.tree_from_forest`."""
+"""`l2` and `tolerance` of `hinge.from_forest`."""
 OFFSETS = {"classification": (1.0,), "regression": (0.0, 1.0)}
 """Multiples of the forest's predictions that the trees add to; of several that of the least held-out loss."""
 SMOOTHING = 0.01

@@ -105,7 +105,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     best: tuple[float, Start] | None = None
     for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
         rest = (y - multiple * out_of_bag)[picked]
-        (t, f, w), intercept = hinge.tree_from_forest(
+        (t, f, w), intercept, _ = hinge.from_forest(
             z, rest, forest, settings.depth, l2=recipe.RIDGE, tolerance=recipe.TOLERANCE, task="regression"
         )
         offset = np.float32(multiple) * offset_of(out_of_bag, task)

@@ -1,30 +1,20 @@
 """Further steps of a fitted model on rows that come later."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import hinge, layers
+from .. import hinge
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.check import unchecked
 from ..hinge import AdamState
-from ..optim import adam
 from . import recipe
 from .columns import transformed
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
-from .model import FLOAT32, Member, Model, check_model, forest_outputs, inputs, offset_of
-
-
-class Moments(NamedTuple):
-    """What Adam keeps of a member."""
-
-    trees: AdamState
-    """Of thresholds and leaf weights."""
-    kernel_m: FloatArray
-    """First moments of the inner products, shape and dtype of the member's kernel."""
-    kernel_v: FloatArray
-    """Second moments."""
+from .model import FLOAT32, Member, Model, check_model, forest_outputs, offset_of
+from .training import Batch, Moments, copied, steps, zeros
 
 
 class TrainingState(NamedTuple):
@@ -34,18 +24,6 @@ class TrainingState(NamedTuple):
     """One of each member."""
     n_steps: IntArray
     """() int64: steps of Adam so far."""
-
-
-def _begun(model: Model) -> TrainingState:
-    moments = tuple(
-        Moments(
-            hinge.adam_state(member.thresholds, member.weights),
-            np.zeros_like(member.kernel),
-            np.zeros_like(member.kernel),
-        )
-        for member in model.members
-    )
-    return TrainingState(moments, np.array(0))
 
 
 def _check_state(state: Any, model: Model) -> None:
@@ -183,7 +161,7 @@ def partial_fit(
     batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
     lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
     if state is None:
-        state = _begun(model)
+        state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
     rows = recipe.Rows(transformed(model.columns, x), goal, weight)
     members, moments = [], []
@@ -197,30 +175,22 @@ def partial_fit(
     return model._replace(members=tuple(members)), TrainingState(tuple(moments), np.array(n_steps))
 
 
+def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterator[Batch]:
+    multiple = np.float32(member.offset)
+    for begin in range(0, len(rows.x), size):
+        part = slice(begin, begin + size)
+        x, weight = rows.x[part], None if rows.weight is None else rows.weight[part]
+        offset = multiple * offset_of(forest_outputs(member, x), task) if multiple else None
+        yield x, rows.y[part], offset, weight
+
+
 def _trained(
     member: Member, before: Moments, rows: recipe.Rows, task: str, first: int, batch_size: int, rate: float
 ) -> tuple[Member, Moments]:
     """The member after one pass over the rows, and its moments; step `first` was the last one."""
-    t, w, kernel = member.thresholds.copy(), member.weights.copy(), member.kernel.copy()
-    trees = AdamState(*(a.copy() for a in before.trees))
-    kernel_m, kernel_v = before.kernel_m.copy(), before.kernel_v.copy()
-    n_features, n_inputs = len(kernel), sum(kernel.shape)
-    multiple, step, lr = np.float32(member.offset), first, rate
-    for begin in range(0, len(rows.x), batch_size):
-        part = slice(begin, begin + batch_size)
-        x, y = rows.x[part], rows.y[part]
-        step += 1
-        lr = rate * min(1.0, step / recipe.WARM_UP)
-        scores, route = hinge.tree_adam_forward(inputs(x, kernel), t, member.features, w, trees, step, lr)
-        scores += member.intercept
-        if multiple:
-            scores += multiple * offset_of(forest_outputs(member, x), task)
-        loss = layers.softmax_loss if task == "classification" else layers.squared_loss
-        _, grad = loss(scores, y)
-        if rows.weight is not None:
-            grad *= rows.weight[part, None].astype(np.float32)
-        grad_z = hinge.tree_adam_backward(grad, *route, t, member.features, w, trees, n_inputs, step, lr)
-        if kernel.size:
-            adam(kernel, x.T @ grad_z[:, n_features:], kernel_m, kernel_v, step, recipe.KERNEL_RATE * lr)
-    hinge.adam_sync(t, w, trees, step, lr)
-    return member._replace(thresholds=t, weights=w, kernel=kernel), Moments(trees, kernel_m, kernel_v)
+    trees = AdamState(*(None if a is None else a.copy() for a in before.trees))
+    changed, moments = copied(member), Moments(trees, before.kernel_m.copy(), before.kernel_v.copy())
+    batches = _batches(member, rows, task, batch_size)
+    *_, (step, lr, _) = steps(changed, moments, batches, task, first, rate)
+    hinge.adam_sync(changed.thresholds, changed.weights, trees, step, lr)
+    return changed, moments

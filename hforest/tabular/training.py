@@ -1,7 +1,8 @@
 """Training of a member: Adam on thresholds, leaf weights and inner products, judged by held-out rows."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,37 +10,88 @@ from .. import hinge, layers
 from ..core.aliases import FloatArray, IntArray
 from ..core.check import unchecked
 from ..optim import adam
-from . import recipe
+from . import descent, recipe
 from .model import Member, forest_outputs, inputs, probabilities, trees_scores
 from .recipe import Rows, Settings, loss_of
 from .start import Start, begin
 
 
-class _State(NamedTuple):
-    """What training changes."""
+class Moments(NamedTuple):
+    """What Adam keeps of a member."""
 
-    thresholds: FloatArray
-    weights: FloatArray
-    kernel: FloatArray
+    trees: hinge.AdamState
+    """Of thresholds and leaf weights."""
+    kernel_m: FloatArray
+    """First moments of the inner products, shape and dtype of the member's kernel."""
+    kernel_v: FloatArray
+    """Second moments."""
 
 
-class _Batches:
+def zeros(member: Member) -> Moments:
+    """The moments before the first step."""
+    trees = hinge.adam_state(member.thresholds, member.weights)
+    return Moments(trees, np.zeros_like(member.kernel), np.zeros_like(member.kernel))
+
+
+LEARNED = ("thresholds", "weights", "kernel")
+"""The fields of a member that training changes."""
+
+
+def copied(member: Member) -> Member:
+    """A member with copies of what training changes."""
+    return member._replace(**{name: getattr(member, name).copy() for name in LEARNED})
+
+
+Batch = tuple[FloatArray, FloatArray | IntArray, FloatArray | None, FloatArray | None]
+"""Samples, labels or targets, what the trees' outputs are added to, and factors of the gradients; or None."""
+
+
+def steps(
+    member: Member, moments: Moments, batches: Iterable[Batch], task: str, first: int, lr: float
+) -> Iterator[tuple[int, float, float]]:
+    """Makes a step of Adam on each batch, after `first` ones, in place, as `descent.steps` does."""
+    kernel = member.kernel
+    trees: dict[str, Any] = {
+        "thresholds": member.thresholds, "features": member.features, "weights": member.weights,
+        "state": moments.trees,
+    }  # fmt: skip
+
+    def features(x: FloatArray) -> tuple[FloatArray, Callable[[FloatArray, int, float], None]]:
+        def move(grad: FloatArray, step: int, lr: float) -> None:
+            if kernel.size:
+                grad, rate = x.T @ grad[:, len(kernel) :], recipe.KERNEL_RATE * lr
+                adam(kernel, grad, moments.kernel_m, moments.kernel_v, step, rate)
+
+        return inputs(x, kernel), move
+
+    def loss(
+        scores: FloatArray, y: Any, offset: FloatArray | None, weight: FloatArray | None
+    ) -> tuple[float, FloatArray]:
+        scores += member.intercept
+        if offset is not None:
+            scores += offset
+        value, grad = (layers.softmax_loss if task == "classification" else layers.squared_loss)(scores, y)
+        if weight is not None:
+            grad *= weight[:, None].astype(np.float32)
+        return value, grad
+
+    return descent.steps(
+        features, partial(hinge.adam_forward, **trees), loss, partial(hinge.adam_backward, **trees),
+        batches, first, lambda step: lr * min(1.0, step / recipe.WARM_UP),
+    )  # fmt: skip
+
+
+def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> Iterator[IntArray]:
     """Rows of mini-batches: permutations, or draws by weight."""
-
-    def __init__(self, rows: Rows, size: int, rng: np.random.Generator) -> None:
-        self._n, self._size, self._rng = len(rows.x), size, rng
-        self._cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
-        self._left = np.zeros(0, np.int64)
-
-    def next(self) -> IntArray:
-        """Returns the rows of one batch."""
-        if self._cumulative is not None:
-            picked = np.searchsorted(self._cumulative, self._rng.random(self._size))
-            return np.minimum(picked, self._n - 1)
-        if len(self._left) < self._size:
-            self._left = self._rng.permutation(self._n)
-        batch, self._left = self._left[: self._size], self._left[self._size :]
-        return batch
+    n, left = len(rows.x), np.zeros(0, np.int64)
+    cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
+    for _ in range(n_batches):
+        if cumulative is not None:
+            left = np.minimum(np.searchsorted(cumulative, rng.random(size)), n - 1)
+        elif len(left) < size:
+            left = rng.permutation(n)
+        yield left[:size]
+        left = left[size:]
 
 
 class _Judged(NamedTuple):
@@ -74,10 +126,10 @@ class _Judge:
             self._judge(member, held)
             self._waited = 0
 
-    def __call__(self, state: _State) -> bool:
-        """Judges a state; returns whether training is to go on."""
-        t, w, kernel = (np.ascontiguousarray(a, np.float32) for a in state)
-        member = self._member._replace(thresholds=t, weights=w, kernel=kernel)
+    def __call__(self, state: list[FloatArray]) -> bool:
+        """Judges what is learned; returns whether training is to go on."""
+        learned: dict[str, Any] = dict(zip(LEARNED, (a.astype(np.float32) for a in state), strict=True))
+        member = self._member._replace(**learned)
         if self._held is None:
             self.best = member
             return True
@@ -109,32 +161,19 @@ def _trained(
     rng: np.random.Generator,
 ) -> tuple[Member, bool]:
     """The member after training, and whether it was not stopped by `report`."""
-    classes = settings.task == "classification"
     member, offset = start
-    state = _State(member.thresholds.copy(), member.weights.copy(), member.kernel.copy())
-    mean = _State(*(a.astype(np.float64) for a in state))
-    t, w, kernel = state
-    moments = hinge.adam_state(t, w)
-    kernel_m, kernel_v = np.zeros_like(kernel), np.zeros_like(kernel)
-    n_features, n_inputs = len(kernel), sum(kernel.shape)
-    batches = _Batches(rows, min(settings.batch_size, len(rows.x)), rng)
+    trained, moments = copied(member), zeros(member)
+    state = [getattr(trained, name) for name in LEARNED]
+    mean = [a.astype(np.float64) for a in state]
+    drawn = _drawn(rows, min(settings.batch_size, len(rows.x)), settings.steps, rng)
+    batches = ((rows.x[i], rows.y[i], offset[i], None) for i in drawn)
     judge = _Judge(member, held, settings)
     n_states, going = 0, True
-    for step in range(1, settings.steps + 1):
-        batch = batches.next()
-        x, y = rows.x[batch], rows.y[batch]
-        # Rows catch up with their missed steps every SAMPLE_EVERY steps, at the rate of that time.
-        lr = settings.lr * min(1.0, step / recipe.WARM_UP)
-        scores, route = hinge.tree_adam_forward(inputs(x, kernel), t, member.features, w, moments, step, lr)
-        scores += member.intercept
-        scores += offset[batch]
-        _, grad = layers.softmax_loss(scores, y) if classes else layers.squared_loss(scores, y)
-        grad_z = hinge.tree_adam_backward(grad, *route, t, member.features, w, moments, n_inputs, step, lr)
-        if kernel.size:
-            adam(kernel, x.T @ grad_z[:, n_features:], kernel_m, kernel_v, step, recipe.KERNEL_RATE * lr)
+    for step, lr, _ in steps(trained, moments, batches, settings.task, 0, settings.lr):
         last = step == settings.steps
+        # Rows catch up with their missed steps every SAMPLE_EVERY steps, at the rate of that time.
         if step % recipe.SAMPLE_EVERY == 0 or last:
-            hinge.adam_sync(t, w, moments, step, lr)
+            hinge.adam_sync(trained.thresholds, trained.weights, moments.trees, step, lr)
             n_states += 1
             late = min(1.0, (recipe.LATENESS + 1) / (n_states + recipe.LATENESS)) if settings.average else 1.0
             for a, b in zip(mean, state, strict=True):

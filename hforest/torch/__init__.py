@@ -15,13 +15,11 @@ if not hasattr(_torch.library, "register_autograd"):
     raise _missing("hforest.torch", "PyTorch 2.4 or newer", "torch", got=_torch.__version__)
 
 from .conv_layers import HingeConv1d, HingeConv2d, HingeConv3d
-from .convolution import hinge_fern_conv, hinge_tree_conv
 from .heads import NeuralForest
-from .linear import LinearHingeForest, hinge_fern_linear, hinge_tree_linear
 from .modules import HingeForest
 from .neural import neural_forest, neural_loss
 from .normalization import RunningNorm
-from .operators import hinge_fern, hinge_tree
+from .operators import hinge_forest
 from .optim import RowAdam
 
 __all__ = [
@@ -29,16 +27,10 @@ __all__ = [
     "HingeConv2d",
     "HingeConv3d",
     "HingeForest",
-    "LinearHingeForest",
     "NeuralForest",
     "RowAdam",
     "RunningNorm",
-    "hinge_fern",
-    "hinge_fern_conv",
-    "hinge_fern_linear",
-    "hinge_tree",
-    "hinge_tree_conv",
-    "hinge_tree_linear",
+    "hinge_forest",
     "neural_forest",
     "neural_loss",
 ]

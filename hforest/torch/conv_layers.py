@@ -8,17 +8,16 @@ import torch
 from torch import Tensor
 
 from .. import hinge
-from .convolution import NAMES, Ints, hinge_fern_conv, hinge_tree_conv, per_axis
-from .modules import check_choices, numpy_dtype, reversed_bits, seed
-from .operators import Aggregate, Kind
+from .library import Aggregate, Kind, MarginName
+from .modules import Forest, numpy_dtype, seed
+from .operators import per_axis
+
+Ints = int | tuple[int, ...]
 
 
-class _HingeConv(torch.nn.Module):
+class _HingeConv(Forest):
     """What the modules for one, two and three axes share."""
 
-    thresholds: torch.nn.Parameter
-    weights: torch.nn.Parameter
-    features: Tensor
     n_axes = 0
 
     def __init__(
@@ -35,16 +34,15 @@ class _HingeConv(torch.nn.Module):
         groups: int = 1,
         vector_features: int = 0,
         kind: Kind = "tree",
+        margin: MarginName = "column",
         aggregate: Aggregate = "sum",
+        sparse: bool = False,
         generator: torch.Generator | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        check_choices(kind, aggregate)
-        sizes = (kernel_size, stride, padding, dilation)
-        given = [tuple(per_axis(name, a, self.n_axes)) for name, a in zip(NAMES, sizes, strict=True)]
-        self.kernel_size, self.stride, self.padding, self.dilation = given
+        sizes = hinge.Windows(kernel_size, stride, padding, dilation)._asdict()
+        kernel, *steps = (tuple(per_axis(name, a, self.n_axes)) for name, a in sizes.items())
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
         for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
@@ -60,30 +58,28 @@ class _HingeConv(torch.nn.Module):
                     f"{name}: expected a positive multiple of groups = {groups}, got {count}; choose other "
                     "groups, or aggregate=None for trees apart"
                 )
-        if vector_features < 0 or (vector_features and groups > 1):
+        if vector_features < 0 or (vector_features and (groups > 1 or margin != "column")):
             raise ValueError(
-                "vector_features: expected at least 0, and 0 with groups, "
-                f"got {vector_features} with groups = {groups}; leave one of them out"
+                "vector_features: expected at least 0, and 0 with groups or another margin than 'column', "
+                f"got {vector_features} with groups = {groups}, margin = {margin!r}; leave one of them out"
             )
         if aggregate and groups > 1:
             shape = (shape[0] // groups,)
-        self.in_channels, self.n_trees, self.depth, self.groups = in_channels, n_trees, depth, groups
-        self.vector_features, self.kind, self.aggregate = vector_features, kind, aggregate
-        make = hinge.tree_init if kind == "tree" else hinge.fern_init
-        places = math.prod(self.kernel_size)
+        places = math.prod(kernel)
         n_columns = in_channels // groups * places
-        start = make(
+        start = hinge.init(
             n_trees, depth, n_columns + vector_features, shape,
-            dtype=numpy_dtype(dtype), rng=seed(generator),
+            kind=kind, margin=margin, dtype=numpy_dtype(dtype), rng=seed(generator),
         )  # fmt: skip
-        # A number of the vector is a channel of its own, read in the middle of the window.
-        middle = int(np.ravel_multi_index([size // 2 for size in self.kernel_size], self.kernel_size))
-        of_vector = n_columns + (start.features - n_columns) * places + middle
-        features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
-        device = torch.get_default_device() if device is None else device
-        self.thresholds = torch.nn.Parameter(torch.from_numpy(start.thresholds).to(device))
-        self.weights = torch.nn.Parameter(torch.from_numpy(start.weights).to(device))
-        self.register_buffer("features", torch.from_numpy(features).to(device))
+        if vector_features:
+            # A number of the vector is a channel of its own, read in the middle of the window.
+            middle = int(np.ravel_multi_index([size // 2 for size in kernel], kernel))
+            of_vector = n_columns + (start.features - n_columns) * places + middle
+            features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
+            start = start._replace(features=features)
+        super().__init__(start, kind, margin, aggregate, sparse, device)
+        self.kernel_size, (self.stride, self.padding, self.dilation), self._places = kernel, steps, places
+        self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
     def forward(self, x: Tensor, vector: Tensor | None = None) -> Tensor:
         """Returns the outputs, (n_images, *outputs, *out), or with the trees before them.
@@ -105,43 +101,19 @@ class _HingeConv(torch.nn.Module):
         if vector is not None:
             place = vector.to(x.dtype).reshape(*vector.shape, *([1] * self.n_axes))
             x = torch.cat([x, place.expand(-1, -1, *x.shape[2:])], dim=1)
-        apply = hinge_tree_conv if self.kind == "tree" else hinge_fern_conv
-        words = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        windows = hinge.Windows(self.kernel_size, self.stride, self.padding, self.dilation)
         if self.groups == 1:
-            return apply(
-                x, self.thresholds, self.features, self.weights, self.kernel_size, **words,
-                aggregate=self.aggregate,
-            )  # fmt: skip
-        parts = (a.chunk(self.groups) for a in (self.thresholds, self.features, self.weights))
-        return torch.cat(
-            [
-                apply(images, t, f, w, self.kernel_size, **words, aggregate=self.aggregate)
-                for images, t, f, w in zip(x.chunk(self.groups, dim=1), *parts, strict=True)
-            ],
-            dim=1,
-        )
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        # HingeTreeForTorch has a tree for each pair of an output and a channel, which it sees alone.
-        ordinals = state_dict.pop(prefix + "ordinals", None)
-        if ordinals is not None:
-            channel = torch.arange(self.in_channels, device=ordinals.device)[:, None]
-            features = ordinals + channel * math.prod(self.kernel_size)
-            state_dict[prefix + "features"] = features.flatten(0, 1).to(torch.int32)
-            for name in ("thresholds", "weights"):
-                a = state_dict.get(prefix + name)
-                if a is not None and a.dim() > 2:
-                    a = a.flatten(0, 1)
-                    bits = reversed_bits(self.depth).to(a.device)
-                    state_dict[prefix + name] = a[:, bits] if name == "weights" else a
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
+            return self._outputs(x, windows=windows)
+        tensors = (self.thresholds, self.features, self.weights)
+        parts = zip(x.chunk(self.groups, dim=1), *(a.chunk(self.groups) for a in tensors), strict=True)
+        return torch.cat([self._outputs(*part, windows=windows) for part in parts], dim=1)
 
     def extra_repr(self) -> str:
         """Returns the settings, for `repr`."""
         return (
             f"{self.in_channels}, {self.n_trees}, {self.depth}, kernel_size={self.kernel_size}, "
             f"outputs={tuple(self.weights.shape[2:])}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, groups={self.groups}, kind={self.kind!r}, "
+            f"dilation={self.dilation}, groups={self.groups}, kind={self.kind!r}, margin={self.margin!r}, "
             f"aggregate={self.aggregate!r}"
         )
 
@@ -185,8 +157,13 @@ class HingeConv2d(_HingeConv):
         the window or of the vector, which has a channel of its own (x is copied with them). Windows whose
         middle is in the padding read 0.
     kind : "tree" or "fern"
+    margin : "column" or "projection"
+        Vertices compare numbers of the window, or its inner products with vectors of their own, which are
+        learned.
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart: (n, n_trees, *outputs, height, width).
+    sparse : bool
+        Make the gradient of `weights` sparse, for `RowAdam`.
     generator : torch.Generator, optional
         Where random numbers come from; PyTorch's own by default.
     device : torch.device, optional
@@ -196,12 +173,12 @@ class HingeConv2d(_HingeConv):
     Attributes
     ----------
     thresholds, weights : parameters
-        As `hinge_tree_conv` takes them.
-    features : buffer
+        As `hinge_forest` takes them.
+    features : buffer, or a parameter with ``margin="projection"``
 
     Notes
     -----
-    The start is that of `hforest.hinge.tree_init` or `fern_init` (Lay et al. 2018, Alg. 1). Windows are read
+    The start is that of `hforest.hinge.init` (Lay et al. 2018, Alg. 1). Windows are read
     by index arithmetic: no tensor of all windows is made, forward or backward.
 
     Examples

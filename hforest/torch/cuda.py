@@ -1,6 +1,7 @@
 """Calls with CUDA tensors: CuPy arrays of the same memory, on PyTorch's current stream."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -24,9 +25,7 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     another stream must outlive that reading, as `Tensor.record_stream` cannot know memory of CuPy.
     """
     cupy = import_cupy()
-    device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
-    stream = torch.cuda.current_stream(device)
-    with cupy.cuda.Device(device.index), cupy.cuda.ExternalStream(stream.cuda_stream, device.index):
+    with _stream(next(a.device for a in arguments if isinstance(a, torch.Tensor))):
         given = [
             cupy.from_dlpack(a.detach().contiguous()) if isinstance(a, torch.Tensor) else a for a in arguments
         ]
@@ -41,23 +40,14 @@ def as_array(t: torch.Tensor) -> Any:
     return t.numpy() if t.is_cpu else import_cupy().from_dlpack(t)
 
 
-class Stream:
-    """PyTorch's current stream as CuPy's, for a tensor on a GPU; nothing for one on the CPU."""
+def stream_of(t: torch.Tensor) -> AbstractContextManager[Any]:
+    """Returns PyTorch's current stream as CuPy's, for a tensor on a GPU; nothing for one on the CPU."""
+    return _stream(t.device) if t.is_cuda else nullcontext()
 
-    def __init__(self, t: torch.Tensor) -> None:
-        self._contexts: list[Any] = []
-        if t.is_cuda:
-            cupy = import_cupy()
-            stream = torch.cuda.current_stream(t.device)
-            self._contexts = [
-                cupy.cuda.Device(t.device.index),
-                cupy.cuda.ExternalStream(stream.cuda_stream, t.device.index),
-            ]
 
-    def __enter__(self) -> None:
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
+@contextmanager
+def _stream(device: torch.device) -> Iterator[None]:
+    cuda = import_cupy().cuda
+    stream = torch.cuda.current_stream(device)
+    with cuda.Device(device.index), cuda.ExternalStream(stream.cuda_stream, device.index):
+        yield

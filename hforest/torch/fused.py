@@ -1,19 +1,17 @@
 """A step of Adam in the backward pass: forests whose parameters move as soon as their gradients are known."""
 
 import weakref
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import hinge
 from . import rows
 from .library import array
+from .operators import gradients
 from .rows import Settings
-
-_FORWARD: dict[str, Any] = {"tree": hinge.tree_adam_forward, "fern": hinge.fern_adam_forward}
-_BACKWARD: dict[str, Any] = {"tree": hinge.tree_adam_backward, "fern": hinge.fern_adam_backward}
-_GRADIENT: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
 
 
 def settings_of(group: dict[str, Any]) -> Settings:
@@ -80,10 +78,9 @@ class FusedForest:
             self.moved = False
 
     def move(
-        self, settings: Settings, kind: str, grad_y: Any, route: list[Any], features: Any, n_features: int,
-        aggregate: Any,
-    ) -> Any:  # fmt: skip
-        """Takes one step and returns the gradient with respect to x."""
+        self, settings: Settings, grad_y: Any, route: Any, x: Any, features: Any, words: dict[str, Any]
+    ) -> Any:
+        """Takes one step and returns the gradient with respect to x, whose values are not read."""
         step = self.step + 1
         lr, beta1, beta2, eps = settings
         with rows.LOCK:
@@ -91,9 +88,9 @@ class FusedForest:
                 self.flush()
                 self.settings = settings
             t, w, state = self.arrays()
-            grad_x = _BACKWARD[kind](
-                grad_y, *route, t, features, w, state,
-                n_features, step, lr, aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
+            grad_x = hinge.adam_backward(
+                grad_y, route, x, t, features, w, state, step, lr,
+                **words, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
             for kept in self.state:
                 kept["step"] = step
@@ -113,55 +110,48 @@ class FusedForest:
             )
         return learns[0]
 
-    def __call__(
-        self, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor,
-        kind: Literal["tree", "fern"], aggregate: Any,
-    ) -> Tensor:  # fmt: skip
+    def of(self, thresholds: Tensor, weights: Tensor) -> "FusedForest | None":
+        """Returns the forest that the next backward pass moves, or None."""
+        owner: Any = self.owner()
+        if owner is None:  # nobody moves it any more
+            rows.settle(thresholds)
+            rows.settle(weights)
+            return None
+        if owner.state.get(weights) is not self.state[1]:  # it starts anew
+            owner.step_in_backward(thresholds, weights)
+            return rows.forest_of(thresholds, weights)
+        return self if self.moves([thresholds.requires_grad, weights.requires_grad]) else None
+
+    def apply(
+        self, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any]
+    ) -> Tensor:
         """Returns outputs; the backward pass of this call takes a step."""
-        return _Step.apply(x, features, thresholds, weights, self, kind, aggregate)
-
-
-def fused(thresholds: Tensor, weights: Tensor) -> FusedForest | None:
-    """Returns the forest of both that the next backward pass moves, or None."""
-    kept, other = rows.missed(weights), rows.missed(thresholds)
-    if kept is None or other is None or kept.forest is None or kept.forest is not other.forest:
-        return None
-    forest: FusedForest = kept.forest
-    owner: Any = forest.owner()
-    if owner is None:  # nobody moves it any more
-        rows.settle(thresholds)
-        rows.settle(weights)
-        return None
-    if owner.state.get(weights) is not forest.state[1]:  # it starts anew
-        owner.step_in_backward(thresholds, weights)
-        return fused(thresholds, weights)
-    return forest if forest.moves([thresholds.requires_grad, weights.requires_grad]) else None
+        return _Step.apply(x, thresholds, features, weights, self, words)
 
 
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, features: Tensor, thresholds: Tensor, weights: Tensor, forest: FusedForest,
-        kind: str, aggregate: Any,
+        ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, forest: FusedForest,
+        words: dict[str, Any],
     ) -> Tensor:  # fmt: skip
         lr, beta1, beta2, eps = forest.settings
         ctx.step = forest.step + 1
         with rows.LOCK:
             t, w, state = forest.arrays()
-            y, route = _FORWARD[kind](
+            y, route = hinge.adam_forward(
                 array("x", x), t, array("features", features), w, state, ctx.step, lr,
-                aggregate=aggregate, beta1=beta1, beta2=beta2, eps=eps,
+                **words, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
         ctx.save_for_backward(features, *map(torch.from_numpy, route))
-        ctx.forest, ctx.settings = forest, (x.shape[1], kind, aggregate)
+        ctx.forest, ctx.x_shape, ctx.words = forest, x.shape, words
         return torch.from_numpy(y)
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
         features, *route = ctx.saved_tensors
-        n_features, kind, aggregate = ctx.settings
         forest = ctx.forest
-        thresholds, weights = (node for node, _ in ctx.next_functions[2:4])
+        thresholds, weights = (ctx.next_functions[i][0] for i in (1, 3))
         kept, owner = rows.missed(weights.variable), forest.owner()
         current = owner is not None and kept is not None and kept.forest is forest
         if not current or forest.step != ctx.step - 1 or torch.is_grad_enabled():
@@ -171,14 +161,15 @@ class _Step(torch.autograd.Function):
                 "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
         g, f = array("grad_y", grad_y), array("features", features)
-        route = [a.numpy() for a in route]
-        if not forest.moves([_asked_for(thresholds), _asked_for(weights)]):
+        route = hinge.Route(*map(array, hinge.Route._fields, route))
+        if forest.moves([_asked_for(thresholds), _asked_for(weights)]):
+            group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
+            x = np.empty_like(route.margin, shape=tuple(ctx.x_shape))
+            grad_x = forest.move(settings_of(group), g, route, x, f, ctx.words)
+        else:
             w = forest.data[1].numpy()
-            grad_x = _GRADIENT[kind](g, *route, f, w, n_features, aggregate=aggregate)[0]
-            return torch.from_numpy(grad_x), None, None, None, None, None, None
-        group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
-        grad_x = forest.move(settings_of(group), kind, g, route, f, n_features, aggregate)
-        return torch.from_numpy(grad_x), None, None, None, None, None, None
+            grad_x = gradients(g, route, None, ctx.x_shape, f, w, ctx.words, sparse=True).x
+        return torch.from_numpy(grad_x), *(None,) * 5
 
 
 def _asked_for(node: Any) -> bool:

@@ -2,17 +2,25 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from . import cuda
+
+Kind = Literal["tree", "fern"]
+MarginName = Literal["column", "projection"]
+Aggregate = Literal["sum", "mean"] | None
+
 LIBRARY = torch.library.Library("hforest", "DEF")
 """Holds every operator `torch.ops.hforest.*` as long as the process runs."""
 
 _HALF = (torch.float16, torch.bfloat16)
+_QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+_NO_ARRAY, _DENSE = {*_HALF, *_QUANTISED}, torch.strided
 AUTOCAST = ("cpu", "cuda")
 _PLAIN = (Tensor, torch.nn.Parameter)
 # Functions that count active dispatch modes and function transforms. A PyTorch without them goes through the
@@ -37,15 +45,18 @@ def untraced() -> bool:
 
 
 def eager(*tensors: Tensor) -> bool:
-    """Returns whether a call may skip the dispatcher: plain CPU tensors of no half type, `untraced`."""
+    """Returns whether a call may skip the dispatcher: plain dense CPU tensors of no half type, `untraced`."""
     for t in tensors:
-        if type(t) not in _PLAIN or not t.is_cpu or t.dtype in _HALF:
+        if type(t) not in _PLAIN or not t.is_cpu or t.layout is not _DENSE or t.dtype in _NO_ARRAY:
             return False
     return untraced()
 
 
 def check(**tensors: Tensor | None) -> None:
-    """Checks that arguments are tensors on one device, without tangents, and integers without gradients."""
+    """Checks that arguments are dense tensors on one device, without tangents, integers without gradients.
+
+    Operators have no kernels for tensors that are sparse, quantised or in a layout of a library.
+    """
     first_name, first = "", None
     for name, t in tensors.items():
         if t is None and name == "index":
@@ -54,6 +65,12 @@ def check(**tensors: Tensor | None) -> None:
             raise TypeError(
                 f"{name}: expected a torch.Tensor, got {type(t).__name__}; "
                 f"convert it with torch.as_tensor({name})"
+            )
+        if t.layout is not _DENSE or t.is_quantized:
+            remedy = "dequantize" if t.is_quantized else "to_dense"
+            raise TypeError(
+                f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout}; "
+                f"pass {name}.{remedy}()"
             )
         if first is None:
             first_name, first = name, t
@@ -69,21 +86,10 @@ def check(**tensors: Tensor | None) -> None:
             and forward_ad.unpack_dual(t).tangent is not None
         ):
             raise RuntimeError(f"{name}: expected no forward-mode tangent, got one; use backward")
-        if name in ("features", "index", "y") and t.requires_grad:
+        if name in ("index", "y") and t.requires_grad:
             raise TypeError(
                 f"{name}: expected integers without a gradient, got requires_grad=True; "
                 "pass a buffer of integers"
-            )
-
-
-def check_dense(**tensors: Tensor) -> None:
-    """Checks that no tensor is sparse, quantised or in a layout of a library: operators have no kernels."""
-    for name, t in tensors.items():
-        if t.layout != torch.strided or t.is_quantized:
-            remedy = "dequantize" if t.is_quantized else "to_dense"
-            raise TypeError(
-                f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout}; "
-                f"pass {name}.{remedy}()"
             )
 
 
@@ -130,8 +136,8 @@ def _dtype(t: Tensor) -> str:
     return str(t.dtype).removeprefix("torch.")
 
 
-def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Defines the operator `hforest::<name>`; returns its overload `torch.ops.hforest.<name>.default`.
+class Operator:
+    """The operator `torch.ops.hforest.<name>`, which plain CPU tensors call without the dispatcher.
 
     Parameters
     ----------
@@ -142,29 +148,64 @@ def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..
         a new array or a tuple of new arrays.
     fake : function
         Takes fake tensors and returns empty ones with the shapes and dtypes of the results.
+    setup, backward : functions, optional
+        As `torch.library.register_autograd` takes them: the gradient by the first result. The backward pass
+        of an operator without them, which computes gradients, is refused.
     """
-    names = list(inspect.signature(kernel).parameters)
 
-    def cpu(*arguments: Any) -> Any:
-        given = [array(k, a) if isinstance(a, Tensor) else a for k, a in zip(names, arguments, strict=False)]
-        results = kernel(*given)
-        if isinstance(results, tuple):
-            return tuple(map(torch.from_numpy, results))
-        return torch.from_numpy(results)
+    def __init__(
+        self,
+        name: str,
+        schema: str,
+        kernel: Callable[..., Any],
+        fake: Callable[..., Any],
+        setup: Callable[..., None] | None = None,
+        backward: Callable[..., Any] | None = None,
+    ) -> None:
+        self._kernel, self._names = kernel, list(inspect.signature(kernel).parameters)
+        self._function = None if setup is None else _function(self.run, setup, backward)
+        LIBRARY.define(name + schema)
+        LIBRARY.impl(name, self.run, "CPU")
+        LIBRARY.impl(name, lambda *arguments: cuda.call(kernel, arguments), "CUDA")
+        torch.library.register_fake(f"hforest::{name}", fake, lib=LIBRARY)
+        self.overload = getattr(torch.ops.hforest, name).default
+        for device in AUTOCAST:
+            LIBRARY.impl(name, _autocast(self.overload, device), f"Autocast{device.upper()}")
+        torch.library.register_autograd(
+            f"hforest::{name}", backward or no_second_derivative, setup_context=setup, lib=LIBRARY
+        )
 
-    def cuda(*arguments: Any) -> Any:
-        from .cuda import call
+    def run(self, *arguments: Any) -> Any:
+        """Returns the results for CPU tensors."""
+        given = zip(self._names, arguments, strict=False)
+        found = self._kernel(*(array(k, a) if isinstance(a, Tensor) else a for k, a in given))
+        return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
 
-        return call(kernel, arguments)
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the results; of an operator with a gradient the first."""
+        tensors = [a for a in arguments if isinstance(a, Tensor)]
+        plain, learns = eager(*tensors), torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if plain and learns and self._function is not None:
+            return self._function.apply(*arguments)
+        # A pass with create_graph=True meets the operator, which refuses to be differentiated.
+        results = (self.run if plain and not learns else self.overload)(*arguments)
+        return results[0] if self._function is not None and isinstance(results, tuple) else results
 
-    LIBRARY.define(name + schema)
-    LIBRARY.impl(name, cpu, "CPU")
-    LIBRARY.impl(name, cuda, "CUDA")
-    torch.library.register_fake(f"hforest::{name}", fake, lib=LIBRARY)
-    overload = getattr(torch.ops.hforest, name).default
-    for device in AUTOCAST:
-        LIBRARY.impl(name, _autocast(overload, device), f"Autocast{device.upper()}")
-    return overload
+
+def _function(run: Callable[..., Any], setup: Callable[..., None], pull: Any) -> Any:
+    # The operator as a function of autograd, for plain CPU tensors.
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Tensor:
+            results = run(*arguments)
+            setup(ctx, arguments, results)
+            return results[0] if isinstance(results, tuple) else results
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return pull(ctx, grad)
+
+    return Function
 
 
 def _autocast(overload: Any, device: str) -> Callable[..., Any]:
@@ -176,15 +217,6 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
             return overload(*given)
 
     return kernel
-
-
-def check_route(route: bool, function: str) -> None:
-    """Refuses the backward pass of an operator that kept no route."""
-    if not route:
-        raise RuntimeError(
-            "route: expected True where gradients are asked for, got False; call hforest.torch."
-            f"{function}, which chooses it"
-        )
 
 
 def no_second_derivative(ctx: Any, *_: Any) -> Any:

@@ -1,6 +1,5 @@
 """A hinge forest as a module: parameters, starts, maps, and the states of HingeTreeForTorch."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -9,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import hinge
-from .convolution import hinge_fern_conv, hinge_tree_conv
-from .operators import Aggregate, Kind, hinge_fern, hinge_tree
+from .library import Aggregate, Kind, MarginName
+from .operators import hinge_forest
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -29,22 +28,72 @@ def seed(generator: torch.Generator | None) -> int:
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device))
 
 
-def check_choices(kind: Any, aggregate: Any) -> None:
-    """Checks the words of a forest's settings."""
-    if kind not in ("tree", "fern"):
-        raise ValueError(f"kind: expected one of 'tree', 'fern', got {kind!r}; choose one of them")
-    if aggregate not in ("sum", "mean", None):
-        raise ValueError(
-            f"aggregate: expected one of None, 'sum', 'mean', got {aggregate!r}; choose one of them"
-        )
-
-
 def host(t: Tensor) -> np.ndarray:
     """Returns a tensor as a C-contiguous NumPy array, copied from a GPU where it is on one."""
     return t.detach().cpu().contiguous().numpy()
 
 
-class HingeForest(nn.Module):
+class Forest(nn.Module):
+    """What modules of hinge forests share: their tensors, and the states of HingeTreeForTorch."""
+
+    thresholds: nn.Parameter
+    weights: nn.Parameter
+    features: Any
+    _places = 1
+    """Columns of a channel."""
+
+    def __init__(
+        self, start: hinge.Parameters, kind: Kind, margin: MarginName, aggregate: Aggregate, sparse: bool,
+        device: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        w = start.weights
+        leaf, margins = (np.empty((0, len(w)), dtype) for dtype in (np.int32, w.dtype))
+        hinge.leaf_outputs(leaf, margins, w, aggregate=aggregate)  # checks the word
+        self.n_trees, self.depth = len(w), w.shape[1].bit_length() - 1
+        self.kind, self.margin, self.aggregate, self.sparse = kind, margin, aggregate, sparse
+        device = torch.get_default_device() if device is None else device
+        thresholds, features, weights = (torch.from_numpy(a).to(device) for a in start)
+        self.thresholds, self.weights = nn.Parameter(thresholds), nn.Parameter(weights)
+        if features.is_floating_point():
+            self.features = nn.Parameter(features)
+        else:
+            self.register_buffer("features", features)
+
+    def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
+        # Of these parameters, or of all.
+        return hinge_forest(
+            x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
+            kind=self.kind, margin=self.margin, aggregate=self.aggregate, sparse=self.sparse,
+        )  # fmt: skip
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        thresholds, weights, features = (prefix + name for name in ("thresholds", "weights", "features"))
+        ordinals = state_dict.pop(prefix + "ordinals", None)
+        if ordinals is not None:
+            if ordinals.dim() == 3:
+                # A tree for each pair of an output and a channel, which it sees alone.
+                channel = torch.arange(ordinals.shape[1], device=ordinals.device)[:, None]
+                ordinals = (ordinals + channel * self._places).flatten(0, 1)
+                for name in (thresholds, weights):
+                    if name in state_dict and state_dict[name].dim() > 2:
+                        state_dict[name] = state_dict[name].flatten(0, 1)
+            state_dict[features] = ordinals.to(torch.int32)
+            w = state_dict.get(weights)
+            if w is not None and w.dim() >= 2 and w.shape[1] == 2**self.depth:
+                state_dict[weights] = w[:, _reversed_bits(self.depth).to(w.device)]
+        elif prefix + "projections" in state_dict:  # the former name of features that are learned
+            state_dict[features] = state_dict.pop(prefix + "projections")
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _reversed_bits(depth: int) -> Tensor:
+    """Returns for each leaf HingeTreeForTorch's leaf of the same decisions: the bits in reverse order."""
+    leaf = torch.arange(2**depth)
+    return sum(((leaf >> level) & 1) << (depth - 1 - level) for level in range(depth))
+
+
+class HingeForest(Forest):
     """Random hinge trees or ferns as a layer (Lay et al. 2018).
 
     Parameters
@@ -56,14 +105,18 @@ class HingeForest(nn.Module):
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
+    margin : "column" or "projection"
+        Vertices compare columns of the input, or inner products with vectors of their own, which are learned
+        (Lay et al. 2018, Fig. 2).
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart.
     features : "random" or "sequential"
-        Columns that vertices compare at the start; see `hforest.hinge.tree_init`.
+        Columns that vertices compare at the start; see `hforest.hinge.init`.
     scale : float
         Standard deviation of the weights at the start; the paper's 0.01.
     sparse : bool
-        Make the gradient of `weights` sparse, as in `hinge_tree`, for `torch.optim.SparseAdam` and the like.
+        Make the gradient of `weights` sparse, as in `hinge_forest`, for `RowAdam`: the steps of dense Adam at
+        the cost of the leaves that a batch reaches. Recommended for training on the CPU.
     generator : torch.Generator, optional
         Where random numbers come from; PyTorch's own by default.
     device : torch.device, optional
@@ -76,16 +129,16 @@ class HingeForest(nn.Module):
         n_vertices is 2**depth - 1 for trees and depth for ferns. The start is U(-3, 3), so normalise the
         input (`RunningNorm`), or set the thresholds from samples (`median_thresholds`, `greedy_init`).
     weights : (n_trees, 2**depth, *outputs) Parameter
-    features : (n_trees, n_vertices) buffer of int32
+    features : (n_trees, n_vertices) buffer of int32, or (n_trees, n_vertices, in_features) Parameter
 
     Raises
     ------
     TypeError, ValueError
-        As `hforest.hinge.tree_init`.
+        As `hforest.hinge.init`.
 
     Notes
     -----
-    The start is that of `hforest.hinge.tree_init` or `fern_init`, with a seed drawn from `generator`.
+    The start is that of `hforest.hinge.init`, with a seed drawn from `generator`.
 
     `load_state_dict` also takes the state of RandomHingeForest and RandomHingeFern of HingeTreeForTorch,
     whose keys are `thresholds`, `ordinals` and `weights`. There the first decision is the least significant
@@ -99,10 +152,6 @@ class HingeForest(nn.Module):
     (torch.Size([32, 10]), torch.Size([32, 10, 8, 8]))
     """
 
-    thresholds: nn.Parameter
-    weights: nn.Parameter
-    features: Tensor
-
     def __init__(
         self,
         in_features: int,
@@ -111,6 +160,7 @@ class HingeForest(nn.Module):
         outputs: int | Sequence[int] = (),
         *,
         kind: Kind = "tree",
+        margin: MarginName = "column",
         aggregate: Aggregate = "sum",
         features: Literal["random", "sequential"] = "random",
         scale: float = 0.01,
@@ -119,26 +169,18 @@ class HingeForest(nn.Module):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        check_choices(kind, aggregate)
-        init = hinge.tree_init if kind == "tree" else hinge.fern_init
-        t, f, w = init(
-            n_trees, depth, in_features, outputs,
+        start = hinge.init(
+            n_trees, depth, in_features, outputs, kind=kind, margin=margin,
             features=features, scale=scale, dtype=numpy_dtype(dtype), rng=seed(generator),
         )  # fmt: skip
-        self.in_features, self.n_trees, self.depth = int(in_features), len(w), int(depth)
-        self.outputs = tuple(w.shape[2:])
-        self.kind, self.aggregate, self.sparse = kind, aggregate, sparse
-        device = torch.get_default_device() if device is None else device
-        self.thresholds = nn.Parameter(torch.from_numpy(t).to(device))
-        self.weights = nn.Parameter(torch.from_numpy(w).to(device))
-        self.register_buffer("features", torch.from_numpy(f).to(device))
+        super().__init__(start, kind, margin, aggregate, sparse, device)
+        self.in_features, self.outputs = int(in_features), tuple(start.weights.shape[2:])
 
     def extra_repr(self) -> str:
         """Returns what `repr` shows between the parentheses."""
         return (
             f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, outputs={self.outputs}, "
-            f"kind={self.kind!r}, aggregate={self.aggregate!r}"
+            f"kind={self.kind!r}, margin={self.margin!r}, aggregate={self.aggregate!r}"
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -157,22 +199,14 @@ class HingeForest(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            As `hinge_tree`; an x with another axis 1.
+            As `hinge_forest`; an x with another axis 1.
         """
         self._check(x)
-        if 3 <= x.dim() <= 5 and x.numel() and not self.sparse:
-            conv = hinge_tree_conv if self.kind == "tree" else hinge_fern_conv
-            return conv(x, self.thresholds, self.features, self.weights, 1, aggregate=self.aggregate)
-        run = hinge_tree if self.kind == "tree" else hinge_fern
-        y = run(
-            self._rows(x),
-            self.thresholds,
-            self.features,
-            self.weights,
-            aggregate=self.aggregate,
-            sparse=self.sparse,
-        )
-        return self._spatial(y, x)
+        if x.dim() == 2:
+            return self._outputs(x)
+        if x.numel():
+            return self._outputs(x.flatten(2), windows=hinge.Windows(1)).unflatten(-1, x.shape[2:])
+        return self._spatial(self._outputs(self._rows(x)), x)
 
     def _check(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):
@@ -188,18 +222,13 @@ class HingeForest(nn.Module):
     def _rows(self, x: Tensor) -> Tensor:
         # Samples as rows: (n * prod(spatial), in_features).
         self._check(x)
-        if x.dim() == 2:
-            return x
-        return x.flatten(2).transpose(1, 2).reshape(x.shape[0] * math.prod(x.shape[2:]), self.in_features)
+        return x.movedim(1, -1).reshape(-1, self.in_features)
 
     def _spatial(self, y: Tensor, x: Tensor) -> Tensor:
         # The spatial axes of x behind the others: (n, ..., *spatial) of rows (n * prod(spatial), ...).
-        if x.dim() == 2:
-            return y
-        spatial, rest = x.shape[2:], y.shape[1:]
-        axes = range(1, 1 + len(spatial))
-        behind = range(1 + len(spatial), 1 + len(spatial) + len(rest))
-        return y.reshape(x.shape[0], *spatial, *rest).permute(0, *behind, *axes)
+        n_axes = x.dim() - 2
+        y = y.reshape(x.shape[0], *x.shape[2:], *y.shape[1:])
+        return y.movedim(tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0)))
 
     # ----------------------------------------------------------------------------------------- starts
 
@@ -215,10 +244,10 @@ class HingeForest(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            As `hforest.hinge.tree_median_thresholds` and `fern_median_thresholds`, which run on the host.
+            As `hforest.hinge.median_thresholds`, which runs on the host; for projections.
         """
-        medians = hinge.tree_median_thresholds if self.kind == "tree" else hinge.fern_median_thresholds
-        self.thresholds.copy_(torch.from_numpy(medians(host(self._rows(x)), host(self.features))))
+        medians = hinge.median_thresholds(host(self._rows(x)), self._columns(), kind=self.kind)
+        self.thresholds.copy_(torch.from_numpy(medians))
 
     @torch.no_grad()
     def greedy_init(
@@ -252,17 +281,18 @@ class HingeForest(nn.Module):
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.hinge.tree_greedy_init`, which runs on the host; for ferns; targets that do not fit to
-            `outputs`.
+            As `hforest.hinge.greedy_init`, which runs on the host; for ferns and projections; targets that do
+            not fit to `outputs`.
         """
         if self.kind != "tree":
             raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
+        self._columns()
         classes = task == "classification"
         if classes and len(self.outputs) != 1:
             raise ValueError(
                 f"outputs: expected (n_classes,), got {self.outputs}; make the forest with outputs=n_classes"
             )
-        found = hinge.tree_greedy_init(
+        found = hinge.greedy_init(
             host(self._rows(x)), host(y), self.n_trees, self.depth,
             task=task, n_classes=self.outputs[0] if classes else None, max_features=max_features,
             rng=seed(generator),
@@ -283,28 +313,38 @@ class HingeForest(nn.Module):
     def thresholds_consistent(self) -> Tensor:
         """Returns where both children of a vertex can be reached, a (n_trees, n_vertices) tensor of bools.
 
-        See `hforest.hinge.tree_thresholds_consistent`. Decisions of a fern do not depend on each other: True.
+        See `hforest.hinge.thresholds_consistent`. Decisions of a fern do not depend on each other: True.
+        Of columns, as `repair_thresholds`.
         """
+        f = self._columns()
         if self.kind == "fern":
             return torch.ones_like(self.features, dtype=torch.bool)
-        found = hinge.tree_thresholds_consistent(host(self.thresholds), host(self.features))
+        found = hinge.thresholds_consistent(host(self.thresholds), f)
         return torch.from_numpy(found).to(self.features.device)
 
     @torch.no_grad()
     def repair_thresholds(self) -> None:
         """Moves thresholds that contradict an ancestor to where both children can be reached.
 
-        See `hforest.hinge.tree_repair_thresholds`. A fern has none.
+        See `hforest.hinge.repair_thresholds`. A fern has none.
         """
+        f = self._columns()
         if self.kind == "tree":
-            t = hinge.tree_repair_thresholds(host(self.thresholds), host(self.features))
-            self.thresholds.copy_(torch.from_numpy(t))
+            self.thresholds.copy_(torch.from_numpy(hinge.repair_thresholds(host(self.thresholds), f)))
+
+    def _columns(self) -> np.ndarray:
+        if self.margin != "column":
+            raise ValueError(
+                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', "
+                "under an nn.Linear"
+            )
+        return host(self.features)
 
     # ------------------------------------------------------------------------------------------- maps
 
     def _route(self, x: Tensor) -> hinge.Route:
-        traverse = hinge.tree_traverse if self.kind == "tree" else hinge.fern_traverse
-        return traverse(host(self._rows(x)), host(self.thresholds), host(self.features))
+        given = (host(a) for a in (self._rows(x), self.thresholds, self.features))
+        return hinge.traverse(*given, kind=self.kind, margin=self.margin)
 
     def _map(self, a: np.ndarray, x: Tensor) -> Tensor:
         return self._spatial(torch.from_numpy(a).to(x.device), x)
@@ -324,7 +364,7 @@ class HingeForest(nn.Module):
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.hinge.tree_traverse`, which runs on the host, as in the other maps.
+            As `hforest.hinge.traverse`, which runs on the host, as in the other maps.
         """
         return self._map(self._route(x).leaf, x)
 
@@ -351,15 +391,14 @@ class HingeForest(nn.Module):
         Returns
         -------
         feature : (n, n_trees, *spatial, depth) tensor of int32
-            In a fern they are the same for all samples.
+            In a fern they are the same for all samples. Of columns.
         """
-        leaf, features = self._route(x).leaf, host(self.features)
+        features, leaf = self._columns(), self._route(x).leaf
         if self.kind == "tree":
             path = hinge.tree_path(leaf, features).feature
         else:
             path = np.repeat(features[None], len(leaf), axis=0)
-        n_spatial = x.dim() - 2
-        return self._map(path, x).movedim(2, 2 + n_spatial)
+        return self._map(path, x).movedim(2, x.dim())
 
     def leaf_counts(self, x: Tensor) -> Tensor:
         """Returns the number of samples that reach each leaf.
@@ -375,23 +414,3 @@ class HingeForest(nn.Module):
         """
         counts = hinge.leaf_counts(self._route(x).leaf, 2**self.depth)
         return torch.from_numpy(counts).to(x.device)
-
-    # ------------------------------------------------------------------------------------------ states
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        ordinals = state_dict.pop(prefix + "ordinals", None)
-        if ordinals is not None:
-            state_dict[prefix + "features"] = ordinals.to(torch.int32)
-            weights = state_dict.get(prefix + "weights")
-            if weights is not None and weights.dim() >= 2 and weights.shape[1] == 2**self.depth:
-                state_dict[prefix + "weights"] = weights[:, reversed_bits(self.depth).to(weights.device)]
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-
-
-def reversed_bits(depth: int) -> Tensor:
-    """Returns for each leaf HingeTreeForTorch's leaf of the same decisions: the bits in reverse order."""
-    leaf = torch.arange(2**depth)
-    other = torch.zeros_like(leaf)
-    for level in range(depth):
-        other |= ((leaf >> (depth - 1 - level)) & 1) << level
-    return other

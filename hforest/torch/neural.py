@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import neural
-from .library import LIBRARY, array, check, define, eager, full_precision, no_second_derivative, same_dtype
+from .library import Operator, check, full_precision, no_second_derivative, same_dtype
 
 Task = Literal["classification", "regression"]
 Loss = Literal["forest", "tree"]
@@ -22,16 +22,8 @@ def _forward_kernel(f: Any, leaves: Any, index: Any = None, task: Task = "classi
     return neural.forward(f, leaves, index=index, task=task)
 
 
-def _forward_fake(f: Tensor, leaves: Tensor, index: Tensor | None = None, task: str = "") -> Tensor:
-    return f.new_empty((f.shape[0], leaves.shape[2]))
-
-
 def _backward_kernel(grad_p: Any, f: Any, leaves: Any, index: Any = None) -> Any:
     return neural.backward(grad_p, f, leaves, index=index)
-
-
-def _backward_fake(grad_p: Tensor, f: Tensor, leaves: Tensor, index: Tensor | None = None) -> Tensor:
-    return f.new_empty(f.shape)
 
 
 def _leaves_kernel(grad_p: Any, f: Any, index: Any = None) -> Any:
@@ -55,46 +47,8 @@ def _loss_kernel(f: Any, leaves: Any, y: Any, index: Any = None, loss: Loss = "f
     return np.array(value, f.dtype), grad_f
 
 
-def _loss_fake(
-    f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None = None, loss: str = ""
-) -> tuple[Tensor, Tensor]:
-    return f.new_empty(()), f.new_empty(f.shape)
-
-
 def _scale_kernel(grad_loss: Any, grad_f: Any) -> Any:
     return grad_f * grad_loss
-
-
-_forward_operator = define(
-    "neural_forest",
-    '(Tensor f, Tensor leaves, Tensor? index=None, str task="classification") -> Tensor',
-    _forward_kernel,
-    _forward_fake,
-)
-_backward_operator = define(
-    "neural_backward",
-    "(Tensor grad_p, Tensor f, Tensor leaves, Tensor? index=None) -> Tensor",
-    _backward_kernel,
-    _backward_fake,
-)
-_leaves_operator = define(
-    "neural_backward_leaves",
-    "(Tensor grad_p, Tensor f, Tensor? index=None) -> Tensor",
-    _leaves_kernel,
-    _leaves_fake,
-)
-_loss_operator = define(
-    "neural_loss",
-    '(Tensor f, Tensor leaves, Tensor y, Tensor? index=None, str loss="forest") -> (Tensor, Tensor)',
-    _loss_kernel,
-    _loss_fake,
-)
-_scale_operator = define(
-    "neural_loss_backward",
-    "(Tensor grad_loss, Tensor grad_f) -> Tensor",
-    _scale_kernel,
-    lambda grad_loss, grad_f: grad_f.new_empty(grad_f.shape),
-)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -116,69 +70,46 @@ def _loss_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]
     ctx.save_for_backward(output[1])
 
 
-def _loss_backward(ctx: Any, grad_loss: Tensor, _: Any) -> tuple[Any, ...]:
-    (grad_f,) = ctx.saved_tensors
-    return _scale_operator(grad_loss, grad_f), None, None, None, None
+def _loss_backward(ctx: Any, grad_loss: Tensor, *_: Any) -> tuple[Any, ...]:
+    if torch.is_grad_enabled():
+        no_second_derivative(ctx)
+    return _scale_operator(grad_loss, *ctx.saved_tensors), None, None, None, None
 
 
-torch.library.register_autograd("hforest::neural_forest", _backward, setup_context=_setup, lib=LIBRARY)
-torch.library.register_autograd(
-    "hforest::neural_loss", _loss_backward, setup_context=_loss_setup, lib=LIBRARY
+_forward_operator = Operator(
+    "neural_forest",
+    '(Tensor f, Tensor leaves, Tensor? index=None, str task="classification") -> Tensor',
+    _forward_kernel,
+    lambda f, leaves, index=None, task="": f.new_empty((f.shape[0], leaves.shape[2])),
+    _setup,
+    _backward,
 )
-for _name in ("neural_backward", "neural_backward_leaves", "neural_loss_backward"):
-    torch.library.register_autograd(f"hforest::{_name}", no_second_derivative, lib=LIBRARY)
-
-
-class _Forest(torch.autograd.Function):
-    """`neural_forest` without the dispatcher, for plain CPU tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, f: Tensor, leaves: Tensor, index: Tensor | None, task: Task) -> Tensor:
-        ctx.save_for_backward(f, leaves, index)
-        return torch.from_numpy(_forward_kernel(*_arrays(f, leaves, index), task))
-
-    @staticmethod
-    def backward(ctx: Any, grad_p: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():  # create_graph=True: the operators refuse to be differentiated
-            return _backward(ctx, grad_p)
-        f, leaves, index = _arrays(*ctx.saved_tensors)
-        by_f, by_leaves = ctx.needs_input_grad[:2]
-        given = array("grad_p", grad_p)
-        return (
-            torch.from_numpy(_backward_kernel(given, f, leaves, index)) if by_f else None,
-            torch.from_numpy(_leaves_kernel(given, f, index)) if by_leaves else None,
-            None,
-            None,
-        )
-
-
-class _Loss(torch.autograd.Function):
-    """`neural_loss` without the dispatcher, for plain CPU tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None, loss: Loss) -> Tensor:
-        found, grad_f = _plain_loss(f, leaves, y, index, loss)
-        ctx.save_for_backward(grad_f)
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            no_second_derivative(ctx)
-        (grad_f,) = ctx.saved_tensors
-        return grad_f * grad_loss, None, None, None, None
-
-
-def _arrays(f: Tensor, leaves: Tensor, index: Tensor | None) -> tuple[Any, Any, Any]:
-    return array("f", f), array("leaves", leaves), None if index is None else array("index", index)
-
-
-def _plain_loss(
-    f: Tensor, leaves: Tensor, y: Tensor, index: Tensor | None, loss: Loss
-) -> tuple[Tensor, Tensor]:
-    given = array("f", f), array("leaves", leaves), array("y", y)
-    value, grad_f = _loss_kernel(*given, None if index is None else array("index", index), loss)
-    return torch.from_numpy(value), torch.from_numpy(grad_f)
+_backward_operator = Operator(
+    "neural_backward",
+    "(Tensor grad_p, Tensor f, Tensor leaves, Tensor? index=None) -> Tensor",
+    _backward_kernel,
+    lambda grad_p, f, leaves, index=None: f.new_empty(f.shape),
+)
+_leaves_operator = Operator(
+    "neural_backward_leaves",
+    "(Tensor grad_p, Tensor f, Tensor? index=None) -> Tensor",
+    _leaves_kernel,
+    _leaves_fake,
+)
+_loss_operator = Operator(
+    "neural_loss",
+    '(Tensor f, Tensor leaves, Tensor y, Tensor? index=None, str loss="forest") -> (Tensor, Tensor)',
+    _loss_kernel,
+    lambda f, leaves, y, index=None, loss="": (f.new_empty(()), f.new_empty(f.shape)),
+    _loss_setup,
+    _loss_backward,
+)
+_scale_operator = Operator(
+    "neural_loss_backward",
+    "(Tensor grad_loss, Tensor grad_f) -> Tensor",
+    _scale_kernel,
+    lambda grad_loss, grad_f: grad_f.new_empty(grad_f.shape),
+)
 
 
 def neural_forest(
@@ -240,11 +171,7 @@ def neural_forest(
     check(f=f, leaves=leaves, index=index)
     f, leaves = full_precision(f, leaves)
     same_dtype("f", f, "leaves", leaves)
-    if not (eager(f, leaves) if index is None else eager(f, leaves, index)):
-        return _forward_operator(f, leaves, index, task)
-    if torch.is_grad_enabled() and (f.requires_grad or leaves.requires_grad):
-        return _Forest.apply(f, leaves, index, task)
-    return torch.from_numpy(_forward_kernel(*_arrays(f, leaves, index), task))
+    return _forward_operator(f, leaves, index, task)
 
 
 def neural_loss(
@@ -310,8 +237,4 @@ def neural_loss(
         )
     f, leaves = full_precision(f, leaves)
     same_dtype("f", f, "leaves", leaves)
-    if not (eager(f, leaves, y) if index is None else eager(f, leaves, y, index)):
-        return _loss_operator(f, leaves, y, index, loss)[0]
-    if torch.is_grad_enabled() and f.requires_grad:
-        return _Loss.apply(f, leaves, y, index, loss)
-    return _plain_loss(f, leaves, y, index, loss)[0]
+    return _loss_operator(f, leaves, y, index, loss)

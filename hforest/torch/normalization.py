@@ -7,22 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from .. import layers
-from .library import LIBRARY, array, define, eager, no_second_derivative, same_dtype
+from . import cuda
+from .library import LIBRARY, Operator, array, check, eager, same_dtype
 from .modules import numpy_dtype
-
-# PyTorch's square root is not rounded correctly on every processor, so what it divides by comes from NumPy.
-_operator = define(
-    "normalize",
-    "(Tensor x, Tensor mean, Tensor var) -> Tensor",
-    lambda x, mean, var: layers.normalize(x, mean, var),
-    lambda x, mean, var: x.new_empty(x.shape),
-)
-_backward_operator = define(
-    "normalize_backward",
-    "(Tensor grad_z, Tensor var) -> Tensor",
-    lambda grad_z, var: layers.normalize_backward(grad_z, var),
-    lambda grad_z, var: grad_z.new_empty(grad_z.shape),
-)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -33,40 +20,34 @@ def _backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
     return _backward_operator(grad_z, *ctx.saved_tensors), None, None
 
 
-torch.library.register_autograd("hforest::normalize", _backward, setup_context=_setup, lib=LIBRARY)
-torch.library.register_autograd("hforest::normalize_backward", no_second_derivative, lib=LIBRARY)
-
-
-class _Normalize(torch.autograd.Function):
-    """The same without the dispatcher, for plain CPU tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        ctx.save_for_backward(var)
-        return torch.from_numpy(layers.normalize(array("x", x), array("mean", mean), array("var", var)))
-
-    @staticmethod
-    def backward(ctx: Any, grad_z: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            return _backward(ctx, grad_z)
-        (var,) = ctx.saved_tensors
-        grad_x = layers.normalize_backward(array("grad_z", grad_z), array("var", var))
-        return torch.from_numpy(grad_x), None, None
+# PyTorch's square root is not rounded correctly on every processor, so what it divides by comes from NumPy.
+_operator = Operator(
+    "normalize",
+    "(Tensor x, Tensor mean, Tensor var) -> Tensor",
+    lambda x, mean, var: layers.normalize(x, mean, var),
+    lambda x, mean, var: x.new_empty(x.shape),
+    _setup,
+    _backward,
+)
+_backward_operator = Operator(
+    "normalize_backward",
+    "(Tensor grad_z, Tensor var) -> Tensor",
+    lambda grad_z, var: layers.normalize_backward(grad_z, var),
+    lambda grad_z, var: grad_z.new_empty(grad_z.shape),
+)
 
 
 def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
     layers.normalize_update(array("x", x), mean.numpy(), var.numpy(), int(step))
 
 
-def _update_cuda(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
-    from .cuda import call
-
-    call(layers.normalize_update, (x, mean, var, int(step)))
-
-
 LIBRARY.define("normalize_update(Tensor x, Tensor(a!) mean, Tensor(b!) var, Tensor step) -> ()")
 LIBRARY.impl("normalize_update", _update, "CPU")
-LIBRARY.impl("normalize_update", _update_cuda, "CUDA")
+LIBRARY.impl(
+    "normalize_update",
+    lambda x, mean, var, step: cuda.call(layers.normalize_update, (x, mean, var, int(step))),
+    "CUDA",
+)
 torch.library.register_fake("hforest::normalize_update", lambda x, mean, var, step: None, lib=LIBRARY)
 _update_operator = torch.ops.hforest.normalize_update.default
 
@@ -138,6 +119,7 @@ class RunningNorm(nn.Module):
         TypeError, ValueError
             As `hforest.layers.normalize` and `normalize_update`; an x with another axis 1.
         """
+        check(x=x)
         if x.dim() < 2 or x.shape[1] != self.n_features:
             raise ValueError(
                 f"x: expected shape (n_samples, n_features, ...) = (n_samples, {self.n_features}, ...), "
@@ -151,9 +133,9 @@ class RunningNorm(nn.Module):
         same_dtype("x", rows, "mean", self.mean)
         # The backward pass needs the variance that the forward pass had.
         var = self.var.clone() if self.training else self.var
-        plain = eager(rows, self.mean, self.var, self.step)
-        z = (_Normalize.apply if plain else _operator)(rows, self.mean, var)
+        z = _operator(rows, self.mean, var)
         if self.training:
+            plain = eager(rows, self.mean, self.var, self.step)
             (_update if plain else _update_operator)(rows.detach(), self.mean, self.var, self.step)
             self.step.add_(1)
         return z if x.dim() == 2 else z.reshape(shape).movedim(-1, 1)

@@ -1,274 +1,345 @@
-"""Hinge trees and ferns on tensors (Lay et al. 2018, eq. 9-12): operators with gradients, sparse ones on
-request.
-"""
+"""Hinge forests on tensors (Lay et al. 2018, eq. 9-12): an operator with gradients, also sparse."""
 
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import hinge
+from ..hinge.shared import check_grad_y
 from . import rows
-from .fused import fused
 from .library import (
-    LIBRARY,
+    Aggregate,
+    Kind,
+    MarginName,
+    Operator,
     array,
     check,
-    check_route,
-    define,
     eager,
     full_precision,
     no_second_derivative,
     same_dtype,
 )
 
-Aggregate = Literal["sum", "mean"] | None
-Kind = Literal["tree", "fern"]
 
-_FORWARD: dict[str, Any] = {"tree": hinge.tree_forward, "fern": hinge.fern_forward}
-_BACKWARD: dict[str, Any] = {"tree": hinge.tree_backward, "fern": hinge.fern_backward}
+def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
+    """Returns one number for each axis in space."""
+    given = list(a) if isinstance(a, tuple | list) else [a] * n_axes
+    if len(given) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+        raise TypeError(
+            f"{name}: expected an int or one int for each of the {n_axes} axes in space, got {a!r}; "
+            "pass as many as x has axes after its channels"
+        )
+    return given
 
 
-def no_route(x: Any) -> list[np.ndarray]:
-    """Returns what operators return in place of a route: three arrays, as no two results may share memory."""
-    return [np.empty((0, 0), dtype) for dtype in (np.int32, x.dtype, np.int32)]
+def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any) -> tuple[Any, ...]:
+    # The settings as the operator takes them: windows as kernel_size, stride, padding, dilation of each axis.
+    if windows is None:
+        return kind, margin, None, aggregate
+    if not isinstance(windows, hinge.Windows):
+        raise TypeError(
+            f"windows: expected Windows or None, got {type(windows).__name__}; pass "
+            "hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows"
+        )
+    sizes = zip(windows._fields, windows, strict=True)
+    return kind, margin, [i for name, a in sizes for i in per_axis(name, a, n_axes)], aggregate
 
 
-def _forward_kernel(kind: Kind) -> Any:
-    forward = _FORWARD[kind]
+def _words(kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate) -> dict[str, Any]:
+    # The settings as `hforest.hinge` takes them.
+    n = 0 if windows is None else len(windows) // 4
+    sizes = None if windows is None else hinge.Windows(*(tuple(windows[i * n : i * n + n]) for i in range(4)))
+    return {"kind": kind, "margin": margin, "windows": sizes, "aggregate": aggregate}
 
-    def kernel(
-        x: Any, thresholds: Any, features: Any, weights: Any, aggregate: Aggregate = None, route: bool = True
-    ) -> tuple[Any, ...]:
-        if not route:
-            return forward(x, thresholds, features, weights, aggregate=aggregate), *no_route(x)
-        y, found = forward(x, thresholds, features, weights, aggregate=aggregate, return_route=True)
+
+def gradients(
+    grad_y: Any, route: Any, x: Any, x_shape: Any, features: Any, weights: Any, words: dict[str, Any], *,
+    sparse: bool = False, trusted: bool = False,
+) -> hinge.Gradients:  # fmt: skip
+    """Returns the gradients of a call for arrays; x may be None where its shape is enough.
+
+    Everything but `grad_y` is trusted where it is what a checked forward pass read and returned.
+    """
+    like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
+    grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
+    if trusted:
+        check_grad_y(grad_y, weights.dtype, grad_y.shape, {})
+    else:  # the gradient reads no value of thresholds, nor of an x that is None
+        thresholds, run = np.empty_like(like, shape=vertices), hinge
+        x = np.empty_like(like, shape=x_shape) if x is None else x
+    given = grad_y, route, x, thresholds, features, weights
+    if sparse:
+        return run.backward_sparse(*given, **words, out=grad_x)
+    learned = np.empty_like(features) if features.dtype == like.dtype else None
+    grads = hinge.Gradients(grad_x, np.empty_like(like, shape=vertices), learned, np.empty_like(weights))
+    run.backward(*given, **words, out=grads)
+    return grads
+
+
+# ------------------------------------------------------------------------------------------- the operator
+
+
+def _forward_kernel(
+    x: Any, thresholds: Any, features: Any, weights: Any, kind: Kind, margin: MarginName,
+    windows: list[int] | None, aggregate: Aggregate, route: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    given, words = (x, thresholds, features, weights), _words(kind, margin, windows, aggregate)
+    if route:
+        y, found = hinge.forward_with_route(*given, **words)
         return y, *found
-
-    return kernel
+    # Three arrays without elements, as no two results may share memory.
+    return hinge.forward(*given, **words), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
 
 
 def _forward_fake(
-    x: Tensor,
-    thresholds: Tensor,
-    features: Tensor,
-    weights: Tensor,
-    aggregate: Any = None,
-    route: bool = True,
-) -> tuple[Tensor, ...]:
-    n, n_trees, outputs = x.shape[0], weights.shape[0], weights.shape[2:]
-    y = x.new_empty((n, *outputs) if aggregate else (n, n_trees, *outputs))
-    shape = (n, n_trees) if route else (0, 0)
-    return y, features.new_empty(shape), x.new_empty(shape), features.new_empty(shape)
+    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, kind: str, margin: str, windows: Any,
+    aggregate: Any, route: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    axes = () if windows is None else zip(x.shape[2:], *np.reshape(windows, (4, -1)).tolist(), strict=True)
+    places = (x.shape[0], *((size + 2 * p - d * (k - 1) - 1) // s + 1 for size, k, s, p, d in axes))
+    n_trees, _, *outputs = weights.shape
+    y = x.new_empty((*places, *outputs) if aggregate else (*places, n_trees, *outputs))
+    shape = (*places, n_trees) if route else (0, 0)
+    leaf, vertex = (x.new_empty(shape, dtype=torch.int32) for _ in range(2))
+    return y, leaf, x.new_empty(shape), vertex
 
 
 def _backward_kernel(
-    grad_y: Any, leaf: Any, margin: Any, vertex: Any, features: Any, weights: Any, n_features: int,
-    kind: Kind, aggregate: Aggregate = None,
+    grad_y: Any, leaf: Any, margins: Any, vertex: Any, x: Any, x_shape: Any, features: Any, weights: Any,
+    kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate,
 ) -> tuple[Any, ...]:  # fmt: skip
-    return _BACKWARD[kind](grad_y, leaf, margin, vertex, features, weights, n_features, aggregate=aggregate)
+    route, words = hinge.Route(leaf, margins, vertex), _words(kind, margin, windows, aggregate)
+    grads = gradients(grad_y, route, x, x_shape, features, weights, words)
+    return tuple(np.empty_like(margins, shape=(0,)) if grad is None else grad for grad in grads)
 
 
 def _backward_fake(
-    grad_y: Tensor, leaf: Tensor, margin: Tensor, vertex: Tensor, features: Tensor, weights: Tensor,
-    n_features: int, kind: str, aggregate: Any = None,
+    grad_y: Tensor, leaf: Tensor, margins: Tensor, vertex: Tensor, x: Tensor | None, x_shape: Any,
+    features: Tensor, weights: Tensor, kind: str, margin: str, windows: Any, aggregate: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    grad_x = margin.new_empty((leaf.shape[0], n_features))
-    return grad_x, margin.new_empty(features.shape), margin.new_empty(weights.shape)
+    learned = features.shape if features.is_floating_point() else (0,)
+    return tuple(map(margins.new_empty, (x_shape, features.shape[:2], learned, weights.shape)))
 
 
-_SCHEMA = (
-    "(Tensor x, Tensor thresholds, Tensor features, Tensor weights, str? aggregate=None, bool route=True) "
-    "-> (Tensor, Tensor, Tensor, Tensor)"
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, _, features, weights, *ctx.settings, ctx.route = inputs
+    read = x if hinge.kernels.MARGINS[ctx.settings[1]].gradient_reads_x else None
+    ctx.save_for_backward(*output[1:], read, features, weights)
+    ctx.x_shape = x.shape
+
+
+def _backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
+    if not ctx.route:
+        raise RuntimeError(
+            "route: expected True where gradients are asked for, got False; call "
+            "hforest.torch.hinge_forest, which chooses it"
+        )
+    *route, x, features, weights = ctx.saved_tensors
+    given = (grad_y, *route, x, list(ctx.x_shape), features, weights)
+    return *_by_operator(*given, *ctx.settings), *(None,) * 5
+
+
+def _by_operator(*given: Any) -> tuple[Any, ...]:
+    by_x, by_threshold, by_feature, by_weight = _backward_operator.overload(*given)
+    return by_x, by_threshold, by_feature if by_feature.dim() > 1 else None, by_weight
+
+
+_SETTINGS = "str kind, str margin, int[]? windows, str? aggregate"
+_forward_operator = Operator(
+    "hinge_forest",
+    f"(Tensor x, Tensor thresholds, Tensor features, Tensor weights, {_SETTINGS}, bool route) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _forward_kernel,
+    _forward_fake,
+    _setup,
+    _backward,
 )
-_OPERATORS = {
-    "tree": define("hinge_tree", _SCHEMA, _forward_kernel("tree"), _forward_fake),
-    "fern": define("hinge_fern", _SCHEMA, _forward_kernel("fern"), _forward_fake),
-}
-_backward_operator = define(
-    "hinge_backward",
-    "(Tensor grad_y, Tensor leaf, Tensor margin, Tensor vertex, Tensor features, Tensor weights, "
-    "SymInt n_features, str kind, str? aggregate=None) -> (Tensor, Tensor, Tensor)",
+_backward_operator = Operator(
+    "hinge_forest_backward",
+    "(Tensor grad_y, Tensor leaf, Tensor margins, Tensor vertex, Tensor? x, SymInt[] x_shape, "
+    f"Tensor features, Tensor weights, {_SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
 )
 
 
-def _register(kind: Kind) -> None:
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, _, features, weights, ctx.aggregate, ctx.route = inputs
-        ctx.n_features = x.shape[1]
-        ctx.save_for_backward(*output[1:], features, weights)
-
-    def backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
-        check_route(ctx.route, f"hinge_{kind}")
-        leaf, margin, vertex, features, weights = ctx.saved_tensors
-        grad_x, grad_t, grad_w = _backward_operator(
-            grad_y, leaf, margin, vertex, features, weights, ctx.n_features, kind, ctx.aggregate
-        )
-        return grad_x, grad_t, None, grad_w, None, None
-
-    torch.library.register_autograd(f"hforest::hinge_{kind}", backward, setup_context=setup, lib=LIBRARY)
+# ---------------------------------------------------------------------------------- without the dispatcher
 
 
-for _kind in ("tree", "fern"):
-    _register(_kind)
-torch.library.register_autograd("hforest::hinge_backward", no_second_derivative, lib=LIBRARY)
+# The hooks of saved tensors, and whether a backward pass leaves the graph for another one. A PyTorch that
+# does not tell them saves routes as tensors and checks them again, and keeps graphs.
+_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
-class _Hinge(torch.autograd.Function):
+def _scattered(grad: hinge.RowGradient, shape: Any) -> Any:
+    # A gradient by rows as a dense one.
+    dense = np.zeros(shape, grad.values.dtype)
+    dense.reshape(-1, *grad.values.shape[1:])[grad.rows] = grad.values
+    return dense
+
+
+def _sparse(grad: hinge.RowGradient, shape: Any) -> Tensor:
+    # A gradient by rows as a sparse tensor.
+    tree_leaf, n_leaves = np.empty((2, len(grad.rows)), np.int64), shape[1]  # a power of two
+    np.right_shift(grad.rows, n_leaves.bit_length() - 1, out=tree_leaf[0])
+    np.bitwise_and(grad.rows, n_leaves - 1, out=tree_leaf[1])
+    rows, values = map(torch.from_numpy, (tree_leaf, grad.values))
+    return torch.sparse_coo_tensor(rows, values, shape, is_coalesced=True, check_invariants=False)
+
+
+class _Forest(torch.autograd.Function):
     """The same without the dispatcher, for plain CPU tensors; and sparse gradients of the weights."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, kind: Kind,
-        aggregate: Aggregate, sparse: bool,
+        ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any],
+        sparse: bool,
     ) -> Tensor:  # fmt: skip
-        y, route = rows.forward(
-            kind, array("x", x), thresholds, array("features", features), weights,
-            aggregate=aggregate, return_route=True,
-        )  # fmt: skip
-        # Saved as tensors: freed after the backward pass, seen by hooks, and a change in place is an error.
-        ctx.save_for_backward(features, weights, *map(torch.from_numpy, route))
-        ctx.settings = (x.shape[1], kind, aggregate, sparse)
+        y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, words)
+        # Hooks of saved tensors see the route. Without them it stays as it is, and is not checked again.
+        ctx.route, tensors = (None, map(torch.from_numpy, route)) if _hooks(False) else (route, ())
+        read = x if hinge.kernels.MARGINS[words["margin"]].gradient_reads_x else None
+        ctx.save_for_backward(*tensors, read, features, weights)
+        ctx.x_shape, ctx.words, ctx.sparse = x.shape, words, sparse
+        ctx.shapes = features.shape, features.dtype, rows.plain(weights).shape
         return torch.from_numpy(y)
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
-        features, weights, *route = ctx.saved_tensors
-        n_features, kind, aggregate, sparse = ctx.settings
+        *tensors, x, features, weights = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True: the operator refuses to be differentiated
-            if sparse:
+            if ctx.sparse:
                 no_second_derivative(ctx)
-            grad_x, grad_t, grad_w = _backward_operator(
-                grad_y, *route, features, weights, n_features, kind, aggregate
-            )
-            return grad_x, grad_t, None, grad_w, None, None, None
-        f, w = array("features", features), array("weights", rows.plain(weights))
-        given = array("grad_y", grad_y), *(t.numpy() for t in route)
-        grads = _BACKWARD[kind](*given, f, w, n_features, aggregate=aggregate, sparse=sparse)
-        if not sparse:
-            grad_x, grad_t, grad_w = map(torch.from_numpy, grads)
-            return grad_x, grad_t, None, grad_w, None, None, None
-        grad_x, by_threshold, by_weight = grads
-        grad_t = np.zeros(features.shape, grad_x.dtype)
-        grad_t.reshape(-1)[by_threshold.rows] = by_threshold.values
-        indices = np.stack(np.divmod(by_weight.rows, w.shape[1]))
-        grad_w = torch.sparse_coo_tensor(
-            torch.from_numpy(indices),
-            torch.from_numpy(by_weight.values),
-            w.shape,
-            is_coalesced=True,
-            check_invariants=False,
-        )
-        return torch.from_numpy(grad_x), torch.from_numpy(grad_t), None, grad_w, None, None, None
-
-
-def _read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    # Plain tensors of the same memory; what a compiler sees stays as it is.
-    tables = type(thresholds) in rows.CLASSES or type(weights) in rows.CLASSES
-    if tables and not torch.compiler.is_compiling():
-        return rows.plain(thresholds), rows.plain(weights)
-    return thresholds, weights
+            found = tensors or map(torch.from_numpy, ctx.route)
+            settings = _settings(len(ctx.x_shape) - 2, **ctx.words)
+            return *_by_operator(grad_y, *found, x, ctx.x_shape, features, weights, *settings), None, None
+        route = ctx.route or hinge.Route(*map(array, hinge.Route._fields, tensors))
+        weights = rows.plain(weights)
+        # `Tensor.data` may have changed shapes and dtypes.
+        same = ctx.shapes == (features.shape, features.dtype, weights.shape)
+        same = same and (x is None or (x.shape, x.dtype) == (ctx.x_shape, weights.dtype))
+        by_x, by_threshold, by_feature, by_weight = gradients(
+            array("grad_y", grad_y), route, x if x is None else array("x", x), ctx.x_shape,
+            array("features", features), array("weights", weights), ctx.words,
+            sparse=ctx.sparse, trusted=same and route is ctx.route,
+        )  # fmt: skip
+        if not _keeps_graph():
+            ctx.route = None
+        if ctx.sparse:
+            by_threshold = _scattered(by_threshold, features.shape[:2])
+            by_feature = by_feature if by_feature is None else _scattered(by_feature, features.shape)
+        tensor = torch.from_numpy
+        return (
+            tensor(by_x), tensor(by_threshold), None if by_feature is None else tensor(by_feature),
+            _sparse(by_weight, weights.shape) if ctx.sparse else tensor(by_weight), None, None,
+        )  # fmt: skip
 
 
 def _apply(
-    kind: Kind,
-    x: Tensor,
-    thresholds: Tensor,
-    features: Tensor,
-    weights: Tensor,
-    aggregate: Aggregate,
-    sparse: bool,
+    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any], sparse: bool
 ) -> Tensor:
-    if sparse is not True and sparse is not False:
-        raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
-    if sparse and torch.compiler.is_compiling():
-        return _apply_uncompiled(kind, x, thresholds, features, weights, aggregate, sparse)
-    t, w = _read_as(thresholds, weights)
+    t, w = rows.read_as(thresholds, weights)
     plain = eager(x, t, features, w)
-    if not plain or features.requires_grad:
+    if not plain:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
-        x, thresholds, weights = full_precision(x, thresholds, weights)
-        t, w = _read_as(thresholds, weights)
+        x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
+        t, w = rows.read_as(thresholds, weights)
         plain = eager(x, t, features, w)
     same_dtype("x", x, "thresholds", t)
-    learn = torch.is_grad_enabled() and (x.requires_grad or thresholds.requires_grad or weights.requires_grad)
+    learn = torch.is_grad_enabled() and (
+        x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
+    )
     if not plain:
         if sparse:
             raise ValueError(
                 "sparse: expected False where tensors are on a GPU, traced or transformed, got True; "
                 "leave it out"
             )
-        return _OPERATORS[kind](x, thresholds, features, weights, aggregate, learn)[0]
-    if learn:
-        forest = None if w is weights else fused(thresholds, weights)
-        if forest is not None:
-            return forest(x, thresholds, features, weights, kind, aggregate)
-        return _Hinge.apply(x, thresholds, features, weights, kind, aggregate, sparse)
-    y = rows.forward(
-        kind, array("x", x), thresholds, array("features", features), weights, aggregate=aggregate
-    )
-    return torch.from_numpy(y)
+        settings = _settings(x.ndim - 2, **words)
+        return _forward_operator.overload(x, thresholds, features, weights, *settings, learn)[0]
+    if not learn:
+        return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, words))
+    # A forest that moves in the backward pass, and whose features do not.
+    forest = None if w is weights or features.is_floating_point() else rows.forest_of(thresholds, weights)
+    if forest is not None:
+        return forest.apply(x, thresholds, features, weights, words)
+    return _Forest.apply(x, thresholds, features, weights, words, sparse)
 
 
 # Compilers have no sparse gradients: the graph breaks here, and with fullgraph=True that is an error.
 _apply_uncompiled = torch.compiler.disable(_apply)
 
 
-def hinge_tree(
+def hinge_forest(
     x: Tensor,
     thresholds: Tensor,
     features: Tensor,
     weights: Tensor,
     *,
+    kind: Kind = "tree",
+    margin: MarginName = "column",
+    windows: hinge.Windows | None = None,
     aggregate: Aggregate = "sum",
     sparse: bool = False,
 ) -> Tensor:
-    """Returns outputs of hinge trees, with gradients by input, thresholds and weights (Lay et al. 2018,
+    """Returns outputs of hinge trees or ferns, with gradients by x and all parameters (Lay et al. 2018,
     eq. 9-12).
 
     Parameters
     ----------
     x : (n_samples, n_features) tensor of float32 or float64
-        Finite. Zero samples are legal.
-    thresholds : (n_trees, 2**depth - 1) tensor, dtype of x
-        In the unit of x; vertices in heap order.
-    features : (n_trees, 2**depth - 1) tensor of int32
-        Column of x that each vertex compares. Not learned.
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    thresholds : (n_trees, n_vertices) tensor, dtype of x
+        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees; it is depth for ferns,
+        whose first decision gives the leaf's most significant bit.
+    features : (n_trees, n_vertices) tensor of int32, or (n_trees, n_vertices, n_features) tensor, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a vector whose inner product
+        with x it compares, which is learned.
     weights : (n_trees, 2**depth, *outputs) tensor, dtype of x
         Leaf weights of any trailing shape.
+    kind : "tree" or "fern"
+    margin : "column" or "projection"
+    windows : hforest.hinge.Windows, optional
+        Samples are the windows of images; columns are numbers of the window in the order of
+        `torch.nn.functional.unfold`: the channel first. Sizes are those of `torch.nn.functional.conv2d`.
     aggregate : "sum", "mean" or None
         Outputs of the trees are added, averaged, or kept apart.
     sparse : bool
         Make the gradient of the weights a sparse COO tensor of the leaves that the batch reached, as
         `torch.nn.Embedding` does: sparse axes (tree, leaf), dense axes outputs, rows ascending
-        and each once. For plain CPU tensors; `torch.compile` breaks the graph there.
+        and each once. For plain CPU tensors; `torch.compile` breaks the graph there. What `RowAdam` is for.
 
     Returns
     -------
     y : (n_samples, *outputs) tensor, or (n_samples, n_trees, *outputs) without `aggregate`
-        Dtype of x (float32 for half types inside `torch.autocast`).
+        Dtype of x (float32 for half types inside `torch.autocast`). With `windows` (n_images, *outputs,
+        *out), or (n_images, n_trees, *outputs, *out): a view, in memory the outputs are last, as in the
+        memory format torch.channels_last.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hforest.hinge.tree_forward`, whose messages these are; in the backward pass as `tree_backward`.
-        Tensors on different devices; half types outside `torch.autocast`; integers that require a gradient;
-        `sparse` of tensors that are not plain CPU tensors.
+        As `hforest.hinge.forward`, whose messages these are; in the backward pass as `backward`.
+        Tensors on different devices, sparse or quantised ones; half types outside `torch.autocast`; `sparse`
+        of tensors that are not plain CPU tensors.
     RuntimeError
         A second derivative; a pass that `RowAdam.step_in_backward` refuses.
 
     Notes
     -----
-    Results have the bits of `hforest.hinge.tree_forward` and `tree_backward`. CPU tensors are read in place,
-    after a copy if they are not contiguous. The backward pass uses the route of the forward pass, 12 bytes
-    for each sample and tree in float32; without gradients nothing is stored. `hforest.set_num_threads` and
-    OMP_NUM_THREADS set the number of threads, `torch.set_num_threads` does not.
+    Results have the bits of `hforest.hinge.forward` and `backward`. CPU tensors are read in place, after a
+    copy if they are not contiguous. The backward pass uses the route of the forward pass, 12 bytes for each
+    sample and tree in float32, and x only for projections; without gradients nothing is stored. It checks the
+    gradient of y, and what the forward pass has checked only where hooks of saved tensors may have replaced
+    it. `hforest.set_num_threads` and OMP_NUM_THREADS set the number of threads, `torch.set_num_threads` does
+    not.
 
     Plain CPU tensors skip PyTorch's dispatcher. Compiled, exported and CUDA tensors go through the operator
-    ``torch.ops.hforest.hinge_tree``.
+    ``torch.ops.hforest.hinge_forest``.
 
     Examples
     --------
@@ -276,61 +347,30 @@ def hinge_tree(
     >>> x = torch.tensor([[0.5, 2.0]], requires_grad=True)
     >>> t = torch.tensor([[0.0, 9.0, 1.75]]); f = torch.tensor([[0, 0, 1]], dtype=torch.int32)
     >>> w = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-    >>> y = hforest.torch.hinge_tree(x, t, f, w)
+    >>> y = hforest.torch.hinge_forest(x, t, f, w)
     >>> y.sum().backward()
     >>> y.tolist(), x.grad.tolist()
     ([1.0], [[0.0, 4.0]])
-    """
-    return _apply("tree", x, thresholds, features, weights, aggregate, sparse)
-
-
-def hinge_fern(
-    x: Tensor,
-    thresholds: Tensor,
-    features: Tensor,
-    weights: Tensor,
-    *,
-    aggregate: Aggregate = "sum",
-    sparse: bool = False,
-) -> Tensor:
-    """Returns outputs of hinge ferns, with gradients by input, thresholds and weights (Lay et al. 2018,
-    eq. 9-12).
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) tensor of float32 or float64
-        Finite. Zero samples are legal.
-    thresholds : (n_ferns, depth) tensor, dtype of x
-        In the unit of x; the first decision gives the leaf's most significant bit.
-    features : (n_ferns, depth) tensor of int32
-        Column of x that each decision compares. Not learned.
-    weights : (n_ferns, 2**depth, *outputs) tensor, dtype of x
-        Leaf weights of any trailing shape.
-    aggregate : "sum", "mean" or None
-        Outputs of the ferns are added, averaged, or kept apart.
-    sparse : bool
-        Make the gradient of the weights sparse, as in `hinge_tree`.
-
-    Returns
-    -------
-    y : (n_samples, *outputs) tensor, or (n_samples, n_ferns, *outputs) without `aggregate`
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError, RuntimeError
-        As `hinge_tree`.
-
-    Notes
-    -----
-    As for `hinge_tree`, with `hforest.hinge.fern_forward` and `fern_backward`.
-
-    Examples
-    --------
-    >>> import torch, hforest.torch
-    >>> x = torch.tensor([[0.5, 2.0]])
-    >>> t = torch.tensor([[0.0, 9.0]]); f = torch.tensor([[0, 1]], dtype=torch.int32)
-    >>> w = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-    >>> hforest.torch.hinge_fern(x, t, f, w).tolist()
+    >>> hforest.torch.hinge_forest(x, t[:, :2], f[:, :2], w, kind="fern").tolist()
     [1.5]
+    >>> p = torch.tensor([[[1.0, 1.0]]])
+    >>> hforest.torch.hinge_forest(x, t[:, :1], p, w[:, :2], margin="projection").tolist()
+    [5.0]
+    >>> images = torch.tensor([[[1.0, 5.0, 2.0, 8.0]]])
+    >>> t, f = torch.tensor([[3.0]]), torch.tensor([[1]], dtype=torch.int32)
+    >>> windows = hforest.hinge.Windows(2)
+    >>> hforest.torch.hinge_forest(images, t, f, torch.tensor([[-1.0, 1.0]]), windows=windows).tolist()
+    [[2.0, -1.0, 5.0]]
     """
-    return _apply("fern", x, thresholds, features, weights, aggregate, sparse)
+    if sparse is not True and sparse is not False:
+        raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
+    words = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    run = _apply_uncompiled if sparse and torch.compiler.is_compiling() else _apply
+    if windows is None:
+        return run(x, thresholds, features, weights, words, sparse)
+    check(x=x)
+    n_axes = x.ndim - 2
+    _settings(n_axes, **words)
+    y = run(x, thresholds, features, weights, words, sparse)
+    # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.
+    return y.permute(0, *range(1 + n_axes, y.ndim), *range(1, 1 + n_axes))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import optim
 from . import rows as tables
-from .cuda import Stream, as_array
+from .cuda import as_array, stream_of
 from .fused import FusedForest, settings_of
 from .rows import MOMENTS, Settings
 
@@ -173,7 +173,7 @@ class RowAdam(torch.optim.Optimizer):
                             f"grad: expected a dense or sparse COO tensor, got layout {p.grad.layout}; "
                             "convert it with grad.to_dense()"
                         )
-                    with Stream(p):
+                    with stream_of(p):
                         if p.grad.layout == torch.strided:
                             self._dense_step(p, p.grad, settings)
                         else:
@@ -255,14 +255,14 @@ class RowAdam(torch.optim.Optimizer):
         """Lets the backward pass move a forest: the same steps, without its gradients in memory.
 
         From now on `loss.backward()` moves these thresholds and weights, whose `grad` stays None, and `step`
-        the other parameters: `hforest.hinge.tree_adam_forward` and `tree_adam_backward` in place of forward
-        and backward.
+        the other parameters: `hforest.hinge.adam_forward` and `adam_backward` in place of forward and backward.
 
         Parameters
         ----------
         thresholds : (n_trees, n_vertices) Tensor
         weights : (n_trees, n_leaves, *outputs) Tensor
-            Parameters of one `HingeForest`, on the CPU, contiguous, in one group of this optimiser.
+            Parameters of one `HingeForest`, or of a convolution, with ``margin="column"``, on the CPU,
+            contiguous, in one group of this optimiser.
         on : bool
             False goes back to gradients and `step`.
 
@@ -289,7 +289,7 @@ class RowAdam(torch.optim.Optimizer):
         >>> w = torch.nn.Parameter(torch.ones(1, 2))
         >>> optimizer = hforest.torch.RowAdam([t, w], lr=0.5)
         >>> optimizer.step_in_backward(t, w)
-        >>> hforest.torch.hinge_tree(torch.tensor([[2.0]]), t, f, w).sum().backward()
+        >>> hforest.torch.hinge_forest(torch.tensor([[2.0]]), t, f, w).sum().backward()
         >>> optimizer.flush(); w.tolist(), w.grad
         ([[1.0, 0.5]], None)
         """

@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 import hforest
 
 from .. import hinge, optim
-from .cuda import Stream, as_array
-from .library import array, untraced
+from .cuda import as_array, stream_of
+from .library import Kind, array, untraced
 
 Settings = tuple[float, float, float, float]
 """lr, beta1, beta2, eps."""
@@ -110,7 +110,7 @@ class Missed:
                 self.forest.flush()
             elif self.state["step"]:
                 lr, beta1, beta2, eps = self.settings
-                with Stream(self.data):
+                with stream_of(self.data):
                     table, m, v, last = self.arrays()
                     optim.adam_catch_up(
                         table, m, v, last, self.state["step"], lr,
@@ -319,41 +319,53 @@ COUNTS = _use_count is not None
 # --------------------------------------------------------------------------------------- forward calls
 
 
-def forward(
-    kind: Literal["tree", "fern"],
-    x: Any,
-    thresholds: Tensor,
-    features: Any,
-    weights: Tensor,
-    *,
-    aggregate: Literal["sum", "mean"] | None,
-    return_route: bool = False,
-) -> Any:
-    """Returns what `hinge.tree_forward` or `fern_forward` does, for tensors that may have missed steps.
+def forest_of(thresholds: Tensor, weights: Tensor) -> Any:
+    """Returns the forest of both that the next backward pass moves, or None."""
+    kept, other = missed(weights), missed(thresholds)
+    if kept is None or other is None or kept.forest is None or kept.forest is not other.forest:
+        return None
+    return kept.forest.of(thresholds, weights)
 
-    On the CPU; `x` and `features` are arrays. Routes, takes the missed steps of the rows that a batch reads,
-    and then adds the rows: the same bits as the plain function on weights whose steps are taken.
+
+def read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns plain tensors of the same memory; what a compiler sees stays as it is."""
+    tables = type(thresholds) in CLASSES or type(weights) in CLASSES
+    if tables and not torch.compiler.is_compiling():
+        return plain(thresholds), plain(weights)
+    return thresholds, weights
+
+
+def forward(
+    run: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any]
+) -> Any:
+    """Returns what `hinge.forward` or `forward_with_route` does, for CPU tensors that may have missed steps.
+
+    Routes, takes the missed steps of the rows that a batch reads, and then adds the rows: the same bits as
+    the plain function on weights whose steps are taken.
     """
-    run: Any = hinge.tree_forward if kind == "tree" else hinge.fern_forward
-    kept = missed(weights)
-    if kept is None and type(thresholds) not in CLASSES:
-        t, w = array("thresholds", thresholds), array("weights", weights)
-        return run(x, t, features, w, aggregate=aggregate, return_route=return_route)
-    settle(thresholds)
-    t = array("thresholds", plain(thresholds))
-    n_leaves = features.shape[-1] + 1 if kind == "tree" else 1 << min(features.shape[-1], 31)
-    if (
-        kept is None
-        or kept.forest is not None
-        or kept.data.shape[:2] != (len(features), n_leaves)
-        or len(kept.last) != len(features) * n_leaves
-    ):
-        settle(weights)
-        w = array("weights", plain(weights))
-        return run(x, t, features, w, aggregate=aggregate, return_route=return_route)
-    traverse: Any = hinge.tree_traverse if kind == "tree" else hinge.fern_traverse
-    route = traverse(x, t, features)
+    kept = None
+    if type(thresholds) in CLASSES or type(weights) in CLASSES:
+        settle(thresholds)
+        kept = missed(weights)
+        if kept is None or not _has_leaves(kept, words["kind"], thresholds):
+            settle(weights)
+            kept = None
+        thresholds, weights = plain(thresholds), plain(weights)
+    given = array("x", x), array("thresholds", thresholds), array("features", features)
+    if kept is None:
+        return run(*given, array("weights", weights), **words)
+    route = hinge.traverse(*given, **{name: word for name, word in words.items() if name != "aggregate"})
+    n_trees, n_leaves = kept.data.shape[:2]
     with hforest.unchecked():  # rows that leaves give are right
-        kept.take(hinge.leaf_rows(route.leaf, n_leaves))
-    y = hinge.leaf_outputs(route.leaf, route.margin, kept.data.numpy(), aggregate=aggregate)
-    return (y, route) if return_route else y
+        kept.take(hinge.leaf_rows(route.leaf.reshape(-1, n_trees), n_leaves))
+    y = hinge.leaf_outputs(route.leaf, route.margin, kept.data.numpy(), aggregate=words["aggregate"])
+    return y if run is hinge.forward else (y, route)
+
+
+def _has_leaves(kept: Missed, kind: Kind, thresholds: Tensor) -> bool:
+    # Whether the rows of a table are the leaves of trees with these thresholds, and miss steps one by one.
+    if kept.forest is not None or thresholds.ndim != 2:
+        return False
+    n_trees, n_vertices = thresholds.shape
+    n_leaves = n_vertices + 1 if kind == "tree" else 1 << min(n_vertices, 31)
+    return kept.data.shape[:2] == (n_trees, n_leaves) and len(kept.last) == n_trees * n_leaves

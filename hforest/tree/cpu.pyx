@@ -1,6 +1,6 @@
 """Forests applied on the CPU. A thread owns a block of samples and adds trees up in their order."""
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
@@ -9,7 +9,7 @@ from libc.string cimport memset
 cimport numpy as cnp
 
 from hforest.core.machine cimport (
-    hf_has_stopped, hf_share, hf_stop, hf_stopped, hf_stopped_after, hf_take, hf_threads, hf_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch,
     raise_interrupt, start_watch,
 )
 from hforest.tree.members cimport (
@@ -134,7 +134,7 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
 
 cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     # Returns 0 if memory is out.
-    cdef int64_t n_blocks, block = 0, tree = 0, row = w.n_features * (4 if w.single else 8)
+    cdef int64_t n_blocks, block, tree, row = w.n_features * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
     cdef char* memory = NULL
     if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
@@ -147,12 +147,10 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
         w.class_of = <int32_t*> (w.nodes + n_nodes * node_size(w))
         if y != NULL:
             w.has_classes = <char*> (w.class_of + n_nodes)
-        hf_share(w.watch, w.n_trees)
-        with parallel(num_threads=threads):
-            tree = hf_take(w.watch)
-            while tree >= 0:
+        for tree in prange(hf_units(w.watch, w.n_trees, threads), schedule="dynamic", num_threads=threads):
+            if hf_begin(w.watch, tree):
                 _prepare(w, tree)
-                tree = hf_take(w.watch)
+                hf_end(w.watch)
     # Blocks as large as caches and a fair share of the threads allow.
     w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads)))
     w.block = max(MIN_BLOCK, w.block) // HF_DOWN * HF_DOWN
@@ -162,13 +160,11 @@ cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
         if hf_has_stopped(w.watch) or not _block(w, 0, leaf, y):
             hf_stop(w.watch)
     else:
-        hf_share(w.watch, n_blocks)
-        with parallel(num_threads=threads):
-            block = hf_take(w.watch)
-            while block >= 0:
+        for block in prange(hf_units(w.watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+            if hf_begin(w.watch, block):
                 if not _block(w, block * w.block, leaf, y):
                     hf_stop(w.watch)
-                block = hf_take(w.watch)
+                hf_end(w.watch)
     free(memory)
     return not w.watch.stopped
 
@@ -332,7 +328,8 @@ cdef int _group(
     hf_watch* watch,
 ) except -1 nogil:
     cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], n_nodes = tree_start[n_trees]
-    cdef int64_t i, m, v, tree = 0, n_steps = 0, total = 0, own
+    cdef int64_t i, m, v, tree, n_steps = 0, total = 0, own
+    cdef int threads = 1 if n_rows * n_trees < SMALL else hf_threads()
     for i in range(n_rows):
         for m in range(n_trees):
             if leaf[i, m] >= 0:
@@ -345,12 +342,10 @@ cdef int _group(
         total += own
     if n_rows == 0:
         return 0
-    hf_share(watch, n_trees)
-    with parallel(num_threads=1 if n_rows * n_trees < SMALL else hf_threads()):
-        tree = hf_take(watch)
-        while tree >= 0:
+    for tree in prange(hf_units(watch, n_trees, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, tree):
             group_tree(tree, &leaf[0, 0], n_rows, n_trees, &tree_start[0], indptr, member)
-            tree = hf_take(watch)
+            hf_end(watch)
     return 0
 
 

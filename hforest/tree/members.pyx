@@ -1,11 +1,11 @@
 """Samples by the leaves that they reach. A thread owns rows and adds up the trees of a row in order."""
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange, threadid
 from libc.math cimport floor
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from hforest.core.machine cimport hf_share, hf_stop, hf_take, hf_threads, hf_watch
+from hforest.core.machine cimport hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch
 
 cdef extern from *:
     int __builtin_ctzll(unsigned long long word) noexcept nogil
@@ -28,8 +28,15 @@ cdef struct Sums:
     int64_t* n_of         # (n_trees + 1,): members by the number of trees that they share
 
 
+cdef Sums* _sums(int threads) noexcept nogil:
+    # Returns a workspace for each thread, still without memory; or NULL.
+    return <Sums*> calloc(threads, sizeof(Sums))
+
+
 cdef int _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
-    # Returns 0 if memory is out.
+    # Allocates what a thread needs before its first rows. Returns 0 if memory is out.
+    if s.n_of != NULL:
+        return 1
     s.n_words = (n_members + 63) // 64
     s.sum = <double*> calloc(n_members + 1, sizeof(double))
     s.used = <uint64_t*> calloc(s.n_words + 1, sizeof(uint64_t))
@@ -39,12 +46,15 @@ cdef int _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
     return s.sum != NULL and s.used != NULL and s.found != NULL and s.total != NULL and s.n_of != NULL
 
 
-cdef void _free(Sums* s) noexcept nogil:
-    free(s.sum)
-    free(s.used)
-    free(s.found)
-    free(s.total)
-    free(s.n_of)
+cdef void _free(Sums* sums, int threads) noexcept nogil:
+    cdef int t
+    for t in range(threads):
+        free(sums[t].sum)
+        free(sums[t].used)
+        free(sums[t].found)
+        free(sums[t].total)
+        free(sums[t].n_of)
+    free(sums)
 
 
 cdef inline void _mark(uint64_t* used, int64_t member) noexcept nogil:
@@ -204,26 +214,30 @@ cdef void _quantiles_of_row(const Members* f, const Quantiles* q, int64_t row, S
             found[k] = _linear(s, n, q.y, q.level[k])
 
 
-cdef void _share_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
-    # The work of a thread.
-    cdef int64_t unit, row
-    cdef Sums s
-    if not _start(&s, f.n_members, f.n_trees):
-        hf_stop(watch)
-    unit = hf_take(watch)
-    while unit >= 0:
-        for row in range(unit * ROWS, min((unit + 1) * ROWS, f.n_rows)):
-            _quantiles_of_row(f, q, row, &s)
-        unit = hf_take(watch)
-    _free(&s)
+cdef int _quantiles_of_rows(const Members* f, const Quantiles* q, int64_t first, Sums* s) noexcept nogil:
+    # ROWS rows. Returns 0 if memory is out.
+    cdef int64_t row
+    if not _start(s, f.n_members, f.n_trees):
+        return 0
+    for row in range(first, min(first + ROWS, f.n_rows)):
+        _quantiles_of_row(f, q, row, s)
+    return 1
 
 
 cdef int write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
     # Writes the quantiles of each row; leaves those of a row without members as they are. Returns 0 if
     # memory is out.
-    hf_share(watch, (f.n_rows + ROWS - 1) // ROWS)
-    with parallel(num_threads=1 if f.n_rows * f.n_trees < SMALL else hf_threads()):
-        _share_quantiles(f, q, watch)
+    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
+    cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
+    cdef Sums* sums = _sums(threads)
+    if sums == NULL:
+        return 0
+    for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, unit):
+            if not _quantiles_of_rows(f, q, unit * ROWS, &sums[threadid()]):
+                hf_stop(watch)
+            hf_end(watch)
+    _free(sums, threads)
     return not watch.stopped
 
 
@@ -278,23 +292,27 @@ cdef void _neighbors_of_row(const Members* f, const Neighbors* p, int64_t row, S
         p.size[row] = size
 
 
-cdef void _share_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
-    # The work of a thread.
-    cdef int64_t unit, row
-    cdef Sums s
-    if not _start(&s, f.n_members, f.n_trees):
-        hf_stop(watch)
-    unit = hf_take(watch)
-    while unit >= 0:
-        for row in range(unit * ROWS, min((unit + 1) * ROWS, f.n_rows)):
-            _neighbors_of_row(f, p, row, &s)
-        unit = hf_take(watch)
-    _free(&s)
+cdef int _neighbors_of_rows(const Members* f, const Neighbors* p, int64_t first, Sums* s) noexcept nogil:
+    # ROWS rows. Returns 0 if memory is out.
+    cdef int64_t row
+    if not _start(s, f.n_members, f.n_trees):
+        return 0
+    for row in range(first, min(first + ROWS, f.n_rows)):
+        _neighbors_of_row(f, p, row, s)
+    return 1
 
 
 cdef int write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
     # Writes sizes, or members and shares, of each row. Returns 0 if memory is out.
-    hf_share(watch, (f.n_rows + ROWS - 1) // ROWS)
-    with parallel(num_threads=1 if f.n_rows * f.n_trees < SMALL else hf_threads()):
-        _share_neighbors(f, p, watch)
+    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
+    cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
+    cdef Sums* sums = _sums(threads)
+    if sums == NULL:
+        return 0
+    for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, unit):
+            if not _neighbors_of_rows(f, p, unit * ROWS, &sums[threadid()]):
+                hf_stop(watch)
+            hf_end(watch)
+    _free(sums, threads)
     return not watch.stopped

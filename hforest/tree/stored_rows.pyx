@@ -8,7 +8,7 @@ Few features of many are stored, so that most comparisons with 0 read the bits a
     bits        0 0 1 0 0 0 1 0
 """
 
-from cython.parallel cimport parallel
+from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from hforest.core.machine cimport (
-    hf_share, hf_stop, hf_stopped, hf_take, hf_threads, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.tree.walk cimport (
     BY_ROWS, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, node_size, pack_tree,
@@ -168,7 +168,9 @@ cdef void _block(
 
 
 cdef int _start(const Walk* w, int64_t n_sums, Space* s) noexcept nogil:
-    # Allocates a workspace; returns 0 if memory is out.
+    # Allocates what a thread needs before its first block; returns 0 if memory is out.
+    if s.total != NULL:
+        return 1
     s.row = <char*> calloc(w.n_features + 1, 4 if w.single else 8)
     s.bits = <uint64_t*> calloc(w.n_features // 64 + 1, 8)
     s.leaf = <int32_t*> malloc(TREES * sizeof(int32_t))
@@ -176,18 +178,33 @@ cdef int _start(const Walk* w, int64_t n_sums, Space* s) noexcept nogil:
     return s.row != NULL and s.bits != NULL and s.leaf != NULL and s.total != NULL
 
 
-cdef void _finish(Space* s) noexcept nogil:
-    free(s.row)
-    free(s.bits)
-    free(s.leaf)
-    free(s.total)
+cdef void _finish(Space* spaces, int threads) noexcept nogil:
+    cdef int t
+    for t in range(threads):
+        free(spaces[t].row)
+        free(spaces[t].bits)
+        free(spaces[t].leaf)
+        free(spaces[t].total)
+    free(spaces)
+
+
+cdef int _run_block(
+    const Walk* w, const Rows* rows, int64_t first, int64_t size, int32_t* leaf, void* y, Space* s
+) noexcept nogil:
+    # A block of at most `size` rows. Returns 0 if memory is out.
+    if not _start(w, size * w.n_outputs if y != NULL else 0, s):
+        return 0
+    _block(w, rows, first, min(size, w.n_samples - first), leaf, y, s)
+    return 1
 
 
 cdef int _run(Walk* w, const Rows* rows, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
     # Returns 0 if memory is out.
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
-    cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads))), tree = 0
+    cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads)))
+    cdef int64_t n_blocks = (w.n_samples + size - 1) // size, tree, block
     cdef char* nodes = NULL
+    cdef Space* spaces = NULL
     if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
         nodes = <char*> malloc(n_nodes * node_size(w))
         if nodes == NULL:
@@ -198,25 +215,18 @@ cdef int _run(Walk* w, const Rows* rows, int32_t* leaf, void* y, int64_t n_nodes
                 pack_tree(w, <const float*> w.forest.threshold, tree)
             else:
                 pack_tree(w, <const double*> w.forest.threshold, tree)
-    hf_share(w.watch, (w.n_samples + size - 1) // size)
-    with parallel(num_threads=threads):
-        run_blocks(w, rows, size, leaf, y)
+    spaces = <Space*> calloc(threads, sizeof(Space))
+    if spaces == NULL:
+        free(nodes)
+        return 0
+    for block in prange(hf_units(w.watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(w.watch, block):
+            if not _run_block(w, rows, block * size, size, leaf, y, &spaces[threadid()]):
+                hf_stop(w.watch)
+            hf_end(w.watch)
+    _finish(spaces, threads)
     free(nodes)
     return not w.watch.stopped
-
-
-cdef void run_blocks(Walk* w, const Rows* rows, int64_t size, int32_t* leaf, void* y) noexcept nogil:
-    # The blocks of a thread, of `size` rows.
-    cdef Space s
-    cdef int has_memory = _start(w, size * w.n_outputs if y != NULL else 0, &s)
-    cdef int64_t block = hf_take(w.watch)
-    while block >= 0:
-        if has_memory:
-            _block(w, rows, block * size, min(size, w.n_samples - block * size), leaf, y, &s)
-        else:
-            hf_stop(w.watch)
-        block = hf_take(w.watch)
-    _finish(&s)
 
 
 cdef int call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1:

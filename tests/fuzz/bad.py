@@ -27,7 +27,7 @@ ENDLESS = {
 _UNBOUNDED = {"bootstrap", "counts", "index"}
 """Arguments for which a number may be too large only for another one that is left out."""
 
-_UNREAD = {"out", "last", "tree_path", "tree_repair_thresholds", "tree_thresholds_consistent"}
+_UNREAD = {"out", "last", "tree_path", "repair_thresholds", "thresholds_consistent"}
 """Arguments, and functions of them, whose numbers are not read, or of some rows alone, or index nothing."""
 
 _TAKE_MISSING = {"growth", "classic", "manifold", "cascade", "tree", "scale"}

@@ -13,18 +13,17 @@ from .values import Setting
 
 # `host`, which compiles CUDA with this machine's compiler, is imported where it is used.
 
-KERNELS = ("hinge.*_traverse", "hinge.*_forward", "hinge.*_backward", "neural.route", "project.project")
+KERNELS = ("hinge.traverse", "hinge.forward*", "hinge.backward*", "neural.route", "project.project")
 """Functions of which any number may be small."""
 LEARNERS = (
     "classic.grow*",
-    "co2.grow",
     "growth.encode",
     "growth.grow_projected",
     "manifold.grow",
     "split.best_split",
     "tree.apply",
 )
-"""Functions whose samples and thresholds may be small."""
+"""Functions whose samples and thresholds may be small. Not co2.grow, of which the host does a part that flushes here."""
 
 
 def _any_of(name: str, patterns: tuple[str, ...]) -> bool:
@@ -35,15 +34,13 @@ def applies(target: Target) -> bool:
     """Whether the CUDA backend computes the function on the host as it would on a GPU."""
     from host.compiler import have_compiler
 
-    fits = _any_of(target.name, KERNELS + LEARNERS) and "_adam_" not in target.name  # which asks for a stream
+    fits = _any_of(target.name, KERNELS + LEARNERS) and "adam_" not in target.name  # which asks for a stream
     return fits and not SANITIZED and have_compiler()
 
 
 def small(s: Setting, case: Case) -> Case:
     """A good call with float32 arrays made subnormal, as it is drawn, and missing values of both signs."""
     given: dict[str, Any] = case.make()
-    if given.get("splitter") == "oc1":  # of the CPU alone
-        reject()
     if given.get("sample_weight") is not None:  # whole, so that equal gains have equal bits
         given["sample_weight"] = np.ceil(given["sample_weight"])
     names = {"x", "values", "threshold"}

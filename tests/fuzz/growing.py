@@ -69,7 +69,7 @@ def _every_label(s: Setting) -> np.ndarray:
     return s.random.permutation(labels).astype(np.int64)
 
 
-@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "scale.y", "hinge.tree_greedy_init.y",
+@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "scale.y", "hinge.greedy_init.y",
        "hinge.fit_weights.y",
        "tree.permutation_importance.y")  # fmt: skip
 def _y(s: Setting) -> np.ndarray:
@@ -85,10 +85,8 @@ def _classes(s: Setting) -> Any:
 
 for _package in ("classic", "manifold", "co2", "cascade", "growth", "split", "tabular"):
     value(f"{_package}.n_classes")(_classes)
-value("hinge.tree_greedy_init.n_classes", "hinge.fit_weights.n_classes", "scale.n_classes")(_classes)
-value("hinge.tree_from_forest.y", "hinge.tree_from_oblique_forest.y")(
-    lambda s: s.choice((_y, lambda s: None))(s)
-)
+value("hinge.greedy_init.n_classes", "hinge.fit_weights.n_classes", "scale.n_classes")(_classes)
+value("hinge.from_forest.y")(lambda s: s.choice((_y, lambda s: None))(s))
 value("demo.split_gains.n_classes")(_classes)
 
 
@@ -268,7 +266,7 @@ def _plain_forest(s: Setting) -> tree.Forest:
         kind = "regression" if _regression(s) else "classic"
     if s.target.package == "hinge":
         columns = "regression" if _regression(s) else "classic"
-        kind = s.choice(("projections", columns)) if "oblique" in s.target.last else columns
+        kind = s.choice(("projections", columns)) if s.argument("kernel") else columns
     y = np.arange(n) % s.n_classes
     if kind == "projections":
         return manifold.grow(

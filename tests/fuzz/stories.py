@@ -63,8 +63,8 @@ def run(case: Case) -> None:
 def shards(kind: str, seed: int) -> Any:
     """Two steps of a forest that lies on one worker."""
     rng = np.random.default_rng(seed)
-    x, init = rng.normal(size=(9, 4)), hinge.tree_init if kind == "tree" else hinge.fern_init
-    forest = scale.HingeShards(None, kind, *init(3, 3, 4, dtype=np.float64, rng=rng))
+    x, p = rng.normal(size=(9, 4)), hinge.init(3, 3, 4, kind=kind, dtype=np.float64, rng=rng)
+    forest = scale.HingeShards(None, kind, *p)
     for _ in range(2):
         y, route = forest.forward(x)
         forest.step(forest.backward(y - x[:, 0], route), 0.1)
@@ -79,11 +79,11 @@ def torch_conv(kind: str, seed: int) -> Any:
     import hforest.torch as ht
 
     rng = np.random.default_rng(seed)
-    t, f, w = getattr(hinge, f"{kind}_init")(3, 3, 8, rng=rng)
+    t, f, w = hinge.init(3, 3, 8, kind=kind, rng=rng)
     x, t, w = (
         torch.tensor(a, requires_grad=True) for a in (rng.normal(size=(2, 2, 5, 5)).astype(np.float32), t, w)
     )
-    y = getattr(ht, f"hinge_{kind}_conv")(x, t, torch.tensor(f), w, 2)
+    y = ht.hinge_forest(x, t, torch.tensor(f), w, kind=kind, windows=hinge.Windows(2))
     y.sum().backward()
     return [a.detach().numpy() for a in (y, x.grad, t.grad, w.grad)]
 

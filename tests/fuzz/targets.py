@@ -18,7 +18,7 @@ class Target(NamedTuple):
     """A public function."""
 
     name: str
-    """Such as "hinge.tree_forward"; functions of hforest itself have no package before the dot."""
+    """Such as "hinge.forward"; functions of hforest itself have no package before the dot."""
     function: Callable[..., Any]
     parameters: dict[str, inspect.Parameter]
 

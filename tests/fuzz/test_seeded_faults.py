@@ -62,12 +62,12 @@ def _no_dtype_check(monkeypatch):
 
 
 def _ties_to_the_right(monkeypatch):
-    traverse = cpu.tree_traverse
+    traverse = cpu.traverse
 
-    def wrong(x, *more):
-        return traverse(np.nextafter(x, np.inf, dtype=x.dtype), *more)
+    def wrong(kind, margin, x, *more):
+        return traverse(kind, margin, np.nextafter(x, np.inf, dtype=x.dtype), *more)
 
-    monkeypatch.setattr(cpu, "tree_traverse", wrong)
+    monkeypatch.setattr(cpu, "traverse", wrong)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def _ties_to_the_right(monkeypatch):
             "a value where an error must come|an error that is none|without its four parts",
             marks=pytest.mark.slow,
         ),
-        (_ties_to_the_right, "hinge.tree_traverse", "good", "another result than the reference"),
+        (_ties_to_the_right, "hinge.traverse", "good", "another result than the reference"),
     ],
     ids=["range", "overlap", "dtype", "tie"],
 )
@@ -119,11 +119,11 @@ def test_a_fault_is_found(fault, name, kind, words, monkeypatch, tmp_path):
 def test_a_reference_that_is_kept_is_found():
     kept = []
 
-    def keeps(x, thresholds, features, *, out=None):
+    def keeps(x, thresholds, features, *, out=None, **words):
         kept.append(x)
-        return hforest.hinge.tree_traverse(x, thresholds, features, out=out)
+        return hforest.hinge.traverse(x, thresholds, features, out=out, **words)
 
-    finding = _look("hinge.tree_traverse", "good", keeps)
+    finding = _look("hinge.traverse", "good", keeps)
     assert "a reference to an argument is kept" in str(finding)
 
 
@@ -221,6 +221,10 @@ def test_missed_steps_that_are_lost_are_found(monkeypatch):
 def test_subnormals_that_become_0_are_found(monkeypatch):
     from hforest.hinge import gpu
 
-    traverse = gpu.tree_traverse
-    monkeypatch.setattr(gpu, "tree_traverse", lambda x, *more: traverse(x * x.dtype.type(1), *more))
-    assert "another result on a GPU" in str(_look("hinge.tree_traverse", "cuda"))
+    traverse = gpu.traverse
+
+    def flushing(kind, margin, x, *more):
+        return traverse(kind, margin, x * x.dtype.type(1), *more)
+
+    monkeypatch.setattr(gpu, "traverse", flushing)
+    assert "another result on a GPU" in str(_look("hinge.traverse", "cuda"))

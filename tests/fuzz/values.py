@@ -52,8 +52,7 @@ ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", 
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
 
-NOT_EMPTY = {"tree_greedy_init", "tree_median_thresholds", "fern_median_thresholds", "fit_weights", "tree_from_forest",
-             "tree_from_oblique_forest", "from_forest"}  # fmt: skip
+NOT_EMPTY = {"greedy_init", "median_thresholds", "fit_weights", "from_forest"}
 """Functions of kernels' packages that learn from samples, and take at least one."""
 
 
@@ -210,26 +209,57 @@ def _labels(s: Setting) -> np.ndarray:
 
 options("aggregate", None, "sum", "mean")
 options("outputs", (), 2, (2, 1))
-for _name in ("tree_adam_forward", "tree_adam_backward", "fern_adam_forward", "fern_adam_backward"):
+for _name in ("adam_forward", "adam_backward"):
     options(f"hinge.{_name}.aggregate", "sum", "mean")
-for _name in ("tree_init", "fern_init"):
-    options(f"hinge.{_name}.features", "random", "sequential")
+options("hinge.kind", "tree", "fern")
+options("hinge.margin", "column", "projection")
+options(
+    "hinge.windows",
+    None,
+    hinge.Windows(1),
+    hinge.Windows(2, (2, 1), 1),
+    hinge.Windows((1, 3), 1, (0, 2), (1, 2)),
+)
 value("n_leaves")(lambda s: 2**s.depth)
 options("l2", 0.3, 1e-3)
 options("tolerance", 1e-3, 0.1)
 
+_SPACE = (4, 5)
 
-def _fern(s: Setting) -> bool:
-    return s.target.last.startswith("fern")
+
+def _projections(s: Setting) -> bool:
+    """Whether vertices read vectors; elsewhere `margin` is an array."""
+    return "kind" in s.target.parameters and s.given("margin") == "projection"
 
 
 def _n_vertices(s: Setting) -> int:
-    return s.depth if _fern(s) else 2**s.depth - 1
+    return s.depth if s.given("kind") == "fern" else 2**s.depth - 1
+
+
+def _n_columns(s: Setting) -> int:
+    """Columns of a sample: of a row, or of a window of images whose channels are the features."""
+    windows = s.given("windows")
+    if windows is None:
+        return s.n_features
+    size = windows.kernel_size
+    return s.n_features * int(np.prod(size if isinstance(size, tuple) else (size,) * len(_SPACE)))
+
+
+@value("hinge.x")
+def _x_of_hinge(s: Setting) -> np.ndarray:
+    return s.numbers(s.n, s.n_features, *(() if s.given("windows") is None else _SPACE))
 
 
 value("thresholds")(lambda s: s.numbers(s.n_trees, _n_vertices(s)))
-value("hinge.projections")(lambda s: s.numbers(s.n_trees, _n_vertices(s), s.n_features))
-value("features")(lambda s: s.indices(s.n_features, s.n_trees, _n_vertices(s)))
+value("hinge.init.features")(lambda s: "random" if _projections(s) else s.choice(("random", "sequential")))
+value("hinge.adam_state.features")(lambda s: s.numbers(s.n_trees, _n_vertices(s), s.n_features))
+
+
+@value("features")
+def _features(s: Setting) -> np.ndarray:
+    if _projections(s):
+        return s.numbers(s.n_trees, _n_vertices(s), _n_columns(s))
+    return s.indices(_n_columns(s), s.n_trees, _n_vertices(s))
 
 
 @value("weights")
@@ -237,69 +267,48 @@ def _weights(s: Setting) -> np.ndarray:
     return s.numbers(s.n_trees, 2**s.depth, *s.choice(((), (2,), (17,))))
 
 
+_WORDS = ("kind", "margin", "windows")
+
+
+@value("hinge.route")
 def _route(s: Setting) -> Any:
     """The route of some samples; in `adam_backward` the one of the forward call, which changes the state."""
     if "_route" not in s._arguments:
-        kind = "fern" if _fern(s) else "tree"
-        if "adam_backward" in s.target.name:
+        words = {
+            name: s.argument(name) for name in _WORDS if name in s.target.parameters and name != "margin"
+        }
+        if "route" in s.target.parameters:
+            words["margin"] = s.argument("margin")
+        x = s.argument("x") if "route" in s.target.parameters else _x(s)
+        if s.target.last == "adam_backward":
             arrays = [s.argument(name) for name in ("thresholds", "features", "weights", "state")]
             settings = {name: s.argument(name) for name in ("aggregate", "beta1", "beta2", "eps")}
-            forward = getattr(hinge, f"{kind}_adam_forward")
-            _, route = forward(_x(s), *arrays, s.argument("step"), s.argument("lr"), **settings)
-        elif "linear_backward" in s.target.name:
-            thresholds = s.numbers(s.n_trees, _n_vertices(s))
-            traverse = getattr(hinge, f"{kind}_linear_traverse")
-            route = traverse(s.argument("x"), thresholds, s.argument("projections"))
+            _, route = hinge.adam_forward(
+                x, *arrays, s.argument("step"), s.argument("lr"), **words, **settings
+            )
         else:
             thresholds = s.numbers(s.n_trees, _n_vertices(s))
             features = s.given("features")
-            features = s.make("features") if features is None else features
-            route = getattr(hinge, f"{kind}_traverse")(_x(s), thresholds, features)
+            route = hinge.traverse(x, thresholds, _features(s) if features is None else features, **words)
         s._arguments["_route"] = route
     return s._arguments["_route"]
 
 
 value("leaf")(lambda s: _route(s).leaf)
-value("margin")(lambda s: _route(s).margin)
-value("vertex")(lambda s: _route(s).vertex)
+value("hinge.leaf_outputs.margin", "hinge.fit_weights.margin")(lambda s: _route(s).margin)
 value("hinge.step")(lambda s: s.choice((1, 3, 40)))
 
 
 @value("hinge.grad_y")
 def _grad_y(s: Setting) -> np.ndarray:
-    outputs = s.argument("weights").shape[2:]
-    trees = () if s.argument("aggregate") else (s.n_trees,)
-    return s.numbers(s.n, *trees, *outputs)
-
-
-_SPACE = (4, 5)
-for _kind in ("tree", "fern"):
-    for _name in ("traverse", "forward", "backward"):
-        options(f"hinge.{_kind}_conv_{_name}.kernel_size", 1, 2, (1, 3))
-        options(f"hinge.{_kind}_conv_{_name}.stride", 1, 2, (2, 1))
-        options(f"hinge.{_kind}_conv_{_name}.padding", 0, 1, (0, 2))
-        options(f"hinge.{_kind}_conv_{_name}.dilation", 1, (1, 2))
-        value(f"hinge.{_kind}_conv_{_name}.x")(lambda s: s.numbers(s.n, s.n_features, *_SPACE))
-value("x_shape")(lambda s: (s.n, s.n_features, *_SPACE))
-
-
-@value("hinge.tree_conv_backward.route", "hinge.fern_conv_backward.route")
-def _conv_route(s: Setting) -> hinge.Route:
-    thresholds, x = s.numbers(s.n_trees, _n_vertices(s)), s.numbers(*s.argument("x_shape"))
-    shape = {name: s.argument(name) for name in ("kernel_size", "stride", "padding", "dilation")}
-    traverse = hinge.fern_conv_traverse if _fern(s) else hinge.tree_conv_traverse
-    return traverse(x, thresholds, s.argument("features"), **shape)
-
-
-@value("hinge.tree_conv_backward.grad_y", "hinge.fern_conv_backward.grad_y")
-def _conv_grad_y(s: Setting) -> np.ndarray:
     places = s.argument("route").leaf.shape
     return s.numbers(*(places[:-1] if s.argument("aggregate") else places), *s.argument("weights").shape[2:])
 
 
 @value("hinge.state")
 def _adam_state(s: Setting) -> hinge.AdamState:
-    state = hinge.adam_state(s.argument("thresholds"), s.argument("weights"))
+    learned = s.argument("features") if _projections(s) else None
+    state = hinge.adam_state(s.argument("thresholds"), s.argument("weights"), learned)
     step = s.argument("step")
     if step > 1 and s.flag():
         for name in ("thresholds", "weights"):
@@ -310,11 +319,9 @@ def _adam_state(s: Setting) -> hinge.AdamState:
     return state
 
 
-@value("hinge.out")
-def _out_of_hinge(s: Setting) -> Any:
-    if s.given("sparse", False):
-        return None
-    return _blank(result_of(s)[0] if s.given("return_route", False) else result_of(s))
+@value("hinge.backward_sparse.out")
+def _out_of_sparse(s: Setting) -> Any:
+    return _blank(result_of(s).x)
 
 
 @value("out")
@@ -326,7 +333,7 @@ def _blank(a: Any) -> Any:
     if isinstance(a, tuple):
         parts = [_blank(b) for b in a]
         return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
-    return np.full_like(a, 7)
+    return None if a is None else np.full_like(a, 7)
 
 
 # ------------------------------------------------------------------------------------------ neural
