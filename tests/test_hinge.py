@@ -812,14 +812,9 @@ def test_kernels_have_the_bits_of_the_checked_functions(backend, dtype, kind, ma
 
 
 def test_kernels_are_those_of_their_page():
-    assert set(kernels.__all__) == {
-        "backward",
-        "backward_sparse",
-        "forward",
-        "leaf_outputs",
-        "touched_rows",
-        "traverse",
-    }
+    names = ["backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
+    assert set(kernels.__all__) == {"MARGINS", *names}
+    assert tuple(kernels.MARGINS) == MARGINS
     start, rows = kernels.touched_rows(np.array([[1, 2], [0, 2], [1, 1]], np.int32), 4)
     assert start.tolist() == [0, 2, 4]
     assert rows.tolist() == [0, 1, 5, 6]
