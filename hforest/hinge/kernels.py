@@ -26,9 +26,19 @@ from .shared import (
     RowGradient,
     as_rows,
     as_samples,
+    check_grad_y,
 )
 
-__all__ = ["MARGINS", "backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
+__all__ = [
+    "MARGINS",
+    "backward",
+    "backward_sparse",
+    "check_grad_y",
+    "forward",
+    "leaf_outputs",
+    "touched_rows",
+    "traverse",
+]
 
 
 def _outputs_of(weights: FloatArray) -> FloatArray:

@@ -399,6 +399,7 @@ def adam_forward(
             "adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"]))
         )
         return y, route
+    state.thresholds_last[:, :EAGER] = a.step - 1
     last = state.thresholds_last.reshape(-1)
     if a.learned:
         optim.adam_catch_up(*a.rows("features"), last.copy(), a.step - 1, **a.settings)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import hinge
-from ..hinge.shared import check_grad_y
+from ..hinge.kernels import check_grad_y
 from . import rows
 from .library import (
     Aggregate,
