@@ -287,8 +287,8 @@ def check_backward(
     outputs = check_weights(weights, dtype, call.sizes)
     if len(samples.leaf) > check.MAX_COUNT:
         check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
-    trees = (len(weights),) if reduction_of(aggregate).apart else ()
-    check_grad_y(grad_y, dtype, (*call.places, *trees, *outputs), call.sizes)
+    trees = ("n_trees",) if reduction_of(aggregate).apart else ()
+    check_grad_y(grad_y, dtype, (*call.axes, *trees, *outputs), call.sizes)
     return samples, call
 
 

@@ -84,7 +84,9 @@ class Call(NamedTuple):
     margin: Margin
     sizes: check.Sizes
     places: tuple[int, ...]
-    """Axes of the samples: (n_samples,), or (n_images, *out)."""
+    """Sizes of the axes of samples: (n_samples,), or (n_images, *out)."""
+    axes: check.Axes
+    """The same for checks, which name that of rows."""
     geometry: Geometry | None
 
 
@@ -111,9 +113,10 @@ def check_call(
         check.array("x", x, dtype, ("n_samples", "n_features"), sizes)
         shape = None
         places: tuple[int, ...] = (sizes["n_samples"],)
+        axes: check.Axes = ("n_samples",)
     else:
         shape = geometry("x", x.shape, windows)
-        places = (len(x), *positions(shape, x.ndim - 2))
+        places = axes = (len(x), *positions(shape, x.ndim - 2))
         sizes["n_samples"], sizes["n_features"] = math.prod(places), shape.n_columns
     check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
     record = check_features(margin, features, dtype, VERTICES[kind], sizes)
@@ -124,7 +127,7 @@ def check_call(
             check.not_nan("thresholds", thresholds)
         if not route or not record.learned:
             record.check(features, sizes)
-    return Call(record, sizes, places, shape)
+    return Call(record, sizes, places, axes, shape)
 
 
 def check_weights(weights: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> tuple[int, ...]:
@@ -152,7 +155,7 @@ def check_leaves(
 def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
     """Checks the route of a call; returns it with one axis of samples."""
     leaf, margin, vertex = route
-    axes: check.Axes = (*call.places, "n_trees")
+    axes: check.Axes = (*call.axes, "n_trees")
     sizes = call.sizes
     check.array("route.leaf", leaf, check.INT32, axes, sizes)
     check.array("route.margin", margin, dtype, axes, sizes)

@@ -20,7 +20,7 @@ from ..optim.tables import tables
 from . import kernels
 from .margins import MARGINS, MarginName
 from .operators import check_backward, check_forward
-from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, results
+from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, named_route, results
 
 Total = Literal["sum", "mean"]
 _TOTALS = ("sum", "mean")
@@ -473,7 +473,7 @@ def adam_backward(
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     samples, call = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
     settings = (lr, beta1, beta2, eps)
-    read = {**inputs, "grad_y": grad_y, **samples._asdict()}
+    read = {**inputs, "grad_y": grad_y, **named_route(route)}
     a = _step(thresholds, features, weights, state, step, settings, margin, windows, read)
     (grad_x,) = results(("grad_x",), None, (x.shape,), (x.dtype,), inputs)
     if a.fused:
