@@ -40,6 +40,7 @@ ctypedef struct hf_scoring:
     int64_t n_outputs
     int64_t n_channels
     int64_t min_leaf
+    int64_t widest        # bins of a slot, at most
     bint all_sampled      # whether all slots of a node are compared, or those up to the first that varies
 
 
@@ -293,14 +294,13 @@ cdef void _free_nodes(hf_node* nodes, int threads) noexcept nogil:
 cdef bint _split_node(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
-    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v,
-    hf_node* workspace
+    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v, hf_node* workspace
 ) noexcept nogil:
     # Writes the best split of node v; returns whether there was memory.
     cdef int64_t n_slots = missing.shape[0] // total.shape[0], first = v * n_slots, varied = 0
     cdef hf_node a
     cdef hf_best best
-    if not _start_node(g, widest, workspace):
+    if not _start_node(g, g.widest, workspace):
         return False
     a = workspace[0]
     a.total, a.least_weight = &total[v, 0], least_weight[v]
@@ -316,7 +316,7 @@ cdef bint _split_node(
 cdef void _best_splits(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
-    int64_t widest, double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
+    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
     cdef int threads = hf_threads()
     cdef int64_t v
@@ -327,7 +327,7 @@ cdef void _best_splits(
     for v in prange(hf_units(watch, total.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
             if not _split_node(
-                g, total, sums, cells, missing, categorical, least_weight, widest, score, split, sides, v,
+                g, total, sums, cells, missing, categorical, least_weight, score, split, sides, v,
                 &nodes[threadid()],
             ):
                 hf_stop(watch)
@@ -360,9 +360,9 @@ def best_splits(
     if not len(total):
         return score, split, sides
     start_watch(&watch)
+    g.widest = np.diff(cells).max()
     _best_splits(
-        &g, total, sums, cells, missing, categorical, least_weight, int(np.diff(cells).max()), score, split,
-        sides, &watch
+        &g, total, sums, cells, missing, categorical, least_weight, score, split, sides, &watch
     )
     raise_interrupt(&watch)
     if watch.stopped:
