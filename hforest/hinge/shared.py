@@ -116,7 +116,8 @@ def check_call(
         axes: check.Axes = ("n_samples",)
     else:
         shape = geometry("x", x.shape, windows)
-        places = axes = (len(x), *positions(shape, x.ndim - 2))
+        places = (len(x), *positions(shape, x.ndim - 2))
+        axes = places
         sizes["n_samples"], sizes["n_features"] = math.prod(places), shape.n_columns
     check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
     record = check_features(margin, features, dtype, VERTICES[kind], sizes)
