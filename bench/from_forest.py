@@ -9,9 +9,9 @@ the variance of targets.
 
     grown      the forest of depth 8; "full" has no limit
     per leaf   each leaf has the least squares weight of the forest's values in it: w = sum |r| v / sum r**2
-    own        `tree_from_forest(x, None, forest)`: the forest's predictions by ridge regression on |r| of
+    own        `from_forest(x, None, forest)`: the forest's predictions by ridge regression on |r| of
                all trees; "far" is the mean squared difference from the forest in percent of its variance
-    y          `tree_from_forest(x, y, forest)`: labels or targets in place of predictions
+    y          `from_forest(x, y, forest)`: labels or targets in place of predictions
     chosen     the same, with the l2 that has the least error on a fifth of the rows for growing, held out
     soft       `neural.from_forest`, scale 10
 

@@ -6,7 +6,7 @@ batch touches.
 80 convolutions of 5x5, stride 3 (5120 features), normalisation, 1000 trees of depth 10 with ten classes in
 a leaf, batch 53, float32. The rungs are the same step by
 
-* fused: `tree_adam_forward` and `tree_adam_backward`;
+* fused: `adam_forward` and `adam_backward`;
 * rows: traverse, `adam_catch_up`, outputs, sparse gradients, `adam_rows`;
 * dense: dense gradients and `optim.adam` on every parameter;
 * numpy: dense gradients, and Adam as NumPy expressions.
