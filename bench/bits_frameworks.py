@@ -304,7 +304,7 @@ def of_jax(task: Task) -> Results:
     import jax
 
     # JAX before 0.8 has the context manager in jax.experimental alone.
-    x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    x64: Any = getattr(jax, "enable_x64", None) or vars(jax.experimental)["enable_x64"]
     with jax.default_device(jax.devices("cpu")[0]), x64(task.x.dtype == np.float64):
         lines = list(jax_functions(task))
     yield from lines
@@ -344,7 +344,11 @@ def jax_functions(task: Task) -> Results:
             yield from of(f"jax {name} {aggregate or 'apart'}", function, floats, names)
     f, _, leaves = soft(task)
     index = np.arange(28, dtype=np.int32).reshape(4, 7) % 5
-    for word, given, more in (("", f, {}), (" shared", f[:, 0, :5].copy(), {"index": index})):
+    settings: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+        ("", f, {}),
+        (" shared", f[:, 0, :5].copy(), {"index": index}),
+    )
+    for word, given, more in settings:
         for outputs in ("classification", "regression"):
             function = partial(hj.neural_forest, task=outputs, **more)
             key = f"jax neural function {outputs}{word}"
