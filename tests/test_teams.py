@@ -88,6 +88,7 @@ def results():
 
 def handler(number, frame):
     inside.append(results())  # a region in a region
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
 
 hforest.set_num_threads(5)
 print(results())
@@ -95,7 +96,7 @@ x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
 print(interrupts.latency(lambda: growth.encode(x), 0.3))
 inside = []
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
 growth.encode(x[:300_000])
 signal.setitimer(signal.ITIMER_REAL, 0)
 print(*inside, results())
