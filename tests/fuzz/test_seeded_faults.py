@@ -213,7 +213,9 @@ def test_a_file_that_is_lost_is_found(monkeypatch):
 
 
 def test_missed_steps_that_are_lost_are_found(monkeypatch):
-    rows = pytest.importorskip("hforest.torch.rows")
+    pytest.importorskip("torch")
+    from hforest.torch import rows
+
     monkeypatch.setattr(rows.Missed, "take", lambda self, rows=None: None)
     assert "Mismatched elements" in str(_look("stories.torch_lives", "story"))
 
