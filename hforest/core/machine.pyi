@@ -3,10 +3,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 MAX_THREADS: int
 _T = TypeVar("_T")
 
+@disjoint_base
 class Within:
     def __init__(self, variable: ContextVar[_T], value: _T) -> None: ...
     def __enter__(self) -> None: ...
