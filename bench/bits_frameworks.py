@@ -304,7 +304,9 @@ def of_jax(task: Task) -> Results:
     import jax
 
     # JAX before 0.8 has the context manager in jax.experimental alone.
-    x64: Any = getattr(jax, "enable_x64", None) or vars(jax.experimental)["enable_x64"]
+    x64: Any = getattr(jax, "enable_x64", None)
+    if x64 is None:
+        x64 = vars(jax.experimental)["enable_x64"]
     with jax.default_device(jax.devices("cpu")[0]), x64(task.x.dtype == np.float64):
         lines = list(jax_functions(task))
     yield from lines
