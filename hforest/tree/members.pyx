@@ -57,6 +57,36 @@ cdef void _free(Sums* sums, int threads) noexcept nogil:
     free(sums)
 
 
+# Writes what is asked of a row, of Quantiles or Neighbors.
+ctypedef void (*OfRow)(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil
+
+
+cdef int _some_rows(const Members* f, const void* what, OfRow of_row, int64_t first, Sums* s) noexcept nogil:
+    # ROWS rows. Returns 0 if memory is out.
+    cdef int64_t row
+    if not _start(s, f.n_members, f.n_trees):
+        return 0
+    for row in range(first, min(first + ROWS, f.n_rows)):
+        of_row(f, what, row, s)
+    return 1
+
+
+cdef int _write_rows(const Members* f, const void* what, OfRow of_row, hf_watch* watch) noexcept nogil:
+    # All rows. Returns 0 if memory is out.
+    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
+    cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
+    cdef Sums* sums = _sums(threads)
+    if sums == NULL:
+        return 0
+    for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, unit):
+            if not _some_rows(f, what, of_row, unit * ROWS, &sums[threadid()]):
+                hf_stop(watch)
+            hf_end(watch)
+    _free(sums, threads)
+    return not watch.stopped
+
+
 cdef inline void _mark(uint64_t* used, int64_t member) noexcept nogil:
     used[member >> 6] |= (<uint64_t> 1) << (member & 63)
 
@@ -200,7 +230,8 @@ cdef double _linear(const Sums* s, int64_t n, const double* y, double level) noe
     return high - (high - low) * (1.0 - share)
 
 
-cdef void _quantiles_of_row(const Members* f, const Quantiles* q, int64_t row, Sums* s) noexcept nogil:
+cdef void _quantiles_of_row(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil:
+    cdef const Quantiles* q = <const Quantiles*> what
     cdef double* found = q.found + row * q.stride
     cdef int64_t n, k
     _add_leaves(f, row, s)
@@ -214,31 +245,10 @@ cdef void _quantiles_of_row(const Members* f, const Quantiles* q, int64_t row, S
             found[k] = _linear(s, n, q.y, q.level[k])
 
 
-cdef int _quantiles_of_rows(const Members* f, const Quantiles* q, int64_t first, Sums* s) noexcept nogil:
-    # ROWS rows. Returns 0 if memory is out.
-    cdef int64_t row
-    if not _start(s, f.n_members, f.n_trees):
-        return 0
-    for row in range(first, min(first + ROWS, f.n_rows)):
-        _quantiles_of_row(f, q, row, s)
-    return 1
-
-
 cdef int write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
     # Writes the quantiles of each row; leaves those of a row without members as they are. Returns 0 if
     # memory is out.
-    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
-    cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
-    cdef Sums* sums = _sums(threads)
-    if sums == NULL:
-        return 0
-    for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(watch, unit):
-            if not _quantiles_of_rows(f, q, unit * ROWS, &sums[threadid()]):
-                hf_stop(watch)
-            hf_end(watch)
-    _free(sums, threads)
-    return not watch.stopped
+    return _write_rows(f, q, _quantiles_of_row, watch)
 
 
 # -------------------------------------------------------------------------------------------- proximity
@@ -262,7 +272,8 @@ cdef int64_t _last_count(
     return count
 
 
-cdef void _neighbors_of_row(const Members* f, const Neighbors* p, int64_t row, Sums* s) noexcept nogil:
+cdef void _neighbors_of_row(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil:
+    cdef const Neighbors* p = <const Neighbors*> what
     cdef int64_t n, n_equal, least, count, j, size = 0, to = 0
     _add_leaves(f, row, s)
     n = _gather(s)
@@ -292,27 +303,6 @@ cdef void _neighbors_of_row(const Members* f, const Neighbors* p, int64_t row, S
         p.size[row] = size
 
 
-cdef int _neighbors_of_rows(const Members* f, const Neighbors* p, int64_t first, Sums* s) noexcept nogil:
-    # ROWS rows. Returns 0 if memory is out.
-    cdef int64_t row
-    if not _start(s, f.n_members, f.n_trees):
-        return 0
-    for row in range(first, min(first + ROWS, f.n_rows)):
-        _neighbors_of_row(f, p, row, s)
-    return 1
-
-
 cdef int write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
     # Writes sizes, or members and shares, of each row. Returns 0 if memory is out.
-    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
-    cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
-    cdef Sums* sums = _sums(threads)
-    if sums == NULL:
-        return 0
-    for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(watch, unit):
-            if not _neighbors_of_rows(f, p, unit * ROWS, &sums[threadid()]):
-                hf_stop(watch)
-            hf_end(watch)
-    _free(sums, threads)
-    return not watch.stopped
+    return _write_rows(f, p, _neighbors_of_row, watch)
