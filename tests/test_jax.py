@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import json
 import shutil
 import subprocess
 import sys
@@ -654,6 +655,18 @@ def test_wrong_values_have_the_errors_of_numpy(n):
     assert expected in runtime_error(lambda: inner(x, t, projections, w))
     # The library works after them.
     assert same(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
+
+
+@pytest.mark.parametrize("windows", [None, hinge.Windows(2)])
+def test_columns_of_a_backward_pass_lie_in_x(windows):
+    """NumPy may have changed the memory that JAX reads, after the forward pass."""
+    _, t, f, w = problem("tree")
+    x = np.ones((3, 6) if windows is None else (3, 2, 5), np.float32)
+    text = json.dumps({"aggregate": "sum"} | ({} if windows is None else {"windows": windows}))
+    y, route = hinge.forward_with_route(x, t, f % 4, w, aggregate="sum", windows=windows)
+    results = np.empty_like(x), np.empty_like(t), np.empty_like(w)
+    with pytest.raises(IndexError, match="^features: expected 0 <= index < n_features = "):
+        hj.calls.FUNCTIONS["hinge_forest_backward"](text, y, *route, x, f + 2**20, w, *results)
 
 
 def test_a_diverged_gradient_has_the_error_of_numpy():

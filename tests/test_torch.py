@@ -73,7 +73,7 @@ def operator(*arguments, route=True):
 
 
 def numpy_step(arrays, words, grad_y, aggregate):
-    """y and the gradients by x, thresholds, features and weights, of the NumPy functions."""
+    """y and the gradients with respect to x, thresholds, features and weights, of the NumPy functions."""
     y, route = hinge.forward_with_route(*arrays, **words, aggregate=aggregate)
     return y, *hinge.backward(grad_y(y), route, *arrays, **words, aggregate=aggregate)
 
@@ -440,6 +440,20 @@ def test_data_that_is_replaced_before_the_backward_pass(form, name, change):
     a = given[name]
     a.data = a.data[1:] if change == "fewer" else a.data.double()
     with pytest.raises((TypeError, ValueError), match=": expected "):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("form", [form for form in MAIN if not form.startswith("proj")])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_columns_whose_data_changes_before_the_backward_pass(form, sparse):
+    """A version of a tensor does not count what its `data` does, and columns are places in memory."""
+    arrays, words = problem("tree", form)
+    x, t, f, w = tensors(*arrays)
+    y = ht.hinge_forest(x, t, f, w, **words, sparse=sparse)
+    f.data[1, 2] = 2**30
+    with pytest.raises(
+        IndexError, match=rf"^features: expected 0 <= index < .*got {2**30} at index \(1, 2\)"
+    ):
         y.sum().backward()
 
 

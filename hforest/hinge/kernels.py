@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dispatch
+from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.windows import Windows, geometry
 from .margins import MARGINS
@@ -33,7 +33,7 @@ __all__ = [
     "MARGINS",
     "backward",
     "backward_sparse",
-    "check_grad_y",
+    "check_changed",
     "forward",
     "leaf_outputs",
     "touched_rows",
@@ -115,6 +115,26 @@ def _apart(leaf: IntArray, margin: FloatArray, weights: FloatArray) -> FloatArra
     apart: FloatArray = dispatch.empty(leaf)((*leaf.shape, weights.shape[2]), margin.dtype)
     dispatch.backend(PACKAGE, leaf).leaf_outputs(leaf, margin, weights, 1.0, apart)
     return apart
+
+
+def check_changed(
+    grad_y: FloatArray,
+    dtype: np.dtype,
+    features: Array,
+    x_shape: tuple[int, ...],
+    *,
+    margin: str = "column",
+    windows: Windows | None = None,
+) -> None:
+    """Checks what may have changed since a checked forward call: grad_y is finite, columns lie in x.
+
+    Columns are places in memory, which PyTorch's `Tensor.data` and shared memory of NumPy can change.
+    """
+    check_grad_y(grad_y, dtype, grad_y.shape, {})
+    record = MARGINS[margin]
+    if not record.learned and check.values_checked():
+        n_columns = x_shape[1] if windows is None else geometry("x", x_shape, windows).n_columns
+        record.check(features, {"n_features": n_columns})
 
 
 def touched_rows(index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:

@@ -60,20 +60,16 @@ def _hinge_routed(text: str, *arrays: np.ndarray) -> None:
 
 
 def _hinge_backward(text: str, *arrays: Any) -> None:
-    """The forward call has checked the other arrays, or made them."""
+    """The forward call has checked the arrays, or made them; NumPy may have changed the memory of its own."""
     grad_y, leaf, margin, vertex, x, features, weights = arrays[:7]
     grad_x, grad_thresholds, *learned, grad_weights = arrays[7:]
-    bad = np.flatnonzero(~np.isfinite(grad_y))
-    if len(bad):
-        index = tuple(map(int, np.unravel_index(bad[0], grad_y.shape)))
-        raise ValueError(
-            f"grad_y: expected finite numbers, got {grad_y[index]} at index {index}; the loss has diverged: "
-            "lower the learning rate, or go back to a checkpoint"
-        )
+    settings = settings_of(text)
+    words = {name: settings[name] for name in ("margin", "windows") if name in settings}
+    hinge.kernels.check_changed(grad_y, weights.dtype, features, grad_x.shape, **words)
     grads = hinge.Gradients(grad_x, grad_thresholds, learned[0] if learned else None, grad_weights)
     hinge.kernels.backward(
         grad_y, hinge.Route(leaf, margin, vertex), x if reads_x(text) else None, None, features, weights,
-        **settings_of(text), out=grads,
+        **settings, out=grads,
     )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from .. import hinge
-from ..hinge.kernels import check_grad_y
 from . import rows
 from .library import (
     Aggregate,
@@ -60,12 +59,13 @@ def gradients(
 ) -> hinge.Gradients:  # fmt: skip
     """Returns the gradients of a call for arrays; x may be None where its shape is enough.
 
-    Everything but `grad_y` is trusted where it is what a checked forward pass read and returned.
+    Everything but `grad_y` and columns is trusted where it is what a checked forward pass read and returned.
     """
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
     grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
     if trusted:
-        check_grad_y(grad_y, weights.dtype, grad_y.shape, {})
+        margin, windows = words["margin"], words["windows"]
+        hinge.kernels.check_changed(grad_y, weights.dtype, features, x_shape, margin=margin, windows=windows)
     else:  # the gradient reads no value of thresholds, nor of an x that is None
         thresholds, run = np.empty_like(like, shape=vertices), hinge
         x = np.empty_like(like, shape=x_shape) if x is None else x
@@ -175,14 +175,14 @@ _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph",
 
 
 def _scattered(grad: hinge.RowGradient, shape: Any) -> Any:
-    # A gradient by rows as a dense one.
+    # A gradient at rows as a dense one.
     dense = np.zeros(shape, grad.values.dtype)
     dense.reshape(-1, *grad.values.shape[1:])[grad.rows] = grad.values
     return dense
 
 
 def _sparse(grad: hinge.RowGradient, shape: Any) -> Tensor:
-    # A gradient by rows as a sparse tensor.
+    # A gradient at rows as a sparse tensor.
     tree_leaf, n_leaves = np.empty((2, len(grad.rows)), np.int64), shape[1]  # a power of two
     np.right_shift(grad.rows, n_leaves.bit_length() - 1, out=tree_leaf[0])
     np.bitwise_and(grad.rows, n_leaves - 1, out=tree_leaf[1])
@@ -285,8 +285,7 @@ def hinge_forest(
     aggregate: Aggregate = "sum",
     sparse: bool = False,
 ) -> Tensor:
-    """Returns outputs of hinge trees or ferns, with gradients by x and all parameters (Lay et al. 2018,
-    eq. 9-12).
+    """Returns outputs of hinge trees or ferns, with their gradients (Lay et al. 2018, eq. 9-12).
 
     Parameters
     ----------
