@@ -47,9 +47,9 @@ def _inner_product(a, b):
     """a . b in eight partial sums in float64, element k in sum k % 8, rounded once to the dtype."""
     part = np.zeros(8)
     with np.errstate(over="ignore", invalid="ignore"):
+        products = a.astype(np.float64) * b.astype(np.float64)
         for k in range(0, len(a), 8):
-            n = len(a[k : k + 8])
-            part[:n] += a[k : k + 8].astype(np.float64) * b[k : k + 8].astype(np.float64)
+            part[: len(a) - k] += products[k : k + 8]
         p = part.tolist()
         total = ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]))
         return np.float64(total).astype(a.dtype)

@@ -20,7 +20,7 @@ from ..optim.tables import tables
 from . import kernels
 from .margins import MARGINS, MarginName
 from .operators import check_backward, check_forward
-from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, named_route, results
+from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, named_route, new_route
 
 Total = Literal["sum", "mean"]
 _TOTALS = ("sum", "mean")
@@ -387,12 +387,7 @@ def adam_forward(
     call, shape = check_forward(kind, margin, windows, aggregate, inputs)
     settings = (lr, beta1, beta2, eps)
     a = _step(thresholds, features, weights, state, step, settings, margin, windows, inputs)
-    pairs = (*call.places, len(thresholds))
-    dtypes = (x.dtype, np.int32, x.dtype, np.int32)
-    y, *arrays = results(
-        ("y", "leaf", "margin", "vertex"), None, (shape, pairs, pairs, pairs), dtypes, inputs
-    )
-    route = Route(*arrays)
+    y, route = dispatch.empty(x)(shape, x.dtype), new_route(x, (*call.places, len(thresholds)), x.dtype)
     if a.fused:
         divisor = REDUCTIONS[aggregate].divisor(len(thresholds))
         a.backend(
@@ -475,7 +470,7 @@ def adam_backward(
     settings = (lr, beta1, beta2, eps)
     read = {**inputs, "grad_y": grad_y, **named_route(route)}
     a = _step(thresholds, features, weights, state, step, settings, margin, windows, read)
-    (grad_x,) = results(("grad_x",), None, (x.shape,), (x.dtype,), inputs)
+    grad_x = dispatch.empty(x)(x.shape, x.dtype)
     if a.fused:
         divisor, g = REDUCTIONS[aggregate].divisor(len(thresholds)), flat(grad_y, 1, call.sizes["n_outputs"])
         a.backend("adam_backward", x, g, samples, divisor=divisor, to=(grad_x,))
