@@ -3,7 +3,7 @@
     python bench/hinge_linear.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--dtype float32] [--json FILE]
 
 The layer is ``z = x @ features.reshape(-1, F).T``, then `forward` with a column of z for each vertex; back,
-`backward` and two products with its gradient by z. The fused functions compute the
+`backward` and two products with its gradient with respect to z. The fused functions compute the
 inner products on the paths of the samples alone, and touch one row of projections for each sample and
 tree. All on one thread, NumPy's products too. Both are checked against each other, and the fused ones
 against the reference, before they are timed. Figures are milliseconds a call, the least of repeats taken

@@ -107,7 +107,7 @@ def test_the_oracle_sees_a_wrong_threshold():
 
 
 def losses(task, theta, y):
-    """Eq. 3 or eq. 4 for all samples, and their gradients by theta."""
+    """Eq. 3 or eq. 4 for all samples, and their gradients with respect to theta."""
     if task == "regression":
         return ((y - theta) ** 2).sum(axis=1), 2 * (theta - y)
     shares = np.exp(theta - theta.max())

@@ -243,9 +243,9 @@ extern "C" __global__ void backward_slopes(
 
 constexpr int TILE = 128;  // pairs that a block holds at a time
 
-// Lay et al. 2018, eq. 11 by the input. A block is a sample, a thread owns the features that leave its number when
-// divided by the size of the block. Every thread sees every pair, in the order of the trees, and adds
-// those of its features.
+// Lay et al. 2018, eq. 11 with respect to the input. A block is a sample, a thread owns the features that leave its
+// number when divided by the size of the block. Every thread sees every pair, in the order of the trees, and adds those
+// of its features.
 extern "C" __global__ void backward_x(
     const int *__restrict__ vertex, const int *__restrict__ features, const real *__restrict__ slope,
     size n_trees, size n_vertices, size n_features, real *__restrict__ grad_x
@@ -307,8 +307,8 @@ __device__ static inline double add_lanes(double part, int lane, int lanes) {
     return part;
 }
 
-// Lay et al. 2018, eq. 11 by the thresholds: r falls as t rises. Row i has the pairs order[start[i]:start[i + 1]], in
-// the order of the samples; `lanes` threads share a row.
+// Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises. Row i has the pairs
+// order[start[i]:start[i + 1]], in the order of the samples; `lanes` threads share a row.
 extern "C" __global__ void backward_thresholds(
     const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start,
     size n_rows, size lanes, real *__restrict__ grad_thresholds

@@ -134,7 +134,7 @@ cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogi
 
 
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
-    """Subtracts the slopes from the sums of the vertices (eq. 11 by the thresholds: r falls as t rises)."""
+    """Subtracts the slopes from the sums of the vertices (eq. 11: r falls as t rises)."""
     cdef Py_ssize_t i
     for i in range(n):
         total[vertex[i]] -= slope[i]

@@ -150,8 +150,7 @@ def neural_forest(
     index: jax.Array | None = None,
     task: Task = "classification",
 ) -> jax.Array:
-    """Returns class probabilities of a neural forest, with gradients by functions and leaves (Zhang 2017,
-    section 2).
+    """Returns class probabilities of a neural forest, with gradients (Zhang 2017, section 2).
 
     p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
 

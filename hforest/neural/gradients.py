@@ -51,8 +51,7 @@ def loss_backward(
     return_p: bool = False,
     out: FloatArray | None = None,
 ) -> tuple[float, FloatArray] | tuple[float, FloatArray, FloatArray]:
-    """Returns the negative log-likelihood of labels and its gradient by the decision functions (Zhang 2017,
-    section 2).
+    """Returns the negative log-likelihood of labels and its gradient (Zhang 2017, section 2).
 
     Parameters
     ----------

@@ -269,7 +269,7 @@ class HingeShards:
     def backward(
         self, grad_y: FloatArray, route: ShardRoute, *, input_gradient: bool = True
     ) -> ShardGradients:
-        """Gradients of a loss by this worker's own parameters, and by the input (Lay et al. 2018, eq. 11-12).
+        """Gradients with respect to this worker's own parameters and the input (Lay et al. 2018, eq. 11-12).
 
         Parameters
         ----------

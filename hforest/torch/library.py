@@ -149,8 +149,8 @@ class Operator:
     fake : function
         Takes fake tensors and returns empty ones with the shapes and dtypes of the results.
     setup, backward : functions, optional
-        As `torch.library.register_autograd` takes them: the gradient by the first result. The backward pass
-        of an operator without them, which computes gradients, is refused.
+        As `torch.library.register_autograd` takes them: the gradient with respect to the first
+        result. The backward pass of an operator without them, which computes gradients, is refused.
     """
 
     def __init__(

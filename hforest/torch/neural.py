@@ -119,8 +119,7 @@ def neural_forest(
     index: Tensor | None = None,
     task: Task = "classification",
 ) -> Tensor:
-    """Returns class probabilities of a neural decision forest, with gradients by f and leaves (Zhang 2017,
-    section 2).
+    """Returns class probabilities of a neural decision forest, with gradients (Zhang 2017, section 2).
 
     Parameters
     ----------
@@ -182,7 +181,7 @@ def neural_loss(
     index: Tensor | None = None,
     loss: Loss = "forest",
 ) -> Tensor:
-    """Returns the negative log-likelihood of labels, with an exact gradient by f (Zhang 2017, section 2).
+    """Returns the negative log-likelihood of labels, with an exact gradient (Zhang 2017, section 2).
 
     Parameters
     ----------

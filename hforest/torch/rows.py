@@ -340,7 +340,7 @@ def forward(
 ) -> Any:
     """Returns what `hinge.forward` or `forward_with_route` does, for CPU tensors that may have missed steps.
 
-    Routes, takes the missed steps of the rows that a batch reads, and then adds the rows: the same bits as
+    Routes, takes the missed steps of the rows that a batch reads, and then adds the rows: bit-identical to
     the plain function on weights whose steps are taken.
     """
     kept = None
