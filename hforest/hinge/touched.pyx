@@ -50,7 +50,7 @@ cdef Py_ssize_t _list_bits(
 
 
 cdef void _touched_group(
-    const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, unsigned char* seen,
+    const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, bint by_bytes, unsigned char* seen,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
     # The rows of tree m are written at m * capacity, and their number at start[m + 1].
@@ -58,7 +58,6 @@ cdef void _touched_group(
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first), capacity = rows.shape[0] // n_trees
     cdef uint64_t* bits = <uint64_t*> seen
     cdef const int32_t* value
-    cdef bint by_bytes = n_slots <= min(<Py_ssize_t> BYTE_SLOTS, BYTES_EACH * n_samples)
     memset(seen, 0, count * (n_slots if by_bytes else n_words * 8))
     for s in range(n_samples):
         value = &index[s, first]
@@ -81,7 +80,7 @@ cdef void _touched_group(
 
 
 cdef void _touched(
-    const int32_t[:, ::1] index, Py_ssize_t n_slots, unsigned char[:, ::1] seen,
+    const int32_t[:, ::1] index, Py_ssize_t n_slots, bint by_bytes, unsigned char[:, ::1] seen,
     int64_t[::1] start, int64_t[::1] rows, hf_watch* watch,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group, m
@@ -89,7 +88,7 @@ cdef void _touched(
     cdef int threads = <int> seen.shape[0]
     for group in prange(hf_units(watch, n_groups, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, group):
-            _touched_group(index, n_slots, group * GROUP, &seen[threadid(), 0], start, rows)
+            _touched_group(index, n_slots, group * GROUP, by_bytes, &seen[threadid(), 0], start, rows)
             hf_end(watch)
     if hf_has_stopped(watch):
         return
@@ -109,10 +108,11 @@ cdef int touched_rows(index, n_slots, start, rows) except -1:
         start[...] = 0
         return 0
     # A byte a slot, or a bit, for the trees of a group.
-    n_bytes = n_slots if n_slots <= BYTE_SLOTS else (n_slots + 63) // 64 * 8
+    by_bytes = n_slots <= min(BYTE_SLOTS, BYTES_EACH * index.shape[0])
+    n_bytes = n_slots if by_bytes else (n_slots + 63) // 64 * 8
     seen = np.empty((threads_for(index.size), GROUP * n_bytes), np.uint8)
     start_watch(&watch)
-    _touched(index, n_slots, seen, start, rows, &watch)
+    _touched(index, n_slots, by_bytes, seen, start, rows, &watch)
     return raise_interrupt(&watch)
 
 
