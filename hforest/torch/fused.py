@@ -80,7 +80,7 @@ class FusedForest:
     def move(
         self, settings: Settings, grad_y: Any, route: Any, x: Any, features: Any, words: dict[str, Any]
     ) -> Any:
-        """Takes one step and returns the gradient with respect to x, whose values are not read."""
+        """Takes one step and returns the gradient with respect to x."""
         step = self.step + 1
         lr, beta1, beta2, eps = settings
         with rows.LOCK:
@@ -143,13 +143,14 @@ class _Step(torch.autograd.Function):
                 array("x", x), t, array("features", features), w, state, ctx.step, lr,
                 **words, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
-        ctx.save_for_backward(features, *map(torch.from_numpy, route))
+        read = x if hinge.kernels.MARGINS[words["margin"]].gradient_reads_x else None
+        ctx.save_for_backward(features, read, *map(torch.from_numpy, route))
         ctx.forest, ctx.x_shape, ctx.words = forest, x.shape, words
         return torch.from_numpy(y)
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
-        features, *route = ctx.saved_tensors
+        features, x, *route = ctx.saved_tensors
         forest = ctx.forest
         thresholds, weights = (ctx.next_functions[i][0] for i in (1, 3))
         kept, owner = rows.missed(weights.variable), forest.owner()
@@ -160,15 +161,15 @@ class _Step(torch.autograd.Function):
                 "backward pass, got more, or the optimiser is gone or has left the forest since; call "
                 "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
-        g, f = array("grad_y", grad_y), array("features", features)
+        g, f, x = array("grad_y", grad_y), array("features", features), x if x is None else array("x", x)
         route = hinge.Route(*map(array, hinge.Route._fields, route))
         if forest.moves([_asked_for(thresholds), _asked_for(weights)]):
             group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
-            x = np.empty_like(route.margin, shape=tuple(ctx.x_shape))
+            x = np.empty_like(route.margin, shape=tuple(ctx.x_shape)) if x is None else x
             grad_x = forest.move(settings_of(group), g, route, x, f, ctx.words)
         else:
             w = forest.data[1].numpy()
-            grad_x = gradients(g, route, None, ctx.x_shape, f, w, ctx.words, sparse=True).x
+            grad_x = gradients(g, route, x, ctx.x_shape, f, w, ctx.words, sparse=True).x
         return torch.from_numpy(grad_x), *(None,) * 5
 
 
