@@ -53,12 +53,12 @@ built() {
 kernels() { (cd "$1" && PYTHONPATH=$PWD "$work/kernels/bin/python" "${@:2}"); }
 
 # sanitized ARGUMENT...: the same with AddressSanitizer, preloaded into Python alone. Python does not free all memory at
-# its end. Memory that there is not is a MemoryError there too.
+# its end. Memory that there is not is a MemoryError there too. pytest leaves stderr to its reports.
 sanitized() {
     (
         cd "$work/asan"
         env PYTHONPATH="$PWD" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
-            LD_PRELOAD="$(gcc -print-file-name=libasan.so)" "$work/kernels/bin/python" "$@"
+            PYTEST_ADDOPTS=--capture=sys LD_PRELOAD="$(gcc -print-file-name=libasan.so)" "$work/kernels/bin/python" "$@"
     )
 }
 unsanitized="not host and not reference and not few_megabytes"
