@@ -10,6 +10,7 @@ one version of NumPy.
 
 import argparse
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from hforest import (
     classic,
     co2,
     demo,
+    growth,
     layers,
     manifold,
     neural,
@@ -35,7 +37,10 @@ from hforest import (
     split,
     tree,
 )
-from hforest.core import machine
+from hforest.core import blocks, machine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from row_comms import run as run_workers
 
 
 def of_neural(task: Task) -> Results:
@@ -106,6 +111,65 @@ def of_tables(task: Task) -> Results:
     for kind, target in (("classification", y), ("regression", task.targets)):
         found = scale.grow_by_rows(None, few, target, 5, task=kind, max_gathered=50, rng=0)
         yield f"by rows {kind}", digest(found)
+
+
+def _memory_map(x: np.ndarray) -> np.ndarray:
+    """Returns x in a file that is mapped into memory."""
+    with tempfile.TemporaryFile() as file:
+        found = np.memmap(file, x.dtype, "w+", shape=x.shape)
+    found[...] = x
+    return found
+
+
+def of_samples(task: Task) -> Results:
+    """Forests on samples of every layout, grown and applied."""
+    y, few = task.labels, np.where(np.abs(task.x) > 1, task.x, 0)
+    whole = np.round(40 * task.x)
+    one_by_one: Any = {"some": few, "holes": np.where(few == 0, np.nan, task.x)}
+    layouts: dict[str, Any] = {
+        "Fortran order": np.asfortranarray(task.x),
+        "strides": np.repeat(task.x, 2, axis=1)[::-1, ::2],
+        "int8": whole.astype(np.int8),
+        "int64": whole.astype(np.int64),
+        "half": task.x.astype(np.float16),
+        "CSR": sparse.csr_array(few),
+        "CSC": sparse.csc_array(few),
+        **{f"memory map, {name}": _memory_map(np.asfortranarray(x)) for name, x in one_by_one.items()},
+    }
+    limit = blocks.CONVERTED
+    for word, x in layouts.items():
+        if word.startswith("memory map"):
+            blocks.CONVERTED = 1000  # numbers above which blocks are converted one after the other
+        for max_bins in (None, 16):
+            forest = classic.grow(x, y, 3, max_bins=max_bins, rng=0)
+            leaves = digest(forest, tree.predict(forest, x), tree.apply(forest, x))
+            yield f"samples {word} {max_bins} bins", leaves
+        forest = manifold.grow(x, y, 3, projection="sparse", rng=0)
+        yield f"samples {word} oblique", digest(forest, tree.vote_shares(forest, x))
+        if "C" not in word[:1] and "holes" not in word:
+            yield f"samples {word} co2", digest(co2.grow(x, y, 2, max_depth=3, rng=0))
+        blocks.CONVERTED = limit
+    images = np.round(4 * task.x[:40])
+    base = (12 * np.arange(40)[:, None] + np.arange(6)).ravel()
+    for max_bins in (None, 64, 8):
+        windows = growth.Windows(images, base, np.arange(7))
+        forest = classic.grow(windows, np.repeat(y[:40], 6), 3, max_bins=max_bins, rng=0)
+        yield f"samples windows {max_bins} bins", digest(forest)
+        bins = growth.encode(windows, max_bins=max_bins)
+        yield f"samples windows {max_bins} encoded", digest(bins.bins, bins.low, bins.high)
+    parts = np.array_split(np.arange(500), 3)
+    for kind, target in (("classification", y), ("regression", task.targets)):
+        for projection in (None, project.sparse_distribution(12)):
+            settings: Any = {
+                "task": kind, "distribution": projection, "max_gathered": 40, "rng": 0,
+            }  # fmt: skip
+
+            def grow_part(comm: Any, target: Any = target, settings: Any = settings) -> Any:
+                rows = parts[comm.rank]
+                return scale.grow_by_rows(comm, task.x[rows], target[rows], 3, **settings)
+
+            name = "oblique" if projection else "columns"
+            yield f"samples of three workers {kind} {name}", digest(*run_workers(3, grow_part))
 
 
 def of_applied_forests(task: Task) -> Results:
@@ -224,7 +288,7 @@ def of_digits() -> Results:
 
 PARTS = (
     of_hinge, of_steps, of_leaf_maps, of_starts,
-    of_neural, of_grown_forests, of_tables, of_applied_forests, of_co2, of_cascade, of_parts,
+    of_neural, of_grown_forests, of_tables, of_samples, of_applied_forests, of_co2, of_cascade, of_parts,
     of_shards, of_models, of_networks, of_files, of_torch, of_jax,
 )  # fmt: skip
 
