@@ -40,7 +40,7 @@ from hforest import (
 from hforest.core import blocks, machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from row_comms import run as run_workers
+from row_comms import run as run_workers  # type: ignore[import-not-found]
 
 
 def of_neural(task: Task) -> Results:
