@@ -86,8 +86,14 @@ def cases(items: Sequence[pytest.Function]) -> list[tuple]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is applied
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests slow: of a function over three axes or more, those that every pair of values can do without."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks tests slow: of a function over three axes or more, those that every pair of values can do without.
+
+    Leaves those marked nightly out, unless -m names the mark.
+    """
+    if "nightly" not in config.getoption("markexpr"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
     functions = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:

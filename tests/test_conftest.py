@@ -55,6 +55,22 @@ class Item:
         self.marks.append(name)
 
 
+def collected(items, expression=""):
+    """Returns how many items are left out."""
+    n_out = []
+    hook = SimpleNamespace(pytest_deselected=lambda items: n_out.append(len(items)))
+    pytest_collection_modifyitems(SimpleNamespace(getoption={"markexpr": expression}.get, hook=hook), items)
+    return sum(n_out)
+
+
+def test_nightly_tests_run_where_the_mark_is_named():
+    for expression, n in (("", 1), ("slow", 1), ("nightly", 0), ("slow and not nightly", 0)):
+        items = [Item("p", 0, 0, "x"), Item("p", 0, 1, "x")]
+        items[1].add_marker("nightly")
+        assert collected(items, expression) == n
+        assert len(items) == 2 - n
+
+
 def test_every_pair_is_not_slow():
     """Of three axes: a fixture, (a, b) together, and c. What says slow of itself stays slow."""
     together = [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -62,7 +78,7 @@ def test_every_pair_is_not_slow():
         Item(fixture, a, b, c, slow=(a, b) == (1, 1))
         for fixture, (a, b), c in itertools.product("pq", together, "xyz")
     ]
-    pytest_collection_modifyitems(items)
+    collected(items)
     assert {tuple(item.marks) for item in items} == {(), ("slow",)}
     rows = [tuple(item.callspec.params.values()) for item in items if not item.marks]
     assert len(rows) == 9
@@ -71,7 +87,7 @@ def test_every_pair_is_not_slow():
         [(f, (a, b), c) for f, a, b, c in rows],
     )
     two = [Item("p", a, b, c) for (a, b), c in itertools.product(together, "xyz")]
-    pytest_collection_modifyitems(two)
+    collected(two)
     assert not any(item.marks for item in two)
 
 

@@ -1564,7 +1564,7 @@ LEAST = {
     "random thresholds": (growth.grow, {"splitter": "random"}),
     "projections": (manifold.grow, {}),
     "random thresholds of projections": (manifold.grow, {"splitter": "random"}),
-    "hyperplanes": (co2.grow, {"max_rounds": 3, "min_samples_oblique": 1, "standardize": False}),
+    "hyperplanes": (co2.grow, {"max_rounds": 2, "min_samples_oblique": 1, "standardize": False}),
 }
 
 
@@ -1574,8 +1574,8 @@ LEAST = {
 def test_leaves_have_their_least_weight(fast_backend, reference, kind, weighted):
     function, settings = LEAST.get(kind, (growth.grow, {"task": "regression"}))
     rng = np.random.default_rng(3)
-    x, y = samples(60, 4, 3, np.float64, 3, False)
-    weight = {"ones": np.ones(60), "whole": rng.integers(1, 9, 60), "floats": rng.random(60) + 0.1}[weighted]
+    x, y = samples(40, 4, 3, np.float64, 3, False)
+    weight = {"ones": np.ones(40), "whole": rng.integers(1, 9, 40), "floats": rng.random(40) + 0.1}[weighted]
     if kind == "targets":
         y = x[:, 0] + x[:, 1]
     settings = {"bootstrap": False, "sample_weight": weight.astype(float), "rng": 0, **settings}
@@ -1587,7 +1587,7 @@ def test_leaves_have_their_least_weight(fast_backend, reference, kind, weighted)
         first = growth.encode(array(x)) if function is growth.grow else array(x)
         return function(first, array(y), 3, **given, min_weight_fraction_leaf=fraction)
 
-    for fraction in (0.0, 0.05, 0.2, 0.5):
+    for fraction in (0.05, 0.2, 0.5):
         got = grow(fast_backend.array, fraction)
         got = type(got)(*(fast_backend.numpy(a) for a in got))
         want = reference(grow, np.asarray, fraction)

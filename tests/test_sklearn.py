@@ -130,18 +130,22 @@ DEFAULTS = parametrize_with_checks(
 )
 # It sets max_iter to 1000, which is no default: a minute of leaf updates.
 LONG = {("NeuralForestClassifier", "check_class_weight_classifiers")}
+# They train by gradients.
+TRAINED = ("HingeForestClassifier", "HingeForestRegressor", "NeuralForestClassifier")
 
 
-def is_long(case):
-    estimator, check = getattr(case, "values", case)
-    return (type(estimator).__name__, check.func.__name__) in LONG
+def default_cases():
+    for case in DEFAULTS.args[1]:
+        estimator, check = getattr(case, "values", case)
+        name = type(estimator).__name__
+        if (name, check.func.__name__) not in LONG:
+            marks = [*getattr(case, "marks", ()), *([pytest.mark.nightly] if name in TRAINED else [])]
+            yield pytest.param(estimator, check, marks=marks)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize(
-    DEFAULTS.args[0], [case for case in DEFAULTS.args[1] if not is_long(case)], **DEFAULTS.kwargs
-)
+@pytest.mark.parametrize(DEFAULTS.args[0], list(default_cases()), **DEFAULTS.kwargs)
 def test_checks_of_scikit_learn_at_default_settings(estimator, check):
     check(estimator)
 
