@@ -18,7 +18,7 @@ from hforest.co2.stump_fit cimport (
 )
 from hforest.core.machine cimport hf_stopped, hf_watch, raise_interrupt, simd_path, start_watch
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
-from hforest.growth.samples cimport free_samples, start_samples, sum_up
+from hforest.growth.node_samples cimport free_samples, start_samples, sum_up
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()

@@ -16,7 +16,7 @@ from hforest.co2.stump_fit cimport fit_hyperplane, free_stump, hf_stump_workspac
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.growth.builder cimport reserve_entries
 from hforest.growth.column_source cimport best_column, fill_sides, finish_columns, start_columns
-from hforest.growth.samples cimport score_sides
+from hforest.growth.node_samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
 cdef enum:

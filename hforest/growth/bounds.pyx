@@ -30,7 +30,7 @@ from libc.string cimport memset
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of, hf_bodies, hf_buckets, hf_float_of_code, score_at,
 )
-from hforest.growth.samples cimport number_classes
+from hforest.growth.node_samples cimport number_classes
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_task, hf_workspace, weight_bits,

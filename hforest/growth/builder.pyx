@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
-from hforest.growth.samples cimport free_samples, is_pure, partition, start_samples, sum_up
+from hforest.growth.node_samples cimport free_samples, is_pure, partition, start_samples, sum_up
 from hforest.growth.task cimport (
     HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_node_score, hf_pending, hf_philox, hf_split, hf_task,
     hf_tree, hf_workspace, weight_bits,

@@ -26,7 +26,7 @@ from hforest.growth.node_orders cimport (
 )
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport split_bins, split_values, write_sides
-from hforest.growth.samples cimport score_left
+from hforest.growth.node_samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.stored cimport (

@@ -12,7 +12,7 @@ from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, HF_TILE_CANDIDATES, HF_TILE_SAMPLES, bodies_of, hf_bodies, hf_histogram, score_at,
 )
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
-from hforest.growth.samples cimport number_classes
+from hforest.growth.node_samples cimport number_classes
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
 )

@@ -13,7 +13,7 @@ from hforest.growth.bodies cimport (
     hf_value_pairs, score_at,
 )
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
-from hforest.growth.samples cimport number_classes, place_by_class
+from hforest.growth.node_samples cimport number_classes, place_by_class
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )

@@ -19,7 +19,7 @@ from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.projected_values cimport project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
-from hforest.growth.samples cimport score_left
+from hforest.growth.node_samples cimport score_left
 from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, scan_codes
 from hforest.growth.stored cimport (
