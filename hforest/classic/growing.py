@@ -1,70 +1,16 @@
 """Random forests, extra trees and completely random forests."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, IntArray, Progress, Rng
-from ..core.blocks import Unconverted
+from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
-from ..core.progress import reporting
-from ..core.sparse import Columns
-from ..growth import Bins, Windows, unchecked
-from ..growth.checks import (
-    check_bins,
-    check_bootstrap,
-    check_learned,
-    check_no_categories,
-    check_windows,
-    check_windows_task,
-    columns_of,
-)
-from ..growth.trees import Learned
+from ..growth import Bins, Samples, Windows, samples, unchecked
+from ..growth.settings import check_growth
 from ..tree import Forest
-
-
-class _Samples(NamedTuple):
-    """Checked samples, and how they are encoded."""
-
-    x: Array | Unconverted | Columns | Windows | Bins
-    numbers: Array
-    """An array on the device of the samples."""
-    dtype: np.dtype
-    """Of the forest."""
-    max_bins: int | None = None
-    categorical: np.ndarray | None = None
-    has_missing: bool = False
-
-    def bins(self) -> Bins:
-        """Returns the bins that trees grow on."""
-        if isinstance(self.x, Bins):
-            return self.x
-        return unchecked.encode(self.x, self.max_bins, self.categorical, self.has_missing)
-
-
-def _samples(
-    x: ArrayLike | Windows | Bins, task: str, max_bins: int | None, categorical: ArrayLike | None
-) -> _Samples:
-    max_bins = supervised.max_bins(max_bins)
-    if isinstance(x, Bins):
-        check_bins(x, "x")
-        check_windows_task(x.base, task)
-        for name, given in (("max_bins", max_bins), ("categorical", categorical)):
-            if given is not None:
-                raise ValueError(
-                    f"{name}: expected None for bins, got {type(given).__name__}; give it to encode"
-                )
-        return _Samples(x, x.bins, x.dtype)
-    if isinstance(x, Windows):
-        check_windows(x)
-        check_windows_task(x.base, task)
-        check_no_categories(categorical)
-        return _Samples(x, x.x, x.x.dtype, max_bins)
-    x, is_categorical, has_missing = columns_of(x, categorical)
-    numbers = x.stored.data if isinstance(x, Columns) else x.given if isinstance(x, Unconverted) else x
-    return _Samples(x, numbers, x.dtype, max_bins, is_categorical, has_missing)
 
 
 def _sampled(value: Any, n_features: int, task: str) -> int:
@@ -77,28 +23,23 @@ def _sampled(value: Any, n_features: int, task: str) -> int:
 
 
 def _grow(
-    samples: _Samples,
-    learned: Learned,
+    x: ArrayLike | Windows | Bins | Samples,
+    y: ArrayLike,
     n_trees: int,
     *,
-    max_features: int,
-    splitter: str,
-    bootstrap: bool | str | IntArray,
-    first_tree: int,
+    max_features: int | float | str | None,
+    max_bins: int | None,
+    categorical: ArrayLike | None,
     progress: Progress,
-    rng: Rng,
+    **settings: Any,
 ) -> Forest:
-    """A forest on checked samples; the rest of the settings is checked here."""
-    n_samples, n_features = samples.x.shape
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
-    bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, learned.sample_weight)
-    seed = check.seed(rng)
-    with reporting(progress, n_trees, "tree") as report:
-        trees = unchecked.grow(
-            samples.bins(), learned, n_trees, splitter=splitter, max_features=max_features,
-            bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
-        )  # fmt: skip
+    """A forest; the settings are those of `hforest.growth.settings.check_growth`."""
+    given = samples(x, categorical=categorical, max_bins=max_bins)
+    growth = check_growth(given, y, n_trees, **settings)
+    n_features = given.shape[1]
+    trees = unchecked.grow(
+        growth, max_features=_sampled(max_features, n_features, settings["task"]), progress=progress
+    )
     xp = array_module(trees.threshold)
     return Forest(
         n_features=xp.array(n_features, np.int64),
@@ -110,7 +51,7 @@ def _grow(
 
 
 def grow(
-    x: ArrayLike | Windows | Bins,
+    x: ArrayLike | Windows | Bins | Samples,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -136,12 +77,12 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
         Samples, at least one, finite or NaN for missing values; any strides and order. What a CSR or CSC
         matrix of SciPy does not store is 0; trees are those of ``x.toarray()``. Bools, integers of up
         to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
-        they are, without NaN or categories, and are for classification alone. Bins are samples that
-        `hforest.growth.encode` has encoded; several forests then grow on one encoding.
+        they are, without NaN or categories, and are for classification alone. Several forests grow on one
+        encoding of samples by `hforest.growth.samples`, or on bins by `hforest.growth.encode`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         at most 1e100 and in the range of the forest's dtype. Number other labels with
@@ -163,10 +104,11 @@ def grow(
     max_bins : int, optional
         1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
         trees. By default every threshold between neighbours of different value is compared (exact). Features
-        of at most max_bins distinct values are exact either way. None for Bins, which have theirs.
+        of at most max_bins distinct values are exact either way. None for Bins and Samples, which have
+        theirs.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
-        None for Bins, which know theirs.
+        None for Bins and Samples, which know theirs.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement, or has each as often as `poisson_counts`
         says, or how often it has each (in-bag counts, such as from `bootstrap_counts`).
@@ -239,23 +181,18 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    samples = _samples(x, task, max_bins, categorical)
-    n_samples, n_features = samples.x.shape
-    learned = check_learned(
-        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
-    )  # fmt: skip
     return _grow(
-        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="best",
-        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
+        x, y, n_trees, max_features=max_features, max_bins=max_bins, categorical=categorical,
+        progress=progress, splitter="best", sample_weight=sample_weight, class_weight=class_weight,
+        criterion=criterion, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
+        rng=rng,
     )  # fmt: skip
 
 
 def grow_extra(
-    x: ArrayLike | Windows | Bins,
+    x: ArrayLike | Windows | Bins | Samples,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -281,7 +218,7 @@ def grow_extra(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them.
@@ -347,23 +284,18 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    samples = _samples(x, task, max_bins, categorical)
-    n_samples, n_features = samples.x.shape
-    learned = check_learned(
-        y, samples.numbers, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
-    )  # fmt: skip
     return _grow(
-        samples, learned, n_trees, max_features=_sampled(max_features, n_features, task), splitter="random",
-        bootstrap=bootstrap, first_tree=first_tree, progress=progress, rng=rng,
+        x, y, n_trees, max_features=max_features, max_bins=max_bins, categorical=categorical,
+        progress=progress, splitter="random", sample_weight=sample_weight, class_weight=class_weight,
+        criterion=criterion, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
+        rng=rng,
     )  # fmt: skip
 
 
 def grow_random(
-    x: ArrayLike | Windows | Bins,
+    x: ArrayLike | Windows | Bins | Samples,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -385,7 +317,7 @@ def grow_random(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, hforest.growth.Windows or Bins
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
         Samples, as `grow` takes them.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         As `grow` takes them; they decide when a node is pure, and the leaf values.

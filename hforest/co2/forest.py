@@ -7,10 +7,12 @@ import numpy as np
 
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import check_progress, reporting
-from ..core.units import standardized
-from ..growth import unchecked
+from ..core.progress import check_progress
+from ..core.units import Units, standardized
+from ..growth import Bins, Samples, samples, unchecked
 from ..growth.checks import check_bootstrap
+from ..growth.samples import check_dense
+from ..growth.settings import Growth
 from ..growth.trees import Batch, Learned
 from ..tree import Forest
 from . import checks, units
@@ -22,7 +24,7 @@ _SPLITTERS = ("co2", "oc1")
 
 
 def grow(
-    x: ArrayLike,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     n_trees: int = 30,
     *,
@@ -55,8 +57,9 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of real numbers
-        Samples, finite, at least one, of any layout; the constant -1 is appended here.
+    x : (n_samples, n_features) array of real numbers, or Samples
+        Samples (of `hforest.growth.samples` too), finite, at least one, of any layout; the constant -1 is
+        appended here.
         Samples of float64 and of integers of more than 16 bits are computed in float64, others in float32.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets for a regression.
@@ -162,7 +165,8 @@ def grow(
     )
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
-    x = supervised.samples("x", x)
+    given = samples(x)
+    x = check_dense(given)
     found, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, found, weight)
@@ -173,17 +177,18 @@ def grow(
     checks.check_gains(weight, found.targets, x.dtype, bootstrap)
     if check.values_checked():
         checks.moderate("x", x)
-    of_x, of_y = (units.of_samples(x, weight) if standardize else None), None
-    if of_x is not None:
-        x = standardized(x, of_x)
+    of_x, x, bins = given.once(
+        "hyperplanes", weight.tobytes() if standardize else None, lambda: _encoded(x, weight, standardize)
+    )
+    of_y = None
     if of_x is not None and found.targets is not None:
         of_y = units.of_targets(found.targets, weight)
         found = found._replace(targets=standardized(found.targets, of_y))
         limits = limits._replace(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
-    bins = unchecked.encode(x, None)
-    learned = Learned(found, weight, number, limits)
+    learned, seed = Learned(found, weight, number, limits), check.seed(rng)
+    growth = Growth(given, learned, n_trees, first_tree, splitter, bootstrap, seed)
     backend = dispatch.backend(_PACKAGE, x)
 
     def grow_some(batch: Batch) -> None:
@@ -191,14 +196,17 @@ def grow(
 
     # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
     # is answered soon.
-    xp = dispatch.array_module(x)
-    with reporting(progress, n_trees, "tree") as report:
-        trees = unchecked.in_batches(
-            grow_some, len(x), n_trees, bootstrap, report, check.seed(rng), first_tree=first_tree,
-            xp=xp, batch=machine.get_num_threads() if xp is np else None,
-        )  # fmt: skip
+    batch = machine.get_num_threads() if dispatch.array_module(x) is np else None
+    trees = unchecked.in_batches(grow_some, growth, progress, batch)
     forest = _forest(trees, found.n_outputs, x)
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
+
+
+def _encoded(x: FloatArray, weight: FloatArray, standardize: bool) -> tuple[Units | None, FloatArray, Bins]:
+    """Units of the columns if they are standardised; the columns in these; and their bins."""
+    of_x = units.of_samples(x, weight) if standardize else None
+    x = x if of_x is None else standardized(x, of_x)
+    return of_x, x, unchecked.encode(x, None)
 
 
 def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:

@@ -14,11 +14,13 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 from .bins import Bins, Stored, Windows
 from .encoding import encode
 from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
+from .samples import Samples, samples
 from .trees import Projected, Trees
 
 __all__ = [
     "Bins",
     "Projected",
+    "Samples",
     "Stored",
     "Trees",
     "Windows",
@@ -27,4 +29,5 @@ __all__ = [
     "grow",
     "grow_projected",
     "poisson_counts",
+    "samples",
 ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import blocks, check, sparse, supervised
+from ..core import blocks, check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .bins import Bins, Stored, Windows
 from .trees import Learned
@@ -232,33 +232,8 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
         )
 
 
-def columns_of(
-    x: ArrayLike, categorical: ArrayLike | None
-) -> tuple[FloatArray | blocks.Unconverted | sparse.Columns, np.ndarray | None, bool]:
-    """Checked samples, which of their columns are categories, and whether values are missing.
-
-    Samples that a copy would convert stay as they are if they are large.
-    """
-    if sparse.is_sparse(x):
-        columns, has_missing = sparse.columns_or_missing("x", x)
-        is_categorical = supervised.categorical(categorical, columns.shape[1])
-        if is_categorical is not None:
-            sparse.check_categories("x", columns, is_categorical)
-        return columns, is_categorical, has_missing
-    lazy = blocks.unconverted(x)
-    if lazy is not None:
-        supervised.check_sizes("x", lazy.shape)
-        is_categorical = supervised.categorical(categorical, lazy.shape[1])
-        return lazy, is_categorical, _check_blocks(lazy, is_categorical)
-    x, has_missing = supervised.samples_or_missing("x", x)
-    is_categorical = supervised.categorical(categorical, x.shape[1])
-    if is_categorical is not None:
-        supervised.categories("x", x, is_categorical)
-    return x, is_categorical, has_missing
-
-
-def _check_blocks(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -> bool:
-    """Whether values of large samples are missing, which are checked as `columns_of` checks others."""
+def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -> bool:
+    """Whether values of large samples are missing; they are checked as others are."""
     has_missing = False
     for part, rows in lazy.rows():
         has_missing |= blocks.check_rows("x", part, rows, lazy.given, True)
@@ -268,19 +243,10 @@ def _check_blocks(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -
     return has_missing
 
 
-def samples_of(x: ArrayLike) -> tuple[FloatArray | sparse.Columns, FloatArray, bool]:
-    """Checked samples, the array that holds their numbers, and whether values are missing."""
-    if sparse.is_sparse(x):
-        columns, has_missing = sparse.columns_or_missing("x", x)
-        return columns, columns.stored.data, has_missing
-    x, has_missing = supervised.samples_or_missing("x", x)
-    return x, x, has_missing
-
-
-def check_windows_task(base: IntArray | None, task: str) -> None:
+def check_windows_task(are_windows: bool, task: str) -> None:
     """Targets are not learned on windows."""
     check.choice("task", task, supervised.TASKS)
-    if base is not None and task == "regression":
+    if are_windows and task == "regression":
         raise ValueError(
             'task: expected "classification" for windows, got "regression"; copy the windows to an array '
             "to fit targets"

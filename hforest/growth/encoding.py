@@ -1,10 +1,8 @@
 """Columns of numbers as bins."""
 
-from ..core import supervised
 from ..core.aliases import ArrayLike
-from . import unchecked
 from .bins import Bins, Windows
-from .checks import check_no_categories, check_windows, columns_of
+from .samples import samples
 
 
 def encode(
@@ -59,10 +57,4 @@ def encode(
     >>> encoded.bins, encoded.low
     (array([[1, 0, 1]], dtype=uint8), array([[-1. ,  2.5]]))
     """
-    n_bins = supervised.max_bins(max_bins)
-    if isinstance(x, Windows):
-        check_windows(x)
-        check_no_categories(categorical)
-        return unchecked.encode(x, n_bins)
-    x, is_categorical, has_missing = columns_of(x, categorical)
-    return unchecked.encode(x, n_bins, is_categorical, has_missing)
+    return samples(x, categorical=categorical, max_bins=max_bins).bins()

@@ -1,14 +1,17 @@
 """Trees on bins and on random projections, and the samples that bootstrapped trees draw."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
-from ..core.progress import reporting
 from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from . import unchecked
 from .bins import Bins
-from .checks import SPLITTERS, check_bins, check_bootstrap, check_learned, check_windows_task, samples_of
+from .samples import Samples, of_bins
+from .samples import samples as samples_of
+from .settings import check_growth
 from .trees import Projected, Trees
 
 _PACKAGE = __package__
@@ -115,11 +118,12 @@ def poisson_counts(
 
 
 def grow(
-    bins: Bins,
+    bins: Bins | Samples,
     y: ArrayLike,
     n_trees: int,
     *,
     sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
     splitter: str = "best",
     max_features: int | float | str | None = "sqrt",
@@ -139,8 +143,8 @@ def grow(
 
     Parameters
     ----------
-    bins : Bins
-        Candidates, one column each: from `encode`.
+    bins : Bins or Samples
+        Candidates, one column each: from `encode` or `samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         at most 1e100 and in the range of the trees' dtype. Bins of windows are for classification alone.
@@ -149,6 +153,9 @@ def grow(
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0; those above 0 within a factor of 2e90. A sample of
         weight 0 counts for nothing.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
+        "balanced" gives the present classes equal weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
@@ -215,37 +222,27 @@ def grow(
     >>> trees.feature, trees.threshold
     (array([ 0, -1, -1], dtype=int32), array([0.5, 0. , 0. ]))
     """
-    check_bins(bins)
-    n_samples, n_columns = bins.shape
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    learned = check_learned(
-        y, bins.bins, n_samples, task=task, n_classes=n_classes, sample_weight=sample_weight,
-        criterion=criterion, limits=limits, dtype=bins.dtype,
+    samples = bins if isinstance(bins, Samples) else of_bins(bins, "bins")
+    growth = check_growth(
+        samples, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
+        splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
+        rng=rng,
     )  # fmt: skip
-    check_windows_task(bins.base, task)
-    check.choice("splitter", splitter, SPLITTERS)
-    n_candidates = supervised.max_features(max_features, n_columns)
-    bootstrap = check_bootstrap(bootstrap, n_trees, n_samples, bins.bins)
-    seed = check.seed(rng)
-    with reporting(progress, n_trees, "tree") as report:
-        return unchecked.grow(
-            bins, learned, n_trees, splitter=splitter, max_features=n_candidates, bootstrap=bootstrap,
-            first_tree=first_tree, report=report, seed=seed,
-        )  # fmt: skip
+    n_candidates = supervised.max_features(max_features, samples.shape[1])
+    return unchecked.grow(growth, max_features=n_candidates, progress=progress)
 
 
 def grow_projected(
-    x: ArrayLike,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     n_trees: int,
     distribution: Distribution,
     *,
     n_projections: int,
     sample_weight: ArrayLike | None = None,
+    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
     splitter: str = "best",
     bootstrap: bool | str | IntArray = True,
@@ -264,7 +261,7 @@ def grow_projected(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like of real numbers, CSR or CSC matrix of SciPy, or Samples
         Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
         float32 holds exactly are computed in float32, others in float64.
     y, n_trees
@@ -273,7 +270,7 @@ def grow_projected(
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
     n_projections : int
         Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
-    sample_weight, criterion, splitter, bootstrap, max_depth, min_samples_split
+    sample_weight, class_weight, criterion, splitter, bootstrap, max_depth, min_samples_split
         As `grow` takes them; with the splitter "random" each projection has one random threshold.
     min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
         As `grow` takes them.
@@ -310,26 +307,18 @@ def grow_projected(
     (array([-2, -1, -1], dtype=int32), np.float64(1.5))
     """
     distribution = check_distribution(distribution)
-    x, numbers, has_missing = samples_of(x)
-    if distribution.n_features != x.shape[1]:
+    given = samples_of(x)
+    if distribution.n_features != given.shape[1]:
         raise ValueError(
-            f"distribution: expected n_features = {x.shape[1]}, got {distribution.n_features}; make it for x"
+            f"distribution: expected n_features = {given.shape[1]}, got {distribution.n_features}; make it "
+            "for x"
         )
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
-    check.choice("splitter", splitter, SPLITTERS)
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        criterion=criterion, limits=limits, dtype=x.dtype,
+    growth = check_growth(
+        given, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
+        splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
+        rng=rng,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
-    seed = check.seed(rng)
-    with reporting(progress, n_trees, "tree") as report:
-        return unchecked.grow_projected(
-            x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
-            splitter=splitter, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
-        )  # fmt: skip
+    return unchecked.grow_projected(growth, distribution, n_projections=n_projections, progress=progress)

@@ -1,25 +1,26 @@
 """Encoding and growth without checks: for functions that have checked their arguments.
 
-Whatever is public calls these once it knows that arrays fit each other. Progress is reported as
-`hforest.core.progress.reporting` has it.
+Whatever is public calls these once it knows that arrays fit each other.
 """
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dispatch, machine, supervised
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import Array, FloatArray, IntArray, Progress
 from ..core.blocks import Unconverted
-from ..core.progress import Report, unheard
+from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from ..core.sparse import Columns
 from . import sparse
 from .bins import Bins, Windows
 from .checks import BIN_DTYPES
 from .trees import Batch, Learned, Projected, Roots, Trees
+
+if TYPE_CHECKING:
+    from .settings import Growth
 
 PACKAGE = __package__
 
@@ -160,41 +161,34 @@ def encode(
 
 
 def in_batches(
-    grow_some: GrowSome,
-    n_samples: int,
-    n_trees: int,
-    bootstrap: bool | str | IntArray,
-    report: Report,
-    seed: int,
-    *,
-    first_tree: int,
-    batch: int | None = None,
-    xp: ModuleType = np,
+    grow_some: GrowSome, growth: "Growth", progress: Progress, batch: int | None = None
 ) -> list[Any]:
     """Calls grow_some until all trees have grown, or a report ends the growth; returns the trees.
 
-    `bootstrap` is a bool, "poisson" or in-bag counts; `first_tree` is the number of the first tree, by
-    which random numbers are keyed; `batch` is how many trees grow between reports.
+    `batch` is how many trees grow between reports.
     """
-    if batch is None:
-        batch = _TREES_A_THREAD * machine.get_num_threads()
-        if report is unheard:
-            batch = max(batch, _BATCH_SAMPLES // n_samples)
+    n_samples, n_trees, bootstrap = len(growth.samples), growth.n_trees, growth.bootstrap
+    xp = dispatch.array_module(growth.samples.numbers)
     trees: list[Any] = []
-    for first in range(0, n_trees, batch):
-        count = min(batch, n_trees - first)
-        counts = None
-        if bootstrap is True:
-            counts = xp.empty((count, n_samples), np.int32)
-            dispatch.backend(PACKAGE, counts).bootstrap_counts(seed, first_tree + first, counts)
-        elif isinstance(bootstrap, str):
-            counts = xp.empty((count, n_samples), np.int32)
-            dispatch.backend(PACKAGE, counts).poisson_counts(seed, first_tree + first, 0, counts)
-        elif not isinstance(bootstrap, bool):
-            counts = bootstrap[first : first + count]
-        grow_some(Batch(seed, first_tree + first, count, counts, trees))
-        if not report(len(trees)):
-            break
+    with reporting(progress, n_trees, "tree") as report:
+        if batch is None:
+            batch = _TREES_A_THREAD * machine.get_num_threads()
+            if report is unheard:
+                batch = max(batch, _BATCH_SAMPLES // n_samples)
+        for first in range(0, n_trees, batch):
+            count = min(batch, n_trees - first)
+            number, counts = growth.first_tree + first, None
+            if bootstrap is True:
+                counts = xp.empty((count, n_samples), np.int32)
+                dispatch.backend(PACKAGE, counts).bootstrap_counts(growth.seed, number, counts)
+            elif isinstance(bootstrap, str):
+                counts = xp.empty((count, n_samples), np.int32)
+                dispatch.backend(PACKAGE, counts).poisson_counts(growth.seed, number, 0, counts)
+            elif not isinstance(bootstrap, bool):
+                counts = bootstrap[first : first + count]
+            grow_some(Batch(growth.seed, number, count, counts, trees))
+            if not report(len(trees)):
+                break
     return trees
 
 
@@ -214,56 +208,40 @@ def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | str | IntArray)
     return learned._replace(sample_weight=weight)
 
 
-def grow(
-    bins: Bins,
-    learned: Learned,
-    n_trees: int,
-    *,
-    max_features: int,
-    splitter: str,
-    bootstrap: bool | str | IntArray,
-    first_tree: int,
-    report: Report,
-    seed: int,
-) -> Trees:
+def grow(growth: "Growth", *, max_features: int, progress: Progress) -> Trees:
     """Trees on bins."""
-    learned = _scaled(learned, bins.dtype, bootstrap)
-    weight = learned.sample_weight
-    xp, backend = dispatch.array_module(weight), dispatch.backend(PACKAGE, weight)
-    workspace = backend.prepare_columns(bins, splitter)
+    samples, splitter = growth.samples, growth.splitter
+    learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
+    backend = dispatch.backend(PACKAGE, learned.sample_weight)
+    bins = samples.bins()
+    workspace = samples.workspace(
+        "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
+    )
 
     def grow_some(batch: Batch) -> None:
         backend.grow(bins, workspace, learned, max_features, splitter, batch)
 
-    trees = in_batches(grow_some, len(weight), n_trees, bootstrap, report, seed, first_tree=first_tree, xp=xp)
+    trees = in_batches(grow_some, growth, progress)
     return Trees(*backend.joined(trees, learned.target.n_outputs, bins.dtype, False))
 
 
 def grow_projected(
-    x: FloatArray | Columns,
-    learned: Learned,
-    n_trees: int,
-    distribution: Distribution,
-    *,
-    has_missing: bool,
-    n_projections: int,
-    splitter: str,
-    bootstrap: bool | str | IntArray,
-    first_tree: int,
-    report: Report,
-    seed: int,
+    growth: "Growth", distribution: Distribution, *, n_projections: int, progress: Progress
 ) -> Projected:
-    """Trees on projections of x (C-contiguous or sparse, no infinity) of a distribution."""
-    numbers = x.stored.data if isinstance(x, Columns) else x
-    xp, backend = dispatch.array_module(numbers), dispatch.backend(PACKAGE, numbers)
-    learned = _scaled(learned, x.dtype, bootstrap)
-    workspace = backend.prepare_projections(x, distribution, has_missing)
+    """Trees on projections of a distribution."""
+    samples, x = growth.samples, growth.samples.matrix()
+    backend = dispatch.backend(PACKAGE, samples.numbers)
+    learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
+    workspace = samples.workspace(
+        "projections", backend, distribution,
+        lambda: backend.prepare_projections(x, distribution, samples.has_missing),
+    )  # fmt: skip
 
     def grow_some(batch: Batch) -> None:
-        backend.grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch)
+        backend.grow_projected(x, workspace, learned, distribution, n_projections, growth.splitter, batch)
 
-    trees = in_batches(grow_some, len(x), n_trees, bootstrap, report, seed, first_tree=first_tree, xp=xp)
-    return joined(trees, learned.target.n_outputs, numbers)
+    trees = in_batches(grow_some, growth, progress)
+    return joined(trees, learned.target.n_outputs, samples.numbers)
 
 
 def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:

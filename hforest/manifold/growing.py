@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
-from ..core.progress import reporting
 from ..core.projections import (
-    MAX_PROJECTIONS,
     Distribution,
     check_patch,
     default_projections,
@@ -18,8 +16,7 @@ from ..core.projections import (
     probe_distribution,
     sparse_distribution,
 )
-from ..growth import unchecked
-from ..growth.checks import SPLITTERS, check_bootstrap, check_learned, samples_of
+from ..growth import Samples, grow_projected, samples
 from ..tree import Forest
 
 _PROJECTIONS = ("patch", "sparse", "probe")
@@ -57,7 +54,7 @@ def _distribution(
 
 
 def grow(
-    x: ArrayLike,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -90,9 +87,9 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or CSR or CSC matrix of SciPy
-        Samples, at least one, finite or NaN for missing values; converted as `hforest.classic.grow` converts
-        them. A projection of a missing value is missing.
+    x : (n_samples, n_features) array-like of real numbers, CSR or CSC matrix of SciPy, or Samples
+        Samples (of `hforest.growth.samples` too), at least one, finite or NaN for missing values; converted
+        as `hforest.classic.grow` converts them. A projection of a missing value is missing.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
     n_trees : int
@@ -156,11 +153,8 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
     True
     """
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    x, numbers, has_missing = samples_of(x)
-    n_features = x.shape[1]
+    given = samples(x)
+    n_features = given.shape[1]
     if projection is None:
         projection = "sparse" if shape is None else "patch"
     check.choice("projection", projection, _PROJECTIONS)
@@ -170,22 +164,14 @@ def grow(
     )  # fmt: skip
     if n_projections is None:
         n_projections = default_projections(distribution, task)
-    n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
-    check.choice("splitter", splitter, SPLITTERS)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
-    learned = check_learned(
-        y, numbers, x.shape[0], task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=x.dtype,
+    grown = grow_projected(
+        given, y, n_trees, distribution, n_projections=n_projections, sample_weight=sample_weight,
+        class_weight=class_weight, criterion=criterion, splitter=splitter, bootstrap=bootstrap,
+        max_depth=max_depth, min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+        task=task, n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
-    seed = check.seed(rng)
-    with reporting(progress, n_trees, "tree") as report:
-        grown = unchecked.grow_projected(
-            x, learned, n_trees, distribution, has_missing=has_missing, n_projections=n_projections,
-            splitter=splitter, bootstrap=bootstrap, first_tree=first_tree, report=report, seed=seed,
-        )  # fmt: skip
     return Forest(
-        n_features=array_module(numbers).array(n_features, np.int64), **grown.trees._asdict(),
+        n_features=array_module(grown.data).array(n_features, np.int64), **grown.trees._asdict(),
         indptr=grown.indptr, indices=grown.indices, data=grown.data,
     )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Samples that trees are grown on: checked once, and kept with what trees read of them."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from ..core import blocks, check, machine, sparse, supervised
+from ..core.aliases import Array, ArrayLike, FloatArray
+from ..core.blocks import Unconverted
+from ..core.sparse import Columns
+from . import unchecked
+from .bins import Bins, Windows
+from .checks import check_bins, check_no_categories, check_windows, has_missing_rows
+
+
+class Samples:
+    """Checked samples, from `samples`; every function that grows forests takes them as x.
+
+    What trees read of them (bins, copies in another order) is made by the first growth that needs it and
+    kept: further forests on the same samples skip that.
+
+    Attributes
+    ----------
+    x : array, matrix, Windows or Bins
+        The samples as they were checked. They must not change afterwards.
+    numbers : array
+        The array that holds their numbers, or their bins.
+    shape : (int, int)
+        Samples and columns.
+    dtype : numpy.dtype
+        float32 or float64: of thresholds and forests.
+    has_missing : bool
+        Whether numbers are missing.
+    categorical : (n_columns,) array of bools, or None
+        Which columns are categories; None where none are.
+    max_bins : int or None
+        Bins of a column at most.
+    """
+
+    __slots__ = ("_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
+
+    def __init__(
+        self,
+        x: FloatArray | Unconverted | Columns | Windows | Bins,
+        numbers: Array,
+        dtype: np.dtype,
+        max_bins: int | None = None,
+        categorical: np.ndarray | None = None,
+        has_missing: bool = False,
+    ) -> None:
+        self.x, self.numbers, self.dtype, self.max_bins = x, numbers, dtype, max_bins
+        self.shape: tuple[int, int] = (x.shape[0], x.shape[1])
+        self.categorical, self.has_missing = categorical, has_missing
+        self._made: dict[str, tuple[Hashable, Any]] = {}
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Samples({type(self.x).__name__} of shape {self.shape}, {self.dtype})"
+
+    def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Returns make(), or what the last call with the same name and key has made."""
+        made = self._made.get(name)
+        if made is None or made[0] != key:
+            made = self._made[name] = key, make()
+        return made[1]
+
+    @property
+    def are_windows(self) -> bool:
+        """Whether samples are parts of the rows of an array, read in place."""
+        return isinstance(self.x, Windows) or (isinstance(self.x, Bins) and self.x.base is not None)
+
+    def bins(self) -> Bins:
+        """Returns the columns as bins."""
+        x = self.x
+        if isinstance(x, Bins):
+            return x
+        return self.once(
+            "bins", (), lambda: unchecked.encode(x, self.max_bins, self.categorical, self.has_missing)
+        )
+
+    def matrix(self) -> FloatArray | Columns:
+        """Returns the numbers as a C-contiguous array, or as a sparse matrix."""
+        x = self.x
+        if isinstance(x, Unconverted):
+            return self.once("matrix", (), lambda: supervised.converted_numbers(x.given, x.dtype))
+        if isinstance(x, Windows | Bins) or self.categorical is not None:
+            what = type(x).__name__ if isinstance(x, Windows | Bins) else "columns of categories"
+            raise TypeError(
+                f"x: expected numbers, got {what}; projections read numbers: pass an array or a sparse matrix"
+            )
+        return x
+
+    def workspace(self, name: str, backend: Any, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Returns what a backend reads beside the samples: `once` for each backend and vector path."""
+        return self.once(name, (backend.__name__, machine.simd(), key), make)
+
+
+def _check_none(what: str, remedy: str, **settings: Any) -> None:
+    """Settings that belong to the encoding, which has been chosen."""
+    for name, value in settings.items():
+        if value is not None:
+            raise ValueError(f"{name}: expected None for {what}, got {type(value).__name__}; {remedy}")
+
+
+def of_bins(bins: Bins, name: str) -> Samples:
+    """Bins, checked, as samples."""
+    check_bins(bins, name)
+    return Samples(bins, bins.bins, bins.dtype, has_missing=bins.missing is not None)
+
+
+def samples(
+    x: ArrayLike | Windows | Bins | Samples,
+    *,
+    categorical: ArrayLike | None = None,
+    max_bins: int | None = None,
+) -> Samples:
+    """Returns samples that several forests can be grown on: they are checked and encoded once.
+
+    Parameters
+    ----------
+    x : (n_samples, n_columns) array-like of real numbers, sparse matrix, Windows, Bins or Samples
+        As `encode` takes it, or what it returns. Samples are returned as they are. An array is not copied
+        unless it is converted; it must not change while the result is in use.
+    categorical, max_bins
+        As `encode` takes them. None for Bins and Samples, which have theirs.
+
+    Returns
+    -------
+    Samples
+        What every function that grows forests takes as x.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As from `encode`; settings beside Bins or Samples.
+
+    Notes
+    -----
+    Cost: one read of x, for the check. Bins are made by the first growth that needs them, in the time of
+    `encode`, and take its memory as long as the result lives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import classic, growth
+    >>> x = np.random.default_rng(0).normal(size=(100, 3))
+    >>> samples = growth.samples(x, max_bins=64)
+    >>> forests = [classic.grow(samples, x[:, 0] > 0, 1, first_tree=m, rng=0) for m in range(3)]
+    >>> samples.shape, samples.bins().bins.dtype
+    ((100, 3), dtype('uint8'))
+    """
+    n_bins = supervised.max_bins(max_bins)
+    if isinstance(x, Samples):
+        _check_none("samples", "give it to growth.samples", max_bins=max_bins, categorical=categorical)
+        return x
+    if isinstance(x, Bins):
+        _check_none("bins", "give it to encode", max_bins=max_bins, categorical=categorical)
+        return of_bins(x, "x")
+    if isinstance(x, Windows):
+        check_windows(x)
+        check_no_categories(categorical)
+        return Samples(x, x.x, x.x.dtype, n_bins)
+    if sparse.is_sparse(x):
+        columns, has_missing = sparse.columns_or_missing("x", x)
+        mask = supervised.categorical(categorical, columns.shape[1])
+        if mask is not None:
+            sparse.check_categories("x", columns, mask)
+        return Samples(columns, columns.stored.data, columns.dtype, n_bins, mask, has_missing)
+    lazy = blocks.unconverted(x)
+    if lazy is not None:
+        supervised.check_sizes("x", lazy.shape)
+        mask = supervised.categorical(categorical, lazy.shape[1])
+        return Samples(lazy, lazy.given, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+    x, has_missing = supervised.samples_or_missing("x", x)
+    mask = supervised.categorical(categorical, x.shape[1])
+    if mask is not None:
+        supervised.categories("x", x, mask)
+    return Samples(x, x, x.dtype, n_bins, mask, has_missing)
+
+
+def check_dense(given: Samples) -> FloatArray:
+    """Returns the numbers of samples that are all stored and finite, as a C-contiguous array."""
+    x = given.matrix()
+    if isinstance(x, Columns):
+        raise TypeError(
+            f"x: expected an array of real numbers, got {type(x).__name__}; make a sparse matrix dense with "
+            "x.toarray()"
+        )
+    if given.has_missing:
+        check.finite("x", x)
+    return x
