@@ -392,6 +392,7 @@ def test_models_that_contradict_themselves_are_refused():
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, rng=0)
     large = model.members[0]._replace(kernel=np.full_like(model.members[0].kernel, 3e38))
+    far, tiny = np.full_like(model.columns.scores, 1e308), np.full_like(model.columns.scale, 1e-300)
     for broken, words in (
         (model._replace(members=()), "model.members: expected at least one"),
         (model._replace(members=3), "model.members: expected a tuple"),
@@ -400,6 +401,8 @@ def test_models_that_contradict_themselves_are_refused():
         (model._replace(members=(None,)), "model.members.0.: expected a Member"),
         (tuple(model), "model: expected a Model"),
         (model._replace(members=(large,)), "model: expected inner products"),
+        (model._replace(columns=model.columns._replace(scores=far)), "model.columns: expected d"),
+        (model._replace(columns=model.columns._replace(scale=tiny)), "model.columns: expected d"),
     ):
         with pytest.raises((TypeError, ValueError), match=f"^{words}"):
             tabular.predict(broken, x)
@@ -499,6 +502,7 @@ def wrong_moments(**arrays):
         ({"state": lambda s: s._replace(n_steps=np.array(-1))}, ValueError, "state.n_steps"),
         ({"state": lambda s: s._replace(moments=(s.moments[0]._replace(trees=()),))}, TypeError, "an AdamState, got tuple"),
         ({"state": wrong_moments(kernel_m=np.zeros((6, 3), np.float32))}, ValueError, r"state.moments\[0\].kernel_m"),
+        ({"state": wrong_moments(features_m=7)}, TypeError, r"state.moments\[0\].trees: expected None"),
         ({"state": wrong_moments(weights_v=np.zeros((20, 16, 3)))}, TypeError, r"state.moments\[0\].weights_v"),
         ({"state": wrong_moments(weights_last=np.full((20, 16), 99))}, ValueError, "weights_last: expected steps from 0"),
     ],

@@ -126,19 +126,15 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
 def _integer(found: files.Archive, name: str, low: int, high: int = check.MAX_COUNT) -> int:
     a = found.small(name)
     if a.shape != () or a.dtype.kind not in "iu" or not low <= int(a) <= high:
-        raise ValueError(f"{name} is {_short(a)}, not an integer from {low} to {high}")
+        raise ValueError(f"{name} is {files.text(a)}, not an integer from {low} to {high}")
     return int(a)
 
 
 def _integers(found: files.Archive, name: str) -> tuple[int, ...]:
     a = found.small(name)
     if a.ndim != 1 or not a.size or a.dtype.kind not in "iu" or int(a.min()) < 0:
-        raise ValueError(f"{name} is {_short(a)}, not a row of integers of at least 0")
+        raise ValueError(f"{name} is {files.text(a)}, not a row of integers of at least 0")
     return tuple(int(i) for i in a)
-
-
-def _short(a: np.ndarray) -> str:
-    return str(a.item()) if a.shape == () else f"an array of shape {a.shape} and dtype {a.dtype}"
 
 
 def _forests(found: files.Archive, prefix: str, n_forests: int) -> tuple[Forest, ...]:
@@ -172,7 +168,7 @@ def _cascade(found: files.Archive) -> Cascade:
     cascade = Cascade(
         n_classes=_integer(found, "n_classes", 1),
         n_features=_integers(found, "n_features"),
-        class_vectors=str(found.small("class_vectors")),
+        class_vectors=files.text(found.small("class_vectors")),
         n_folds=_integer(found, "n_folds", 1),
         seed=_integer(found, "seed", 0, 2**63 - 1),
         scores=tuple(float(score) for score in found.small("scores")),

@@ -283,6 +283,14 @@ class _UnreadableError(Exception):
     """Passes through what a reader makes of an archive; its argument says what is wrong with the file."""
 
 
+def text(a: np.ndarray) -> str:
+    """Returns the value of an array of no axes as text, or what others are.
+
+    Not ``str(a)``, in which NumPy drops an exception that a signal handler raises.
+    """
+    return str(a.item()) if a.shape == () else f"an array of shape {a.shape} and dtype {a.dtype}"
+
+
 class Archive(Mapping[str, np.ndarray]):
     """The arrays of an open .npz file by name: each is read when it is asked for, and no other.
 

@@ -341,7 +341,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     path = Path(check.path("path", path))
     with files.opened(path, _CHECKPOINT) as arrays:
         try:
-            head = json.loads(str(arrays.small("head")))
+            head = json.loads(files.text(arrays.small("head")))
             written = head["format"]
             if written == FORMAT:
                 return _checkpoint(arrays, head)
@@ -392,7 +392,7 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     name = check.path("path", path)
     try:
         with files.opened(name, _CHECKPOINT) as arrays:
-            head = json.loads(str(arrays.small("head")))
+            head = json.loads(files.text(arrays.small("head")))
     except (KeyError, ValueError, RecursionError):
         return False
     return isinstance(head, dict) and {"format", "config", "data"} <= head.keys()

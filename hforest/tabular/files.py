@@ -49,7 +49,9 @@ def model_of(name: str, found: files.Archive) -> Model:
         task = found.small("task")
         if task.shape != () or task.dtype.kind != "U":
             raise ValueError("task is no word")
-        model = Model(str(task), columns, tuple(members), found["target_center"], found["target_scale"])
+        model = Model(
+            files.text(task), columns, tuple(members), found["target_center"], found["target_scale"]
+        )
         check_model("model", model)
     except KeyError as missing:
         raise ValueError(

@@ -49,6 +49,11 @@ def _check_state(state: Any, model: Model) -> None:
                 f"state.moments[{i}].trees: expected an AdamState, got {type(given.trees).__name__}; pass "
                 "what partial_fit returned"
             )
+        if given.trees.features_m is not None or given.trees.features_v is not None:
+            raise TypeError(
+                f"state.moments[{i}].trees: expected None as moments of features, which are not learned, got "
+                "others; pass what partial_fit returned"
+            )
         t, w = member.thresholds.shape, member.weights.shape
         with check.fields_of(f"state.moments[{i}]"):
             for name, a, shape, dtype in (
