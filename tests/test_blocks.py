@@ -155,7 +155,7 @@ def test_columns_in_blocks_have_the_same_bins(missing, encoding, dtype, backend,
     x, y = samples(missing)
     if encoding.get("categorical") == [4, 1]:
         x[:, 1] = np.abs(np.round(x[:, 1]))
-    monkeypatch.setattr(growth.unchecked, "_ENCODED_VALUES", 64)
+    monkeypatch.setattr(growth.encoding, "_ENCODED_VALUES", 64)
     for name, given in layouts(x, dtype, tmp_path).items():
         if blocks.unconverted(given) is None:  # of the dtype that samples of its own dtype are computed in
             continue
@@ -214,7 +214,7 @@ def test_missing_values_are_found_in_blocks(monkeypatch):
 
 
 def test_memory_of_an_encoding(tmp_path, monkeypatch):
-    monkeypatch.setattr(growth.unchecked, "_ENCODED_VALUES", 1 << 16)
+    monkeypatch.setattr(growth.encoding, "_ENCODED_VALUES", 1 << 16)
     x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(20_000, 40), order="F")  # 3 MB
     x[:] = np.random.default_rng(0).normal(size=x.shape)
     tracemalloc.start()

@@ -25,7 +25,7 @@ def test_files_of_earlier_versions_give_the_same_outputs(form: Format):
     finally:
         sys.setprofile(None)
     # NumPy drops an exception that a signal handler raises while the text of an array is made.
-    assert "_array_str_implementation" not in called
+    assert form.needs or "_array_str_implementation" not in called
     assert found.keys() == expected.keys()
     for name, a in found.items():
         assert a.dtype == expected[name].dtype, name

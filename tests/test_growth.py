@@ -14,7 +14,7 @@ from fuzz import leaks
 
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
-from hforest.core import dispatch, machine, philox
+from hforest.core import blocks, dispatch, machine, philox
 from hforest.growth import cpu
 
 
@@ -1409,6 +1409,75 @@ def test_a_class_in_place_of_the_dtype_of_bins_is_refused():
         TypeError, match=r"bins\.dtype: expected float32 or float64 as a numpy\.dtype, got <class"
     ):
         growth.grow(bins, x[:, 0] > 0, 1, rng=0)
+
+
+GROWERS = {
+    "classic": classic.grow,
+    "extra": classic.grow_extra,
+    "random": classic.grow_random,
+    "oblique": partial(manifold.grow, projection="sparse"),
+    "patches": partial(manifold.grow, shape=(2, 3), patch_max=2),
+    "co2": partial(co2.grow, max_depth=3),
+    "paper's co2": partial(co2.grow, max_depth=3, standardize=False),
+}
+
+
+@pytest.mark.parametrize("name", GROWERS)
+@pytest.mark.parametrize("layout", ["array", "Fortran order", "large", "sparse"])
+def test_samples_are_encoded_once(name, layout, monkeypatch):
+    grow, rng = GROWERS[name], np.random.default_rng(0)
+    x, y = rng.integers(-3, 4, (90, 6)).astype(float), rng.integers(0, 3, 90)
+    if layout == "sparse":
+        if "co2" in name:
+            pytest.skip("hyperplanes read all numbers")
+        x = scipy.sparse.csr_array(x)
+    elif layout != "array":
+        x = np.asfortranarray(x)
+    if layout == "large":
+        monkeypatch.setattr(blocks, "CONVERTED", 100)
+    given = growth.samples(x)
+    assert growth.samples(given) is given
+    assert (len(given), given.shape, given.dtype, given.has_missing) == (90, (90, 6), np.float64, False)
+    first = grow(given, y, 2, rng=0)
+    assert_same(first, grow(x, y, 2, rng=0))
+    cpu = dispatch.backend("hforest.growth", np.empty(0))
+    for function in ("encode", "prepare_columns", "prepare_projections"):
+        monkeypatch.setattr(cpu, function, None)
+    monkeypatch.setattr(growth.sparse, "encode", None)
+    assert_same(first, grow(given, y, 2, rng=0))
+
+
+def test_samples_know_other_weights_and_settings():
+    x, y = samples(60, 4, 3, np.float64, 3, False)
+    given = growth.samples(x)
+    rng = np.random.default_rng(0)
+    for weight in (None, rng.random(60), rng.integers(1, 4, 60)):
+        for grow in (co2.grow, classic.grow_extra, classic.grow):
+            settings = {"sample_weight": weight, "max_depth": 3, "rng": 0}
+            assert_same(grow(given, y, 2, **settings), grow(x, y, 2, **settings))
+    for projection, shape in (("sparse", None), ("patch", (2, 2)), ("patch", (4,)), ("probe", None)):
+        settings = {"projection": projection, "shape": shape, "patch_max": 2, "rng": 0}
+        assert_same(manifold.grow(given, y, 2, **settings), manifold.grow(x, y, 2, **settings))
+
+
+def test_samples_take_no_settings_of_another_encoding():
+    x, y = samples(60, 4, 3, np.float64, 3, False)
+    given = growth.samples(x, max_bins=8)
+    assert repr(given) == "Samples(ndarray of shape (60, 4), float64)"
+    for settings in ({"max_bins": 4}, {"categorical": [0]}):
+        with pytest.raises(ValueError, match=f"{next(iter(settings))}: expected None for samples"):
+            classic.grow(given, y, 1, **settings)
+        with pytest.raises(ValueError, match=f"{next(iter(settings))}: expected None for bins"):
+            classic.grow(given.bins(), y, 1, **settings)
+    for other in (growth.samples(given.bins()), growth.samples(np.abs(x).round(), categorical=[0])):
+        for grow in (manifold.grow, co2.grow):
+            with pytest.raises(TypeError, match="x: expected numbers, got (Bins|columns of categories)"):
+                grow(other, y, 1)
+    with pytest.raises(TypeError, match=r"x: expected an array of real numbers, got Columns; .* x.toarray\(\)"):
+        co2.grow(growth.samples(scipy.sparse.csr_array(x)), y, 1)
+    x[3, 2] = np.nan
+    with pytest.raises(ValueError, match=r"x: expected finite.* at index \(3, 2\)"):
+        co2.grow(growth.samples(x), y, 1)
 
 
 def test_few_samples_of_many_columns_are_encoded_in_few_calls(monkeypatch):

@@ -30,16 +30,13 @@ def _grow(
     max_features: int | float | str | None,
     max_bins: int | None,
     categorical: ArrayLike | None,
-    progress: Progress,
     **settings: Any,
 ) -> Forest:
     """A forest; the settings are those of `hforest.growth.settings.check_growth`."""
     given = samples(x, categorical=categorical, max_bins=max_bins)
     growth = check_growth(given, y, n_trees, **settings)
     n_features = given.shape[1]
-    trees = unchecked.grow(
-        growth, max_features=_sampled(max_features, n_features, settings["task"]), progress=progress
-    )
+    trees = unchecked.grow(growth, max_features=_sampled(max_features, n_features, settings["task"]))
     xp = array_module(trees.threshold)
     return Forest(
         n_features=xp.array(n_features, np.int64),

@@ -9,7 +9,7 @@ from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
-from ..growth import Bins, Samples, samples, unchecked
+from ..growth import Bins, Samples, encoding, samples, unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.samples import check_dense
 from ..growth.settings import Growth
@@ -188,7 +188,7 @@ def grow(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
     learned, seed = Learned(found, weight, number, limits), check.seed(rng)
-    growth = Growth(given, learned, n_trees, first_tree, splitter, bootstrap, seed)
+    growth = Growth(given, learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
     backend = dispatch.backend(_PACKAGE, x)
 
     def grow_some(batch: Batch) -> None:
@@ -197,7 +197,7 @@ def grow(
     # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
     # is answered soon.
     batch = machine.get_num_threads() if dispatch.array_module(x) is np else None
-    trees = unchecked.in_batches(grow_some, growth, progress, batch)
+    trees = unchecked.in_batches(grow_some, growth, batch)
     forest = _forest(trees, found.n_outputs, x)
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
@@ -206,7 +206,7 @@ def _encoded(x: FloatArray, weight: FloatArray, standardize: bool) -> tuple[Unit
     """Units of the columns if they are standardised; the columns in these; and their bins."""
     of_x = units.of_samples(x, weight) if standardize else None
     x = x if of_x is None else standardized(x, of_x)
-    return of_x, x, unchecked.encode(x, None)
+    return of_x, x, encoding.encode(x, None)
 
 
 def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:

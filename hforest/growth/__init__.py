@@ -12,9 +12,8 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 """
 
 from .bins import Bins, Stored, Windows
-from .encoding import encode
 from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
-from .samples import Samples, samples
+from .samples import Samples, encode, samples
 from .trees import Projected, Trees
 
 __all__ = [

@@ -228,10 +228,10 @@ def grow(
         splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
-        rng=rng,
+        progress=progress, rng=rng,
     )  # fmt: skip
     n_candidates = supervised.max_features(max_features, samples.shape[1])
-    return unchecked.grow(growth, max_features=n_candidates, progress=progress)
+    return unchecked.grow(growth, max_features=n_candidates)
 
 
 def grow_projected(
@@ -319,6 +319,6 @@ def grow_projected(
         splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
-        rng=rng,
+        progress=progress, rng=rng,
     )  # fmt: skip
-    return unchecked.grow_projected(growth, distribution, n_projections=n_projections, progress=progress)
+    return unchecked.grow_projected(growth, distribution, n_projections=n_projections)

@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Rng
+from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.progress import check_progress
 from .checks import SPLITTERS, check_bootstrap, check_learned, check_windows_task
 from .samples import Samples
 from .trees import Learned
@@ -21,6 +22,7 @@ class Growth(NamedTuple):
     bootstrap: bool | str | IntArray
     """A bool, "poisson", or in-bag counts."""
     seed: int
+    progress: Progress
 
 
 def check_growth(
@@ -41,9 +43,11 @@ def check_growth(
     task: str,
     n_classes: int | None,
     first_tree: int,
+    progress: Progress,
     rng: Rng,
 ) -> Growth:
     """Settings as `hforest.classic.grow` and `grow` explain them."""
+    check_progress(progress)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
     limits = supervised.limits(
@@ -56,4 +60,4 @@ def check_growth(
         class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
-    return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, check.seed(rng))
+    return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, check.seed(rng), progress)
