@@ -21,8 +21,10 @@ from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
 from hforest.growth import unchecked
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
-from hforest.scale.best_splits import best_splits
+from hforest.growth import by_level
+from hforest.growth.by_level import edges, levels, nodes, parts, planning, projected_parts, projected_trees
+from hforest.growth.by_level.best_splits import best_splits
+from hforest.scale.rows import communicators, workers
 from hforest.tree import Forest
 
 N_TREES = 3
@@ -226,14 +228,9 @@ def test_bins_of_sampled_rows(monkeypatch):
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     # Rows that were not sampled go where their bins went.
     given = parts.Given(x, y, None, None)
-    settings = scale.by_rows.settings_of(
-        criterion=None, max_features="sqrt", max_bins=16, categorical=None, bootstrap="poisson",
-        max_depth=None, min_samples_split=2, min_samples_leaf=1, min_weight_fraction_leaf=0.0,
-        min_impurity_decrease=0.0, task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None, distribution=None,
-        n_projections=None,
-    )  # fmt: skip
-    engine = workers.Workers(scale.communicators.OneWorker())
-    known, part = planning.plan(engine, given, settings, check.seed(3))
+    settings = by_level.Settings(N_TREES, max_features="sqrt", max_bins=16)
+    engine = workers.Workers(communicators.OneWorker())
+    known, part = planning.plan(engine, given, by_level.check_settings(settings, rng=3))
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
     assert known.edges.n_bins[0] == 15
     bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)

@@ -11,6 +11,7 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 `hforest.unchecked()`.
 """
 
+from . import by_level
 from .bins import Bins, Stored, Windows
 from .encoding import encode
 from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
@@ -23,6 +24,7 @@ __all__ = [
     "Trees",
     "Windows",
     "bootstrap_counts",
+    "by_level",
     "encode",
     "grow",
     "grow_projected",

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..growth.trees import Projected, Trees
+from ...core.aliases import FloatArray, IntArray
+from ..trees import Projected, Trees
 
 MISSING_LEFT, UNKNOWN_LEFT = 1, 2
 """Bits of default_left."""

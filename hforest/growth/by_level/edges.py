@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..growth.checks import BIN_DTYPES
+from ...core.aliases import FloatArray, IntArray
+from ..checks import BIN_DTYPES
 from .levels import find_bins
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import dispatch
-from ..core.aliases import FloatArray, IntArray
+from ...core import dispatch
+from ...core.aliases import FloatArray, IntArray
 from .levels import find_bins, words
 from .levels import histograms as histograms_of
 from .nodes import ranges

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check
-from ..core.aliases import FloatArray, IntArray
-from ..core.philox import keys, philox
-from ..core.scores import node_score
+from ...core import check
+from ...core.aliases import FloatArray, IntArray
+from ...core.philox import keys, philox
+from ...core.scores import node_score
 from . import parts
 from .best_splits import best_splits
 from .engine import Engine, Handle

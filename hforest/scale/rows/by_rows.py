@@ -1,18 +1,15 @@
 """Forests on rows that lie on several workers."""
 
-from typing import Any
-
 import numpy as np
 
-from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
-from ..core.progress import check_progress, reporting
-from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution, default_projections
-from ..tree import Forest
-from . import planning, state_machine
+from ... import tree
+from ...core import check
+from ...core.aliases import ArrayLike, IntArray, Progress, Rng
+from ...core.progress import check_progress
+from ...growth.by_level import CheckedSettings, Engine, Settings, check_settings, grow
+from ...project import Distribution
+from ...tree import Forest
 from .communicators import Communicator, as_communicator
-from .engine import Engine, Handle
-from .parts import Given, Settings, as_given
 from .workers import Workers
 
 
@@ -126,52 +123,35 @@ def grow_by_rows(
     True
     """
     workers = Workers(as_communicator(comm))
-
-    settings: Settings | None = None
+    settings = Settings(
+        n_trees=n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
+        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
+        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
+        distribution=distribution, n_projections=n_projections, max_gathered=max_gathered,
+        first_tree=first_tree,
+    )  # fmt: skip
+    known: CheckedSettings | None = None
 
     def checked() -> tuple[int, tuple[str, ...]]:
-        nonlocal settings
+        nonlocal known
         check_progress(progress)
-        settings = settings_of(
-            criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
-            bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-            min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
-            first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
-            n_projections=n_projections,
-        )  # fmt: skip
-        return check.seed(rng), tuple(repr(setting) for setting in settings)
+        known = check_settings(settings, rng)
+        return known.seed, tuple(repr(setting) for setting in known._replace(seed=0))
 
     found = workers.collect(checked, ())
-    planning.same_settings([settings for _, settings in found])
-    seed = found[0][0]
-    assert settings is not None
-    given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
-    with reporting(progress, settings.n_trees, "tree") as report:
-        return state_machine.grow(workers, given, settings, seed, report)
+    for name, values in zip(CheckedSettings._fields, zip(*(texts for _, texts in found), strict=True), strict=True):
+        check.same_on_workers(name, values, "pass the same settings")
+    assert known is not None
+    samples = x, y, sample_weight, bootstrap if known.bootstrap == "counts" else None
+    return _grown(workers, samples, known._replace(seed=found[0][0]), progress)
 
 
 def grow_on_engine(
     engine: Engine,
-    samples: Handle,
-    n_trees: int = 100,
+    samples: object,
+    settings: Settings,
     *,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
-    max_bins: int = 256,
-    categorical: ArrayLike | None = None,
-    bootstrap: bool | str = "poisson",
-    max_depth: int | None = None,
-    min_samples_split: int = 2,
-    min_samples_leaf: int = 1,
-    min_weight_fraction_leaf: float = 0.0,
-    min_impurity_decrease: float = 0.0,
-    task: str = "classification",
-    n_classes: int | None = None,
-    distribution: Distribution | None = None,
-    n_projections: int | None = None,
-    max_gathered: int | None = None,
-    first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
@@ -183,15 +163,9 @@ def grow_on_engine(
         Calls functions of parts; `hforest.dask` has one.
     samples : object
         A handle of the engine: of each part a tuple (x, y, sample_weight or None).
-    n_trees, criterion, max_features, max_bins, categorical, distribution, n_projections
-        As `grow_by_rows` takes them.
-    bootstrap : "poisson" or False
-        Likewise, without in-bag counts.
-    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        Likewise.
-    task, n_classes, max_gathered
-        As `grow_by_rows` takes them.
-    first_tree, progress, rng
+    settings : hforest.growth.by_level.Settings
+        The arguments of `grow_by_rows` from n_trees to first_tree, by their names; without in-bag counts.
+    progress, rng
         As `grow_by_rows` takes them.
 
     Returns
@@ -214,95 +188,17 @@ def grow_on_engine(
     See the source of `hforest.dask`.
     """
     check_progress(progress)
-    settings = settings_of(
-        criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
-        bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
-        first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
-        n_projections=n_projections,
-    )  # fmt: skip
-    if settings.bootstrap == "counts":
+    known = check_settings(settings, rng)
+    if known.bootstrap == "counts":
         raise TypeError(
-            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; parts draw their own'
+            f'bootstrap: expected "poisson" or False, got {type(settings.bootstrap).__name__}; parts draw '
+            "their own"
         )
-    seed = check.seed(rng)
-    given = engine.map(as_given, (samples,))
-    with reporting(progress, settings.n_trees, "tree") as report:
-        return state_machine.grow(engine, given, settings, seed, report)
+    return _grown(engine, samples, known, progress)
 
 
-def _projections(
-    distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: str
-) -> tuple[Distribution | None, int]:
-    if distribution is None:
-        if n_projections is not None:
-            raise TypeError(
-                "n_projections: expected None without a distribution, got some; pass such as distribution="
-                "hforest.project.sparse_distribution(n_features)"
-            )
-        return None, 0
-    distribution = check_distribution(distribution)
-    if not (isinstance(max_features, str) and max_features == "auto"):
-        raise TypeError(
-            'max_features: expected "auto" with a distribution, got another; pass n_projections instead'
-        )
-    if categorical is not None:
-        raise TypeError(
-            "categorical: expected None with a distribution, got some; projections add numbers: encode "
-            "categories as indicators"
-        )
-    if n_projections is None:
-        return distribution, default_projections(distribution, task)
-    return distribution, check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
-
-
-def settings_of(
-    *,
-    criterion: str | None,
-    max_features: Any,
-    max_bins: int,
-    categorical: Any,
-    bootstrap: Any,
-    max_depth: int | None,
-    min_samples_split: int,
-    min_samples_leaf: int,
-    min_weight_fraction_leaf: float,
-    min_impurity_decrease: float,
-    task: str,
-    n_classes: int | None,
-    n_trees: int,
-    first_tree: int,
-    max_gathered: int | None,
-    distribution: Any,
-    n_projections: Any,
-) -> Settings:
-    """Checked settings, as far as they can be checked without samples."""
-    check.choice("task", task, supervised.TASKS)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    kind = "counts"
-    if isinstance(bootstrap, str):
-        kind = str(check.choice("bootstrap", bootstrap, ("poisson",)))
-    elif isinstance(bootstrap, bool | np.bool_):
-        if bootstrap:
-            raise ValueError(
-                'bootstrap: expected "poisson", False or in-bag counts, got True; no worker draws from all '
-                'rows: pass "poisson"'
-            )
-        kind = "none"
-    if task == "classification" and n_classes is not None:
-        n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
-    distribution, n_projections = _projections(distribution, n_projections, max_features, categorical, task)
-    if categorical is not None:
-        given = np.asarray(categorical)
-        categorical = tuple(given.tolist()) if given.ndim == 1 else categorical
-    return Settings(
-        task, n_classes, supervised.criterion(criterion, task), check.scalar(max_features),
-        check.integer("max_bins", max_bins, 1, 256), categorical, kind,
-        supervised.limits(
-            max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-        ),
-        n_trees, check.first_tree(first_tree, n_trees),
-        None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
-        distribution, n_projections,
-    )  # fmt: skip
+def _grown(engine: Engine, samples: object, settings: CheckedSettings, progress: Progress) -> Forest:
+    n_features, (trees, *projections) = grow(engine, samples, settings, progress=progress)
+    indptr, indices, data = projections
+    forest = Forest(np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data)
+    return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from others

@@ -1,4 +1,4 @@
-"""What a worker does with its own rows: functions of a part of the samples, which return new values.
+"""What is done with the rows of a part: functions of it, which return new values.
 
 None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
 
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
-from ..core.aliases import Array, FloatArray, IntArray
-from ..core.projections import Distribution
-from ..growth import Bins, unchecked
-from ..growth.trees import Learned, Projected, Roots, Trees
+from ...core import check, dispatch, supervised
+from ...core.aliases import Array, FloatArray, IntArray
+from .. import unchecked
+from ..bins import Bins
+from ..trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
+from .settings import CheckedSettings
 
 MAX_ROW_WEIGHT = 2**24
 """Of a sample: products with in-bag counts are kept in 32 bits."""
@@ -26,39 +27,19 @@ State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
 
 
-class Settings(NamedTuple):
-    """What every worker is called with."""
-
-    task: str
-    n_classes: int | None
-    criterion: int
-    max_features: Any
-    max_bins: int
-    categorical: Any
-    bootstrap: str
-    """ "poisson", "none" or "counts"."""
-    limits: supervised.Limits
-    n_trees: int
-    first_tree: int
-    max_gathered: int | None
-    distribution: Distribution | None
-    """Of projections; None: splits by single features."""
-    n_projections: int
-
-
 class Given(NamedTuple):
     """A part as the caller gave it."""
 
     x: Any
     y: Any
     sample_weight: Any
-    counts: Any
+    counts: Any = None
     """(n_trees, n_rows) in-bag counts, or None."""
 
 
-def as_given(samples: tuple[Any, Any, Any]) -> Given:
-    """Returns a part of a tuple (x, y, sample_weight)."""
-    return Given(*samples, None)
+def as_given(samples: tuple[Any, ...]) -> Given:
+    """Returns a part of a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
+    return Given(*samples)
 
 
 class Description(NamedTuple):
@@ -131,7 +112,7 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return found
 
 
-def _checked(given: Given, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(given: Given, settings: CheckedSettings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Samples, what is learned, and whole weights or None, of any number of rows."""
     x = supervised.matrix("x", given.x, missing=True)
     n = len(x)
@@ -163,7 +144,7 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
     return given.astype(np.int64)
 
 
-def describe(given: Given, settings: Settings) -> Description:
+def describe(given: Given, settings: CheckedSettings) -> Description:
     """Checks a part and describes it."""
     x, target, weight = _checked(given, settings)
     n, n_columns = x.shape
@@ -217,7 +198,7 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(
-    given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
+    given: Given, edges: Edges, settings: CheckedSettings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
     """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
     x = supervised.matrix("x", given.x, edges.dtype, missing=True)
@@ -346,7 +327,7 @@ class Below(NamedTuple):
     depth: IntArray
     root_weight: FloatArray
     max_features: int
-    settings: Settings
+    settings: CheckedSettings
     scale: int
     """Weights are multiplied by 2**scale, so that gains are in range."""
 
