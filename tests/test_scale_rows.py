@@ -19,11 +19,10 @@ import row_worker
 import hforest
 from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
-from hforest.growth import unchecked
-from hforest.growth.trees import Batch, Learned, Roots
-from hforest.growth import by_level
+from hforest.growth import by_level, unchecked
 from hforest.growth.by_level import edges, levels, nodes, parts, planning, projected_parts, projected_trees
 from hforest.growth.by_level.best_splits import best_splits
+from hforest.growth.trees import Batch, Learned, Roots
 from hforest.scale.rows import communicators, workers
 from hforest.tree import Forest
 

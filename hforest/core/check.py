@@ -511,7 +511,7 @@ def float_dtype(dtype: Any) -> np.dtype:
     return found
 
 
-def same_on_workers(name: str, values: Sequence[Any], remedy: str) -> None:
+def same(name: str, values: Sequence[Any], remedy: str) -> None:
     """Checks that all workers gave the same value."""
     for rank, value in enumerate(values):
         if value != values[0]:

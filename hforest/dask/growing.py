@@ -116,11 +116,11 @@ def grow(
     engine = _Engine(client)
     settings = Settings(
         n_trees=n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
-        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
-        distribution=distribution, n_projections=n_projections, max_gathered=max_gathered,
-        first_tree=first_tree,
+        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+        min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+        task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
+        max_gathered=max_gathered, first_tree=first_tree,
     )  # fmt: skip
     samples = engine.parts(x, y, sample_weight)
     return grow_on_engine(engine, samples, settings, progress=progress, rng=rng)

@@ -11,7 +11,6 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 `hforest.unchecked()`.
 """
 
-from . import by_level
 from .bins import Bins, Stored, Windows
 from .encoding import encode
 from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
@@ -24,7 +23,6 @@ __all__ = [
     "Trees",
     "Windows",
     "bootstrap_counts",
-    "by_level",
     "encode",
     "grow",
     "grow_projected",

@@ -5,12 +5,12 @@ what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 """
 
 from ..growth.by_level import Engine
-from .rows.by_rows import grow_by_rows, grow_on_engine
-from .trees.by_trees import grow_by_trees
 from .hinge.chunks import own_trees
-from .rows.communicators import Communicator, MpiComm, TorchComm
 from .hinge.gradients import gather_gradients
 from .hinge.shards import HingeShards, ShardGradients, ShardRoute
+from .rows.by_rows import grow_by_rows, grow_on_engine
+from .rows.communicators import Communicator, MpiComm, TorchComm
+from .trees.by_trees import grow_by_trees
 
 __all__ = [
     "Communicator",

@@ -1,8 +1,8 @@
 """Growth level by level, from sums over parts of the samples, which may lie on several machines.
 
-The trees are those of `hforest.growth`: nodes of many samples are split by sums of histograms over all parts,
-small ones are gathered and finished by that engine. For those who drive it: `hforest.scale` and `hforest.dask`
-have parts on workers. An `Engine` calls functions of parts; `check_settings` checks `Settings`; `grow` then
+The trees are those of `hforest.growth`: large nodes are split by sums of histograms over all parts, small
+ones are gathered and finished by that engine. For those who drive it: `hforest.scale` and `hforest.dask` have
+parts on workers. An `Engine` calls functions of parts; `check_settings` checks `Settings`; `grow` then
 returns the number of features and the trees. `Description` and `Gathered` are, beside arrays, `Trees` and
 `Projected` of `hforest.growth`, the records that functions of parts return, for engines that send them.
 

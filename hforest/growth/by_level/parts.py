@@ -112,7 +112,9 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return found
 
 
-def _checked(given: Given, settings: CheckedSettings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(
+    given: Given, settings: CheckedSettings
+) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Samples, what is learned, and whole weights or None, of any number of rows."""
     x = supervised.matrix("x", given.x, missing=True)
     n = len(x)

@@ -125,7 +125,9 @@ def _exponent(found: list[Description], n_drawn: int) -> int:
     return min(61 - n_drawn.bit_length() - places, 52 - places)
 
 
-def _max_gathered(settings: CheckedSettings, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
+def _max_gathered(
+    settings: CheckedSettings, edges: Edges, max_features: int, n_channels: int, of_row: int
+) -> int:
     """Rows up to which it is cheaper to gather a node than to sum its histograms down to the leaves."""
     if settings.max_gathered is not None:
         return settings.max_gathered
@@ -140,7 +142,7 @@ def _max_gathered(settings: CheckedSettings, edges: Edges, max_features: int, n_
 def plan(engine: Engine, given: Handle, settings: CheckedSettings) -> tuple[Plan, Handle]:
     """Returns what all workers know, and their rows as bins."""
     found: list[Description] = engine.collect(parts.describe, (given,), settings)
-    check.same_on_workers("x", [d.n_columns for d in found], "pass the same columns")
+    check.same("x", [d.n_columns for d in found], "pass the same columns")
     n = sum(d.n_rows for d in found)
     if n == 0:
         raise ValueError("x: expected at least 1 sample on some worker, got 0; pass samples to learn from")

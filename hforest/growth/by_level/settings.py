@@ -53,7 +53,7 @@ class CheckedSettings(NamedTuple):
     """Of 64 bits: where all random numbers come from."""
 
 
-def check_settings(settings: Settings, rng: Rng) -> CheckedSettings:
+def check_settings(settings: Settings, *, rng: Rng = None) -> CheckedSettings:
     """Returns settings that are checked, as far as they can be without samples, and a seed.
 
     Parameters

@@ -125,26 +125,26 @@ def grow_by_rows(
     workers = Workers(as_communicator(comm))
     settings = Settings(
         n_trees=n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
-        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes,
-        distribution=distribution, n_projections=n_projections, max_gathered=max_gathered,
-        first_tree=first_tree,
+        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+        min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+        task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
+        max_gathered=max_gathered, first_tree=first_tree,
     )  # fmt: skip
     known: CheckedSettings | None = None
 
     def checked() -> tuple[int, tuple[str, ...]]:
         nonlocal known
         check_progress(progress)
-        known = check_settings(settings, rng)
+        known = check_settings(settings, rng=rng)
         return known.seed, tuple(repr(setting) for setting in known._replace(seed=0))
 
-    found = workers.collect(checked, ())
-    for name, values in zip(CheckedSettings._fields, zip(*(texts for _, texts in found), strict=True), strict=True):
-        check.same_on_workers(name, values, "pass the same settings")
+    seeds, texts = zip(*workers.collect(checked, ()), strict=True)
+    for name, *values in zip(CheckedSettings._fields, *texts, strict=True):
+        check.same(name, values, "pass the same settings")
     assert known is not None
     samples = x, y, sample_weight, bootstrap if known.bootstrap == "counts" else None
-    return _grown(workers, samples, known._replace(seed=found[0][0]), progress)
+    return _grown(workers, samples, known._replace(seed=seeds[0]), progress)
 
 
 def grow_on_engine(
@@ -188,7 +188,7 @@ def grow_on_engine(
     See the source of `hforest.dask`.
     """
     check_progress(progress)
-    known = check_settings(settings, rng)
+    known = check_settings(settings, rng=rng)
     if known.bootstrap == "counts":
         raise TypeError(
             f'bootstrap: expected "poisson" or False, got {type(settings.bootstrap).__name__}; parts draw '
@@ -198,7 +198,8 @@ def grow_on_engine(
 
 
 def _grown(engine: Engine, samples: object, settings: CheckedSettings, progress: Progress) -> Forest:
-    n_features, (trees, *projections) = grow(engine, samples, settings, progress=progress)
-    indptr, indices, data = projections
-    forest = Forest(np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data)
+    n_features, (trees, indptr, indices, data) = grow(engine, samples, settings, progress=progress)
+    forest = Forest(
+        np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data
+    )
     return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from others
