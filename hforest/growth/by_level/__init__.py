@@ -2,7 +2,7 @@
 
 The trees are those of `hforest.growth`: large nodes are split by sums of histograms over all parts, small
 ones are gathered and finished by that engine. For those who drive it: `hforest.scale` and `hforest.dask` have
-parts on workers. An `Engine` calls functions of parts; `check_settings` checks `Settings`; `grow` then
+parts on workers. An `Engine` calls functions of parts; `check_settings` makes `Settings`, with which `grow`
 returns the number of features and the trees. `Description` and `Gathered` are, beside arrays, `Trees` and
 `Projected` of `hforest.growth`, the records that functions of parts return, for engines that send them.
 
@@ -26,7 +26,7 @@ An engine whose parts lie in a list:
 >>> x = np.random.default_rng(0).normal(size=(300, 4))
 >>> y = x[:, 0] > x[:, 1]
 >>> samples = [(x[i : i + 100], y[i : i + 100], None) for i in (0, 100, 200)]
->>> settings = by_level.check_settings(by_level.Settings(n_trees=10), rng=0)
+>>> settings = by_level.check_settings(10, rng=0)
 >>> n_features, grown = by_level.grow(Parts(), samples, settings)
 >>> bins = hforest.growth.encode(x, max_bins=256)
 >>> trees = hforest.growth.grow(bins, y, 10, bootstrap="poisson", rng=0)
@@ -37,10 +37,9 @@ True
 from .engine import Engine
 from .growing import grow
 from .parts import Description, Gathered
-from .settings import CheckedSettings, Settings, check_settings
+from .settings import Settings, check_settings
 
 __all__ = [
-    "CheckedSettings",
     "Description",
     "Engine",
     "Gathered",

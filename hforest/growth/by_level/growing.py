@@ -21,11 +21,11 @@ from .batches import BatchOfTrees
 from .engine import Engine
 from .planning import plan
 from .projected_trees import ProjectedTrees
-from .settings import CheckedSettings
+from .settings import Settings
 
 
 def grow(
-    engine: Engine, samples: object, settings: CheckedSettings, *, progress: Progress = None
+    engine: Engine, samples: object, settings: Settings, *, progress: Progress = None
 ) -> tuple[int, Projected]:
     """Returns the number of features of samples that lie in parts, and the trees that grow on all of them.
 
@@ -37,7 +37,7 @@ def grow(
     samples : object
         A handle of the engine: of each part a tuple (x, y, sample_weight), or (x, y, sample_weight, counts)
         with in-bag counts, of which the last ones may be None.
-    settings : CheckedSettings
+    settings : Settings
         From `check_settings`; the same in all state machines.
     progress : callable or bool, optional
         As `hforest.growth.grow` takes it; False as the answer in one state machine ends all.
@@ -55,12 +55,11 @@ def grow(
     TypeError, ValueError, IndexError, MemoryError
         What a part has is of a wrong kind, shape or value, or differs between parts; no memory.
     """
-    given = engine.map(parts.as_given, (samples,))
-    known, data = plan(engine, given, settings)
     projected = settings.distribution is not None
     batch = ProjectedTrees if projected else BatchOfTrees
     trees: list[tuple[Any, ...]] = []
     with reporting(progress, settings.n_trees, "tree") as report:
+        known, data = plan(engine, engine.map(parts.as_given, (samples,)), settings)
         for at in range(0, settings.n_trees, known.n_batch):
             n_trees = min(known.n_batch, settings.n_trees - at)
             draw = parts.Draw(settings.seed, settings.first_tree + at, at, n_trees, settings.bootstrap, None)

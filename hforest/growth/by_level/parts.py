@@ -18,7 +18,7 @@ from ..trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
-from .settings import CheckedSettings
+from .settings import Settings
 
 MAX_ROW_WEIGHT = 2**24
 """Of a sample: products with in-bag counts are kept in 32 bits."""
@@ -112,9 +112,7 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return found
 
 
-def _checked(
-    given: Given, settings: CheckedSettings
-) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(given: Given, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Samples, what is learned, and whole weights or None, of any number of rows."""
     x = supervised.matrix("x", given.x, missing=True)
     n = len(x)
@@ -146,7 +144,7 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
     return given.astype(np.int64)
 
 
-def describe(given: Given, settings: CheckedSettings) -> Description:
+def describe(given: Given, settings: Settings) -> Description:
     """Checks a part and describes it."""
     x, target, weight = _checked(given, settings)
     n, n_columns = x.shape
@@ -200,7 +198,7 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(
-    given: Given, edges: Edges, settings: CheckedSettings, n_outputs: int, exponent: int, first_row: int
+    given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
     """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
     x = supervised.matrix("x", given.x, edges.dtype, missing=True)
@@ -329,7 +327,7 @@ class Below(NamedTuple):
     depth: IntArray
     root_weight: FloatArray
     max_features: int
-    settings: CheckedSettings
+    settings: Settings
     scale: int
     """Weights are multiplied by 2**scale, so that gains are in range."""
 

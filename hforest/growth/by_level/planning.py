@@ -10,7 +10,7 @@ from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
 from .parts import Description
-from .settings import CheckedSettings
+from .settings import Settings
 
 SAMPLED = 1 << 17
 """Rows from which bins are made: all where there are no more, else about so many."""
@@ -24,7 +24,7 @@ class Plan(NamedTuple):
     """What all workers know once they have described their rows."""
 
     edges: Edges
-    settings: CheckedSettings
+    settings: Settings
     n_outputs: int
     exponent: int
     """Of targets in fixed point: multiples of 2**-exponent."""
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
         return self.n_outputs + (1 if self.is_classification else 3)
 
 
-def _n_outputs(found: list[Description], settings: CheckedSettings) -> int:
+def _n_outputs(found: list[Description], settings: Settings) -> int:
     """Classes or targets of all workers."""
     with_rows = [d for d in found if d.n_rows]
     if settings.task == "regression":
@@ -88,7 +88,7 @@ def _edges(
     given: Handle,
     found: list[Description],
     first_rows: list[int],
-    settings: CheckedSettings,
+    settings: Settings,
 ) -> Edges:
     """The bins of all columns."""
     n, n_columns = sum(d.n_rows for d in found), found[0].n_columns
@@ -125,9 +125,7 @@ def _exponent(found: list[Description], n_drawn: int) -> int:
     return min(61 - n_drawn.bit_length() - places, 52 - places)
 
 
-def _max_gathered(
-    settings: CheckedSettings, edges: Edges, max_features: int, n_channels: int, of_row: int
-) -> int:
+def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
     """Rows up to which it is cheaper to gather a node than to sum its histograms down to the leaves."""
     if settings.max_gathered is not None:
         return settings.max_gathered
@@ -139,7 +137,7 @@ def _max_gathered(
     return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
 
 
-def plan(engine: Engine, given: Handle, settings: CheckedSettings) -> tuple[Plan, Handle]:
+def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handle]:
     """Returns what all workers know, and their rows as bins."""
     found: list[Description] = engine.collect(parts.describe, (given,), settings)
     check.same("x", [d.n_columns for d in found], "pass the same columns")

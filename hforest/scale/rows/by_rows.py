@@ -6,7 +6,7 @@ from ... import tree
 from ...core import check
 from ...core.aliases import ArrayLike, IntArray, Progress, Rng
 from ...core.progress import check_progress
-from ...growth.by_level import CheckedSettings, Engine, Settings, check_settings, grow
+from ...growth.by_level import Engine, Settings, check_settings, grow
 from ...project import Distribution
 from ...tree import Forest
 from .communicators import Communicator, as_communicator
@@ -123,28 +123,27 @@ def grow_by_rows(
     True
     """
     workers = Workers(as_communicator(comm))
-    settings = Settings(
-        n_trees=n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
-        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
-        min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
-        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
-        max_gathered=max_gathered, first_tree=first_tree,
-    )  # fmt: skip
-    known: CheckedSettings | None = None
+    settings: Settings | None = None
 
     def checked() -> tuple[int, tuple[str, ...]]:
-        nonlocal known
+        nonlocal settings
         check_progress(progress)
-        known = check_settings(settings, rng=rng)
-        return known.seed, tuple(repr(setting) for setting in known._replace(seed=0))
+        settings = check_settings(
+            n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
+            categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+            min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+            task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
+            max_gathered=max_gathered, first_tree=first_tree, rng=rng,
+        )  # fmt: skip
+        return settings.seed, tuple(repr(setting) for setting in settings[:-1])
 
     seeds, texts = zip(*workers.collect(checked, ()), strict=True)
-    for name, *values in zip(CheckedSettings._fields, *texts, strict=True):
+    for name, *values in zip(Settings._fields[:-1], *texts, strict=True):
         check.same(name, values, "pass the same settings")
-    assert known is not None
-    samples = x, y, sample_weight, bootstrap if known.bootstrap == "counts" else None
-    return _grown(workers, samples, known._replace(seed=seeds[0]), progress)
+    assert settings is not None
+    samples = x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None
+    return _grown(workers, samples, settings._replace(seed=seeds[0]), progress)
 
 
 def grow_on_engine(
@@ -153,7 +152,6 @@ def grow_on_engine(
     settings: Settings,
     *,
     progress: Progress = None,
-    rng: Rng = None,
 ) -> Forest:
     """Returns the forest of `grow_by_rows` on parts of samples that an engine reaches: for engines' authors.
 
@@ -164,9 +162,10 @@ def grow_on_engine(
     samples : object
         A handle of the engine: of each part a tuple (x, y, sample_weight or None).
     settings : hforest.growth.by_level.Settings
-        The arguments of `grow_by_rows` from n_trees to first_tree, by their names; without in-bag counts.
-    progress, rng
-        As `grow_by_rows` takes them.
+        From `hforest.growth.by_level.check_settings`, which takes the arguments of `grow_by_rows`; without
+        in-bag counts.
+    progress : callable or bool, optional
+        As `grow_by_rows` takes it.
 
     Returns
     -------
@@ -187,17 +186,17 @@ def grow_on_engine(
     --------
     See the source of `hforest.dask`.
     """
-    check_progress(progress)
-    known = check_settings(settings, rng=rng)
-    if known.bootstrap == "counts":
+    if not isinstance(settings, Settings):
         raise TypeError(
-            f'bootstrap: expected "poisson" or False, got {type(settings.bootstrap).__name__}; parts draw '
-            "their own"
+            f"settings: expected Settings, got {type(settings).__name__}; pass those of "
+            "hforest.growth.by_level.check_settings"
         )
-    return _grown(engine, samples, known, progress)
+    if settings.bootstrap == "counts":
+        raise TypeError('bootstrap: expected "poisson" or False, got in-bag counts; parts draw their own')
+    return _grown(engine, samples, settings, progress)
 
 
-def _grown(engine: Engine, samples: object, settings: CheckedSettings, progress: Progress) -> Forest:
+def _grown(engine: Engine, samples: object, settings: Settings, progress: Progress) -> Forest:
     n_features, (trees, indptr, indices, data) = grow(engine, samples, settings, progress=progress)
     forest = Forest(
         np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data
