@@ -1,4 +1,4 @@
-"""The bins of columns whose values lie on several workers: the same on all, whatever rows each has."""
+"""The bins of columns whose values lie in several parts: the same for all, whatever rows each has."""
 
 from typing import NamedTuple
 

@@ -2,7 +2,7 @@
 
 None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
 
-    Given -> describe -> (on every worker: the same bins of all) -> encode -> Part
+    Given -> describe -> (for every part: the same bins of all) -> encode -> Part
     Part  -> start -> State of a batch of trees -> advance -> State of the next level -> ...
 """
 
@@ -43,7 +43,7 @@ def as_given(samples: tuple[Any, ...]) -> Given:
 
 
 class Description(NamedTuple):
-    """What all workers are told about a part."""
+    """What is told about a part."""
 
     n_rows: int
     n_columns: int
@@ -321,7 +321,7 @@ class Gathered(NamedTuple):
 
 
 class Below(NamedTuple):
-    """What the worker that finishes nodes is told."""
+    """What is told where nodes are finished."""
 
     key: IntArray
     depth: IntArray
@@ -375,7 +375,7 @@ def _merged(parts: list[Gathered]) -> Gathered:
 
 
 def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, below: Below) -> None:
-    """Checks the rows that another worker sent, on which compiled code relies."""
+    """Checks the rows that another part sent, on which compiled code relies."""
     n_columns, n = len(edges.n_bins), part.codes.shape[-1]
     projected, classes = below.settings.distribution is not None, below.settings.task == "classification"
     codes = edges.dtype if projected else np.dtype(np.uint8 if edges.low.shape[1] <= 256 else np.uint16)

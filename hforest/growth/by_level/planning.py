@@ -1,4 +1,4 @@
-"""What all workers know before trees grow: settings, bins and limits, from descriptions of all rows."""
+"""What is known of all parts before trees grow: settings, bins and limits, from descriptions of all rows."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ from .settings import Settings
 SAMPLED = 1 << 17
 """Rows from which bins are made: all where there are no more, else about so many."""
 _SAMPLE_BYTES = 1 << 26  # of sampled values that are collected at a time
-_STATE_BYTES = 1 << 29  # of a worker's rows of a batch of trees
+_STATE_BYTES = 1 << 29  # of a part's rows of a batch of trees
 _BATCH = 64  # trees of a batch at most
 _GATHER_RATIO = 8  # bytes of a node's rows to those of its histograms, up to which rows are gathered
 
 
 class Plan(NamedTuple):
-    """What all workers know once they have described their rows."""
+    """What is known once all parts have described their rows."""
 
     edges: Edges
     settings: Settings
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 def _n_outputs(found: list[Description], settings: Settings) -> int:
-    """Classes or targets of all workers."""
+    """Classes or targets of all parts."""
     with_rows = [d for d in found if d.n_rows]
     if settings.task == "regression":
         if len({d.n_outputs for d in with_rows}) > 1:
@@ -71,7 +71,7 @@ def _n_outputs(found: list[Description], settings: Settings) -> int:
 
 
 def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray | None:
-    """Distinct values of a column on all workers, or None where these are more than `most`."""
+    """Distinct values of a column in all parts, or None where these are more than `most`."""
     merged = np.zeros(0)
     for d in found:
         values = d.distinct[f]
@@ -138,7 +138,7 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
 
 
 def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handle]:
-    """Returns what all workers know, and their rows as bins."""
+    """Returns what is known of all parts, and their rows as bins."""
     found: list[Description] = engine.collect(parts.describe, (given,), settings)
     check.same("x", [d.n_columns for d in found], "pass the same columns")
     n = sum(d.n_rows for d in found)

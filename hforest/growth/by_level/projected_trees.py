@@ -1,4 +1,4 @@
-"""Trees on projections of rows of several workers: the steps in which nodes compare projections."""
+"""Trees on projections of rows of several parts: the steps in which nodes compare projections."""
 
 from typing import Any, NamedTuple
 
