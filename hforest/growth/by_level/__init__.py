@@ -47,3 +47,8 @@ __all__ = [
     "check_settings",
     "grow",
 ]
+
+# Classes are known by their public names, in `help` and in pickles, whatever file holds them.
+for _member in (Description, Engine, Gathered, Settings):
+    _member.__module__ = __name__
+del _member
