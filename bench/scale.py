@@ -24,8 +24,8 @@ from common import need, record
 from workers import run_workers
 
 from hforest import growth, project, scale
-from hforest.scale.batches import BatchOfTrees
-from hforest.scale.communicators import OneWorker
+from hforest.growth.by_level.batches import BatchOfTrees
+from hforest.scale.rows.communicators import OneWorker
 
 BLOCK = 50_000
 """Rows that are made together, so that a sample does not depend on who makes it."""

@@ -77,6 +77,8 @@ SUBPACKAGES = {
 }
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations with another name."""
+NESTED = {"growth": ["by_level"]}
+"""Public folders of subpackages, each imported by its own name."""
 
 
 def _title(text: str) -> list[str]:
@@ -124,15 +126,16 @@ def write_reference(folder: Path) -> None:
         if missing:
             index += [f"Not built here, for lack of their libraries: {', '.join(missing)}.", ""]
         pages |= modules
-    for name, module in list(pages.items())[1:]:  # public modules of subpackages
-        pages |= {f"{name}.{part}": getattr(module, part) for part in _public(module, True)}
+    nested = {name: [*_public(module, True), *NESTED.get(name, [])] for name, module in pages.items()}
+    for name, parts in list(nested.items())[1:]:  # public modules of subpackages
+        pages |= {f"{name}.{part}": importlib.import_module(f"hforest.{name}.{part}") for part in parts}
     _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
     public = {f"{module.__name__}.{name}" for module in pages.values() for name in _public(module, False)}
     for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # of earlier builds
         if path.stem not in {*pages, *public, "index"}:
             path.unlink()
     for name, module in pages.items():
-        parts = [] if module is hforest else _public(module, True)
+        parts = [] if module is hforest else nested.get(name, [])
         _write(
             folder / f"{name}.rst",
             [

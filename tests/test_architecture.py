@@ -38,6 +38,8 @@ LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
 )
+NESTED = ["growth.by_level"]
+"""Public folders of subpackages: their names are public functions', too."""
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
 # Pages of several subpackages.
 PAGES = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
@@ -82,13 +84,13 @@ def imported_names(path):
 
 @pytest.mark.parametrize(
     "path",
-    sorted(path for name in INTEGRATIONS for path in (PACKAGE / name).glob("*.py")),
+    sorted(path for name in INTEGRATIONS for path in (PACKAGE / name).rglob("*.py")),
     ids=lambda p: str(p.relative_to(PACKAGE)),
 )
 def test_integrations_use_public_functions(path):
     for module, name in imported_names(path):
-        if module.startswith(("hforest.core", "hforest.growth")) and path.parent.name in NO_LIBRARY:
-            continue  # checks and progress, and the engine that it runs on several workers
+        if module.startswith("hforest.core") and path.relative_to(PACKAGE).parts[0] in NO_LIBRARY:
+            continue  # checks and progress, as applications have them
         if module == "hforest.core.aliases":
             continue  # names of types
         public = importlib.import_module(module).__all__
@@ -192,7 +194,7 @@ def test_every_subpackage_has_a_layer():
 
 
 # The package itself sees every subpackage.
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/**/*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_run_downwards(path):
     parts = path.relative_to(PACKAGE).parts
     for other in imported_subpackages(path):
@@ -244,22 +246,25 @@ def test_no_header_includes_itself():
 
 
 def imports_of(module_path):
-    """Modules of the same subpackage that a file imports at any level of its code."""
-    found = set()
+    """Modules of the same subpackage that a file imports at any level of its code, as paths without suffix."""
+    package = module_path.relative_to(PACKAGE).parts[:-1]
+    own, found = PACKAGE / package[0], set()
     for node in ast.walk(ast.parse(module_path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            for name in names:
-                if (module_path.parent / f"{name}.py").exists():
-                    found.add(name)
-                elif not node.module and name not in ("cpu", "gpu", "machine"):
-                    found.add("__init__")
-    return found - {module_path.stem}
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        parents = package[: len(package) - node.level + 1]
+        base = PACKAGE.joinpath(*parents, *(node.module or "").split("."))
+        for name in (base / alias.name for alias in node.names):
+            # A module, a name of a module, a folder, or a name of a folder. Compiled modules import no others.
+            places = (name, base, name / "__init__", base / "__init__")
+            kinds = [(place, place.with_suffix(kind)) for place in places for kind in (".py", ".pyx")]
+            place, file = next((place, file) for place, file in kinds if file.exists())
+            if file.suffix == ".py" and place.is_relative_to(own):
+                found.add(place.relative_to(own).as_posix())
+    return found - {module_path.relative_to(own).with_suffix("").as_posix()}
 
 
-@pytest.mark.parametrize("subpackage", SUBPACKAGES)
-def test_no_circular_imports_within_a_subpackage(subpackage):
-    graph = {path.stem: imports_of(path) for path in (PACKAGE / subpackage).glob("*.py")}
+def refuse_circles(graph):
     done: set[str] = set()
 
     def visit(name, trail):
@@ -273,12 +278,40 @@ def test_no_circular_imports_within_a_subpackage(subpackage):
         visit(name, [])
 
 
+def imports_within(subpackage):
+    """Of each module of a subpackage those of the same subpackage that it imports."""
+    return {
+        path.relative_to(PACKAGE / subpackage).with_suffix("").as_posix(): imports_of(path)
+        for path in (PACKAGE / subpackage).rglob("*.py")
+    }
+
+
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_no_circular_imports_within_a_subpackage(subpackage):
+    refuse_circles(imports_within(subpackage))
+
+
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_no_circular_imports_between_the_folders_of_a_subpackage(subpackage):
+    """`__init__` of the subpackage has the public names of all folders."""
+    graph: dict[str, set[str]] = {}
+    for name, others in imports_within(subpackage).items():
+        if name != "__init__":
+            folder = name.rpartition("/")[0]
+            graph.setdefault(folder, set()).update({o.rpartition("/")[0] for o in others} - {folder})
+    refuse_circles(graph)
+
+
 def test_the_import_tests_see_imports():
     assert {"core", "hinge"} <= set(imported_subpackages(PACKAGE / "hinge" / "training.py"))
     assert {"hinge", "layers", "optim", "core"} <= set(imported_subpackages(PACKAGE / "demo" / "network.py"))
     assert ("hforest", "hinge") in imported_names(PACKAGE / "torch" / "operators.py")
     assert ("hforest.core", "check") in imported_names(PACKAGE / "hinge" / "training.py")
     assert "aliases" in imports_of(PACKAGE / "core" / "dispatch.py")
+    assert imports_of(PACKAGE / "growth" / "by_level" / "nodes.py") == {"trees"}
+    assert "by_level/parts" in imports_of(PACKAGE / "growth" / "by_level" / "batches.py")
+    assert "rows/workers" in imports_of(PACKAGE / "scale" / "hinge" / "shards.py")
+    assert ("hforest.growth.by_level", "grow") in imported_names(PACKAGE / "scale" / "rows" / "by_rows.py")
     assert {"core/machine.pxd", "growth/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
 
 
@@ -324,7 +357,7 @@ def missing(name):
 
 def public_functions():
     names = [name for name in SUBPACKAGES if LAYER[name] and not (name in INTEGRATIONS and missing(name))]
-    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in names)]
+    modules = [hforest, *(importlib.import_module(f"hforest.{name}") for name in [*names, *NESTED])]
     for module in modules:
         for name in module.__all__:
             function = getattr(module, name)

@@ -16,7 +16,7 @@ import row_worker
 import hforest
 import hforest.dask
 from hforest import scale
-from hforest.scale import batches, planning
+from hforest.growth.by_level import batches, planning
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

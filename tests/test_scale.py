@@ -16,7 +16,7 @@ import scale_workers as workers
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale
-from hforest.scale import worker
+from hforest.scale.trees import worker
 
 N_TREES = 7
 

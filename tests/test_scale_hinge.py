@@ -11,7 +11,7 @@ from shard_worker import N_STEPS, batch, digest, forest, train
 from test_scale_rows import processes
 
 from hforest import hinge, layers, optim, scale
-from hforest.scale import chunks
+from hforest.scale.hinge import chunks
 
 KINDS = ("tree", "fern")
 DTYPES = (np.float32, np.float64)

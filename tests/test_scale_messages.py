@@ -8,9 +8,10 @@ import pytest
 import row_comms
 
 from hforest import hinge, scale
+from hforest.growth.by_level import parts
 from hforest.growth.trees import Projected, Trees
-from hforest.scale import messages, parts
-from hforest.scale.workers import Workers
+from hforest.scale.rows import messages
+from hforest.scale.rows.workers import Workers
 
 TREES = Trees(*(np.arange(3, dtype=t) for t in ("i8", "i4", "f4", "i4", "f4", "f4", "u1", "i8", "u4")))
 VALUES = [

@@ -19,10 +19,11 @@ import row_worker
 import hforest
 from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
-from hforest.growth import unchecked
+from hforest.growth import by_level, unchecked
+from hforest.growth.by_level import edges, levels, nodes, parts, planning, projected_parts, projected_trees
+from hforest.growth.by_level.best_splits import best_splits
 from hforest.growth.trees import Batch, Learned, Roots
-from hforest.scale import edges, levels, nodes, parts, planning, projected_parts, projected_trees, workers
-from hforest.scale.best_splits import best_splits
+from hforest.scale.rows import communicators, workers
 from hforest.tree import Forest
 
 N_TREES = 3
@@ -226,14 +227,9 @@ def test_bins_of_sampled_rows(monkeypatch):
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     # Rows that were not sampled go where their bins went.
     given = parts.Given(x, y, None, None)
-    settings = scale.by_rows.settings_of(
-        criterion=None, max_features="sqrt", max_bins=16, categorical=None, bootstrap="poisson",
-        max_depth=None, min_samples_split=2, min_samples_leaf=1, min_weight_fraction_leaf=0.0,
-        min_impurity_decrease=0.0, task="classification", n_classes=None, n_trees=N_TREES, first_tree=0, max_gathered=None, distribution=None,
-        n_projections=None,
-    )  # fmt: skip
-    engine = workers.Workers(scale.communicators.OneWorker())
-    known, part = planning.plan(engine, given, settings, check.seed(3))
+    settings = by_level.check_settings(N_TREES, max_features="sqrt", max_bins=16, rng=3)
+    engine = workers.Workers(communicators.OneWorker())
+    known, part = planning.plan(engine, given, settings)
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
     assert known.edges.n_bins[0] == 15
     bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
@@ -251,6 +247,62 @@ def test_bins_of_sampled_rows(monkeypatch):
         assert drawn.sum() == first_leaf[m + 1] - first_leaf[m]
         shares[drawn] /= shares[drawn].sum(axis=1, keepdims=True)
         np.testing.assert_allclose(shares[drawn], want.value[drawn], atol=1e-12)
+
+
+class Parts:
+    """An engine whose parts lie in a list."""
+
+    n_tasks = 2
+
+    def map(self, function, handles, *args, each=()):
+        values = enumerate(zip(*handles, strict=True))
+        return [function(*value, *args, *each[p : p + 1]) for p, value in values]
+
+    collect = map
+
+    def total(self, function, handles, *args, shape, dtype):
+        found = self.map(function, handles, *args)
+        assert {(a.shape, a.dtype) for a in found} == {(shape, dtype)}
+        return sum(found)
+
+    def exchange(self, send, handles, items, receive, args):
+        assert len(items) <= self.n_tasks
+        sent = [self.map(send, handles, item) for item in items]
+        return [receive(found, *more) for found, more in zip(sent, args, strict=True)]
+
+    def agree(self, go_on):
+        return go_on()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "projections"])
+def test_an_engine_of_parts_in_a_list(task):
+    x, y, _ = samples(n=200, n_classes=3, missing=True)
+    settings = {"max_gathered": 30, "max_depth": 6}
+    if task == "regression":
+        settings |= {"task": task}
+    elif task == "projections":
+        settings |= {"distribution": project.sparse_distribution(x.shape[1]), "n_projections": 3}
+    want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, **settings)
+    given = [(x[some], y[some], None) for some in (slice(0, 20), slice(20, 120), slice(120, 200))]
+    checked = by_level.check_settings(N_TREES, rng=3, **settings)
+    same(want, scale.grow_on_engine(Parts(), given, checked))
+    n_features, grown = by_level.grow(Parts(), given, checked)
+    assert n_features == x.shape[1]
+    same(grown.trees, want)
+    counts = growth.poisson_counts(len(x), N_TREES, rng=3)
+    given = [
+        (*part, counts[:, a:b]) for part, (a, b) in zip(given, [(0, 20), (20, 120), (120, 200)], strict=True)
+    ]
+    _, again = by_level.grow(Parts(), given, checked._replace(bootstrap="counts"))
+    same(grown.trees, again.trees)
+
+
+def test_settings_that_no_engine_takes():
+    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass those of"):
+        scale.grow_on_engine(Parts(), [], {})
+    settings = by_level.check_settings(1, bootstrap=np.ones((1, 3), int))
+    with pytest.raises(TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; parts'):
+        scale.grow_on_engine(Parts(), [], settings)
 
 
 def test_bins_are_those_of_encode():

@@ -511,6 +511,16 @@ def float_dtype(dtype: Any) -> np.dtype:
     return found
 
 
+def same(name: str, values: Sequence[Any], remedy: str) -> None:
+    """Checks that all workers gave the same value."""
+    for rank, value in enumerate(values):
+        if value != values[0]:
+            raise ValueError(
+                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
+                f"worker {rank}; {remedy}"
+            )
+
+
 def seed(rng: Any) -> int:
     """Returns a seed of 64 bits for counter-based random numbers, drawn from `generator(rng)`."""
     return int(generator(rng).integers(2**64, dtype=np.uint64))

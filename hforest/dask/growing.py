@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import tree
 from ..core.aliases import Array, ArrayLike, Progress, Rng
+from ..growth.by_level import check_settings
 from ..project import Distribution
 from ..scale import grow_on_engine
 
@@ -113,14 +114,16 @@ def grow(
             "taken by hforest.scale.grow_by_rows"
         )
     engine = _Engine(client)
-    return grow_on_engine(
-        engine, engine.parts(x, y, sample_weight), n_trees, criterion=criterion, max_features=max_features,
-        max_bins=max_bins, categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+    samples = engine.parts(x, y, sample_weight)
+    settings = check_settings(
+        n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
+        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        task=task, n_classes=n_classes, max_gathered=max_gathered, distribution=distribution,
-        n_projections=n_projections, first_tree=first_tree, progress=progress, rng=rng,
+        task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
+        max_gathered=max_gathered, first_tree=first_tree, rng=rng,
     )  # fmt: skip
+    return grow_on_engine(engine, samples, settings, progress=progress)
 
 
 def _blocks(name: str, a: Any, like: Any) -> list[Any]:

@@ -4,13 +4,13 @@ No engine of its own: workers are started by, and bytes carried by, an executor 
 what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 """
 
-from .by_rows import grow_by_rows, grow_on_engine
-from .by_trees import grow_by_trees
-from .chunks import own_trees
-from .communicators import Communicator, MpiComm, TorchComm
-from .engine import Engine
-from .gradients import gather_gradients
-from .shards import HingeShards, ShardGradients, ShardRoute
+from ..growth.by_level import Engine
+from .hinge.chunks import own_trees
+from .hinge.gradients import gather_gradients
+from .hinge.shards import HingeShards, ShardGradients, ShardRoute
+from .rows.by_rows import grow_by_rows, grow_on_engine
+from .rows.communicators import Communicator, MpiComm, TorchComm
+from .trees.by_trees import grow_by_trees
 
 __all__ = [
     "Communicator",

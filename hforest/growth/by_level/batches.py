@@ -1,18 +1,18 @@
-"""Trees that grow together, level by level, from sums of integers over all workers' rows.
+"""Trees that grow together, level by level, from sums of integers over the rows of all parts.
 
-level: small nodes       gathered on one worker each, finished there by the engine of hforest.growth
-       other nodes       histograms of the sampled features, summed over workers; best splits
-advance                  each worker divides its rows
+level: small nodes       gathered in one place each, finished there by the engine of hforest.growth
+       other nodes       histograms of the sampled features, summed over parts; best splits
+advance                  each part divides its rows
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check
-from ..core.aliases import FloatArray, IntArray
-from ..core.philox import keys, philox
-from ..core.scores import node_score
+from ...core import check
+from ...core.aliases import FloatArray, IntArray
+from ...core.philox import keys, philox
+from ...core.scores import node_score
 from . import parts
 from .best_splits import best_splits
 from .engine import Engine, Handle
@@ -129,7 +129,7 @@ class BatchOfTrees:
     # -------------------------------------------------------------------------------- small nodes
 
     def _finish(self, pending: list[Pending], small: list[int]) -> None:
-        """Gathers the rows of small nodes on one worker each, which grows what is below them."""
+        """Gathers the rows of small nodes in one place each, and grows there what is below them."""
         known, n_tasks = self.plan, self.engine.n_tasks
         size = np.array([int(pending[i].sums[-1]) * known.row_bytes for i in small], np.int64)
         for some in chunks(np.array(small, np.int64), size, _GATHERED_BYTES):

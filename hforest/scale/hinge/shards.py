@@ -6,11 +6,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import hinge
-from ..core import check
-from ..core.aliases import Array, FloatArray
+from ... import hinge
+from ...core import check
+from ...core.aliases import Array, FloatArray
+from ..rows.communicators import Communicator, as_communicator
+from ..rows.workers import Workers
 from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned
-from .communicators import Communicator, as_communicator
 from .shard_arrays import (
     check_forest,
     check_rows,
@@ -23,7 +24,6 @@ from .shard_arrays import (
     row_gradient,
     zeros,
 )
-from .workers import Workers, same
 
 
 class ShardRoute(NamedTuple):
@@ -184,7 +184,7 @@ class HingeShards:
 
         found = Workers(self.comm).collect(checked, ())
         for name in found[0]:
-            same(name, [settings[name] for settings in found], "pass the same forest and settings")
+            check.same(name, [settings[name] for settings in found], "pass the same forest and settings")
         self._words: dict[str, Any] = {"kind": kind, "margin": margin}
         self.n_trees, self.n_chunks = int(found[0]["n_trees"]), int(found[0]["n_chunks"])
         self.aggregate, self.steps, self.betas = aggregate, int(found[0]["steps"]), betas
@@ -213,9 +213,11 @@ class HingeShards:
             )
 
         found = Workers(self.comm).collect(own, ())
-        same("comm", [one[0] for one in found], "call the same methods in the same order on every worker")
+        check.same(
+            "comm", [one[0] for one in found], "call the same methods in the same order on every worker"
+        )
         for name in arrays:
-            same(name, [one[1][name] for one in found], "pass the same array to every worker")
+            check.same(name, [one[1][name] for one in found], "pass the same array to every worker")
         return [one[2] for one in found]
 
     def forward(self, x: FloatArray) -> tuple[FloatArray, ShardRoute]:
@@ -312,7 +314,7 @@ class HingeShards:
             return node_sums([grads.x for grads in own], self._own, self.n_chunks)
 
         found = self._exchange("backward", sums, grad_y=grad_y)
-        same("input_gradient", [a is not None for a in found], "pass the same to every worker")
+        check.same("input_gradient", [a is not None for a in found], "pass the same to every worker")
         starts = [s.start for s in self._slices]
         rows = {
             name: row_gradient([getattr(grads, name) for grads in own], starts, param)
@@ -359,7 +361,7 @@ class HingeShards:
             return rate
 
         found = self._exchange("step", checked)
-        same("lr", found, "pass the same rate to every worker")
+        check.same("lr", found, "pass the same rate to every worker")
         self._lr = found[0]
         if len(self.weights):
             lazy = self._words["margin"] == "column"

@@ -17,9 +17,9 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from heapq import heappop, heappush
 from typing import Any
 
-from ..core.aliases import Rng
-from ..core.progress import Report
-from ..tree import Forest
+from ...core.aliases import Rng
+from ...core.progress import Report
+from ...tree import Forest
 from .worker import Answer, Range, Samples, forget, grow_range
 
 _OF_ARGUMENTS = (TypeError, ValueError, IndexError)

@@ -1,11 +1,11 @@
-"""How the state machine reaches the parts of the samples."""
+"""How a state machine reaches the parts of the samples."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..core.aliases import Array
+from ...core.aliases import Array
 
 Handle = Any
 """A value of each part, which stays where the part is."""

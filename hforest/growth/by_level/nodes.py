@@ -1,12 +1,13 @@
-"""A tree whose upper nodes were split by sums of all workers, and whose lower ones grew on one of them."""
+"""A tree whose upper nodes were split by sums of all parts, and whose lower ones grew in one place."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..growth.trees import Projected, Trees
+from ...core.aliases import FloatArray, IntArray
+from ..trees import Projected, Trees
 
 MISSING_LEFT, UNKNOWN_LEFT = 1, 2
 """Bits of default_left."""
@@ -85,12 +86,13 @@ class _Nodes(NamedTuple):
     left: IntArray
     """Of a leaf its row of `value`."""
     gain: FloatArray
-    value: FloatArray
     default_left: IntArray
     n_words: IntArray
     first_word: IntArray
     n_entries: IntArray
     first_entry: IntArray
+    # Those above have an element for each node.
+    value: FloatArray
     words: IntArray
     indices: IntArray
     data: FloatArray
@@ -122,50 +124,33 @@ def _with_projections(subtree: Trees | Projected) -> Projected:
 
 
 def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
-    """The nodes that were split on all workers, then those of the subtrees but their roots."""
+    """The nodes that were split by sums of all parts, then those of the subtrees but their roots."""
     none = Split(-1, 0.0, 0.0, 0, [])
     splits = [none if split is None else split for split in tree.splits]
-    feature = [np.array([split.feature for split in splits], np.int64)]
-    threshold = [np.array([split.threshold for split in splits])]
-    gain = [np.array([split.gain for split in splits])]
-    left = [np.array(tree.left, np.int64)]
-    default_left = [np.array([split.default_left for split in splits], np.int64)]
-    n_words = [np.array([len(split.words) for split in splits], np.int64)]
-    first_word = [np.cumsum([0, *n_words[0][:-1]], dtype=np.int64)]
-    n_entries = [np.array([len(split.indices) for split in splits], np.int64)]
-    first_entry = [np.cumsum([0, *n_entries[0][:-1]], dtype=np.int64)]
-    words = [np.array([word for split in splits for word in split.words], np.int64)]
-    indices = [np.array([i for split in splits for i in split.indices], np.int64)]
-    data = [np.array([w for split in splits for w in split.data], np.float64)]
-    value = [np.array(tree.value).reshape(-1, n_outputs).astype(dtype)]
-    n_nodes, n_values, n_all_words, n_all_entries = (len(a) for a in (splits, tree.value, words[0], data[0]))
+    feature, threshold, gain, default_left, words, indices, data = zip(*splits, strict=True)
+    n_words, n_entries = (np.array([len(some) for some in several], np.int64) for several in (words, indices))
+    top = _Nodes(
+        np.array(feature, np.int64), np.array(threshold), np.array(tree.left, np.int64), np.array(gain),
+        np.array(default_left, np.int64), n_words, np.cumsum(n_words) - n_words, n_entries,
+        np.cumsum(n_entries) - n_entries, np.array(tree.value).reshape(-1, n_outputs).astype(dtype),
+        *(np.array([*chain(*several)], t) for several, t in ((words, "i8"), (indices, "i8"), (data, "f8"))),
+    )  # fmt: skip
+    parts, sizes = [top], np.array([len(splits), len(tree.value), len(top.words), len(top.data)])
     for v, subtree in tree.below.items():
         below, starts, features, weights = _with_projections(subtree)
-        known = len(below.default_left) > 0
-        indptr = (
-            below.category_indptr if len(below.category_indptr) else np.zeros(len(below.left) + 1, np.int64)
-        )
-        inner = below.feature != -1
+        n_nodes, n_values, n_all_words, n_all_entries = sizes.tolist()
+        nothing = np.zeros(len(below.left) + 1, np.int64)
+        indptr = below.category_indptr if len(below.category_indptr) else nothing
         # Node j of the subtree, but its root, is number n_nodes + j - 1.
-        lefts = np.where(inner, below.left + (n_nodes - 1), below.left + n_values).astype(np.int64)
-        new = (
-            (feature, below.feature), (threshold, below.threshold), (gain, below.gain), (left, lefts),
-            (default_left, below.default_left if known else np.zeros(len(lefts), np.int64)),
-            (n_words, np.diff(indptr)), (first_word, indptr[:-1] + n_all_words),
-            (n_entries, np.diff(starts)), (first_entry, starts[:-1] + n_all_entries),
+        left = below.left + np.where(below.feature != -1, n_nodes - 1, n_values)
+        nodes = (
+            below.feature, below.threshold, left, below.gain,
+            below.default_left if len(below.default_left) else nothing[1:], np.diff(indptr),
+            indptr[:-1] + n_all_words, np.diff(starts), starts[:-1] + n_all_entries,
         )  # fmt: skip
-        for arrays, array in new:
-            arrays[0][v] = array[0]
-            arrays.append(array[1:])
-        value.append(below.value)
-        words.append(below.category_bits)
-        indices.append(features)
-        data.append(weights)
-        n_nodes += len(lefts) - 1
-        n_values += len(below.value)
-        n_all_words += len(below.category_bits)
-        n_all_entries += len(weights)
-    return _Nodes(
-        *(np.concatenate(a) for a in (feature, threshold, left, gain, value, default_left)),
-        *(np.concatenate(a) for a in (n_words, first_word, n_entries, first_entry, words, indices, data)),
-    )
+        for of_top, of_subtree in zip(top, nodes, strict=False):
+            of_top[v] = of_subtree[0]
+        rest = below.value, below.category_bits, features, weights
+        parts.append(_Nodes._make((*(a[1:] for a in nodes), *rest)))
+        sizes += [len(left) - 1, len(below.value), len(below.category_bits), len(weights)]
+    return _Nodes(*(np.concatenate(a) for a in zip(*parts, strict=True)))

@@ -1,27 +1,27 @@
-"""What all workers know before trees grow: settings, bins and limits, from descriptions of all rows."""
+"""What is known of all parts before trees grow: settings, bins and limits, from descriptions of all rows."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core import supervised
-from ..core.aliases import FloatArray
+from ...core import check, supervised
+from ...core.aliases import FloatArray
 from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
-from .parts import Description, Settings
-from .workers import same
+from .parts import Description
+from .settings import Settings
 
 SAMPLED = 1 << 17
 """Rows from which bins are made: all where there are no more, else about so many."""
 _SAMPLE_BYTES = 1 << 26  # of sampled values that are collected at a time
-_STATE_BYTES = 1 << 29  # of a worker's rows of a batch of trees
+_STATE_BYTES = 1 << 29  # of a part's rows of a batch of trees
 _BATCH = 64  # trees of a batch at most
 _GATHER_RATIO = 8  # bytes of a node's rows to those of its histograms, up to which rows are gathered
 
 
 class Plan(NamedTuple):
-    """What all workers know once they have described their rows."""
+    """What is known once all parts have described their rows."""
 
     edges: Edges
     settings: Settings
@@ -35,7 +35,6 @@ class Plan(NamedTuple):
     """Of a row that is gathered."""
     max_gathered: int
     n_batch: int
-    seed: int
 
     @property
     def is_classification(self) -> bool:
@@ -46,17 +45,8 @@ class Plan(NamedTuple):
         return self.n_outputs + (1 if self.is_classification else 3)
 
 
-# ------------------------------------------------------------------------------------------------ plan
-
-
-def same_settings(found: list[tuple[str, ...]]) -> None:
-    """Checks that the settings of all workers, as texts, are the same."""
-    for name, values in zip(Settings._fields, zip(*found, strict=True), strict=True):
-        same(name, values, "pass the same settings")
-
-
 def _n_outputs(found: list[Description], settings: Settings) -> int:
-    """Classes or targets of all workers."""
+    """Classes or targets of all parts."""
     with_rows = [d for d in found if d.n_rows]
     if settings.task == "regression":
         if len({d.n_outputs for d in with_rows}) > 1:
@@ -81,7 +71,7 @@ def _n_outputs(found: list[Description], settings: Settings) -> int:
 
 
 def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray | None:
-    """Distinct values of a column on all workers, or None where these are more than `most`."""
+    """Distinct values of a column in all parts, or None where these are more than `most`."""
     merged = np.zeros(0)
     for d in found:
         values = d.distinct[f]
@@ -99,7 +89,6 @@ def _edges(
     found: list[Description],
     first_rows: list[int],
     settings: Settings,
-    seed: int,
 ) -> Edges:
     """The bins of all columns."""
     n, n_columns = sum(d.n_rows for d in found), found[0].n_columns
@@ -120,7 +109,7 @@ def _edges(
     step = max(1, _SAMPLE_BYTES // (8 * min(n, 2 * SAMPLED)))
     for at in range(0, len(sampled), step):
         some = sampled[at : at + step]
-        each = [(seed, first, threshold) for first in first_rows]
+        each = [(settings.seed, first, threshold) for first in first_rows]
         values = np.concatenate(engine.collect(parts.sample, (given,), dtype, some, each=each))
         for i, f in enumerate(some.tolist()):
             tables[f] = of_sample(values[:, i], most)
@@ -148,10 +137,10 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
     return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
 
 
-def plan(engine: Engine, given: Handle, settings: Settings, seed: int) -> tuple[Plan, Handle]:
-    """Returns what all workers know, and their rows as bins."""
+def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handle]:
+    """Returns what is known of all parts, and their rows as bins."""
     found: list[Description] = engine.collect(parts.describe, (given,), settings)
-    same("x", [d.n_columns for d in found], "pass the same columns")
+    check.same("x", [d.n_columns for d in found], "pass the same columns")
     n = sum(d.n_rows for d in found)
     if n == 0:
         raise ValueError("x: expected at least 1 sample on some worker, got 0; pass samples to learn from")
@@ -174,7 +163,7 @@ def plan(engine: Engine, given: Handle, settings: Settings, seed: int) -> tuple[
             "scale the weights"
         )
     first_rows = [0, *np.cumsum([d.n_rows for d in found]).tolist()][:-1]
-    edges = _edges(engine, given, found, first_rows, settings, seed)
+    edges = _edges(engine, given, found, first_rows, settings)
     exponent, scale = 0, 0
     if settings.task == "regression":
         exponent = _exponent(found, n_drawn)
@@ -189,7 +178,7 @@ def plan(engine: Engine, given: Handle, settings: Settings, seed: int) -> tuple[
     known = Plan(
         edges, settings, n_outputs, exponent, scale, max_features, of_row,
         _max_gathered(settings, edges, max_features, n_channels, of_row),
-        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in found) + 1))), seed,
+        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in found) + 1))),
     )  # fmt: skip
     data = engine.map(parts.encode, (given,), edges, settings, n_outputs, exponent, each=first_rows)
     return known, data

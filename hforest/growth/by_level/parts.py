@@ -1,8 +1,8 @@
-"""What a worker does with its own rows: functions of a part of the samples, which return new values.
+"""What is done with the rows of a part: functions of it, which return new values.
 
 None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
 
-    Given -> describe -> (on every worker: the same bins of all) -> encode -> Part
+    Given -> describe -> (for every part: the same bins of all) -> encode -> Part
     Part  -> start -> State of a batch of trees -> advance -> State of the next level -> ...
 """
 
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
-from ..core.aliases import Array, FloatArray, IntArray
-from ..core.projections import Distribution
-from ..growth import Bins, unchecked
-from ..growth.trees import Learned, Projected, Roots, Trees
+from ...core import check, dispatch, supervised
+from ...core.aliases import Array, FloatArray, IntArray
+from .. import unchecked
+from ..bins import Bins
+from ..trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
+from .settings import Settings
 
 MAX_ROW_WEIGHT = 2**24
 """Of a sample: products with in-bag counts are kept in 32 bits."""
@@ -26,43 +27,23 @@ State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
 
 
-class Settings(NamedTuple):
-    """What every worker is called with."""
-
-    task: str
-    n_classes: int | None
-    criterion: int
-    max_features: Any
-    max_bins: int
-    categorical: Any
-    bootstrap: str
-    """ "poisson", "none" or "counts"."""
-    limits: supervised.Limits
-    n_trees: int
-    first_tree: int
-    max_gathered: int | None
-    distribution: Distribution | None
-    """Of projections; None: splits by single features."""
-    n_projections: int
-
-
 class Given(NamedTuple):
     """A part as the caller gave it."""
 
     x: Any
     y: Any
     sample_weight: Any
-    counts: Any
+    counts: Any = None
     """(n_trees, n_rows) in-bag counts, or None."""
 
 
-def as_given(samples: tuple[Any, Any, Any]) -> Given:
-    """Returns a part of a tuple (x, y, sample_weight)."""
-    return Given(*samples, None)
+def as_given(samples: tuple[Any, ...]) -> Given:
+    """Returns a part of a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
+    return Given(*samples)
 
 
 class Description(NamedTuple):
-    """What all workers are told about a part."""
+    """What is told about a part."""
 
     n_rows: int
     n_columns: int
@@ -340,7 +321,7 @@ class Gathered(NamedTuple):
 
 
 class Below(NamedTuple):
-    """What the worker that finishes nodes is told."""
+    """What is told where nodes are finished."""
 
     key: IntArray
     depth: IntArray
@@ -394,7 +375,7 @@ def _merged(parts: list[Gathered]) -> Gathered:
 
 
 def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, below: Below) -> None:
-    """Checks the rows that another worker sent, on which compiled code relies."""
+    """Checks the rows that another part sent, on which compiled code relies."""
     n_columns, n = len(edges.n_bins), part.codes.shape[-1]
     projected, classes = below.settings.distribution is not None, below.settings.task == "classification"
     codes = edges.dtype if projected else np.dtype(np.uint8 if edges.low.shape[1] <= 256 else np.uint16)

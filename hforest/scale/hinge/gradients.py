@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import hinge
-from ..core import check
-from ..core.aliases import FloatArray
-from .communicators import Communicator, as_communicator
-from .workers import Workers
+from ... import hinge
+from ...core import check
+from ...core.aliases import FloatArray
+from ..rows.communicators import Communicator, as_communicator
+from ..rows.workers import Workers
 
 
 def gather_gradients(

@@ -1,18 +1,15 @@
 """Forests on rows that lie on several workers."""
 
-from typing import Any
-
 import numpy as np
 
-from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
-from ..core.progress import check_progress, reporting
-from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution, default_projections
-from ..tree import Forest
-from . import planning, state_machine
+from ... import tree
+from ...core import check
+from ...core.aliases import ArrayLike, IntArray, Progress, Rng
+from ...core.progress import check_progress
+from ...growth.by_level import Engine, Settings, check_settings, grow
+from ...project import Distribution
+from ...tree import Forest
 from .communicators import Communicator, as_communicator
-from .engine import Engine, Handle
-from .parts import Given, Settings, as_given
 from .workers import Workers
 
 
@@ -126,54 +123,35 @@ def grow_by_rows(
     True
     """
     workers = Workers(as_communicator(comm))
-
     settings: Settings | None = None
 
     def checked() -> tuple[int, tuple[str, ...]]:
         nonlocal settings
         check_progress(progress)
-        settings = settings_of(
-            criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
-            bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-            min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
-            first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
-            n_projections=n_projections,
+        settings = check_settings(
+            n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
+            categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
+            min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
+            task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
+            max_gathered=max_gathered, first_tree=first_tree, rng=rng,
         )  # fmt: skip
-        return check.seed(rng), tuple(repr(setting) for setting in settings)
+        return settings.seed, tuple(repr(setting) for setting in settings[:-1])
 
-    found = workers.collect(checked, ())
-    planning.same_settings([settings for _, settings in found])
-    seed = found[0][0]
+    seeds, texts = zip(*workers.collect(checked, ()), strict=True)
+    for name, *values in zip(Settings._fields[:-1], *texts, strict=True):
+        check.same(name, values, "pass the same settings")
     assert settings is not None
-    given = Given(x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None)
-    with reporting(progress, settings.n_trees, "tree") as report:
-        return state_machine.grow(workers, given, settings, seed, report)
+    samples = x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None
+    return _grown(workers, samples, settings._replace(seed=seeds[0]), progress)
 
 
 def grow_on_engine(
     engine: Engine,
-    samples: Handle,
-    n_trees: int = 100,
+    samples: object,
+    settings: Settings,
     *,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
-    max_bins: int = 256,
-    categorical: ArrayLike | None = None,
-    bootstrap: bool | str = "poisson",
-    max_depth: int | None = None,
-    min_samples_split: int = 2,
-    min_samples_leaf: int = 1,
-    min_weight_fraction_leaf: float = 0.0,
-    min_impurity_decrease: float = 0.0,
-    task: str = "classification",
-    n_classes: int | None = None,
-    distribution: Distribution | None = None,
-    n_projections: int | None = None,
-    max_gathered: int | None = None,
-    first_tree: int = 0,
     progress: Progress = None,
-    rng: Rng = None,
 ) -> Forest:
     """Returns the forest of `grow_by_rows` on parts of samples that an engine reaches: for engines' authors.
 
@@ -183,16 +161,11 @@ def grow_on_engine(
         Calls functions of parts; `hforest.dask` has one.
     samples : object
         A handle of the engine: of each part a tuple (x, y, sample_weight or None).
-    n_trees, criterion, max_features, max_bins, categorical, distribution, n_projections
-        As `grow_by_rows` takes them.
-    bootstrap : "poisson" or False
-        Likewise, without in-bag counts.
-    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        Likewise.
-    task, n_classes, max_gathered
-        As `grow_by_rows` takes them.
-    first_tree, progress, rng
-        As `grow_by_rows` takes them.
+    settings : hforest.growth.by_level.Settings
+        From `hforest.growth.by_level.check_settings`, which takes the arguments of `grow_by_rows`; without
+        in-bag counts.
+    progress : callable or bool, optional
+        As `grow_by_rows` takes it.
 
     Returns
     -------
@@ -213,96 +186,19 @@ def grow_on_engine(
     --------
     See the source of `hforest.dask`.
     """
-    check_progress(progress)
-    settings = settings_of(
-        criterion=criterion, max_features=max_features, max_bins=max_bins, categorical=categorical,
-        bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, n_trees=n_trees,
-        first_tree=first_tree, max_gathered=max_gathered, distribution=distribution,
-        n_projections=n_projections,
-    )  # fmt: skip
+    if not isinstance(settings, Settings):
+        raise TypeError(
+            f"settings: expected Settings, got {type(settings).__name__}; pass those of "
+            "hforest.growth.by_level.check_settings"
+        )
     if settings.bootstrap == "counts":
-        raise TypeError(
-            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; parts draw their own'
-        )
-    seed = check.seed(rng)
-    given = engine.map(as_given, (samples,))
-    with reporting(progress, settings.n_trees, "tree") as report:
-        return state_machine.grow(engine, given, settings, seed, report)
+        raise TypeError('bootstrap: expected "poisson" or False, got in-bag counts; parts draw their own')
+    return _grown(engine, samples, settings, progress)
 
 
-def _projections(
-    distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: str
-) -> tuple[Distribution | None, int]:
-    if distribution is None:
-        if n_projections is not None:
-            raise TypeError(
-                "n_projections: expected None without a distribution, got some; pass such as distribution="
-                "hforest.project.sparse_distribution(n_features)"
-            )
-        return None, 0
-    distribution = check_distribution(distribution)
-    if not (isinstance(max_features, str) and max_features == "auto"):
-        raise TypeError(
-            'max_features: expected "auto" with a distribution, got another; pass n_projections instead'
-        )
-    if categorical is not None:
-        raise TypeError(
-            "categorical: expected None with a distribution, got some; projections add numbers: encode "
-            "categories as indicators"
-        )
-    if n_projections is None:
-        return distribution, default_projections(distribution, task)
-    return distribution, check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
-
-
-def settings_of(
-    *,
-    criterion: str | None,
-    max_features: Any,
-    max_bins: int,
-    categorical: Any,
-    bootstrap: Any,
-    max_depth: int | None,
-    min_samples_split: int,
-    min_samples_leaf: int,
-    min_weight_fraction_leaf: float,
-    min_impurity_decrease: float,
-    task: str,
-    n_classes: int | None,
-    n_trees: int,
-    first_tree: int,
-    max_gathered: int | None,
-    distribution: Any,
-    n_projections: Any,
-) -> Settings:
-    """Checked settings, as far as they can be checked without samples."""
-    check.choice("task", task, supervised.TASKS)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    kind = "counts"
-    if isinstance(bootstrap, str):
-        kind = str(check.choice("bootstrap", bootstrap, ("poisson",)))
-    elif isinstance(bootstrap, bool | np.bool_):
-        if bootstrap:
-            raise ValueError(
-                'bootstrap: expected "poisson", False or in-bag counts, got True; no worker draws from all '
-                'rows: pass "poisson"'
-            )
-        kind = "none"
-    if task == "classification" and n_classes is not None:
-        n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
-    distribution, n_projections = _projections(distribution, n_projections, max_features, categorical, task)
-    if categorical is not None:
-        given = np.asarray(categorical)
-        categorical = tuple(given.tolist()) if given.ndim == 1 else categorical
-    return Settings(
-        task, n_classes, supervised.criterion(criterion, task), check.scalar(max_features),
-        check.integer("max_bins", max_bins, 1, 256), categorical, kind,
-        supervised.limits(
-            max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-        ),
-        n_trees, check.first_tree(first_tree, n_trees),
-        None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
-        distribution, n_projections,
-    )  # fmt: skip
+def _grown(engine: Engine, samples: object, settings: Settings, progress: Progress) -> Forest:
+    n_features, (trees, indptr, indices, data) = grow(engine, samples, settings, progress=progress)
+    forest = Forest(
+        np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data
+    )
+    return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from others

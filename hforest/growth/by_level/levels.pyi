@@ -2,8 +2,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..core.projections import Distribution
+from ...core.aliases import FloatArray, IntArray
+from ...core.projections import Distribution
 
 _State = tuple[IntArray, IntArray, IntArray]
 

@@ -1,8 +1,8 @@
-"""What a worker does with its own rows where nodes compare projections: as parts.py, without bins of columns.
+"""What is done with the rows of a part where nodes compare projections: as parts.py, without bins of columns.
 
 Values of a node's projections have bins of their own, made of rows of this node:
 
-    Nodes -> sampled_values -> (on every worker: the same bins) -> histograms -> advance
+    Nodes -> sampled_values -> (for every part: the same bins) -> histograms -> advance
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import dispatch
-from ..core.aliases import FloatArray, IntArray
+from ...core import dispatch
+from ...core.aliases import FloatArray, IntArray
 from .levels import find_bins, words
 from .levels import histograms as histograms_of
 from .nodes import ranges

@@ -1,11 +1,11 @@
-"""The bins of columns whose values lie on several workers: the same on all, whatever rows each has."""
+"""The bins of columns whose values lie in several parts: the same for all, whatever rows each has."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..growth.checks import BIN_DTYPES
+from ...core.aliases import FloatArray, IntArray
+from ..checks import BIN_DTYPES
 from .levels import find_bins
 
 

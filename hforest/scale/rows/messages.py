@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import hinge
-from ..growth.trees import Projected, Trees
-from .parts import Description, Gathered
+from ... import hinge
+from ...growth import Projected, Trees
+from ...growth.by_level import Description, Gathered
 
 _MAGIC = b"HFM1"
 _DTYPE = re.compile(r"[<>|][biuf]\d{1,2}")

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import classic, growth, tree
-from ..core import check
-from ..core.aliases import ArrayLike, Progress, Rng
-from ..core.progress import check_progress, reporting
-from ..tree import Forest
+from ... import classic, growth, tree
+from ...core import check
+from ...core.aliases import ArrayLike, Progress, Rng
+from ...core.progress import check_progress, reporting
+from ...tree import Forest
 from .driver import Driver
 from .worker import Range, Samples
 

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..core import check
-from ..core.aliases import FloatArray
-from .communicators import Communicator, as_communicator
+from ...core import check
+from ...core.aliases import FloatArray
+from ..rows.communicators import Communicator, as_communicator
 
 N_CHUNKS = 16
 """Chunks of a forest by default."""

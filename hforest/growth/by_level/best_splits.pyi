@@ -1,4 +1,4 @@
-from ..core.aliases import FloatArray, IntArray
+from ...core.aliases import FloatArray, IntArray
 
 def best_splits(
     total: IntArray,

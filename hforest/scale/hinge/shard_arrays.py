@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import hinge, optim
-from ..core import check
-from ..core.aliases import Array, FloatArray
+from ... import hinge, optim
+from ...core import check
+from ...core.aliases import Array, FloatArray
 
 EAGER = 2**10 - 1
 """Vertices of the first ten levels, which `hinge.AdamState` says move at every step."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from .. import growth
-from ..core.aliases import Array, Rng
+from ... import growth
+from ...core.aliases import Array, Rng
 
 
 class Samples(NamedTuple):

@@ -1,10 +1,10 @@
-"""Trees on projections of rows of several workers: the steps in which nodes compare projections."""
+"""Trees on projections of rows of several parts: the steps in which nodes compare projections."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
+from ...core.aliases import FloatArray, IntArray
 from . import projected_parts
 from .batches import LEFT, BatchOfTrees, Pending, chunks
 from .edges import between, of_sample
@@ -50,7 +50,7 @@ class ProjectedTrees(BatchOfTrees):
         size = [int(pending[i].sums[-1]) for i in nodes.place.tolist()]
         share = [2**32 if n <= 2 * _SAMPLED else 2**32 * _SAMPLED // n for n in size]
         found = self.engine.collect(
-            projected_parts.sampled_values, (self.data, self.state), nodes, self.plan.seed,
+            projected_parts.sampled_values, (self.data, self.state), nodes, self.plan.settings.seed,
             np.array(share, np.uint64),
         )  # fmt: skip
         n_slots = self.plan.settings.n_projections

@@ -1,6 +1,6 @@
-"""A level of trees whose rows lie on several workers: what a worker does with its own rows.
+"""A level of trees whose rows lie in several parts: what is done with the rows of a part.
 
-Rows of the pending nodes of a batch of trees, on one worker; entries of a node are in ascending order:
+Rows of the pending nodes of a batch of trees, in one part; entries of a node are in ascending order:
 
     rows, weight   | node 0      | node 1 | node 2 ...     indptr[v]: where the entries of node v begin
 
@@ -225,7 +225,7 @@ cdef void _histograms(
 
 
 def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, cells):
-    """Returns the histograms of slots over a worker's rows: (n_cells, n_channels) int64.
+    """Returns the histograms of slots over the rows of a part: (n_cells, n_channels) int64.
 
     codes: (n_columns, n_rows) of uint8, uint16 or uint32. labels: (n_rows,) int32, or None: then targets
     (n_rows, n_outputs + 2) int64 are targets in fixed point, 1 and a hash. state: (row, weight, indptr) of

@@ -5,21 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import Array
+from ...core.aliases import Array
 from .communicators import Communicator
 from .messages import Failure, decoded, encoded
 
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
-
-
-def same(name: str, values: Sequence[Any], remedy: str) -> None:
-    """Checks that all workers gave the same value."""
-    for rank, value in enumerate(values):
-        if value != values[0]:
-            raise ValueError(
-                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
-                f"worker {rank}; {remedy}"
-            )
 
 
 def _decoded(rank: int, data: bytes) -> Any:

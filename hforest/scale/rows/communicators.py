@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core import extras
-from ..core.aliases import IntArray
+from ...core import extras
+from ...core.aliases import IntArray
 
 _FIRST_BYTES = 1 << 16  # of a message at most that go with its length
 _RECENT = 8  # messages whose lengths say how many

@@ -1,0 +1,54 @@
+"""Growth level by level, from sums over parts of the samples, which may lie on several machines.
+
+The trees are those of `hforest.growth`: large nodes are split by sums of histograms over all parts, small
+ones are gathered and finished by that engine. For those who drive it: `hforest.scale` and `hforest.dask` have
+parts on workers. An `Engine` calls functions of parts; `check_settings` makes `Settings`, with which `grow`
+returns the number of features and the trees. `Description` and `Gathered` are, beside arrays, `Trees` and
+`Projected` of `hforest.growth`, the records that functions of parts return, for engines that send them.
+
+An engine whose parts lie in a list:
+
+>>> import numpy as np, hforest
+>>> from hforest.growth import by_level
+>>> class Parts:
+...     n_tasks = 1
+...     def map(self, function, handles, *args, each=()):
+...         values = enumerate(zip(*handles))
+...         return [function(*value, *args, *each[p : p + 1]) for p, value in values]
+...     collect = map
+...     def total(self, function, handles, *args, shape, dtype):
+...         return sum(self.map(function, handles, *args))
+...     def exchange(self, send, handles, items, receive, args):
+...         sent = [self.map(send, handles, item) for item in items]
+...         return [receive(found, *more) for found, more in zip(sent, args)]
+...     def agree(self, go_on):
+...         return go_on()
+>>> x = np.random.default_rng(0).normal(size=(300, 4))
+>>> y = x[:, 0] > x[:, 1]
+>>> samples = [(x[i : i + 100], y[i : i + 100], None) for i in (0, 100, 200)]
+>>> settings = by_level.check_settings(10, rng=0)
+>>> n_features, grown = by_level.grow(Parts(), samples, settings)
+>>> bins = hforest.growth.encode(x, max_bins=256)
+>>> trees = hforest.growth.grow(bins, y, 10, bootstrap="poisson", rng=0)
+>>> all((a == b).all() for a, b in zip(trees, grown.trees))
+True
+"""
+
+from .engine import Engine
+from .growing import grow
+from .parts import Description, Gathered
+from .settings import Settings, check_settings
+
+__all__ = [
+    "Description",
+    "Engine",
+    "Gathered",
+    "Settings",
+    "check_settings",
+    "grow",
+]
+
+# Classes are known by their public names, in `help` and in pickles, whatever file holds them.
+for _member in (Description, Engine, Gathered, Settings):
+    _member.__module__ = __name__
+del _member

@@ -1,0 +1,73 @@
+"""The state machine that grows trees level by level, from sums of integers over the parts of the samples.
+
+    start                    roots of a batch of trees, each part with its own rows
+    level: small nodes       gathered in one place each, finished there by the engine of hforest.growth
+           other nodes       histograms of the sampled features, summed over parts; best splits
+    advance                  each part divides its rows
+
+Sums of integers are exact, so all state machines find the same splits, however rows are divided into parts.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.aliases import Progress
+from ...core.progress import reporting
+from ..trees import Projected, Trees, joined
+from . import parts
+from .batches import BatchOfTrees
+from .engine import Engine
+from .planning import plan
+from .projected_trees import ProjectedTrees
+from .settings import Settings
+
+
+def grow(
+    engine: Engine, samples: object, settings: Settings, *, progress: Progress = None
+) -> tuple[int, Projected]:
+    """Returns the number of features of samples that lie in parts, and the trees that grow on all of them.
+
+    Parameters
+    ----------
+    engine : Engine
+        Calls functions of parts. Where several state machines run side by side, as on the workers of
+        `hforest.scale.grow_by_rows`, each has its own engine, which gives all of them the same sums.
+    samples : object
+        A handle of the engine: of each part a tuple (x, y, sample_weight), or (x, y, sample_weight, counts)
+        with in-bag counts, of which the last ones may be None.
+    settings : Settings
+        From `check_settings`; the same in all state machines.
+    progress : callable or bool, optional
+        As `hforest.growth.grow` takes it; False as the answer in one state machine ends all.
+
+    Returns
+    -------
+    n_features : int
+        Columns of x.
+    trees : Projected
+        Arrays of a `hforest.tree.Forest`, without entries where nodes compare features. Their bits do not
+        depend on how samples are divided into parts.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, MemoryError
+        What a part has is of a wrong kind, shape or value, or differs between parts; no memory.
+    """
+    projected = settings.distribution is not None
+    batch = ProjectedTrees if projected else BatchOfTrees
+    trees: list[tuple[Any, ...]] = []
+    with reporting(progress, settings.n_trees, "tree") as report:
+        known, data = plan(engine, engine.map(parts.as_given, (samples,)), settings)
+        for at in range(0, settings.n_trees, known.n_batch):
+            n_trees = min(known.n_batch, settings.n_trees - at)
+            draw = parts.Draw(settings.seed, settings.first_tree + at, at, n_trees, settings.bootstrap, None)
+            trees += batch(engine, data, known, draw).grow()
+            if not engine.agree(partial(report, len(trees))):
+                break
+    dtype = known.edges.dtype
+    arrays = joined(trees, known.n_outputs, dtype, projected)
+    n = len(Trees._fields)
+    entries = arrays[n:] if projected else (np.zeros(0, t) for t in ("i8", "i4", dtype))
+    return len(known.edges.n_bins), Projected(Trees(*arrays[:n]), *entries)

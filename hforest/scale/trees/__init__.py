@@ -1,0 +1,1 @@
+"""Ranges of trees over the workers of an executor: each worker has all samples."""
