@@ -1473,7 +1473,9 @@ def test_samples_take_no_settings_of_another_encoding():
         for grow in (manifold.grow, co2.grow):
             with pytest.raises(TypeError, match="x: expected numbers, got (Bins|columns of categories)"):
                 grow(other, y, 1)
-    with pytest.raises(TypeError, match=r"x: expected an array of real numbers, got Columns; .* x.toarray\(\)"):
+    with pytest.raises(
+        TypeError, match=r"x: expected an array of real numbers, got Columns; .* x.toarray\(\)"
+    ):
         co2.grow(growth.samples(scipy.sparse.csr_array(x)), y, 1)
     x[3, 2] = np.nan
     with pytest.raises(ValueError, match=r"x: expected finite.* at index \(3, 2\)"):

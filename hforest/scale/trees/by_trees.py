@@ -181,7 +181,7 @@ def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str
     """What is shipped: bins where they are smaller than x."""
     # The pickle of an array that is mapped into memory is that of all its numbers either way.
     x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
-    if function not in _ENCODES or isinstance(x, growth.Bins | growth.Windows):
+    if function not in _ENCODES or isinstance(x, growth.Bins | growth.Samples | growth.Windows):
         return Samples(x, y, settings, None)
     encoding: dict[str, Any] = {
         name: settings.pop(name) for name in ("max_bins", "categorical") if name in settings
