@@ -328,7 +328,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
 
 
 cdef hf_roots _roots(roots):
-    # Returns trees.Roots as task.h knows them.
+    # Returns trees.Roots as a task has them.
     cdef hf_roots a
     a.indptr, a.key, a.weight, a.depth = NULL, NULL, NULL, NULL
     if roots is not None:
