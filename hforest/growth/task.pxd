@@ -5,6 +5,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_watch
+from hforest.growth.arena cimport hf_arena
 
 cdef extern from "core/philox.h" nogil:
     ctypedef struct hf_draw:
@@ -78,6 +79,7 @@ cdef struct hf_split:
 
 # A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`.
 cdef struct hf_tree:
+    hf_arena arena     # of all its arrays
     int32_t* feature
     int32_t* left
     double* threshold
@@ -108,9 +110,8 @@ cdef struct hf_tree:
 cdef struct hf_source:
     const void* data       # IN  the source's own struct
     bint has_short_codes   # IN  codes fit in 16 bits
-    # Allocates r.own for a tree on r.n samples; returns whether there was memory.
+    # Takes r.own, for a tree on r.n samples, from r.arena; returns whether there was memory.
     bint (*start)(const hf_task* t, hf_workspace* r) noexcept nogil
-    void (*finish)(const hf_task* t, hf_workspace* r) noexcept nogil
     # Returns the best split of a node, with its score and threshold, and writes to r.goes_right the side of
     # each of its samples; column is -1 where there is no split.
     hf_split (*best_split)(
@@ -156,6 +157,7 @@ cdef struct hf_task:
 
 # The workspace of one tree. Arrays of samples have r.n numbers, and follow the partition of the nodes.
 cdef struct hf_workspace:
+    hf_arena arena          # of all its arrays
     int kind
     int64_t n
     uint32_t* sample
