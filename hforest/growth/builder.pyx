@@ -32,7 +32,7 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
     cdef int64_t v = tree.n_nodes, capacity
     cdef hf_arena* arena = &tree.arena
     if v == tree.node_capacity:
-        capacity = 2 * v if v else 256
+        capacity = 2 * v if v else 16
         resize(arena, &tree.feature, capacity * 4)
         resize(arena, &tree.left, capacity * 4)
         resize(arena, &tree.threshold, capacity * 8)
@@ -102,7 +102,7 @@ cdef bint _write_leaf(
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
     if tree.n_rows == tree.row_capacity:
-        capacity = 2 * tree.n_rows if tree.n_rows else 128
+        capacity = 2 * tree.n_rows if tree.n_rows else 8
         if not resize(&tree.arena, &tree.value, capacity * t.n_outputs * (4 if t.single else 8)):
             return False
         tree.row_capacity = capacity
