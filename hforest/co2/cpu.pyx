@@ -11,14 +11,15 @@ from hforest.co2.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
 from hforest.co2.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
 )
-from hforest.co2.oc1_search cimport free_oc1, hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
 from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of
 from hforest.co2.stump_fit cimport (
-    clear_pull, fit_hyperplane, free_stump, hf_schedule, hf_stump_workspace, start_stump,
+    clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
 from hforest.core.machine cimport hf_stopped, hf_watch, raise_interrupt, simd_path, start_watch
+from hforest.growth.arena cimport hf_arena, release
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
-from hforest.growth.node_samples cimport free_samples, start_samples, sum_up
+from hforest.growth.node_samples cimport start_samples, sum_up
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()
@@ -42,6 +43,7 @@ cdef class _Stump:
 
     cdef hf_rows rows
     cdef hf_members m
+    cdef hf_arena arena
     cdef hf_stump_workspace s
     cdef object kept
 
@@ -49,7 +51,8 @@ cdef class _Stump:
         cdef uint32_t[::1] sample = np.arange(len(x) + 1, dtype=np.uint32)
         cdef int64_t i
         self.rows = _rows(x, False)
-        if not start_stump(&self.s, &self.rows, len(x), n_outputs):
+        start_stump(&self.s, &self.arena, &self.rows, len(x), n_outputs)
+        if self.arena.failed:
             raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
         self.kept = (x, labels, targets, weight, sample)
         self.m.n, self.m.sample = len(x), &sample[0]
@@ -64,7 +67,7 @@ cdef class _Stump:
             self.s.order[i] = <uint32_t> i
 
     def __dealloc__(self):
-        free_stump(&self.s)
+        release(&self.arena)
 
     cdef double surrogate(self, w, const double[::1] theta0, const double[::1] theta1):
         memcpy(self.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
@@ -141,7 +144,6 @@ def fit_oc1(
     cdef int fine
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
-    memset(&o, 0, sizeof(hf_oc1_workspace))
     memset(&node, 0, sizeof(hf_pending))
     start_watch(&watch)
     t.watch = &watch
@@ -153,15 +155,15 @@ def fit_oc1(
         t.targets = <const double*> cnp.PyArray_DATA(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
-    fine = start_samples(&t, &r, NULL, 0, t.n)
+    start_samples(&t, &r, NULL, 0, t.n)
+    start_oc1(&o, &r.arena, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
+    fine = not r.arena.failed
     r.least_weight = least_weight
-    fine = fine and start_oc1(&o, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     if fine:
         with nogil:
             sum_up(&t, &r, &node)
             search_hyperplane(&t, &r, &node, &c, key, &o, &w[0])
-    free_samples(&r)
-    free_oc1(&o)
+    release(&r.arena)
     raise_interrupt(&watch)
     if not fine:
         raise MemoryError(f"fit_oc1: no memory for {t.n} samples")

@@ -6,16 +6,16 @@ Where the stump leaves a side empty, as w = 0 does, the univariate split stays.
 
 from libc.math cimport INFINITY, nextafter, nextafterf
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from hforest.co2.losses cimport hf_members
-from hforest.co2.oc1_search cimport free_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.oc1_search cimport hf_oc1_workspace, search_hyperplane, start_oc1
 from hforest.co2.rows cimport HF_LANES, real
-from hforest.co2.stump_fit cimport fit_hyperplane, free_stump, hf_stump_workspace, start_stump
+from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
+from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.builder cimport reserve_entries
-from hforest.growth.column_source cimport best_column, fill_sides, finish_columns, start_columns
+from hforest.growth.column_source cimport best_column, fill_sides, start_columns
 from hforest.growth.node_samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
@@ -33,30 +33,19 @@ ctypedef struct hf_own:
 
 
 cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
-    # Allocates the workspace of a tree; returns whether there was memory.
+    # Takes the workspace of a tree; returns whether there was memory.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
+    cdef hf_arena* arena = &r.arena
+    cdef hf_own* own = <hf_own*> take_zeros(arena, sizeof(hf_own))
     cdef int64_t n_features = h.columns.n_columns
-    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
     r.own = own
     if own == NULL or not start_columns(t, r, &h.columns):
         return False
-    own.index, own.factor = <uint32_t*> malloc(n_features * 4 + 1), <double*> malloc(n_features * 8 + 1)
-    if own.index == NULL or own.factor == NULL:
-        return False
-    if not start_stump(&own.stump, &h.rows, r.n, t.n_outputs):
-        return False
-    return not h.has_search or start_oc1(&own.search, h.rows.x, n_features, True, t.single, r.n)
-
-
-cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
-    cdef hf_own* own = <hf_own*> r.own
-    finish_columns(r)
-    if own != NULL:
-        free_stump(&own.stump)
-        free_oc1(&own.search)
-        free(own.index)
-        free(own.factor)
-        free(own)
+    own.index, own.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
+    start_stump(&own.stump, arena, &h.rows, r.n, t.n_outputs)
+    if h.has_search:
+        start_oc1(&own.search, arena, h.rows.x, n_features, True, t.single, r.n)
+    return not arena.failed
 
 
 cdef void _fit(
@@ -175,5 +164,5 @@ cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept
     # Returns the source of hyperplanes, which must outlive it.
     cdef hf_source source
     source.data, source.has_short_codes = hyperplanes, False
-    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    source.start, source.best_split, source.write = _start, _best_split, _write
     return source

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from hforest.growth.arena cimport hf_arena
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 
@@ -23,10 +24,10 @@ ctypedef struct hf_oc1_workspace:
     double* best
     double* direction
 
-cdef bint start_oc1(
-    hf_oc1_workspace* o, const void* x, int64_t n_features, bint offset, bint single, int64_t n
+cdef void start_oc1(
+    hf_oc1_workspace* o, hf_arena* arena, const void* x, int64_t n_features, bint offset, bint single,
+    int64_t n
 ) noexcept nogil
-cdef void free_oc1(hf_oc1_workspace* o) noexcept nogil
 cdef void search_hyperplane(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1* c, uint64_t key,
     hf_oc1_workspace* o, double* w

@@ -8,10 +8,10 @@ impurity stays equal. Where a call is to end, functions return early.
 
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.growth.arena cimport take
 from hforest.growth.task cimport (
     hf_add, hf_between_f64, hf_draw_key, hf_node_score, hf_philox, hf_unit,
 )
@@ -35,29 +35,16 @@ ctypedef struct hf_sides:
     int64_t n_left
 
 
-cdef bint start_oc1(
-    hf_oc1_workspace* o, const void* x, int64_t n_features, bint offset, bint single, int64_t n
+cdef void start_oc1(
+    hf_oc1_workspace* o, hf_arena* arena, const void* x, int64_t n_features, bint offset, bint single,
+    int64_t n
 ) noexcept nogil:
-    # Allocates the workspace of searches on at most n samples; returns whether there was memory.
-    memset(o, 0, sizeof(hf_oc1_workspace))
+    # Takes the workspace of searches on at most n samples.
     o.x, o.n_features, o.width, o.single = x, n_features, n_features + offset, single
-    o.value, o.along = <double*> malloc((n + 1) * 8), <double*> malloc((n + 1) * 8)
-    o.order, o.place = <uint64_t*> malloc((n + 1) * 16), <uint32_t*> malloc((n + 1) * 8)
-    o.w, o.best = <double*> malloc((n_features + 1) * 8), <double*> malloc((n_features + 1) * 8)
-    o.direction = <double*> malloc((n_features + 1) * 8)
-    if o.value == NULL or o.along == NULL or o.order == NULL or o.place == NULL:
-        return False
-    return o.w != NULL and o.best != NULL and o.direction != NULL
-
-
-cdef void free_oc1(hf_oc1_workspace* o) noexcept nogil:
-    free(o.value)
-    free(o.along)
-    free(o.order)
-    free(o.place)
-    free(o.w)
-    free(o.best)
-    free(o.direction)
+    o.value, o.along = <double*> take(arena, n * 8), <double*> take(arena, n * 8)
+    o.order, o.place = <uint64_t*> take(arena, n * 16), <uint32_t*> take(arena, n * 8)
+    o.w, o.best = <double*> take(arena, o.width * 8), <double*> take(arena, o.width * 8)
+    o.direction = <double*> take(arena, o.width * 8)
 
 
 cdef inline double _number(const hf_oc1_workspace* o, int64_t row, int64_t j) noexcept nogil:

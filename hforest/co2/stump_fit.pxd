@@ -3,6 +3,7 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from hforest.co2.losses cimport hf_losses, hf_members, hf_pull
 from hforest.co2.rows cimport hf_rows
 from hforest.core.machine cimport hf_watch
+from hforest.growth.arena cimport hf_arena
 
 
 # stump.py's Schedule.
@@ -37,8 +38,9 @@ ctypedef struct hf_stump_workspace:
     double* product       # (n,): w.x of each sample
     double* start         # (n_blocks, 16): w in float64, for OC1
 
-cdef bint start_stump(hf_stump_workspace* s, const hf_rows* rows, int64_t n, int64_t n_outputs) noexcept nogil
-cdef void free_stump(hf_stump_workspace* s) noexcept nogil
+cdef void start_stump(
+    hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs
+) noexcept nogil
 cdef void clear_pull(hf_stump_workspace* s) noexcept nogil
 cdef void fit_hyperplane(
     const hf_rows* rows, hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s,

@@ -5,7 +5,6 @@ Steps are taken by mini-batches with momentum, for w and theta alike.
 
 from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from hforest.co2.losses cimport (
@@ -13,6 +12,7 @@ from hforest.co2.losses cimport (
 )
 from hforest.co2.rows cimport HF_LANES, fold, real
 from hforest.core.machine cimport hf_stopped_after
+from hforest.growth.arena cimport take, take_zeros
 
 cdef extern from "co2/visits.h" nogil:
     ctypedef struct hf_visits:
@@ -35,50 +35,22 @@ cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
     return rows.n_blocks * HF_LANES * (4 if rows.single else 8)
 
 
-cdef bint start_stump(
-    hf_stump_workspace* s, const hf_rows* rows, int64_t n, int64_t n_outputs
+cdef void start_stump(
+    hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs
 ) noexcept nogil:
-    # Allocates the workspace of stumps on at most n samples; returns whether there was memory.
-    cdef size_t size = _w_bytes(rows), capacity = max(n, <int64_t> 1), side_size = n_outputs * sizeof(double)
+    # Takes the workspace of stumps on at most n samples.
+    cdef int64_t size = _w_bytes(rows), k = n_outputs
     cdef int side
-    memset(s, 0, sizeof(hf_stump_workspace))
     s.losses.n_outputs = n_outputs
-    s.w, s.v, s.slope, s.best_w = calloc(size, 1), calloc(size, 1), calloc(size, 1), calloc(size, 1)
-    s.order, s.shuffled = <uint32_t*> malloc(capacity * 4), <uint32_t*> malloc(capacity * 4)
-    s.sign, s.product = <int8_t*> malloc(capacity), <double*> malloc(capacity * sizeof(double))
-    s.start = <double*> malloc(rows.n_blocks * HF_LANES * sizeof(double))
-    if s.w == NULL or s.v == NULL or s.slope == NULL or s.best_w == NULL or s.start == NULL:
-        return False
-    if s.order == NULL or s.shuffled == NULL or s.sign == NULL or s.product == NULL:
-        return False
+    s.w, s.v, s.slope = take_zeros(arena, size), take_zeros(arena, size), take_zeros(arena, size)
+    s.best_w = take_zeros(arena, size)
+    s.order, s.shuffled = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
+    s.sign, s.product = <int8_t*> take(arena, n), <double*> take(arena, n * 8)
+    s.start = <double*> take(arena, rows.n_blocks * HF_LANES * 8)
     for side in range(2):
-        s.losses.theta[side], s.losses.loss[side] = <double*> malloc(side_size), <double*> malloc(side_size)
-        s.pull.sum[side], s.speed[side] = <double*> malloc(side_size), <double*> malloc(side_size)
-        s.best_theta[side] = <double*> malloc(side_size)
-        if s.losses.theta[side] == NULL or s.losses.loss[side] == NULL or s.pull.sum[side] == NULL:
-            return False
-        if s.speed[side] == NULL or s.best_theta[side] == NULL:
-            return False
-    return True
-
-
-cdef void free_stump(hf_stump_workspace* s) noexcept nogil:
-    cdef int side
-    free(s.w)
-    free(s.v)
-    free(s.slope)
-    free(s.best_w)
-    free(s.order)
-    free(s.shuffled)
-    free(s.sign)
-    free(s.product)
-    free(s.start)
-    for side in range(2):
-        free(s.losses.theta[side])
-        free(s.losses.loss[side])
-        free(s.pull.sum[side])
-        free(s.speed[side])
-        free(s.best_theta[side])
+        s.losses.theta[side], s.losses.loss[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
+        s.pull.sum[side], s.speed[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
+        s.best_theta[side] = <double*> take(arena, k * 8)
 
 
 cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
+from hforest.growth.arena cimport hf_arena
 from hforest.growth.bodies cimport hf_bodies, hf_buckets
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
@@ -21,8 +22,7 @@ ctypedef struct hf_sums:
 # Returns the sums of the split before a bucket.
 ctypedef hf_sums (*hf_before)(const void* scorer, int bucket) noexcept nogil
 
-cdef bint start_codes(hf_codes* codes, int64_t n) noexcept nogil
-cdef void free_codes(hf_codes* codes) noexcept nogil
+cdef void start_codes(hf_codes* codes, hf_arena* arena, int64_t n) noexcept nogil
 cdef bint start_buckets(
     const hf_task* t, hf_workspace* r, hf_codes* codes, const hf_pending* node, double weight, bint whole,
     hf_buckets* s

@@ -24,9 +24,9 @@ most candidates none.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from hforest.growth.arena cimport take
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of, hf_bodies, hf_buckets, hf_float_of_code, score_at,
 )
@@ -41,17 +41,10 @@ cdef enum:
     SORTED_STEPS = 3            # what sorting a sample costs, in additions to a bucket
 
 
-cdef bint start_codes(hf_codes* codes, int64_t n) noexcept nogil:
-    # Allocates the workspace of a tree on n samples; returns whether there was memory.
-    codes.code, codes.slot = <int32_t*> malloc((n + 1) * 4), <uint32_t*> malloc((n + 1) * 4)
-    codes.bucket = <uint8_t*> malloc(n + 1)
-    return codes.code != NULL and codes.slot != NULL and codes.bucket != NULL
-
-
-cdef void free_codes(hf_codes* codes) noexcept nogil:
-    free(codes.code)
-    free(codes.slot)
-    free(codes.bucket)
+cdef void start_codes(hf_codes* codes, hf_arena* arena, int64_t n) noexcept nogil:
+    # Takes the workspace of a tree on n samples.
+    codes.code, codes.slot = <int32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
+    codes.bucket = <uint8_t*> take(arena, n)
 
 
 cdef inline int _log_buckets(int64_t n) noexcept nogil:

@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from hforest.growth.task cimport hf_task, hf_tree
 
 
-# Where a tree goes: its part of the arrays of a forest.
+# A tree, and where it goes: its part of the arrays of a forest.
 ctypedef struct hf_arrays:
+    const hf_tree* tree
     int32_t* feature
     int32_t* left
     void* threshold       # float or double, as value, gain and data
@@ -23,7 +24,4 @@ cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil
 cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil
 cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) noexcept nogil
 cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil
-cdef bint order_tree(
-    const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to
-) noexcept nogil
-cdef void free_tree(hf_tree* tree) noexcept nogil
+cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil

@@ -11,11 +11,11 @@ changes a tree.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
-from hforest.growth.node_samples cimport free_samples, is_pure, partition, start_samples, sum_up
+from hforest.growth.arena cimport hf_arena, release, resize
+from hforest.growth.node_samples cimport is_pure, partition, start_samples, sum_up
 from hforest.growth.task cimport (
     HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_node_score, hf_pending, hf_philox, hf_split, hf_task,
     hf_tree, hf_workspace, weight_bits,
@@ -27,46 +27,22 @@ cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
     return hf_draw_key(hf_philox(seed, <uint64_t> tree, 0), 0)
 
 
-cdef void free_tree(hf_tree* tree) noexcept nogil:
-    free(tree.feature)
-    free(tree.left)
-    free(tree.threshold)
-    free(tree.gain)
-    free(tree.value)
-    free(tree.indptr)
-    free(tree.indices)
-    free(tree.data)
-    free(tree.default_left)
-    free(tree.word_at)
-    free(tree.n_words)
-    free(tree.words)
-    memset(tree, 0, sizeof(hf_tree))
-
-
-cdef inline bint _widen(void** array, int64_t capacity, int64_t itemsize) noexcept nogil:
-    # Reallocates an array; returns whether there was memory.
-    cdef void* more = realloc(array[0], <size_t> (capacity * itemsize))
-    if more == NULL:
-        return False
-    array[0] = more
-    return True
-
-
 cdef bint _add_node(hf_tree* tree) noexcept nogil:
     # Appends a leaf; returns whether there was memory.
     cdef int64_t v = tree.n_nodes, capacity
+    cdef hf_arena* arena = &tree.arena
     if v == tree.node_capacity:
-        capacity = 2 * v if v else 256
-        if not (
-            _widen(<void**> &tree.feature, capacity, 4) and _widen(<void**> &tree.left, capacity, 4)
-            and _widen(<void**> &tree.threshold, capacity, 8) and _widen(<void**> &tree.gain, capacity, 8)
-            and _widen(<void**> &tree.indptr, capacity, 8)
-        ):
-            return False
-        if tree.has_defaults and not (
-            _widen(<void**> &tree.default_left, capacity, 1) and _widen(<void**> &tree.word_at, capacity, 8)
-            and _widen(<void**> &tree.n_words, capacity, 4)
-        ):
+        capacity = 2 * v if v else 16
+        resize(arena, &tree.feature, capacity * 4)
+        resize(arena, &tree.left, capacity * 4)
+        resize(arena, &tree.threshold, capacity * 8)
+        resize(arena, &tree.gain, capacity * 8)
+        resize(arena, &tree.indptr, capacity * 8)
+        if tree.has_defaults:
+            resize(arena, &tree.default_left, capacity)
+            resize(arena, &tree.word_at, capacity * 8)
+            resize(arena, &tree.n_words, capacity * 4)
+        if arena.failed:
             return False
         tree.node_capacity = capacity
     tree.n_nodes += 1
@@ -83,7 +59,7 @@ cdef bint _push(hf_workspace* r, hf_tree* tree, hf_pending node) noexcept nogil:
     cdef int64_t capacity
     if r.n_pending == r.pending_capacity:
         capacity = 2 * r.n_pending if r.n_pending else 256
-        if not _widen(<void**> &r.pending, capacity, sizeof(hf_pending)):
+        if not resize(&r.arena, &r.pending, capacity * sizeof(hf_pending)):
             return False
         r.pending_capacity = capacity
     r.pending[r.n_pending] = node
@@ -96,7 +72,9 @@ cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil:
     cdef int64_t capacity = 2 * tree.entry_capacity + n + 256
     if tree.n_entries + n <= tree.entry_capacity:
         return True
-    if not (_widen(<void**> &tree.indices, capacity, 4) and _widen(<void**> &tree.data, capacity, 8)):
+    resize(&tree.arena, &tree.indices, capacity * 4)
+    resize(&tree.arena, &tree.data, capacity * 8)
+    if tree.arena.failed:
         return False
     tree.entry_capacity = capacity
     return True
@@ -109,7 +87,7 @@ cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) 
     if n == 0:
         return True
     if tree.n_all_words + n > tree.word_capacity:
-        if not _widen(<void**> &tree.words, capacity, 4):
+        if not resize(&tree.arena, &tree.words, capacity * 4):
             return False
         tree.word_capacity = capacity
     memcpy(tree.words + tree.n_all_words, words, n * sizeof(uint32_t))
@@ -124,8 +102,8 @@ cdef bint _write_leaf(
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
     if tree.n_rows == tree.row_capacity:
-        capacity = 2 * tree.n_rows if tree.n_rows else 128
-        if not _widen(&tree.value, capacity, t.n_outputs * (4 if t.single else 8)):
+        capacity = 2 * tree.n_rows if tree.n_rows else 8
+        if not resize(&tree.arena, &tree.value, capacity * t.n_outputs * (4 if t.single else 8)):
             return False
         tree.row_capacity = capacity
     for k in range(t.n_outputs):
@@ -199,18 +177,17 @@ cdef bint _split_or_leave(
 
 
 cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil:
-    # Grows tree `number`, or what t.roots has for it; returns False, and no tree, if memory is out or the
-    # call is to end.
+    # Grows tree `number`, or what t.roots has for it; returns False, and a part of it, if memory is out or
+    # the call is to end.
     #
     # counts  IN (t.n,)  how often each sample was drawn; NULL for once
-    # tree    OUT        freed with free_tree
+    # tree    OUT        all zeros before
     cdef hf_workspace r
     cdef hf_pending node
     cdef double root_weight = 0
     cdef int64_t n_steps = 0, first = 0, last = t.n
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
-    memset(tree, 0, sizeof(hf_tree))
     tree.has_defaults = t.has_defaults
     node.key, node.depth, node.side, node.at = 0, 0, 0, 0
     if t.roots.indptr == NULL:
@@ -219,11 +196,7 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
         first, last = t.roots.indptr[number], t.roots.indptr[number + 1]
         node.key, node.depth = t.roots.key[number], <int32_t> t.roots.depth[number]
         root_weight = t.roots.weight[number]
-    fine = start_samples(t, &r, counts, first, last)
-    if fine and r.n == 0:  # only samples without weight were drawn: the tree takes all
-        free_samples(&r)
-        fine = start_samples(t, &r, NULL, first, last)
-    fine = fine and t.source.start(t, &r)
+    fine = start_samples(t, &r, counts, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
     fine = fine and _push(&r, tree, node)
     # Depth-first: the samples of a small subtree stay in cache.
@@ -233,12 +206,8 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
         fine = _split_or_leave(t, &r, tree, node, &root_weight)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
-    fine = fine and not hf_has_stopped(t.watch)
-    t.source.finish(t, &r)
-    free_samples(&r)
-    if not fine:
-        free_tree(tree)
-    return fine
+    release(&r.arena)
+    return fine and not hf_has_stopped(t.watch)
 
 
 cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept nogil:
@@ -248,20 +217,17 @@ cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept 
         (<double*> to)[at] = value
 
 
-cdef bint order_tree(
-    const hf_tree* tree, int64_t n_outputs, bint single, const hf_arrays* to
-) noexcept nogil:
-    # Writes a tree, its leaves and its projections in breadth-first order; returns whether there was memory.
+cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil:
+    # Writes a tree, its leaves and its projections in breadth-first order. Until node v is written,
+    # to.left[v] is its number in the tree.
+    cdef const hf_tree* tree = to.tree
     cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
     cdef int64_t size = n_outputs * (4 if single else 8)
     cdef int32_t old
     cdef char* value
-    cdef int32_t* source = <int32_t*> malloc(tree.n_nodes * sizeof(int32_t))
-    if source == NULL:
-        return False
-    source[0] = 0
+    to.left[0] = 0
     for v in range(tree.n_nodes):
-        old = source[v]
+        old = to.left[v]
         to.feature[v] = tree.feature[old]
         _put(to.threshold, v, tree.threshold[old], single)
         _put(to.gain, v, tree.gain[old], single)
@@ -293,7 +259,5 @@ cdef bint order_tree(
             n_entries += count
         to.left[v] = <int32_t> known
         for k in range(2):
-            source[known + k] = tree.left[old] + <int32_t> k
+            to.left[known + k] = tree.left[old] + <int32_t> k
         known += 2
-    free(source)
-    return True

@@ -7,21 +7,21 @@ their own (node_orders.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 
 from hforest.core.machine cimport hf_stopped_after
-from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
+from hforest.growth.arena cimport hf_arena, take, take_zeros
+from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.builder cimport add_words
 from hforest.growth.columns cimport (
     codes_at, has_orders, hf_columns, is_by_rows, is_by_values, is_stored, table_at,
 )
 from hforest.growth.feature_sampling cimport (
-    free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
+    hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.node_orders cimport (
-    end_orders, fill_order, finish_split, free_orders, hf_orders, keep_column, keep_order, keep_sides,
+    end_orders, fill_order, finish_split, hf_orders, keep_column, keep_order, keep_sides,
     n_orders, random_order, start_orders,
 )
 from hforest.growth.pairwise cimport best_pairwise
@@ -30,7 +30,7 @@ from hforest.growth.node_samples cimport score_left
 from hforest.growth.scorers cimport HISTOGRAM_WEIGHT, PAIRWISE, SORTED_SCAN, scorer_of_bins
 from hforest.growth.sorted_scan cimport key_t, scan, sort_keys
 from hforest.growth.stored cimport (
-    finish_stored, place_samples, start_stored, stored_range, stored_sides,
+    place_samples, start_stored, stored_range, stored_sides,
 )
 from hforest.growth.stored_columns cimport best_random_stored, score_stored
 from hforest.growth.task cimport (
@@ -57,31 +57,24 @@ ctypedef struct hf_own:
 
 
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
-    # Allocates the workspace of a tree; returns whether there was memory.
-    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
+    # Takes the workspace of a tree; returns whether there was memory.
+    cdef hf_arena* arena = &r.arena
+    cdef hf_own* own = <hf_own*> take_zeros(arena, sizeof(hf_own))
+    cdef uint32_t* column = <uint32_t*> take(arena, c.n_columns * 4)
+    cdef uint32_t* swapped = <uint32_t*> take(arena, c.n_columns * 4)
     r.columns = own
-    if own == NULL or not start_features(&own.features, c.n_columns):
+    if arena.failed:
         return False
-    if r.kind != HF_FLOATS and not start_codes(&own.codes, r.n):
-        return False
-    if t.has_defaults and not start_orders(t, r, c, &own.orders):
-        return False
+    start_features(&own.features, c.n_columns, column, swapped)
+    if r.kind != HF_FLOATS:
+        start_codes(&own.codes, arena, r.n)
+    if t.has_defaults:
+        start_orders(t, r, c, &own.orders)
     if c.twice:
-        own.twice = <uint32_t*> malloc(2 * c.n_columns * 4 + 1)
-        if own.twice == NULL:
-            return False
-    return not is_stored(c) or start_stored(t, r, &c.stored.rows)
-
-
-cdef void finish_columns(hf_workspace* r) noexcept nogil:
-    cdef hf_own* own = <hf_own*> r.columns
-    finish_stored(r)
-    if own != NULL:
-        free_features(&own.features)
-        free_codes(&own.codes)
-        free_orders(&own.orders)
-        free(own.twice)
-        free(own)
+        own.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
+    if is_stored(c):
+        start_stored(t, r, &c.stored.rows)
+    return not arena.failed
 
 
 cdef void _read_keys(
@@ -471,10 +464,6 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     return start_columns(t, r, <const hf_columns*> t.source.data)
 
 
-cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
-    finish_columns(r)
-
-
 cdef hf_split _best_split(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
@@ -506,5 +495,5 @@ cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil:
     # Returns the source of the columns, which must outlive it.
     cdef hf_source source
     source.data, source.has_short_codes = columns, columns.width <= 2
-    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    source.start, source.best_split, source.write = _start, _best_split, _write
     return source

@@ -10,7 +10,6 @@ import numpy as np
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
@@ -19,8 +18,9 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
     simd_path, start_watch,
 )
+from hforest.growth.arena cimport hf_arena, release, take
 from hforest.growth.bodies cimport HF_PATH_PLAIN
-from hforest.growth.builder cimport free_tree, grow_tree, hf_arrays, order_tree
+from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
 from hforest.growth.column_source cimport source_of_columns
 from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
@@ -186,30 +186,32 @@ cdef bint _encode_columns(
 ) noexcept nogil:
     # Encodes the columns first to last - 1; returns whether there was memory.
     cdef Py_ssize_t n = x.shape[0], i, f
-    cdef int64_t of_order = n * (16 if real is float else 24)
-    cdef char* workspace = <char*> malloc(of_order + (last - first) * n * sizeof(real))
-    cdef real* copy = <real*> (workspace + of_order)
+    cdef hf_arena arena
+    cdef real* copy
     cdef hf_order order
     cdef hf_column column
-    if workspace == NULL:
-        return False
-    order.key, order.key2 = <uint64_t*> workspace, <uint64_t*> (workspace + 8 * n)
-    order.index, order.index2 = <uint32_t*> (workspace + 16 * n), <uint32_t*> (workspace + 20 * n)
-    for i in range(n):
+    cdef bint fine
+    memset(&arena, 0, sizeof(hf_arena))
+    copy = <real*> take(&arena, (last - first) * n * sizeof(real))
+    order.key, order.key2 = <uint64_t*> take(&arena, 8 * n), <uint64_t*> take(&arena, 8 * n)
+    if real is double:
+        order.index, order.index2 = <uint32_t*> take(&arena, 4 * n), <uint32_t*> take(&arena, 4 * n)
+    fine = not arena.failed
+    for i in range(n if fine else 0):
         if i % ROWS == 0 and hf_stopped(watch):
             break
         for f in range(first, last):
             copy[(f - first) * n + i] = x[i, f]
     column.n, column.n_bins = n, low.shape[1]
-    for f in range(first, last):
+    for f in range(first, last if fine else first):
         if hf_stopped(watch):
             break
         column.bins, column.low, column.high = &bins[f, 0], &low[f, 0], &high[f, 0]
         n_bins[f] = _rank_bytes(copy + (f - first) * n, &column)
         if n_bins[f] == 0:
             n_bins[f] = _rank(copy + (f - first) * n, &column, order, watch)
-    free(workspace)
-    return True
+    release(&arena)
+    return fine
 
 
 cdef void _encode(
@@ -253,7 +255,7 @@ cdef class _Grown:
     """A tree in the order of its growth; `joined` writes it breadth-first."""
 
     def __dealloc__(self):
-        free_tree(&self.tree)
+        release(&self.tree.arena)
 
 
 cdef void* _at(cnp.ndarray array, int64_t number):
@@ -264,63 +266,56 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     """Returns the arrays of trees that `grow` or `grow_projected` appended: see `trees.joined`."""
     cdef int64_t m, n_units, n_trees = len(trees)
     cdef hf_arrays part
-    cdef hf_arrays* parts = <hf_arrays*> malloc(n_trees * sizeof(hf_arrays))
-    cdef hf_tree** tree = <hf_tree**> malloc(n_trees * sizeof(hf_tree*))
+    cdef cnp.ndarray memory = np.empty(n_trees * sizeof(hf_arrays), np.uint8)
+    cdef hf_arrays* parts = <hf_arrays*> cnp.PyArray_DATA(memory)
+    cdef const hf_tree* tree
     cdef int single = dtype.itemsize == 4, n_threads
     cdef hf_watch watch
     cdef int64_t[::1] nodes = np.zeros(n_trees + 1, np.int64), leaves = np.zeros(n_trees + 1, np.int64)
     cdef int64_t[::1] entries = np.zeros(n_trees + 1, np.int64), words = np.zeros(n_trees + 1, np.int64)
-    try:
-        if parts == NULL or tree == NULL:
-            raise MemoryError(f"grow: no memory for {n_trees} trees")
-        for m in range(n_trees):
-            tree[m] = &(<_Grown?> trees[m]).tree
-            nodes[m + 1] = nodes[m] + tree[m].n_nodes
-            leaves[m + 1] = leaves[m] + tree[m].n_leaves
-            entries[m + 1] = entries[m] + tree[m].n_entries
-            words[m + 1] = words[m] + tree[m].n_all_words
-        feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
-        threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
-        value = np.empty((leaves[n_trees], n_outputs), dtype)
-        indptr = indices = data = None
+    for m in range(n_trees):
+        tree = &(<_Grown?> trees[m]).tree
+        nodes[m + 1] = nodes[m] + tree.n_nodes
+        leaves[m + 1] = leaves[m] + tree.n_leaves
+        entries[m + 1] = entries[m] + tree.n_entries
+        words[m + 1] = words[m] + tree.n_all_words
+    feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
+    threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
+    value = np.empty((leaves[n_trees], n_outputs), dtype)
+    indptr = indices = data = None
+    if projected:
+        indptr = np.empty(nodes[n_trees] + 1, np.int64)
+        indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
+        indptr[nodes[n_trees]] = entries[n_trees]
+    default_left, word_indptr, all_words = NO_DEFAULTS
+    if (<_Grown> trees[0]).tree.has_defaults:
+        default_left = np.empty(nodes[n_trees], np.uint8)
+        word_indptr = np.empty(nodes[n_trees] + 1, np.int64)
+        all_words = np.empty(words[n_trees], np.uint32)
+        word_indptr[nodes[n_trees]] = words[n_trees]
+    for m in range(n_trees):
+        part.tree = &(<_Grown> trees[m]).tree
+        part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
+        part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
+        part.value = _at(value, leaves[m] * n_outputs)
+        part.indptr, part.first_entry, part.indices, part.data = NULL, entries[m], NULL, NULL
         if projected:
-            indptr = np.empty(nodes[n_trees] + 1, np.int64)
-            indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
-            indptr[nodes[n_trees]] = entries[n_trees]
-        default_left, word_indptr, all_words = NO_DEFAULTS
-        if tree[0].has_defaults:
-            default_left = np.empty(nodes[n_trees], np.uint8)
-            word_indptr = np.empty(nodes[n_trees] + 1, np.int64)
-            all_words = np.empty(words[n_trees], np.uint32)
-            word_indptr[nodes[n_trees]] = words[n_trees]
-        for m in range(n_trees):
-            part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
-            part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
-            part.value = _at(value, leaves[m] * n_outputs)
-            part.indptr, part.first_entry, part.indices, part.data = NULL, entries[m], NULL, NULL
-            if projected:
-                part.indptr = <int64_t*> _at(indptr, nodes[m])
-                part.indices, part.data = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
-            part.default_left, part.word_indptr, part.first_word, part.words = NULL, NULL, words[m], NULL
-            if tree[m].has_defaults:
-                part.default_left = <uint8_t*> _at(default_left, nodes[m])
-                part.word_indptr = <int64_t*> _at(word_indptr, nodes[m])
-                part.words = <uint32_t*> _at(all_words, words[m])
-            parts[m] = part
-        start_watch(&watch)
-        n_threads = 1 if nodes[n_trees] < SMALL else hf_threads()
-        n_units = hf_units(&watch, n_trees, n_threads)
-        for m in prange(n_units, schedule="dynamic", num_threads=n_threads, nogil=True):
-            if hf_begin(&watch, m):
-                if not order_tree(tree[m], n_outputs, single, &parts[m]):
-                    hf_stop(&watch)
-                hf_end(&watch)
-        raise_interrupt(&watch)
-        if watch.stopped:
-            raise MemoryError(f"grow: no memory to order a tree of {n_trees}")
-    finally:
-        free(parts)
-        free(tree)
+            part.indptr = <int64_t*> _at(indptr, nodes[m])
+            part.indices, part.data = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
+        part.default_left, part.word_indptr, part.first_word, part.words = NULL, NULL, words[m], NULL
+        if part.tree.has_defaults:
+            part.default_left = <uint8_t*> _at(default_left, nodes[m])
+            part.word_indptr = <int64_t*> _at(word_indptr, nodes[m])
+            part.words = <uint32_t*> _at(all_words, words[m])
+        parts[m] = part
+    start_watch(&watch)
+    n_threads = 1 if nodes[n_trees] < SMALL else hf_threads()
+    n_units = hf_units(&watch, n_trees, n_threads)
+    for m in prange(n_units, schedule="dynamic", num_threads=n_threads, nogil=True):
+        if hf_begin(&watch, m):
+            order_tree(&parts[m], n_outputs, single)
+            hf_end(&watch)
+    raise_interrupt(&watch)
     if not words[n_trees]:
         _, word_indptr, all_words = NO_DEFAULTS
     arrays = np.asarray(nodes), feature, threshold, left, value, gain, default_left, word_indptr, all_words
@@ -328,7 +323,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
 
 
 cdef hf_roots _roots(roots):
-    # Returns trees.Roots as task.h knows them.
+    # Returns trees.Roots as a task has them.
     cdef hf_roots a
     a.indptr, a.key, a.weight, a.depth = NULL, NULL, NULL, NULL
     if roots is not None:
@@ -405,35 +400,26 @@ cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first, counts_size = 0
     cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
-    cdef hf_tree* grown = <hf_tree*> calloc(n_trees + 1, sizeof(hf_tree))
+    cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* count = NULL
     cdef hf_watch watch
-    cdef _Grown one
-    if grown == NULL:
-        raise MemoryError(f"grow: no memory for {n_trees} trees")
+    grown = [_Grown() for _ in range(n_trees)]
+    for m in range(n_trees):
+        at[m] = <Py_ssize_t> &(<_Grown> grown[m]).tree
     start_watch(&watch)
     t.watch = &watch
     if batch.counts is not None:
         count, counts_size = <const int32_t*> cnp.PyArray_DATA(batch.counts), t.n
-    try:
-        n_units = hf_units(&watch, n_trees, threads)
-        for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
-            if hf_begin(&watch, m):
-                if not grow_tree(t, first + m, count + m * counts_size, &grown[m]):
-                    hf_stop(&watch)
-                hf_end(&watch)
-        raise_interrupt(&watch)
-        if watch.stopped:
-            raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
-        for m in range(n_trees):
-            one = _Grown()
-            one.tree = grown[m]
-            memset(&grown[m], 0, sizeof(hf_tree))
-            batch.trees.append(one)
-    finally:
-        for m in range(n_trees):
-            free_tree(&grown[m])
-        free(grown)
+    n_units = hf_units(&watch, n_trees, threads)
+    for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, m):
+            if not grow_tree(t, first + m, count + m * counts_size, <hf_tree*> at[m]):
+                hf_stop(&watch)
+            hf_end(&watch)
+    raise_interrupt(&watch)
+    if watch.stopped:
+        raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
+    batch.trees.extend(grown)
 
 
 # ---------------------------------------------------------------------------------------------------- columns

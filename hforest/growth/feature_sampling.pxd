@@ -16,7 +16,6 @@ ctypedef struct hf_sampling:
     hf_draw draw
     int64_t n_sampled
 
-cdef bint start_features(hf_features* f, int64_t n) noexcept nogil
-cdef void free_features(hf_features* f) noexcept nogil
+cdef void start_features(hf_features* f, int64_t n, uint32_t* column, uint32_t* swapped) noexcept nogil
 cdef uint32_t sample_feature(hf_features* f, hf_sampling* s) noexcept nogil
 cdef void undo_sampling(hf_features* f, hf_sampling* s) noexcept nogil

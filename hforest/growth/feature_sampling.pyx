@@ -1,25 +1,14 @@
 """The features that a node samples, without replacement."""
 
-from libc.stdlib cimport free, malloc
-
 from hforest.growth.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
 
 
-cdef bint start_features(hf_features* f, int64_t n) noexcept nogil:
-    # Allocates the features of a tree; returns whether there was memory.
+cdef void start_features(hf_features* f, int64_t n, uint32_t* column, uint32_t* swapped) noexcept nogil:
+    # Numbers the features, in memory that must outlive them.
     cdef int64_t i
-    f.n = n
-    f.column, f.swapped = <uint32_t*> malloc(n * 4 + 1), <uint32_t*> malloc(n * 4 + 1)
-    if f.column == NULL or f.swapped == NULL:
-        return False
+    f.n, f.column, f.swapped = n, column, swapped
     for i in range(n):
         f.column[i] = <uint32_t> i
-    return True
-
-
-cdef void free_features(hf_features* f) noexcept nogil:
-    free(f.column)
-    free(f.swapped)
 
 
 cdef uint32_t sample_feature(hf_features* f, hf_sampling* s) noexcept nogil:

@@ -28,8 +28,7 @@ ctypedef struct hf_orders:
     bint categorical
     bint has_missing     # the node has missing values
 
-cdef bint start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil
-cdef void free_orders(hf_orders* o) noexcept nogil
+cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil
 cdef int n_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     uint32_t column, hf_orders* o

@@ -12,9 +12,9 @@ A missing category is one more category. Of equal scores the first order wins, i
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from hforest.growth.arena cimport hf_arena, take
 from hforest.growth.columns cimport hf_columns, is_stored, table_at
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport read_stored
@@ -43,49 +43,23 @@ ctypedef fused code_t:
     uint32_t
 
 
-cdef bint start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
-    # Allocates the workspace of a tree; returns whether there was memory.
+cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
+    # Takes the workspace of a tree.
+    cdef hf_arena* arena = &r.arena
     cdef int64_t n = c.n_codes, k
-    memset(o, 0, sizeof(hf_orders))
-    o.code, o.scanned = <int32_t*> malloc((r.n + 1) * 4), <int32_t*> malloc((r.n + 1) * 4)
-    if o.code == NULL or o.scanned == NULL:
-        return False
+    o.code, o.scanned = <int32_t*> take(arena, r.n * 4), <int32_t*> take(arena, r.n * 4)
     if c.categorical == NULL:
-        return True
-    o.number, o.present = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
-    o.place, o.sorted = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
-    o.weight, o.score = <double*> malloc(n * 8), <double*> malloc(n * 8)
-    o.sums = <double*> malloc(n * t.n_outputs * 8)
-    o.total, o.axis = <double*> malloc(t.n_outputs * 8), <double*> malloc(2 * t.n_outputs * 8)
-    o.side, o.best_side = <uint8_t*> malloc(n), <uint8_t*> malloc(n)
-    o.words = <uint32_t*> malloc(WORDS * 4)
-    if o.number == NULL or o.present == NULL or o.place == NULL or o.sorted == NULL or o.weight == NULL:
-        return False
-    if o.score == NULL or o.sums == NULL or o.total == NULL or o.axis == NULL:
-        return False
-    if o.side == NULL or o.best_side == NULL or o.words == NULL:
-        return False
-    for k in range(n):
-        o.number[k] = -1
-    return True
-
-
-cdef void free_orders(hf_orders* o) noexcept nogil:
-    free(o.code)
-    free(o.scanned)
-    free(o.number)
-    free(o.present)
-    free(o.place)
-    free(o.sorted)
-    free(o.weight)
-    free(o.score)
-    free(o.sums)
-    free(o.total)
-    free(o.axis)
-    free(o.side)
-    free(o.best_side)
-    free(o.words)
-    memset(o, 0, sizeof(hf_orders))
+        return
+    o.number, o.present = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    o.place, o.sorted = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    o.weight, o.score = <double*> take(arena, n * 8), <double*> take(arena, n * 8)
+    o.sums = <double*> take(arena, n * t.n_outputs * 8)
+    o.total, o.axis = <double*> take(arena, t.n_outputs * 8), <double*> take(arena, 2 * t.n_outputs * 8)
+    o.side, o.best_side = <uint8_t*> take(arena, n), <uint8_t*> take(arena, n)
+    o.words = <uint32_t*> take(arena, WORDS * 4)
+    if not arena.failed:
+        for k in range(n):
+            o.number[k] = -1
 
 
 # ----------------------------------------------------------------------------------------- codes of a column

@@ -9,9 +9,9 @@ A node holds the samples node.first to node.last - 1 of the workspace's arrays, 
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from hforest.growth.arena cimport hf_arena, take
 from hforest.growth.task cimport (
     HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
     hf_workspace, hf_xlogx, weight_bits,
@@ -28,32 +28,29 @@ cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i
 
 cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole) noexcept nogil:
     # One place after the last takes what samples without weight write.
+    cdef hf_arena* arena = &r.arena
     cdef int64_t room = r.n + 1, k = t.n_outputs, a
-    r.sample, r.sample2 = <uint32_t*> malloc(room * 4), <uint32_t*> malloc(room * 4)
-    r.payload, r.payload2 = <uint32_t*> malloc(room * 4), <uint32_t*> malloc(room * 4)
-    r.goes_right = <uint8_t*> malloc(room)
-    r.key, r.key2 = malloc(room * 8), malloc(room * 8)
-    r.left, r.right = <double*> malloc(k * 8), <double*> malloc(k * 8)
-    if r.sample == NULL or r.sample2 == NULL or r.payload == NULL or r.payload2 == NULL:
-        return False
-    if r.goes_right == NULL or r.key == NULL or r.key2 == NULL or r.left == NULL or r.right == NULL:
-        return False
+    cdef bint has_terms = (
+        r.kind == HF_FLOATS and t.labels != NULL and t.criterion == HF_ENTROPY and whole and weight < TERMS
+    )
+    r.sample, r.sample2 = <uint32_t*> take(arena, room * 4), <uint32_t*> take(arena, room * 4)
+    r.payload, r.payload2 = <uint32_t*> take(arena, room * 4), <uint32_t*> take(arena, room * 4)
+    r.goes_right = <uint8_t*> take(arena, room)
+    r.key, r.key2 = take(arena, room * 8), take(arena, room * 8)
+    r.left, r.right = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
     if r.kind != HF_FLOATS:
-        r.count, r.count_left = <uint32_t*> malloc(k * 4), <uint32_t*> malloc(k * 4)
-        r.class_number = <uint32_t*> malloc(k * 4)
-        return r.count != NULL and r.count_left != NULL and r.class_number != NULL
-    r.weight, r.weight2 = <double*> malloc(room * 8), <double*> malloc(room * 8)
-    r.label, r.label2 = <int32_t*> malloc(room * 4), <int32_t*> malloc(room * 4)
-    r.total, r.mean = <double*> malloc(k * 8), <double*> malloc(k * 8)
-    r.left_term, r.right_term = <double*> malloc(k * 8), <double*> malloc(k * 8)
-    if r.weight == NULL or r.weight2 == NULL or r.label == NULL or r.label2 == NULL:
+        r.count, r.count_left = <uint32_t*> take(arena, k * 4), <uint32_t*> take(arena, k * 4)
+        r.class_number = <uint32_t*> take(arena, k * 4)
+    else:
+        r.weight, r.weight2 = <double*> take(arena, room * 8), <double*> take(arena, room * 8)
+        r.label, r.label2 = <int32_t*> take(arena, room * 4), <int32_t*> take(arena, room * 4)
+        r.total, r.mean = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
+        r.left_term, r.right_term = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
+    if has_terms:
+        r.term = <double*> take(arena, (<int64_t> weight + 1) * 8)
+    if arena.failed:
         return False
-    if r.total == NULL or r.mean == NULL or r.left_term == NULL or r.right_term == NULL:
-        return False
-    if t.labels != NULL and t.criterion == HF_ENTROPY and whole and weight < TERMS:
-        r.term = <double*> malloc((<int64_t> weight + 1) * 8)
-        if r.term == NULL:
-            return False
+    if has_terms:
         for a in range(<int64_t> weight + 1):
             r.term[a] = hf_xlogx(<double> a)
     return True
@@ -62,8 +59,9 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
 cdef bint start_samples(
     const hf_task* t, hf_workspace* r, const int32_t* counts, int64_t first, int64_t last
 ) noexcept nogil:
-    # Fills a workspace, all zeros, with those of the samples first to last - 1 that weigh something; returns
-    # whether there was memory. Which do cannot be predicted: nothing branches on it.
+    # Fills a workspace, all zeros, with those of the samples first to last - 1 that weigh something; with all
+    # where only samples without weight were drawn. Returns whether there was memory. Which samples weigh
+    # something cannot be predicted: nothing branches on it.
     cdef int64_t i, at = 0
     cdef double w, largest = 0, sum = 0
     cdef bint whole = True, integers
@@ -74,6 +72,8 @@ cdef bint start_samples(
         sum += w
         largest = w if w > largest else largest
         whole = whole & (w < WHOLE) & (w == <double> <int64_t> w)
+    if r.n == 0 and counts != NULL:
+        return start_samples(t, r, NULL, first, last)
     integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
     if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_codes:
         r.kind = HF_KEYS_32
@@ -95,32 +95,6 @@ cdef bint start_samples(
             r.label[at] = t.labels[i] if t.labels != NULL else 0
         at += w > 0
     return True
-
-
-cdef void free_samples(hf_workspace* r) noexcept nogil:
-    free(r.sample)
-    free(r.sample2)
-    free(r.payload)
-    free(r.payload2)
-    free(r.weight)
-    free(r.weight2)
-    free(r.label)
-    free(r.label2)
-    free(r.goes_right)
-    free(r.key)
-    free(r.key2)
-    free(r.total)
-    free(r.left)
-    free(r.right)
-    free(r.mean)
-    free(r.term)
-    free(r.left_term)
-    free(r.right_term)
-    free(r.count)
-    free(r.count_left)
-    free(r.class_number)
-    free(r.pending)
-    memset(r, 0, sizeof(hf_workspace))
 
 
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil:

@@ -8,12 +8,12 @@ exact, values are integers, which sort in fewer passes.
 
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
-from hforest.growth.bounds cimport free_codes, hf_codes, next_code, start_codes
+from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
@@ -23,7 +23,7 @@ from hforest.growth.node_samples cimport score_left
 from hforest.growth.scorers cimport SORTED_SCAN
 from hforest.growth.sorted_scan cimport scan, scan_codes
 from hforest.growth.stored cimport (
-    add_stored, finish_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
+    add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
 from hforest.growth.task cimport (
     HF_COUNT, HF_FLOATS, hf_between_f32, hf_between_f64, hf_draw, hf_largest, hf_pending, hf_philox,
@@ -420,43 +420,25 @@ cdef void _fill_sides(
 # ------------------------------------------------------------------------------------------------- the source
 
 cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
-    # Allocates the workspace of a tree; returns whether there was memory.
+    # Takes the workspace of a tree; returns whether there was memory.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
-    cdef hf_own* own = <hf_own*> calloc(1, sizeof(hf_own))
-    cdef int64_t n = r.n + 1
+    cdef hf_arena* arena = &r.arena
+    cdef hf_own* own = <hf_own*> take_zeros(arena, sizeof(hf_own))
+    cdef int64_t n = r.n, most = p.distribution.max_entries
     cdef bint short = p.single or p.whole
     r.own = own
     if own == NULL:
         return False
-    own.value, own.best_value = malloc(n * (4 if short else 8)), malloc(n * (4 if short else 8))
-    own.index = <uint32_t*> malloc(p.distribution.max_entries * 4)
-    own.factor = <float*> malloc(p.distribution.max_entries * 4)
-    if own.value == NULL or own.best_value == NULL or own.index == NULL or own.factor == NULL:
-        return False
-    if p.stored.indptr != NULL and not start_stored(t, r, &p.stored.rows):
-        return False
+    own.value, own.best_value = take(arena, n * (4 if short else 8)), take(arena, n * (4 if short else 8))
+    own.index, own.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
+    if p.stored.indptr != NULL:
+        start_stored(t, r, &p.stored.rows)
     if short:
-        return start_codes(&own.codes, r.n)
-    own.order, own.order2 = <uint64_t*> malloc(n * 8), <uint64_t*> malloc(n * 8)
-    own.place, own.place2 = <uint32_t*> malloc(n * 4), <uint32_t*> malloc(n * 4)
-    return own.order != NULL and own.order2 != NULL and own.place != NULL and own.place2 != NULL
-
-
-cdef void _finish(const hf_task* t, hf_workspace* r) noexcept nogil:
-    cdef hf_own* own = <hf_own*> r.own
-    finish_stored(r)
-    if own == NULL:
-        return
-    free_codes(&own.codes)
-    free(own.value)
-    free(own.best_value)
-    free(own.index)
-    free(own.factor)
-    free(own.order)
-    free(own.order2)
-    free(own.place)
-    free(own.place2)
-    free(own)
+        start_codes(&own.codes, arena, n)
+    else:
+        own.order, own.order2 = <uint64_t*> take(arena, n * 8), <uint64_t*> take(arena, n * 8)
+        own.place, own.place2 = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
+    return not arena.failed
 
 
 cdef hf_split _best_split(
@@ -509,7 +491,7 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
     # Returns the source of the projections, which must outlive it.
     cdef hf_source source
     source.data, source.has_short_codes = projections, False
-    source.start, source.finish, source.best_split, source.write = _start, _finish, _best_split, _write
+    source.start, source.best_split, source.write = _start, _best_split, _write
     return source
 
 

@@ -28,8 +28,7 @@ ctypedef struct hf_stored_numbers:
     const void* number       # (n_stored,)  float or double
     hf_stored_rows rows
 
-cdef bint start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil
-cdef void finish_stored(hf_workspace* r) noexcept nogil
+cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil
 cdef void place_samples(
     const hf_task* t, hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
 ) noexcept nogil

@@ -12,45 +12,29 @@ the node's sums, which are integers. All else is done on the codes of all sample
 
 from libc.math cimport INFINITY, ceil
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport weight_bits
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
 
 
-cdef bint start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
-    # Allocates the workspace of a tree; returns whether there was memory.
-    cdef hf_stored_in_node* s = <hf_stored_in_node*> calloc(1, sizeof(hf_stored_in_node))
-    cdef int64_t n = r.n + 1
+cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
+    # Takes the workspace of a tree.
+    cdef hf_arena* arena = &r.arena
+    cdef hf_stored_in_node* s = <hf_stored_in_node*> take_zeros(arena, sizeof(hf_stored_in_node))
+    cdef int64_t n = r.n
     r.stored = s
     if s == NULL:
-        return False
-    s.place, s.seen = <uint32_t*> calloc(t.n, 4), <uint32_t*> calloc(rows.n_columns + 1, 4)
-    s.at, s.entry = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
-    s.code, s.all = <int32_t*> malloc(n * 4), <int32_t*> malloc(n * 4)
-    s.touched, s.sum = <int32_t*> malloc(n * 4), <double*> malloc(n * 8)
-    s.is_touched = <uint8_t*> calloc(n, 1)
-    if s.place == NULL or s.at == NULL or s.entry == NULL or s.code == NULL or s.all == NULL:
-        return False
-    return s.seen != NULL and s.touched != NULL and s.sum != NULL and s.is_touched != NULL
-
-
-cdef void finish_stored(hf_workspace* r) noexcept nogil:
-    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    if s != NULL:
-        free(s.place)
-        free(s.seen)
-        free(s.at)
-        free(s.entry)
-        free(s.code)
-        free(s.all)
-        free(s.touched)
-        free(s.sum)
-        free(s.is_touched)
-        free(s)
+        return
+    s.place = <uint32_t*> take_zeros(arena, t.n * 4)
+    s.seen = <uint32_t*> take_zeros(arena, rows.n_columns * 4)
+    s.at, s.entry = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    s.code, s.all = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    s.touched, s.sum = <int32_t*> take(arena, n * 4), <double*> take(arena, n * 8)
+    s.is_touched = <uint8_t*> take_zeros(arena, n)
 
 
 cdef inline bint _is_by_rows(const hf_task* t, const hf_stored_rows* rows, int64_t n) noexcept nogil:

@@ -1,9 +1,11 @@
-# What growing a tree works on: see task.h.
+# What growing a tree works on: the task, a tree as it grows, and its workspace.
 
+from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_watch
+from hforest.growth.arena cimport hf_arena
 
 cdef extern from "core/philox.h" nogil:
     ctypedef struct hf_draw:
@@ -26,122 +28,186 @@ cdef extern from "core/counting.h" nogil:
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
 
-cdef extern from "growth/task.h" nogil:
-    int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
-    int HF_STREAM_DIRECTION, HF_MISSING_LEFT, HF_UNKNOWN_LEFT
-    int HF_KEYS_32, HF_KEYS_64, HF_FLOATS
-    ctypedef struct hf_pending:
-        int64_t first
-        int64_t last
-        uint64_t key
-        int32_t depth
-        int32_t side
-        int64_t at
-    ctypedef struct hf_split:
-        double score
-        int64_t column
-        uint32_t low
-        uint32_t high
-        double below
-        double above
-        double threshold
-        int missing
-        int default_left
-    ctypedef struct hf_tree:
-        int32_t* feature
-        int32_t* left
-        double* threshold
-        double* gain
-        void* value
-        int64_t n_nodes
-        int64_t n_leaves
-        int64_t n_rows
-        int64_t node_capacity
-        int64_t row_capacity
-        int64_t* indptr
-        uint32_t* indices
-        double* data
-        int64_t n_entries
-        int64_t entry_capacity
-        uint8_t* default_left
-        int64_t* word_at
-        int32_t* n_words
-        uint32_t* words
-        int64_t n_all_words
-        int64_t word_capacity
-        bint has_defaults
-    ctypedef struct hf_task
-    ctypedef struct hf_workspace:
-        int kind
-        int64_t n
-        uint32_t* sample
-        uint32_t* sample2
-        uint32_t* payload
-        uint32_t* payload2
-        double* weight
-        double* weight2
-        int32_t* label
-        int32_t* label2
-        uint8_t* goes_right
-        void* key
-        void* key2
-        double* total
-        double* left
-        double* right
-        double* mean
-        double* term
-        double* left_term
-        double* right_term
-        uint32_t* count
-        uint32_t* count_left
-        uint32_t* class_number
-        hf_pending* pending
-        int64_t n_pending
-        int64_t pending_capacity
-        double least_weight
-        void* columns
-        void* own
-        void* stored
-    ctypedef struct hf_source:
-        const void* data
-        bint has_short_codes
-        bint (*start)(const hf_task* t, hf_workspace* r) noexcept nogil
-        void (*finish)(const hf_task* t, hf_workspace* r) noexcept nogil
-        hf_split (*best_split)(
-            const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
-        ) noexcept nogil
-        bint (*write)(
-            const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
-        ) noexcept nogil
-    ctypedef struct hf_roots:
-        const int64_t* indptr
-        const uint64_t* key
-        const double* weight
-        const int64_t* depth
-    ctypedef struct hf_task:
-        hf_source source
-        hf_roots roots
-        int64_t n
-        bint single
-        int path
-        const int32_t* labels
-        const double* targets
-        const double* weight
-        const int64_t* base
-        int64_t n_outputs
-        int criterion
-        bint has_defaults
-        bint in_floats
-        int64_t n_candidates
-        int64_t max_depth
-        int64_t min_split
-        int64_t min_leaf
-        double min_decrease
-        double min_weight_fraction
-        uint64_t seed
-        hf_watch* watch
-    double hf_largest(int single)
-    void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, double* sum)
+# Streams of random numbers.
+cdef enum:
+    HF_STREAM_BOOTSTRAP = 1
+    HF_STREAM_CHILDREN = 2
+    HF_STREAM_CANDIDATES = 3
+    HF_STREAM_THRESHOLD = 4
+    HF_STREAM_DIRECTION = 5
+
+# Bits of default_left.
+cdef enum:
+    HF_MISSING_LEFT = 1
+    HF_UNKNOWN_LEFT = 2
+
+# How sums over samples are kept: Gini with whole weights in integers, with keys that hold code, class and
+# weight (16, 8 and 8 bits; or 32, 16 and 16); everything else in float64, with keys of code and number of the
+# sample (32 bits).
+cdef enum:
+    HF_KEYS_32 = 0
+    HF_KEYS_64 = 1
+    HF_FLOATS = 2
+
+cdef struct hf_task
+cdef struct hf_workspace
+
+
+# A node to be split. Its samples are number `first` to last - 1 of the workspace.
+cdef struct hf_pending:
+    int64_t first
+    int64_t last
+    uint64_t key       # of the parent, but for the root
+    int32_t depth
+    int32_t side
+    int64_t at         # its number in a tree that grows depth-first
+
+
+# A split of a node. Samples with codes up to `low` go left, those from `high` on go right; or, of
+# projections, those with values up to `below`, and from `above` on.
+cdef struct hf_split:
+    double score
+    int64_t column     # -1: none
+    uint32_t low
+    uint32_t high
+    double below
+    double above
+    double threshold
+    int missing        # 1 or 0: missing values of the node go left or right; -1: it has none
+    int default_left   # bits: where those go that the split does not compare
+
+
+# A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`.
+cdef struct hf_tree:
+    hf_arena arena     # of all its arrays
+    int32_t* feature
+    int32_t* left
+    double* threshold
+    double* gain
+    void* value        # (n_rows, n_outputs), float or double
+    int64_t n_nodes
+    int64_t n_leaves
+    int64_t n_rows
+    int64_t node_capacity
+    int64_t row_capacity
+    # Projections: node v has the entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
+    int64_t* indptr
+    uint32_t* indices
+    double* data
+    int64_t n_entries
+    int64_t entry_capacity
+    # Of trees that know missing values or categories: node v has n_words[v] words from word_at[v] on.
+    uint8_t* default_left
+    int64_t* word_at
+    int32_t* n_words
+    uint32_t* words
+    int64_t n_all_words
+    int64_t word_capacity
+    bint has_defaults
+
+
+# Where the candidates of a node come from.
+cdef struct hf_source:
+    const void* data       # IN  the source's own struct
+    bint has_short_codes   # IN  codes fit in 16 bits
+    # Takes r.own, for a tree on r.n samples, from r.arena; returns whether there was memory.
+    bint (*start)(const hf_task* t, hf_workspace* r) noexcept nogil
+    # Returns the best split of a node, with its score and threshold, and writes to r.goes_right the side of
+    # each of its samples; column is -1 where there is no split.
+    hf_split (*best_split)(
+        const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    ) noexcept nogil
+    # Writes the feature of node v, or its projection; returns whether there was memory.
+    bint (*write)(
+        const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
+    ) noexcept nogil
+
+
+# Nodes of other trees, each the root of a tree here. Tree m has the samples indptr[m] to indptr[m + 1] - 1.
+cdef struct hf_roots:
+    const int64_t* indptr   # (n_trees + 1,), or NULL: whole trees
+    const uint64_t* key     # (n_trees,)  the node's key
+    const double* weight    # (n_trees,)  the weight of its whole tree
+    const int64_t* depth    # (n_trees,)  the node's depth there
+
+
+cdef struct hf_task:
+    hf_source source
+    hf_roots roots
+    int64_t n
+    bint single             # x and thresholds are float32
+    int path                # vector path
+    const int32_t* labels   # (n,), or NULL
+    const double* targets   # (n, n_outputs), or NULL
+    const double* weight    # (n,)  before in-bag counts
+    const int64_t* base     # (n,)  where a sample's codes begin, or NULL
+    int64_t n_outputs
+    int criterion
+    bint has_defaults       # trees know missing values, or categories
+    bint in_floats          # scores in float64 even where integers would do
+    int64_t n_candidates
+    int64_t max_depth
+    int64_t min_split
+    int64_t min_leaf
+    double min_decrease
+    double min_weight_fraction   # of a tree's weight, in a side of a split
+    uint64_t seed
+    hf_watch* watch
+
+
+# The workspace of one tree. Arrays of samples have r.n numbers, and follow the partition of the nodes.
+cdef struct hf_workspace:
+    hf_arena arena          # of all its arrays
+    int kind
+    int64_t n
+    uint32_t* sample
+    uint32_t* sample2
+    uint32_t* payload       # class and weight of a sample; of HF_FLOATS its number in this tree
+    uint32_t* payload2
+    double* weight          # HF_FLOATS
+    double* weight2
+    int32_t* label          # HF_FLOATS
+    int32_t* label2
+    uint8_t* goes_right
+    void* key               # a node's keys, to be sorted: 8 bytes a sample
+    void* key2
+    double* total           # (n_outputs,), as those below
+    double* left
+    double* right
+    double* mean
+    double* term            # entropy: a log2 a of whole a, or NULL; terms of both sides
+    double* left_term
+    double* right_term
+    uint32_t* count
+    uint32_t* count_left
+    uint32_t* class_number
+    hf_pending* pending
+    int64_t n_pending
+    int64_t pending_capacity
+    double least_weight     # of a side of a split
+    void* columns           # of the columns; `own` of other sources
+    void* own
+    void* stored            # of a sparse matrix, or NULL
+
+
+cdef inline double hf_largest(bint single) noexcept nogil:
+    # Returns the largest finite number: the threshold of a split between all numbers and missing values.
+    return FLT_MAX if single else DBL_MAX
+
+
+cdef inline void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, double* sum) noexcept nogil:
+    # Adds weight * (target - mean) of sample i of the tree, or its weight to its class.
+    #
+    # sum  IN, OUT  (n_outputs,)
+    cdef double w = r.weight[i]
+    cdef const double* row
+    cdef int64_t k
+    if t.labels != NULL:
+        sum[r.label[i]] += w
+        return
+    row = t.targets + r.sample[i] * t.n_outputs
+    for k in range(t.n_outputs):
+        sum[k] += w * (row[k] - r.mean[k])
 
 
 cdef inline hf_split no_split() noexcept nogil:

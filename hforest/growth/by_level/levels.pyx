@@ -22,7 +22,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.growth.feature_sampling cimport (
-    free_features, hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
+    hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.projections cimport (
     HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_draw_projection, hf_projection_key, real,
@@ -102,9 +102,8 @@ def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int
     cdef hf_sampling sampling
     found = np.empty((keys.shape[0], count), np.int32)
     cdef int32_t[:, ::1] out = found
-    if not start_features(&features, n_columns):
-        free_features(&features)
-        raise MemoryError(f"grow_by_rows: no memory for {n_columns} features")
+    cdef uint32_t[:, ::1] places = np.empty((2, n_columns), np.uint32)
+    start_features(&features, n_columns, &places[0, 0], &places[1, 0])
     for v in range(keys.shape[0]):
         sampling.key, sampling.n_sampled = keys[v], 0
         for i in range(first + count):
@@ -112,7 +111,6 @@ def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int
             if i >= first:
                 out[v, i - first] = <int32_t> column
         undo_sampling(&features, &sampling)
-    free_features(&features)
     return found
 
 

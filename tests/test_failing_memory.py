@@ -1,0 +1,99 @@
+"""Growing where memory ends: at each allocation in turn, a MemoryError, and all memory is given back."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from fuzz import leaks
+
+import hforest
+from hforest import classic, co2, manifold
+
+TESTS = Path(__file__).resolve().parent
+
+
+def _growers():
+    """Functions that grow two trees of each kind, on one thread."""
+    rng = np.random.default_rng(0)
+    x, y, z = rng.integers(0, 60, (80, 4)).astype(np.float64), rng.integers(0, 3, 80), rng.normal(size=80)
+    few, gaps = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3)), np.where(x > 50, np.nan, x)
+    oblique = {"max_rounds": 2, "min_samples_oblique": 1, "rng": 0}
+    return {
+        "numbers": partial(classic.grow, x, y, 2, rng=0),
+        "targets": partial(classic.grow, x, z, 2, task="regression", rng=0),
+        "entropy": partial(classic.grow, x, y, 2, criterion="entropy", rng=0),
+        "random thresholds": partial(classic.grow_extra, x, y, 2, rng=0),
+        "missing": partial(classic.grow, gaps, y, 2, rng=0),
+        "categories": partial(classic.grow, gaps, y, 2, categorical=[0, 1], rng=0),
+        "sparse": partial(classic.grow, few, y, 2, rng=0),
+        "projections": partial(manifold.grow, x, y, 2, projection="sparse", rng=0),
+        "projections of fractions": partial(manifold.grow, x / 7, z, 2, task="regression", rng=0),
+        "sparse projections": partial(manifold.grow, few, y, 2, projection="sparse", rng=0),
+        "hyperplanes": partial(co2.grow, x, y, 2, **oblique),
+        "oc1": partial(co2.grow, x, y, 2, splitter="oc1", **oblique),
+        "stump": partial(co2.fit_stump, x, y, x[0], n_classes=3, max_rounds=2, rng=0),
+        "fit oc1": partial(co2.fit_oc1, x, y, x[0], n_classes=3, rng=0),
+    }
+
+
+KINDS = list(_growers())
+
+
+def fail_at_each(kind):
+    """Lets one allocation of the arenas after the other fail; prints how many there are. Runs under failing.c."""
+    shim, grow = ctypes.CDLL(None), _growers()[kind]
+    shim.fail_at.argtypes = [ctypes.c_char_p, ctypes.c_long]
+    hforest.set_num_threads(1)  # other threads have heaps of their own
+    grow()
+    used = []
+    for _ in range(3):
+        n, failed = 0, True
+        while failed:
+            message = ""
+            shim.fail_at(b"growth/arena", n)
+            try:
+                grow()
+            except MemoryError as error:
+                message = str(error)
+            failed = bool(shim.has_failed())
+            assert not failed or "no memory" in message
+            n += failed
+        shim.fail_at(b"", -1)
+        used.append(leaks.in_use()[1])
+    assert used[2] - used[1] < 16 * n  # bytes; the smallest block of the heap has 32
+    print(n)
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    """Compiles failing.c; returns the library's path."""
+    if sys.platform != "linux" or leaks._mallinfo is None or shutil.which("cc") is None:
+        pytest.skip("needs Linux, mallinfo2 of glibc and a C compiler")
+    if "LD_PRELOAD" in os.environ:
+        pytest.skip("a sanitizer has an allocator of its own")
+    library = tmp_path_factory.mktemp("failing") / "failing.so"
+    subprocess.run(
+        ["cc", "-O1", "-shared", "-fPIC", str(TESTS / "failing.c"), "-o", str(library), "-ldl"], check=True
+    )
+    return library
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_memory_is_an_error_and_no_leak(shim, kind):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import test_failing_memory as t; t.fail_at_each({kind!r})"],
+        cwd=TESTS,
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(TESTS.parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 10  # arrays of each kind's workspace
