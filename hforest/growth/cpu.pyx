@@ -322,29 +322,41 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
+# What growing reads of arrays by their dtype.
+ctypedef fused number:
+    uint8_t
+    int32_t
+    int64_t
+    uint64_t
+    double
+
+
+cdef inline const number* _start(const number[::1] a) noexcept nogil:
+    # Returns where an array begins, which must outlive it; NULL for None, or of no numbers.
+    return &a[0] if a is not None and a.shape[0] else NULL
+
+
+cdef inline const number* _start_of_rows(const number[:, ::1] a) noexcept nogil:
+    # The same of a matrix.
+    return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL
+
+
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as a task has them.
     cdef hf_roots a
-    a.indptr, a.key, a.weight, a.depth = NULL, NULL, NULL, NULL
-    if roots is not None:
-        a.indptr = <const int64_t*> cnp.PyArray_DATA(roots.indptr)
-        a.key = <const uint64_t*> cnp.PyArray_DATA(roots.key)
-        a.weight = <const double*> cnp.PyArray_DATA(roots.weight)
-        a.depth = <const int64_t*> cnp.PyArray_DATA(roots.depth)
+    indptr, key, weight, depth = (None,) * 4 if roots is None else roots
+    a.indptr, a.key = _start[int64_t](indptr), _start[uint64_t](key)
+    a.weight, a.depth = _start[double](weight), _start[int64_t](depth)
     return a
 
 
 cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     # Returns the task of trees, without its source.
     cdef hf_task t
-    cdef const double[::1] weight = learned.sample_weight
     labels, targets, n_outputs = learned.target
-    t.n, t.single, t.path, t.base = weight.shape[0], single, simd_path(), NULL
-    t.weight, t.labels, t.targets = &weight[0], NULL, NULL
-    if labels is not None:
-        t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
-    else:
-        t.targets = <const double*> cnp.PyArray_DATA(targets)
+    t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
+    t.weight, t.labels = _start[double](learned.sample_weight), _start[int32_t](labels)
+    t.targets = _start_of_rows[double](targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
@@ -356,8 +368,7 @@ cdef hf_stored_rows _stored_rows(rows, shape):
     # Returns what stored_rows made, which must outlive it.
     cdef hf_stored_rows a
     indptr, columns = rows
-    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
-    a.column = <const int32_t*> cnp.PyArray_DATA(columns)
+    a.indptr, a.column = _start[int64_t](indptr), _start[int32_t](columns)
     a.n, a.n_columns = shape
     return a
 
@@ -368,8 +379,9 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     cdef const double[:, ::1] low = bins.low, high = bins.high
     c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
-    c.rows, c.values, c.offset, c.random_thresholds = NULL, NULL, NULL, random_thresholds
-    c.missing, c.categorical = NULL, NULL
+    c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
+    c.offset, c.missing = _start[int64_t](bins.offset), _start[int64_t](bins.missing)
+    c.categorical = _start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
     c.twice = bins.missing is not None and workspace is not None and bins.stored is None
     if c.twice:
@@ -377,43 +389,36 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     elif bins.stored is not None:
         pass
     elif workspace is not None and workspace.dtype == np.uint8:
-        c.rows = <const uint8_t*> cnp.PyArray_DATA(workspace)
+        c.rows = _start_of_rows[uint8_t](workspace)
     elif workspace is not None:
         c.values = cnp.PyArray_DATA(workspace)
     if bins.stored is not None:
-        c.stored.indptr = <const int64_t*> cnp.PyArray_DATA(bins.stored.indptr)
-        c.stored.sample = <const int32_t*> cnp.PyArray_DATA(bins.stored.indices)
-        c.stored.by_default = <const int32_t*> cnp.PyArray_DATA(bins.stored.default)
-        c.stored.table = <const int64_t*> cnp.PyArray_DATA(bins.stored.table)
+        c.stored.indptr = _start[int64_t](bins.stored.indptr)
+        c.stored.sample = _start[int32_t](bins.stored.indices)
+        c.stored.by_default = _start[int32_t](bins.stored.default)
+        c.stored.table = _start[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
         c.n_codes = int(np.diff(bins.stored.table).max())
-    if bins.offset is not None:
-        c.offset = <const int64_t*> cnp.PyArray_DATA(bins.offset)
-    if bins.missing is not None:
-        c.missing = <const int64_t*> cnp.PyArray_DATA(bins.missing)
-    if bins.categorical is not None:
-        c.categorical = <const uint8_t*> cnp.PyArray_DATA(bins.categorical)
     return c
 
 
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
-    cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first, counts_size = 0
+    cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
     cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
-    cdef const int32_t* count = NULL
+    cdef const int32_t* counts = _start_of_rows[int32_t](batch.counts)
+    cdef int64_t counts_size = t.n if counts != NULL else 0
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
     for m in range(n_trees):
         at[m] = <Py_ssize_t> &(<_Grown> grown[m]).tree
     start_watch(&watch)
     t.watch = &watch
-    if batch.counts is not None:
-        count, counts_size = <const int32_t*> cnp.PyArray_DATA(batch.counts), t.n
     n_units = hf_units(&watch, n_trees, threads)
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
-            if not grow_tree(t, first + m, count + m * counts_size, <hf_tree*> at[m]):
+            if not grow_tree(t, first + m, counts + m * counts_size, <hf_tree*> at[m]):
                 hf_stop(&watch)
             hf_end(&watch)
     raise_interrupt(&watch)
@@ -464,8 +469,7 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
-    if bins.base is not None:
-        t.base = <const int64_t*> cnp.PyArray_DATA(bins.base)
+    t.base = _start[int64_t](bins.base)
     grow_trees(&t, batch)
 
 
@@ -546,8 +550,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
-        p.stored.indptr = <const int64_t*> cnp.PyArray_DATA(x.stored.indptr)
-        p.stored.sample = <const int32_t*> cnp.PyArray_DATA(x.stored.indices)
+        p.stored.indptr, p.stored.sample = _start[int64_t](x.stored.indptr), _start[int32_t](x.stored.indices)
         p.stored.number = cnp.PyArray_DATA(x.stored.data)
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
@@ -556,7 +559,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.random_thresholds = splitter == "random"
     p.columns = NULL if isinstance(x, Columns) else cnp.PyArray_DATA(workspace.columns)
     if workspace.numbers is not None:
-        p.bytes = <const uint8_t*> cnp.PyArray_DATA(workspace.numbers)
+        p.bytes = _start_of_rows[uint8_t](workspace.numbers)
     if workspace.corners is not None:
         p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
