@@ -13,7 +13,7 @@ from .values import Setting
 
 _NUMBERS = (-1, 0, 1, -2, -3, 2, 3, 7, 2**31 - 1, -(2**31))
 _REALS = (np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300, 1e-320)
-_OTHERS = (None, -1, 0, 1, 2, 1000, 2**40, 1.5, float("nan"), "word", True, (), (1,), [], np.zeros(2))
+_OTHERS = (None, -1, 0, 1, 2, 100, 2**40, 1.5, float("nan"), "word", True, (), (1,), [], np.zeros(2))
 
 
 def _edited_numbers(s: Setting, a: np.ndarray) -> Any:

@@ -47,8 +47,8 @@ class Target(NamedTuple):
 INTEGRATIONS = {"dask", "jax", "onnx", "plot", "sklearn", "torch", "treelite"}
 
 
-NO_ARRAYS = {"scale.grow_on_engine"}
-"""Functions for authors of engines; their checks are those of scale.grow_by_rows."""
+OF_OTHERS = {"scale.grow_on_engine", "growth.samples"}
+"""Functions whose checks are those of scale.grow_by_rows, and of growth.encode, which calls it."""
 
 
 def _packages() -> list[str]:
@@ -80,7 +80,7 @@ def find() -> dict[str, Target]:
             if id(function) not in seen:
                 seen.add(id(function))
                 full = f"{package}.{name}".lstrip(".")
-                if full in NO_ARRAYS:
+                if full in OF_OTHERS:
                     continue
                 targets[full] = Target(full, function, dict(inspect.signature(function).parameters))
     return targets
