@@ -1440,6 +1440,14 @@ def test_samples_are_encoded_once(name, layout, monkeypatch):
     assert (len(given), given.shape, given.dtype, given.has_missing) == (90, (90, 6), np.float64, False)
     first = grow(given, y, 2, rng=0)
     assert_same(first, grow(x, y, 2, rng=0))
+    if layout == "sparse":
+        with pytest.raises(
+            TypeError, match="x: .*Columns in place of numbers: pass what the samples were made"
+        ):
+            tree.predict(first, given)
+    else:
+        np.testing.assert_array_equal(tree.predict(first, given), tree.predict(first, x))
+        assert layout != "array" or np.asarray(given) is x
     cpu = dispatch.backend("hforest.growth", np.empty(0))
     for function in ("encode", "prepare_columns", "prepare_projections"):
         monkeypatch.setattr(cpu, function, None)

@@ -17,6 +17,8 @@ from .checks import check_bins, check_no_categories, check_windows, has_missing_
 class Samples:
     """Checked samples, from `samples`; every function that grows forests takes them as x.
 
+    Samples of an array are also arrays for the functions that apply forests (`numpy.asarray` returns it).
+
     What trees read of them (bins, copies in another order) is made by the first growth that needs it and
     kept: further forests on the same samples skip that.
 
@@ -59,6 +61,13 @@ class Samples:
 
     def __repr__(self) -> str:
         return f"Samples({type(self.x).__name__} of shape {self.shape}, {self.dtype})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the numbers, for functions that take arrays, as `hforest.tree.predict`."""
+        x = self.x.given if isinstance(self.x, Unconverted) else self.x
+        if isinstance(x, Columns | Windows | Bins):
+            raise TypeError(f"{type(x).__name__} in place of numbers: pass what the samples were made from")
+        return np.array(x, dtype, copy=copy)
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), or what the last call with the same name and key has made."""
