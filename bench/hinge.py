@@ -81,7 +81,8 @@ def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
 
     def both(backward: Callable[..., Any]) -> Any:
         y, new_route = hinge.forward_with_route(x, t, f, w, **words)
-        return y, backward(grad_y, new_route, x, t, f, w, **words)
+        by = backward(grad_y, new_route, x, t, f, w, **words)
+        return y, by.x, by.thresholds, by.weights
 
     return {
         "traverse": {"hforest": partial(hinge.traverse, x, t, f, kind=kind)},

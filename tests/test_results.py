@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -131,6 +132,16 @@ def test_a_wrong_command_is_found(command, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         accepts(command, monkeypatch)
     capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_peers_of_hinge_are_checked_and_timed():
+    """A small run: peers' results are compared before anything is timed."""
+    sizes = "--shapes 30,4,3,2,2 --jobs forward forward+backward --threads 1 --repeats 1"
+    command = [sys.executable, DOCS.parent / "bench" / "hinge.py", *sizes.split(), "--peers"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "numpy" in done.stdout
 
 
 def record(name, key="rows"):
