@@ -39,9 +39,6 @@ from hforest import (
 )
 from hforest.core import blocks, machine
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from row_comms import run as run_workers  # type: ignore[import-not-found]
-
 
 def of_neural(task: Task) -> Results:
     """Leaves, outputs, losses, gradients and training of neural decision forests."""
@@ -123,6 +120,9 @@ def _memory_map(x: np.ndarray) -> np.ndarray:
 
 def of_samples(task: Task) -> Results:
     """Forests on samples of every layout, grown and applied."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from row_comms import run as run_workers  # type: ignore[import-not-found]
+
     y, few = task.labels, np.where(np.abs(task.x) > 1, task.x, 0)
     whole = np.round(40 * task.x)
     one_by_one: Any = {"some": few, "holes": np.where(few == 0, np.nan, task.x)}
