@@ -16,7 +16,7 @@ import scale_workers as workers
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale
-from hforest.scale.trees import worker
+from hforest.scale.trees import driver, worker
 
 N_TREES = 7
 
@@ -247,6 +247,17 @@ def test_false_ends_the_growth(stop):
         )
     assert seen[-1] == len(forest.tree_start) - 1 < 9
     assert_same(forest, classic.grow(x, y, seen[-1], rng=3))
+
+
+def test_an_interrupt_before_the_first_result_is_raised(monkeypatch):
+    class Results(list):
+        def __bool__(self):  # as a signal handler that raises while the loop begins
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "sorted", Results, raising=False)
+    x, y = samples()
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
+        scale.grow_by_trees(executor, classic.grow, x, y, 2, rng=3)
 
 
 def test_an_interrupt_cancels_what_waits():

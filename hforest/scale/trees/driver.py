@@ -107,6 +107,7 @@ class Driver:
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         finished = sorted((*self._running.pop(future), future) for future in done)
         del done
+        future: Future[Answer] | None = None  # a signal may end the loop before it begins
         try:
             while finished:
                 number, _, future = finished.pop(0)
