@@ -392,7 +392,7 @@ def test_models_that_contradict_themselves_are_refused():
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, rng=0)
     large = model.members[0]._replace(kernel=np.full_like(model.members[0].kernel, 3e38))
-    far, tiny = np.full_like(model.columns.scores, 1e308), np.full_like(model.columns.scale, 1e-300)
+    far, tiny = np.full_like(model.columns.scores, 1e308), np.full_like(model.columns.scale, 1e-320)
     for broken, words in (
         (model._replace(members=()), "model.members: expected at least one"),
         (model._replace(members=3), "model.members: expected a tuple"),

@@ -137,7 +137,8 @@ def check_columns(name: str, columns: Any) -> int:
         raise ValueError(
             f"{name}.knots: expected values that ascend within a column, got others; pass what fit returned"
         )
-    ends = deviations(columns, np.stack([columns.low, columns.high]))
+    with np.errstate(over="ignore"):
+        ends = deviations(columns, np.stack([columns.low, columns.high]))
     if max(np.abs(z).max(initial=0.0) for z in (ends, columns.scores)) > np.finfo(np.float32).max:
         raise ValueError(
             f"{name}: expected deviations and normal scores in the range of float32, got larger ones; pass "
