@@ -188,7 +188,9 @@ def grow(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
     learned, seed = Learned(found, weight, number, limits), check.seed(rng)
-    growth = Growth(given, learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
+    # What was converted is given back, unless the caller keeps it.
+    del given
+    growth = Growth(Samples(x, x, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
     backend = dispatch.backend(_PACKAGE, x)
 
     def grow_some(batch: Batch) -> None:

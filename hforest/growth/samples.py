@@ -56,6 +56,12 @@ class Samples:
         self.categorical, self.has_missing = categorical, has_missing
         self._made: dict[str, tuple[Hashable, Any]] = {}
 
+    def __reduce__(self) -> tuple[type["Samples"], tuple[Any, ...]]:
+        """Leaves out what was made: a process that gets the samples makes it anew."""
+        return Samples, (
+            self.x, self.numbers, self.dtype, self.max_bins, self.categorical, self.has_missing
+        )  # fmt: skip
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -250,8 +256,7 @@ def check_dense(given: Samples) -> FloatArray:
     x = given.matrix()
     if isinstance(x, Columns):
         raise TypeError(
-            f"x: expected an array of real numbers, got {type(x).__name__}; make a sparse matrix dense with "
-            "x.toarray()"
+            "x: expected an array of real numbers, got a sparse matrix; make it dense with x.toarray()"
         )
     if given.has_missing:
         check.finite("x", x)
