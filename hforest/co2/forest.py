@@ -9,7 +9,7 @@ from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
-from ..growth import Bins, Samples, encoding, samples, unchecked
+from ..growth import Bins, Samples, samples, unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.samples import check_dense
 from ..growth.settings import Growth
@@ -208,7 +208,7 @@ def _encoded(x: FloatArray, weight: FloatArray, standardize: bool) -> tuple[Unit
     """Units of the columns if they are standardised; the columns in these; and their bins."""
     of_x = units.of_samples(x, weight) if standardize else None
     x = x if of_x is None else standardized(x, of_x)
-    return of_x, x, encoding.encode(x, None)
+    return of_x, x, Samples(x, x, x.dtype).bins()
 
 
 def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:

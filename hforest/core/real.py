@@ -53,9 +53,8 @@ def as_given(name: str, a: ArrayLike) -> Array:
     try:
         given = np.asarray(a)
     except Exception as error:
-        raise TypeError(
-            f"{name}: expected an array, got {type(a).__name__} ({error}); pass rows of one length"
-        ) from None
+        remedy = "pass the numbers themselves" if hasattr(a, "__array__") else "pass rows of one length"
+        raise TypeError(f"{name}: expected an array, got {type(a).__name__} ({error}); {remedy}") from None
     if given.dtype.kind == "O" and not given.ndim:
         raise TypeError(
             f"{name}: expected an array of real numbers, got {type(a).__name__}; make a sparse matrix dense "

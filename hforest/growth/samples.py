@@ -7,9 +7,9 @@ import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray
-from ..core.blocks import Unconverted
 from ..core.sparse import Columns
 from . import encoding
+from . import sparse as sparse_encoding
 from .bins import Bins, Windows
 from .checks import check_bins, check_no_categories, check_windows, has_missing_rows
 
@@ -40,11 +40,13 @@ class Samples:
         Bins of a column at most.
     """
 
+    # This class is a matrix that is computed in as it is. A representation is a subclass: it says how bins,
+    # columns and the matrix are made. `samples` chooses it.
     __slots__ = ("_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
 
     def __init__(
         self,
-        x: FloatArray | Unconverted | Columns | Windows | Bins,
+        x: Any,
         numbers: Array,
         dtype: np.dtype,
         max_bins: int | None = None,
@@ -58,7 +60,7 @@ class Samples:
 
     def __reduce__(self) -> tuple[type["Samples"], tuple[Any, ...]]:
         """Leaves out what was made: a process that gets the samples makes it anew."""
-        return Samples, (
+        return type(self), (
             self.x, self.numbers, self.dtype, self.max_bins, self.categorical, self.has_missing
         )  # fmt: skip
 
@@ -70,10 +72,12 @@ class Samples:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns the numbers, for functions that take arrays, as `hforest.tree.predict`."""
-        x = self.x.given if isinstance(self.x, Unconverted) else self.x
-        if isinstance(x, Columns | Windows | Bins):
-            raise TypeError(f"{type(x).__name__} in place of numbers: pass what the samples were made from")
-        return np.array(x, dtype, copy=copy)
+        return np.array(self.numbers, dtype, copy=copy)
+
+    @property
+    def are_windows(self) -> bool:
+        """Whether samples are parts of the rows of an array, read in place."""
+        return False
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), or what the last call with the same name and key has made."""
@@ -82,35 +86,106 @@ class Samples:
             made = self._made[name] = key, make()
         return made[1]
 
-    @property
-    def are_windows(self) -> bool:
-        """Whether samples are parts of the rows of an array, read in place."""
-        return isinstance(self.x, Windows) or (isinstance(self.x, Bins) and self.x.base is not None)
+    def columns(self, which: slice | Array) -> Array:
+        """Returns some columns in the dtype, of any strides."""
+        return self.x[:, which]
+
+    def _encode(self) -> Bins:
+        return encoding.encode(self)
 
     def bins(self) -> Bins:
         """Returns the columns as bins."""
-        x = self.x
-        if isinstance(x, Bins):
-            return x
-        return self.once(
-            "bins", (), lambda: encoding.encode(x, self.max_bins, self.categorical, self.has_missing)
-        )
+        return self.once("bins", (), self._encode)
+
+    def _matrix(self) -> FloatArray | Columns:
+        return self.x
 
     def matrix(self) -> FloatArray | Columns:
         """Returns the numbers as a C-contiguous array, or as a sparse matrix."""
-        x = self.x
-        if isinstance(x, Unconverted):
-            return self.once("matrix", (), lambda: supervised.converted_numbers(x.given, x.dtype))
-        if isinstance(x, Windows | Bins) or self.categorical is not None:
-            what = type(x).__name__ if isinstance(x, Windows | Bins) else "columns of categories"
-            raise TypeError(
-                f"x: expected numbers, got {what}; projections read numbers: pass an array or a sparse matrix"
-            )
-        return x
+        if self.categorical is not None:
+            raise _no_numbers("columns of categories")
+        return self.once("matrix", (), self._matrix)
 
     def workspace(self, name: str, backend: Any, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns what a backend reads beside the samples: `once` for each backend and vector path."""
         return self.once(name, (backend.__name__, machine.simd(), key), make)
+
+
+class UnconvertedSamples(Samples):
+    """A large matrix that is converted by blocks (`core.blocks.Unconverted`)."""
+
+    __slots__ = ()
+
+    def columns(self, which: slice | Array) -> Array:
+        return self.x.columns(which)
+
+    def _matrix(self) -> FloatArray:
+        return supervised.converted_numbers(self.x.given, self.dtype)
+
+
+class NoArraySamples(Samples):
+    """Samples that are no array, nor numbers that projections read."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError(f"samples made from {type(self.x).__name__}")
+
+    def _matrix(self) -> FloatArray | Columns:
+        raise _no_numbers(type(self.x).__name__)
+
+
+class SparseSamples(NoArraySamples):
+    """A sparse matrix (`core.sparse.Columns`)."""
+
+    __slots__ = ()
+
+    def _encode(self) -> Bins:
+        return sparse_encoding.encode(self.x, self.max_bins, self.categorical, self.has_missing)
+
+    def _matrix(self) -> Columns:
+        return self.x
+
+
+class WindowSamples(NoArraySamples):
+    """Windows of images."""
+
+    __slots__ = ()
+
+    @property
+    def are_windows(self) -> bool:
+        return True
+
+    def columns(self, which: slice | Array) -> Array:
+        flat, base, offset = self.x.x.reshape(-1), self.x.base, self.x.offset
+        return flat[base[:, None] + offset[which]]
+
+    def _encode(self) -> Bins:
+        # One row of bins for all columns, where each distinct number can have a bin of its own.
+        rows = self.x.x.reshape(-1, 1)
+        exact = encoding.encode(Samples(rows, rows, self.dtype))
+        if self.max_bins is not None and exact.low.shape[1] > self.max_bins:
+            return super()._encode()
+        return exact._replace(base=self.x.base, offset=self.x.offset)
+
+
+class EncodedSamples(NoArraySamples):
+    """Bins that were made before."""
+
+    __slots__ = ()
+
+    @property
+    def are_windows(self) -> bool:
+        return self.x.base is not None
+
+    def _encode(self) -> Bins:
+        return self.x
+
+
+def _no_numbers(what: str) -> TypeError:
+    return TypeError(
+        f"x: expected numbers, got {what}; projections read numbers: pass an array or a sparse matrix"
+    )
 
 
 def _check_none(what: str, remedy: str, **settings: Any) -> None:
@@ -123,7 +198,7 @@ def _check_none(what: str, remedy: str, **settings: Any) -> None:
 def of_bins(bins: Bins, name: str) -> Samples:
     """Bins, checked, as samples."""
     check_bins(bins, name)
-    return Samples(bins, bins.bins, bins.dtype, has_missing=bins.missing is not None)
+    return EncodedSamples(bins, bins.bins, bins.dtype, has_missing=bins.missing is not None)
 
 
 def samples(
@@ -177,18 +252,18 @@ def samples(
     if isinstance(x, Windows):
         check_windows(x)
         check_no_categories(categorical)
-        return Samples(x, x.x, x.x.dtype, n_bins)
+        return WindowSamples(x, x.x, x.x.dtype, n_bins)
     if sparse.is_sparse(x):
         columns, has_missing = sparse.columns_or_missing("x", x)
         mask = supervised.categorical(categorical, columns.shape[1])
         if mask is not None:
             sparse.check_categories("x", columns, mask)
-        return Samples(columns, columns.stored.data, columns.dtype, n_bins, mask, has_missing)
+        return SparseSamples(columns, columns.stored.data, columns.dtype, n_bins, mask, has_missing)
     lazy = blocks.unconverted(x)
     if lazy is not None:
         supervised.check_sizes("x", lazy.shape)
         mask = supervised.categorical(categorical, lazy.shape[1])
-        return Samples(lazy, lazy.given, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+        return UnconvertedSamples(lazy, lazy.given, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
     x, has_missing = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
