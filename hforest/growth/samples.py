@@ -129,7 +129,7 @@ class NoArraySamples(Samples):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise TypeError(f"samples made from {type(self.x).__name__}")
+        raise TypeError(f"{type(self.x).__name__} in place of numbers: pass what the samples were made from")
 
     def _matrix(self) -> FloatArray | Columns:
         raise _no_numbers(type(self.x).__name__)
