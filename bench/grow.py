@@ -9,7 +9,9 @@ that are installed; with --rungs only rungs are run whose names hold one of the 
 usps.npz and mnist.npz; sets without their file are left out.
 
 After the sets the bench measures the time of a node with few and with many features, at equal candidates and
-non-zeros, and the peak of memory that growing a forest takes on top of its input, in a process of its own.
+non-zeros; the peak of memory that growing a forest takes on top of its input, in a process of its own (rung
+"memory"); and calls that grow a tree each on the same samples, beside one call for all trees (rung "single
+trees").
 """
 
 import argparse
@@ -27,7 +29,7 @@ import numpy as np
 from common import machine_text, record
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import classic, growth, manifold, tree
 
 SETS = ("synthetic", "letter", "usps", "mnist")
 Data = tuple[Any, Any, Any, Any]
@@ -180,34 +182,83 @@ def peak_resident() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def peak(path: str) -> int:
-    """Prints the peak of bytes that growing 100 trees takes on top of a file's samples."""
+def peak(path: str, trees: int, max_bins: int | None) -> int:
+    """Prints the peak of bytes that growing a forest takes on top of a file's samples."""
     x, y = (np.load(Path(path) / name) for name in ("x.npy", "y.npy"))
     before = peak_resident()
-    forest = classic.grow(x, y, 100, rng=0)
+    forest = classic.grow(x, y, trees, max_bins=max_bins, rng=0)
     print(f"{peak_resident() - before} {sum(a.nbytes for a in forest)} {x.nbytes}")
     return 0
 
 
-def memory(folder: Path | None) -> list[dict[str, Any]]:
-    """Peak of memory on all of MNIST's training images, float32."""
-    path = folder / "mnist.npz" if folder else None
-    if path is None or not path.exists():
-        return []
-    file = np.load(path)
+def memory_of(name: str, x: Any, y: Any, trees: int, max_bins: int | None = None) -> dict[str, Any]:
+    """Peak of memory of growing a forest in a process of its own, beside its samples."""
     with tempfile.TemporaryDirectory() as to:
-        x = file["x_train"].reshape(len(file["x_train"]), -1).astype(np.float32)
         np.save(Path(to) / "x.npy", x)
-        np.save(Path(to) / "y.npy", file["y_train"].astype(np.int32))
-        command = [sys.executable, __file__, "--peak-of", to]
+        np.save(Path(to) / "y.npy", y)
+        command = [sys.executable, __file__, "--peak-of", to, "--trees", str(trees)]
+        command += [] if max_bins is None else ["--max-bins", str(max_bins)]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     more, held, given = (int(word) for word in output.split())
     print(
-        f"memory     mnist, {len(x)} images of {given / 1e6:.0f} MB, 100 trees of {held / 1e6:.0f} MB: "
-        f"{more / 1e6:.0f} MB more at the peak, {more / given:.2f} of the input",
+        f"memory     {name}, samples of {given / 1e6:.0f} MB, {trees} trees of {held / 1e6:.0f} MB: "
+        f"{more / 1e6:.0f} MB more at the peak, {more / given:.2f} of the samples",
         flush=True,
     )
-    return [{"rung": "memory", "input_bytes": given, "forest_bytes": held, "more_bytes": more}]
+    return {
+        "rung": "memory", "set": name, "trees": trees, "input_bytes": given, "forest_bytes": held,
+        "more_bytes": more,
+    }  # fmt: skip
+
+
+def memory(folder: Path | None) -> list[dict[str, Any]]:
+    """Peak of memory on a large table, exact and binned, and on all of MNIST's training images; float32."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1_000_000, 30)).astype(np.float32)
+    y = (x[:, :3].sum(axis=1) > 0).astype(np.int32)
+    rows = [
+        memory_of("1,000,000 x 30, exact", x, y, 2),
+        memory_of("1,000,000 x 30, 256 bins", x, y, 2, 256),
+    ]
+    path = folder / "mnist.npz" if folder else None
+    if path is not None and path.exists():
+        file = np.load(path)
+        x = file["x_train"].reshape(len(file["x_train"]), -1).astype(np.float32)
+        rows.append(memory_of("mnist, exact", x, file["y_train"].astype(np.int32), 100))
+    return rows
+
+
+def single_trees(repeats: int, n_trees: int = 30) -> list[dict[str, Any]]:
+    """Seconds of calls that grow a tree each on the same `growth.samples`, beside one call for all trees.
+
+    Forests of both are compared. Processor time, so that other programs on the machine count little.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20000, 30)).astype(np.float32)
+    y = (x[:, :3].sum(axis=1) > 0).astype(np.int32)
+    kinds: dict[str, tuple[Callable[..., tree.Forest], int | None]] = {
+        "exact": (classic.grow, None),
+        "binned": (classic.grow, 256),
+        "sparse projections": (manifold.grow, None),
+    }
+    rows: list[dict[str, Any]] = []
+    for name, (grow, max_bins) in kinds.items():
+        seconds: dict[str, float] = {}
+        for _ in range(repeats):
+            begin = time.process_time()
+            together = grow(growth.samples(x, max_bins=max_bins), y, n_trees, rng=0)
+            middle = time.process_time()
+            samples = growth.samples(x, max_bins=max_bins)
+            each = [grow(samples, y, 1, first_tree=m, rng=0) for m in range(n_trees)]
+            end = time.process_time()
+            if any((a != b).any() for a, b in zip(tree.join(each), together, strict=True)):
+                raise SystemExit(f"{name}: trees grown one by one differ from those of one call")
+            for label, value in (("together", middle - begin), ("each", end - middle)):
+                seconds[label] = min(seconds.get(label, np.inf), value)
+        ratio = seconds["each"] / seconds["together"]
+        print(f"samples    {name:20} {n_trees} calls of a tree {ratio:5.2f}x one call", flush=True)
+        rows.append({"rung": "single trees", "kind": name, "trees": n_trees, **seconds, "ratio": ratio})
+    return rows
 
 
 def main() -> int:
@@ -215,6 +266,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--features", type=int, nargs="*", default=[500, 50000])
     parser.add_argument("--peak-of", metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument("--max-bins", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
     parser.add_argument("--trees", type=int, default=100)
@@ -224,7 +276,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     if options.peak_of:
-        return peak(options.peak_of)
+        return peak(options.peak_of, options.trees, options.max_bins)
     print(machine_text())
     rows: list[dict[str, Any]] = []
     for name in options.sets:
@@ -235,8 +287,10 @@ def main() -> int:
             rows += run(name, data, options, threads)
     if options.features:
         rows += node_times(options.features, options.repeats)
-    if "mnist" in options.sets and options.rungs is None:
+    if options.rungs is None or "memory" in options.rungs:
         rows += memory(options.data)
+    if options.rungs is None or "single trees" in options.rungs:
+        rows += single_trees(options.repeats)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0
