@@ -126,6 +126,7 @@ def of_samples(task: Task) -> Results:
     y, few = task.labels, np.where(np.abs(task.x) > 1, task.x, 0)
     whole = np.round(40 * task.x)
     one_by_one: Any = {"some": few, "holes": np.where(few == 0, np.nan, task.x)}
+    one_by_one["int8"] = whole.astype(np.int8)
     layouts: dict[str, Any] = {
         "Fortran order": np.asfortranarray(task.x),
         "strides": np.repeat(task.x, 2, axis=1)[::-1, ::2],

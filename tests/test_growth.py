@@ -1424,6 +1424,17 @@ GROWERS = {
 
 
 @pytest.mark.parametrize("name", GROWERS)
+@pytest.mark.parametrize("kind", ["?", "i1", "u2", "i8", "f2", "f4", "f8", "g"])
+def test_large_samples_of_any_dtype_grow_the_forest_of_the_converted_ones(name, kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 2 if kind == "?" else 7, (90, 6)).astype(kind), rng.integers(0, 3, 90)
+    want = GROWERS[name](x, y, 2, rng=0)
+    monkeypatch.setattr(blocks, "CONVERTED", 100)
+    assert_same(want, GROWERS[name](np.asfortranarray(x), y, 2, rng=0))
+    assert want.threshold.dtype == (np.float64 if kind in ("i8", "f8", "g") else np.float32)
+
+
+@pytest.mark.parametrize("name", GROWERS)
 @pytest.mark.parametrize("layout", ["array", "Fortran order", "large", "sparse"])
 def test_samples_are_encoded_once(name, layout, monkeypatch):
     grow, rng = GROWERS[name], np.random.default_rng(0)

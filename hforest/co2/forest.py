@@ -212,7 +212,7 @@ def _encoded(x: FloatArray, weight: FloatArray, standardize: bool) -> tuple[Unit
 
 
 def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:
-    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, x)
+    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, x, x.dtype)
     return Forest(
         n_features=dispatch.array_module(indptr).array(x.shape[1], np.int64),
         **grown._asdict(),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dispatch, machine, supervised
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from .bins import Bins
@@ -103,12 +103,12 @@ def grow_projected(growth: Growth, distribution: Distribution, *, n_projections:
         backend.grow_projected(x, workspace, learned, distribution, n_projections, growth.splitter, batch)
 
     trees = in_batches(grow_some, growth)
-    return joined(trees, learned.target.n_outputs, samples.numbers)
+    return joined(trees, learned.target.n_outputs, samples.numbers, samples.dtype)
 
 
-def joined(trees: list[Any], n_outputs: int, x: FloatArray) -> Projected:
-    """Trees on projections of x, which a backend has grown."""
-    arrays = dispatch.backend(PACKAGE, x).joined(trees, n_outputs, x.dtype, True)
+def joined(trees: list[Any], n_outputs: int, beside: Array, dtype: np.dtype) -> Projected:
+    """Trees on projections of numbers of a dtype, which the backend of the array `beside` has grown."""
+    arrays = dispatch.backend(PACKAGE, beside).joined(trees, n_outputs, dtype, True)
     return Projected(Trees(*arrays[:9]), *arrays[9:])
 
 
@@ -136,7 +136,7 @@ def grow_projected_below(
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     workspace = backend.prepare_projections(x, distribution, has_missing)
     backend.grow_projected(x, workspace, learned, distribution, n_projections, "best", batch)
-    trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x)
+    trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x, x.dtype)
     found = []
     for m, first in enumerate(_first_leaves(trees)):
         starts = indptr[trees.tree_start[m] : trees.tree_start[m + 1] + 1]

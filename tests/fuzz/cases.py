@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import reject
 
+from hforest.core import blocks
+
 from . import bad, cuda, forks, growing, layouts, leaks, malformed, signals, stories
 from . import damaged as files
 from .oracle import Case, in_place, run
@@ -178,6 +180,15 @@ def _good_as(kind: str) -> Callable[[Setting], Case]:
     return lambda s: good(s)._replace(kind=kind)
 
 
+def _run_in_blocks(case: Case) -> object:
+    """As `run`, where matrices of more than 16 numbers are large, and converted by blocks."""
+    limit, blocks.CONVERTED = blocks.CONVERTED, 16
+    try:
+        return run(case)
+    finally:
+        blocks.CONVERTED = limit
+
+
 def _loads(target: Target) -> bool:
     return target.last.startswith("load") and bool(bad.FILES & set(target.parameters))
 
@@ -195,6 +206,9 @@ _CALLS = TARGETS | stories.CALLS
 KINDS = {
     "good": Kind(good, lambda target: True),
     "layout": Kind(layout, _takes("ArrayLike", "FloatArray", "IntArray", "Array")),
+    "blocks": Kind(
+        lambda s: layout(s)._replace(kind="blocks"), lambda target: "x" in target.parameters, _run_in_blocks
+    ),
     "bad": Kind(one_bad, lambda target: bool(target.parameters)),
     "overlap": Kind(overlap, _writes),
     "malformed": Kind(edited, lambda target: _takes(*_TUPLES)(target) and target.last != "from_sklearn"),
