@@ -150,7 +150,7 @@ def test_class_weight():
 def test_out_of_bag_error_predicts_the_test_error(digits):
     x, y, x_test, y_test = digits
     forest = classic.grow(x, y, 60, rng=5)
-    counts = classic.bootstrap_counts(len(x), 60, rng=5)
+    counts = growth.bootstrap_counts(len(x), 60, rng=5)
     p = classic.out_of_bag(forest, x, counts)
     assert not np.isnan(p).any()
     unseen = (p.argmax(axis=1) != y).mean()
@@ -164,7 +164,7 @@ def test_out_of_bag_error_predicts_the_test_error(digits):
 def test_out_of_bag_by_hand():
     x, y = blobs(30)
     forest = classic.grow(x, y, 3, rng=5)
-    counts = classic.bootstrap_counts(30, 3, rng=5)
+    counts = growth.bootstrap_counts(30, 3, rng=5)
     got = classic.out_of_bag(forest, x, counts)
     leaf = tree.apply(forest, x)
     for i in range(30):
@@ -418,7 +418,7 @@ def test_advice_on_labels_works():
 def test_out_of_bag_converts_rows_to_the_forests_dtype(grown):
     x, y = blobs(60, dtype=np.float32)
     forest = classic.grow(x.astype(grown), y, 5, rng=3)
-    counts = classic.bootstrap_counts(60, 5, rng=3)
+    counts = growth.bootstrap_counts(60, 5, rng=3)
     want = classic.out_of_bag(forest, x.astype(grown), counts)
     assert want.dtype == grown
     for other in (x, x.astype(np.float64), np.asfortranarray(x), Table(x), x.tolist()):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hforest import classic, manifold, tree
+from hforest import classic, growth, manifold, tree
 from hforest.core import check
 from hforest.demo import load_digits
 
@@ -193,7 +193,7 @@ def test_single_features_see_what_differences_do_not():
 
 def test_bootstrap_weights_and_progress():
     x, y = manifold.simulate_impulse(120, rng=0)
-    counts = classic.bootstrap_counts(120, 5, rng=3)
+    counts = growth.bootstrap_counts(120, 5, rng=3)
     a = manifold.grow(x, y, 5, projection="sparse", rng=3)
     b = manifold.grow(x, y, 5, projection="sparse", bootstrap=counts, rng=3)
     np.testing.assert_array_equal(a.threshold, b.threshold)

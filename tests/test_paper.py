@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hforest import demo
+from hforest.demo import select
 
 
 def test_poker_hands_by_hand(script):
@@ -152,7 +153,7 @@ def test_split_gains_by_hand():
     y = np.array([0, 0, 1, 2], np.int32)
     t, f = np.full((1, 3), 0.5), np.array([[0, 1, 1]], np.int32)
     # n (1 - Gini): root 6/4, then 2 and 1, then 1, 1 and 1, 1.
-    np.testing.assert_allclose(demo.split_gains(x, y, t, f), [3 - 1.5, (2 - 2) + (2 - 1)])
+    np.testing.assert_allclose(select.split_gains(x, y, t, f), [3 - 1.5, (2 - 2) + (2 - 1)])
 
 
 @pytest.mark.parametrize(

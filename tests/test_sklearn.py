@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, classic, co2, manifold, neural, tabular, tree
+from hforest import cascade, classic, co2, growth, manifold, neural, tabular, tree
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
@@ -289,7 +289,7 @@ def test_leaves_paths_and_importances(name):
 def test_out_of_bag_scores(name):
     x, y = data(name)
     model = small(name, n_estimators=40, bootstrap=True, oob_score=True).fit(x, y)
-    expected = classic.out_of_bag(model.forest_, x, classic.bootstrap_counts(150, 40, rng=0))
+    expected = classic.out_of_bag(model.forest_, x, growth.bootstrap_counts(150, 40, rng=0))
     if name in CLASSIFIERS:
         assert same_bits(model.oob_decision_function_, expected)
         assert model.oob_score_ == (expected.argmax(axis=1) == y).mean()

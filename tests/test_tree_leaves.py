@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import classic, growth, manifold, tree
 from hforest.core import files
 
 FOUR_PARTS = re.compile(r"^.+: expected .+, got .+; .+", re.DOTALL)
 N, N_TREES = 160, 9
-COUNTS = classic.bootstrap_counts(N, N_TREES, rng=3)
+COUNTS = growth.bootstrap_counts(N, N_TREES, rng=3)
 
 
 def problem(dtype=np.float64, n_outputs=2):
@@ -401,7 +401,7 @@ def test_intervals_hold_what_they_say():
     x = rng.normal(size=(7000, 5))
     y = x[:, :2] + rng.normal(size=(7000, 2)) * [1, 3]
     forest = classic.grow(x[:3000], y[:3000], 40, task="regression", min_samples_leaf=9, rng=1)
-    mean = classic.out_of_bag(forest, x[:3000], classic.bootstrap_counts(3000, 40, rng=1))
+    mean = classic.out_of_bag(forest, x[:3000], growth.bootstrap_counts(3000, 40, rng=1))
     for coverage in (0.5, 0.9):
         low, high = classic.prediction_intervals(forest, x[3000:], y[:3000] - mean, coverage=coverage)
         inside = ((low <= y[3000:]) & (y[3000:] <= high)).mean(axis=0)

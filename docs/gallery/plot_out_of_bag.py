@@ -11,7 +11,7 @@ are few.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, demo, tree
+from hforest import classic, demo, growth, tree
 
 digits = demo.load_digits()
 x, y = digits.x_train, digits.y_train
@@ -22,7 +22,7 @@ fig, ax = plt.subplots(figsize=(8, 4.5))
 for color, (name, grow) in zip(("C0", "C1"), kinds.items(), strict=True):
     lines = {"out-of-bag": [], "test": []}
     for n in numbers:
-        counts = classic.bootstrap_counts(len(x), n, rng=1)
+        counts = growth.bootstrap_counts(len(x), n, rng=1)
         forest = grow(x, y, n, bootstrap=counts, rng=0)
         p = classic.out_of_bag(forest, x, counts)
         drawn = ~np.isnan(p).any(axis=1)  # a sample that every tree drew has no prediction

@@ -11,7 +11,7 @@ width of the band follows the spread of the data. Intervals of out-of-bag errors
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, tree
+from hforest import classic, growth, tree
 
 rng = np.random.default_rng(0)
 x = rng.uniform(0, 10, (800, 1))
@@ -21,7 +21,7 @@ at = np.linspace(0, 10, 400)[:, None]
 truth = np.sin(at[:, 0])
 spread = 1.645 * (0.1 + 0.08 * at[:, 0])  # 90 % of the samples lie within
 
-counts = classic.bootstrap_counts(len(x), 200, rng=0)
+counts = growth.bootstrap_counts(len(x), 200, rng=0)
 forest = classic.grow(x, y, 200, bootstrap=counts, min_samples_leaf=15, task="regression", rng=0)
 band = tree.quantiles(forest, tree.leaf_targets(forest, x, y), at, [0.05, 0.95])
 errors = y[:, None] - classic.out_of_bag(forest, x, counts)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, tree
+from .. import classic, growth, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike
 from ..growth import Windows
@@ -212,7 +212,7 @@ def out_of_fold_vectors(
 
 def in_bag_counts(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np.ndarray:
     """How often each sample is in the bootstrap sample of each tree."""
-    return classic.bootstrap_counts(n, n_trees, rng=key(seed, *place, 1))
+    return growth.bootstrap_counts(n, n_trees, rng=key(seed, *place, 1))
 
 
 def grow_bootstrap(

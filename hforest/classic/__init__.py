@@ -7,17 +7,14 @@ wrong shapes and values ValueError, labels out of range IndexError; the checks t
 skipped inside `hforest.unchecked()`.
 """
 
-from ..growth import bootstrap_counts, poisson_counts
 from .estimates import Interval, out_of_bag, prediction_intervals
 from .growing import grow, grow_extra, grow_random
 
 __all__ = [
     "Interval",
-    "bootstrap_counts",
     "grow",
     "grow_extra",
     "grow_random",
     "out_of_bag",
-    "poisson_counts",
     "prediction_intervals",
 ]

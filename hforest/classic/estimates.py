@@ -57,7 +57,7 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     >>> x = np.random.default_rng(0).normal(size=(300, 3))
     >>> y = x[:, 0] > 0
     >>> forest = hforest.classic.grow(x, y, 50, rng=7)
-    >>> p = hforest.classic.out_of_bag(forest, x, hforest.classic.bootstrap_counts(300, 50, rng=7))
+    >>> p = hforest.classic.out_of_bag(forest, x, hforest.growth.bootstrap_counts(300, 50, rng=7))
     >>> bool((p.argmax(axis=1) == y).mean() > 0.95)
     True
     """
@@ -109,7 +109,7 @@ def prediction_intervals(
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(600, 3)); y = x[:, 0] + rng.normal(size=600)
     >>> forest = hforest.classic.grow(x[:400], y[:400], 50, task="regression", min_samples_leaf=5, rng=7)
-    >>> counts = hforest.classic.bootstrap_counts(400, 50, rng=7)
+    >>> counts = hforest.growth.bootstrap_counts(400, 50, rng=7)
     >>> errors = y[:400, None] - hforest.classic.out_of_bag(forest, x[:400], counts)
     >>> low, high = hforest.classic.prediction_intervals(forest, x[400:], errors, coverage=0.8)
     >>> bool(0.7 < ((low[:, 0] <= y[400:]) & (y[400:] <= high[:, 0])).mean() < 0.9)

@@ -9,7 +9,7 @@ functions only, as a user's training loop would.
 from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_digits, save_checkpoint
 from .model import Config, start
 from .network import error_rate, predict, step, train
-from .select import select_features, split_gains
+from .select import select_features
 
 __all__ = [
     "Checkpoint",
@@ -23,7 +23,6 @@ __all__ = [
     "predict",
     "save_checkpoint",
     "select_features",
-    "split_gains",
     "start",
     "step",
     "train",

@@ -44,7 +44,7 @@ def split_gains(
     Examples
     --------
     >>> import numpy as np
-    >>> from hforest.demo import split_gains
+    >>> from hforest.demo.select import split_gains
     >>> x, y = np.array([[0, 1], [1, 0], [2, 1], [3, 0]]), np.array([0, 0, 1, 1])
     >>> split_gains(x, y, np.array([[1.5]]), np.array([[0]], dtype=np.int32))
     array([2., 0.])

@@ -4,7 +4,6 @@ No engine of its own: workers are started by, and bytes carried by, an executor 
 what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 """
 
-from ..growth.by_level import Engine
 from .hinge.chunks import own_trees
 from .hinge.gradients import gather_gradients
 from .hinge.shards import HingeShards, ShardGradients, ShardRoute
@@ -14,7 +13,6 @@ from .trees.by_trees import grow_by_trees
 
 __all__ = [
     "Communicator",
-    "Engine",
     "HingeShards",
     "MpiComm",
     "ShardGradients",

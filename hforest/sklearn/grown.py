@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
-from .. import classic, tree
+from .. import classic, growth, tree
 from .base import Estimator, check_flag
 
 
@@ -110,7 +110,7 @@ class GrownForest(Estimator):
         return self
 
     def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
-        counts = classic.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
+        counts = growth.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
         outputs = classic.out_of_bag(self.forest_, x, counts)
         self._keep_out_of_bag(outputs)
         seen = ~np.isnan(outputs[:, 0])

@@ -58,7 +58,7 @@ def leaf_targets(
     sample_weight : (n_train,) array_like, optional
         Weights, not all 0; by default 1. Samples of weight 0 are left out.
     counts : (n_trees, n_train) array_like of integers, optional
-        How often each tree holds each sample: in-bag counts such as from `hforest.classic.bootstrap_counts`.
+        How often each tree holds each sample: in-bag counts such as from `hforest.growth.bootstrap_counts`.
         By default each tree holds every sample once.
 
     Returns

@@ -87,7 +87,6 @@ for _package in ("classic", "manifold", "co2", "cascade", "growth", "split", "ta
     value(f"{_package}.n_classes")(_classes)
 value("hinge.greedy_init.n_classes", "hinge.fit_weights.n_classes", "scale.n_classes")(_classes)
 value("hinge.from_forest.y")(lambda s: s.choice((_y, lambda s: None))(s))
-value("demo.split_gains.n_classes")(_classes)
 
 
 @value("sample_weight")
