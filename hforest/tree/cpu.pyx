@@ -193,10 +193,11 @@ cdef int _call(Walk* w, int64_t n_nodes) except -1:
     return raise_stopped(&watch, "forest: no memory to walk it; pass fewer samples or trees at a time")
 
 
-def apply(x, forest, int32_t[:, ::1] leaf):
+def apply(x, forest, cnp.ndarray leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
+    # Without a memoryview of `leaf`, which would cost 3 % of a call on one sample.
     cdef Walk w = walk_of(x, forest)
-    w.leaf = &leaf[0, 0]
+    w.leaf = <int32_t*> cnp.PyArray_DATA(leaf)
     _call(&w, len(forest.feature))
 
 
