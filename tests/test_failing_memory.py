@@ -1,4 +1,4 @@
-"""Growing where memory ends: at each allocation in turn, a MemoryError, and all memory is given back."""
+"""Calls where memory ends: at each allocation in turn, a MemoryError, and all memory is given back."""
 
 import ctypes
 import os
@@ -14,17 +14,19 @@ import scipy.sparse
 from fuzz import leaks
 
 import hforest
-from hforest import classic, co2, manifold
+from hforest import classic, co2, manifold, scale, split, tree
 
 TESTS = Path(__file__).resolve().parent
 
 
-def _growers():
-    """Functions that grow two trees of each kind, on one thread."""
+def _calls():
+    """Calls by name: growth of two trees of each kind, then what is done with trees."""
     rng = np.random.default_rng(0)
     x, y, z = rng.integers(0, 60, (80, 4)).astype(np.float64), rng.integers(0, 3, 80), rng.normal(size=80)
     few, gaps = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3)), np.where(x > 50, np.nan, x)
     oblique = {"max_rounds": 2, "min_samples_oblique": 1, "rng": 0}
+    forest, projected = classic.grow(x, y, 2, rng=0), manifold.grow(x, y, 2, projection="sparse", rng=0)
+    targets, columns = tree.leaf_targets(forest, x, z), np.ascontiguousarray(x.T)
     return {
         "numbers": partial(classic.grow, x, y, 2, rng=0),
         "targets": partial(classic.grow, x, z, 2, task="regression", rng=0),
@@ -40,26 +42,40 @@ def _growers():
         "oc1": partial(co2.grow, x, y, 2, splitter="oc1", **oblique),
         "stump": partial(co2.fit_stump, x, y, x[0], n_classes=3, max_rounds=2, rng=0),
         "fit oc1": partial(co2.fit_oc1, x, y, x[0], n_classes=3, rng=0),
+        "by rows": partial(scale.grow_by_rows, None, x, y, 2, max_gathered=20, rng=0),
+        "apply": partial(tree.apply, forest, x),
+        "predict": partial(tree.predict, forest, x),
+        "predict a row": partial(tree.predict, forest, x[:1]),
+        "predict sparse rows": partial(tree.predict, forest, few),
+        "check": partial(tree.check, projected),
+        "quantiles": partial(tree.quantiles, forest, targets, x, [0.5]),
+        "proximity": partial(tree.proximity, forest, x),
+        "split of classes": partial(split.best_split, columns, y, n_classes=3),
+        "split of targets": partial(split.best_split, columns, z, task="regression"),
     }
 
 
-KINDS = list(_growers())
+ALLOCATIONS = {
+    "by rows": 11, "apply": 4, "predict": 5, "predict a row": 1, "predict sparse rows": 6, "check": 1,
+    "quantiles": 6, "proximity": 6, "split of classes": 3, "split of targets": 3,
+}  # fmt: skip
+"""The least number of allocations of a call; others have at least 10."""
 
 
 def fail_at_each(kind):
     """Lets one allocation of the arenas after the other fail; prints how many there are. Runs under failing.c."""
-    shim, grow = ctypes.CDLL(None), _growers()[kind]
+    shim, run = ctypes.CDLL(None), _calls()[kind]
     shim.fail_at.argtypes = [ctypes.c_char_p, ctypes.c_long]
     hforest.set_num_threads(1)  # other threads have heaps of their own
-    grow()
+    run()
     used = []
     for _ in range(3):
         n, failed = 0, True
         while failed:
             message = ""
-            shim.fail_at(b"growth/arena", n)
+            shim.fail_at(b"core/arena", n)
             try:
-                grow()
+                run()
             except MemoryError as error:
                 message = str(error)
             failed = bool(shim.has_failed())
@@ -85,7 +101,7 @@ def shim(tmp_path_factory):
     return library
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", _calls())
 def test_no_memory_is_an_error_and_no_leak(shim, kind):
     done = subprocess.run(
         [sys.executable, "-c", f"import test_failing_memory as t; t.fail_at_each({kind!r})"],
@@ -96,4 +112,4 @@ def test_no_memory_is_an_error_and_no_leak(shim, kind):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 10  # arrays of each kind's workspace
+    assert int(done.stdout) >= ALLOCATIONS.get(kind, 10)

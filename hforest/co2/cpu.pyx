@@ -2,6 +2,7 @@
 
 import numpy as np
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -16,8 +17,11 @@ from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of
 from hforest.co2.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
-from hforest.core.machine cimport hf_stopped, hf_watch, raise_interrupt, simd_path, start_watch
-from hforest.growth.arena cimport hf_arena, release
+from hforest.core.arena cimport hf_arena, release
+from hforest.core.machine cimport (
+    hf_stop, hf_stopped, hf_watch, raise_interrupt, raise_stopped, simd_path, start_watch,
+)
+from hforest.core.views cimport start, start_of_rows
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
 from hforest.growth.node_samples cimport start_samples, sum_up
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
@@ -45,23 +49,31 @@ cdef class _Stump:
     cdef hf_members m
     cdef hf_arena arena
     cdef hf_stump_workspace s
-    cdef object kept
+    # What `rows` and `m` point to.
+    cdef object x
+    cdef const int32_t[::1] labels
+    cdef const double[:, ::1] targets
+    cdef const double[::1] weight
+    cdef uint32_t[::1] sample
 
-    def __cinit__(self, x, labels, targets, const double[::1] weight, int64_t n_outputs):
-        cdef uint32_t[::1] sample = np.arange(len(x) + 1, dtype=np.uint32)
+    @cython.boundscheck(False)  # there may be no samples
+    def __cinit__(
+        self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight,
+        int64_t n_outputs,
+    ):
         cdef int64_t i
+        self.x, self.labels, self.targets, self.weight = x, labels, targets, weight
+        self.sample = np.arange(len(x) + 1, dtype=np.uint32)
         self.rows = _rows(x, False)
         start_stump(&self.s, &self.arena, &self.rows, len(x), n_outputs)
         if self.arena.failed:
             raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
-        self.kept = (x, labels, targets, weight, sample)
-        self.m.n, self.m.sample = len(x), &sample[0]
-        self.m.weight = <const double*> cnp.PyArray_DATA(np.asarray(weight))
+        self.m.n, self.m.sample, self.m.weight = len(x), &self.sample[0], &weight[0]
         self.m.label, self.m.targets = NULL, NULL
         if labels is not None:
-            self.m.label = <const int32_t*> cnp.PyArray_DATA(labels)
+            self.m.label = &labels[0]
         else:
-            self.m.targets = <const double*> cnp.PyArray_DATA(targets)
+            self.m.targets = &targets[0, 0]
         self.m.order, self.m.sign = self.s.order, self.s.sign
         for i in range(self.m.n):
             self.s.order[i] = <uint32_t> i
@@ -90,22 +102,24 @@ def surrogate_grad(
     """Its subgradient."""
     cdef _Stump stump = _Stump(x, labels, targets, weight, len(theta0))
     cdef hf_stump_workspace* s = &stump.s
-    cdef int64_t first, k, size = stump.rows.n_blocks * HF_LANES * x.dtype.itemsize
+    cdef int64_t chunk, first, k, size = stump.rows.n_blocks * HF_LANES * x.dtype.itemsize
     cdef hf_watch watch
     start_watch(&watch)
     stump.surrogate(w, theta0, theta1)
     clear_pull(s)
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
-    for first in range(0, stump.m.n, CHUNK):
-        if hf_stopped(&watch):
-            break
-        memset(s.slope, 0, size)
-        add_slopes(
-            &stump.rows, &stump.m, &s.losses, s.w, first, min(first + CHUNK, stump.m.n), s.slope, &s.pull
-        )
-        for k in range(grad_w.shape[0]):
-            grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]
+    with nogil:
+        for chunk in range((stump.m.n + CHUNK - 1) // CHUNK):
+            first = chunk * CHUNK
+            if hf_stopped(&watch):
+                break
+            memset(s.slope, 0, size)
+            add_slopes(
+                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + CHUNK, stump.m.n), s.slope, &s.pull
+            )
+            for k in range(grad_w.shape[0]):
+                grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]
     raise_interrupt(&watch)
     for k in range(grad_theta0.shape[0]):
         grad_theta0[k] = theta_slope(&stump.m, &s.losses, &s.pull, 0, k)
@@ -131,8 +145,8 @@ def fit_stump(
 
 
 def fit_oc1(
-    x, labels, targets, const double[::1] weight, n_outputs, criterion, min_leaf, double least_weight,
-    restarts, jumps, uint64_t key, double[::1] w
+    x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, n_outputs,
+    criterion, min_leaf, double least_weight, restarts, jumps, uint64_t key, double[::1] w,
 ):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     cdef hf_task t
@@ -141,7 +155,6 @@ def fit_oc1(
     cdef hf_oc1 c
     cdef hf_pending node
     cdef hf_watch watch
-    cdef int fine
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&node, 0, sizeof(hf_pending))
@@ -149,24 +162,20 @@ def fit_oc1(
     t.watch = &watch
     c.restarts, c.jumps = restarts, jumps
     t.n, t.single, t.in_floats = len(x), x.dtype.itemsize == 4, True
-    if labels is not None:
-        t.labels = <const int32_t*> cnp.PyArray_DATA(labels)
-    else:
-        t.targets = <const double*> cnp.PyArray_DATA(targets)
+    t.labels, t.targets = start(labels), start_of_rows(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
     start_samples(&t, &r, NULL, 0, t.n)
     start_oc1(&o, &r.arena, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
-    fine = not r.arena.failed
     r.least_weight = least_weight
-    if fine:
+    if r.arena.failed:
+        hf_stop(&watch)
+    else:
         with nogil:
             sum_up(&t, &r, &node)
             search_hyperplane(&t, &r, &node, &c, key, &o, &w[0])
     release(&r.arena)
-    raise_interrupt(&watch)
-    if not fine:
-        raise MemoryError(f"fit_oc1: no memory for {t.n} samples")
+    raise_stopped(&watch, "fit_oc1: no memory for {} samples", t.n)
 
 
 def grow(x, bins, learned, max_features, schedule, search, batch):

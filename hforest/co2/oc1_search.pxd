@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from hforest.growth.arena cimport hf_arena
+from hforest.core.arena cimport hf_arena
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 

@@ -10,8 +10,8 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
-from hforest.growth.arena cimport take
 from hforest.growth.task cimport (
     hf_add, hf_between_f64, hf_draw_key, hf_node_score, hf_philox, hf_unit,
 )
@@ -138,9 +138,9 @@ cdef double _score_of_w(
 
 
 cdef double _search_line(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double* found
+    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double* step
 ) noexcept nogil:
-    # Writes the number a for which the sides of value + a along score best to found[0]. Returns that score,
+    # Writes the number a for which the sides of value + a along score best to step[0]. Returns that score,
     # or -INFINITY if no a leaves enough on both sides.
     cdef const uint64_t* order = o.order
     cdef const uint32_t* place = o.place
@@ -172,7 +172,7 @@ cdef double _search_line(
         if score > best:
             following = place[c + 1]
             best = score
-            found[0] = hf_between_f64(-o.value[i] / o.along[i], -o.value[following] / o.along[following])
+            step[0] = hf_between_f64(-o.value[i] / o.along[i], -o.value[following] / o.along[following])
     return best
 
 
@@ -211,10 +211,10 @@ cdef double _climb(
 
 cdef void _draw(uint64_t key, uint64_t number, uint64_t stream, double* w, int64_t width) noexcept nogil:
     # Writes random numbers from -1 to 1, determined by the key, to w (width,).
-    cdef uint64_t own = hf_draw_key(hf_philox(key, number, stream), 0)
+    cdef uint64_t draws = hf_draw_key(hf_philox(key, number, stream), 0)
     cdef int64_t j
     for j in range(width):
-        w[j] = 2 * hf_unit(hf_philox(own, <uint64_t> j, stream)) - 1
+        w[j] = 2 * hf_unit(hf_philox(draws, <uint64_t> j, stream)) - 1
 
 
 cdef double _jump(
@@ -248,7 +248,7 @@ cdef void search_hyperplane(
 ) noexcept nogil:
     # Searches from w and from random starts.
     #
-    # w   IN, OUT (width,): the best found, its largest number 1
+    # w   IN, OUT (width,): the best, scaled so that its largest number is 1
     cdef double best = -INFINITY, score, largest = 0
     cdef uint64_t n_jumps = 0
     cdef int64_t j, restart

@@ -29,7 +29,7 @@ cdef inline double _dot(
 ) noexcept nogil:
     # Returns w.x of a row, and prefetches the row `after`.
     cdef real lane[16]  # HF_LANES
-    cdef int64_t b, rest = rows.n_features - rows.n_full * HF_LANES
+    cdef int64_t b, n_after = rows.n_features - rows.n_full * HF_LANES
     cdef int i
     for i in range(HF_LANES):
         lane[i] = 0
@@ -38,10 +38,10 @@ cdef inline double _dot(
         for i in range(HF_LANES):
             lane[i] += row[b + i] * w[b + i]
     b = rows.n_full * HF_LANES
-    for i in range(rest):
+    for i in range(n_after):
         lane[i] += row[b + i] * w[b + i]
     if rows.offset:
-        lane[rest] -= w[b + rest]
+        lane[n_after] -= w[b + n_after]
     return fold(lane)
 
 

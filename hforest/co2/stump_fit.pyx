@@ -11,8 +11,8 @@ from hforest.co2.losses cimport (
     HF_LN2, add_pull, add_slopes, hf_log2, sum_surrogate, theta_slope, write_losses, write_products,
 )
 from hforest.co2.rows cimport HF_LANES, fold, real
+from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
-from hforest.growth.arena cimport take, take_zeros
 
 cdef extern from "co2/visits.h" nogil:
     ctypedef struct hf_visits:

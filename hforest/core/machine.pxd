@@ -26,6 +26,14 @@ cdef inline int raise_interrupt(const hf_watch* watch) except -1:
     return -1 if watch.interrupted else 0
 
 
+cdef inline int raise_stopped(const hf_watch* watch, str message, int64_t n=0) except -1:
+    # The same for work that takes memory: MemoryError where it was out. A "{}" of the message stands for n.
+    raise_interrupt(watch)
+    if watch.stopped:
+        raise MemoryError(message.format(n))
+    return 0
+
+
 # Returns the vector path in use, one of simd.h's HF_PATH_...
 cdef int simd_path() noexcept nogil
 

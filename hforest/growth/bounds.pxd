@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.arena cimport hf_arena
+from hforest.core.arena cimport hf_arena
 from hforest.growth.bodies cimport hf_bodies, hf_buckets
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 

@@ -26,7 +26,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.growth.arena cimport take
+from hforest.core.arena cimport take
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of, hf_bodies, hf_buckets, hf_float_of_code, score_at,
 )

@@ -8,8 +8,8 @@ their own (node_orders.pyx).
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
-from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.builder cimport add_words

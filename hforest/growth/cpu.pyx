@@ -14,11 +14,12 @@ from libc.string cimport memset
 
 cimport numpy as cnp
 
+from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
-    simd_path, start_watch,
+    raise_stopped, simd_path, start_watch,
 )
-from hforest.growth.arena cimport hf_arena, release, take
+from hforest.core.views cimport start, start_of_rows
 from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
 from hforest.growth.column_source cimport source_of_columns
@@ -244,9 +245,7 @@ def encode(x, bins, low, high, n_bins):
         _encode[float](x, bins, low, high, n_bins, &watch)
     else:
         _encode[double](x, bins, low, high, n_bins, &watch)
-    raise_interrupt(&watch)
-    if watch.stopped:
-        raise MemoryError(f"encode: no memory to order {x.shape[0]} values")
+    raise_stopped(&watch, "encode: no memory to order {} values", len(x))
 
 
 # ------------------------------------------------------------------------------------------------------ trees
@@ -322,31 +321,12 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
-# What growing reads of arrays by their dtype.
-ctypedef fused number:
-    uint8_t
-    int32_t
-    int64_t
-    uint64_t
-    double
-
-
-cdef inline const number* _start(const number[::1] a) noexcept nogil:
-    # Returns where an array begins, which must outlive it; NULL for None, or of no numbers.
-    return &a[0] if a is not None and a.shape[0] else NULL
-
-
-cdef inline const number* _start_of_rows(const number[:, ::1] a) noexcept nogil:
-    # The same of a matrix.
-    return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL
-
-
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as a task has them.
     cdef hf_roots a
     indptr, key, weight, depth = (None,) * 4 if roots is None else roots
-    a.indptr, a.key = _start[int64_t](indptr), _start[uint64_t](key)
-    a.weight, a.depth = _start[double](weight), _start[int64_t](depth)
+    a.indptr, a.key = start[int64_t](indptr), start[uint64_t](key)
+    a.weight, a.depth = start[double](weight), start[int64_t](depth)
     return a
 
 
@@ -355,8 +335,8 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     cdef hf_task t
     labels, targets, n_outputs = learned.target
     t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
-    t.weight, t.labels = _start[double](learned.sample_weight), _start[int32_t](labels)
-    t.targets = _start_of_rows[double](targets)
+    t.weight, t.labels = start[double](learned.sample_weight), start[int32_t](labels)
+    t.targets = start_of_rows[double](targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
@@ -368,7 +348,7 @@ cdef hf_stored_rows _stored_rows(rows, shape):
     # Returns what stored_rows made, which must outlive it.
     cdef hf_stored_rows a
     indptr, columns = rows
-    a.indptr, a.column = _start[int64_t](indptr), _start[int32_t](columns)
+    a.indptr, a.column = start[int64_t](indptr), start[int32_t](columns)
     a.n, a.n_columns = shape
     return a
 
@@ -380,8 +360,8 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
-    c.offset, c.missing = _start[int64_t](bins.offset), _start[int64_t](bins.missing)
-    c.categorical = _start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
+    c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
+    c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
     c.twice = bins.missing is not None and workspace is not None and bins.stored is None
     if c.twice:
@@ -389,14 +369,14 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     elif bins.stored is not None:
         pass
     elif workspace is not None and workspace.dtype == np.uint8:
-        c.rows = _start_of_rows[uint8_t](workspace)
+        c.rows = start_of_rows[uint8_t](workspace)
     elif workspace is not None:
         c.values = cnp.PyArray_DATA(workspace)
     if bins.stored is not None:
-        c.stored.indptr = _start[int64_t](bins.stored.indptr)
-        c.stored.sample = _start[int32_t](bins.stored.indices)
-        c.stored.by_default = _start[int32_t](bins.stored.default)
-        c.stored.table = _start[int64_t](bins.stored.table)
+        c.stored.indptr = start[int64_t](bins.stored.indptr)
+        c.stored.sample = start[int32_t](bins.stored.indices)
+        c.stored.by_default = start[int32_t](bins.stored.default)
+        c.stored.table = start[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
         c.n_codes = int(np.diff(bins.stored.table).max())
     return c
@@ -407,7 +387,7 @@ cdef object grow_trees(hf_task* t, batch):
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
     cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
-    cdef const int32_t* counts = _start_of_rows[int32_t](batch.counts)
+    cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef int64_t counts_size = t.n if counts != NULL else 0
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
@@ -421,9 +401,7 @@ cdef object grow_trees(hf_task* t, batch):
             if not grow_tree(t, first + m, counts + m * counts_size, <hf_tree*> at[m]):
                 hf_stop(&watch)
             hf_end(&watch)
-    raise_interrupt(&watch)
-    if watch.stopped:
-        raise MemoryError(f"grow: no memory for a tree on {t.n} samples")
+    raise_stopped(&watch, "grow: no memory for a tree on {} samples", t.n)
     batch.trees.extend(grown)
 
 
@@ -469,7 +447,7 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
-    t.base = _start[int64_t](bins.base)
+    t.base = start[int64_t](bins.base)
     grow_trees(&t, batch)
 
 
@@ -550,7 +528,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
-        p.stored.indptr, p.stored.sample = _start[int64_t](x.stored.indptr), _start[int32_t](x.stored.indices)
+        p.stored.indptr, p.stored.sample = start[int64_t](x.stored.indptr), start[int32_t](x.stored.indices)
         p.stored.number = cnp.PyArray_DATA(x.stored.data)
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
@@ -559,7 +537,7 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.random_thresholds = splitter == "random"
     p.columns = NULL if isinstance(x, Columns) else cnp.PyArray_DATA(workspace.columns)
     if workspace.numbers is not None:
-        p.bytes = _start_of_rows[uint8_t](workspace.numbers)
+        p.bytes = start_of_rows[uint8_t](workspace.numbers)
     if workspace.corners is not None:
         p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing

@@ -14,7 +14,7 @@ A missing category is one more category. Of equal scores the first order wins, i
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.growth.arena cimport hf_arena, take
+from hforest.core.arena cimport hf_arena, take
 from hforest.growth.columns cimport hf_columns, is_stored, table_at
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport read_stored

@@ -11,7 +11,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hforest.growth.arena cimport hf_arena, take
+from hforest.core.arena cimport hf_arena, take
 from hforest.growth.task cimport (
     HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
     hf_workspace, hf_xlogx, weight_bits,

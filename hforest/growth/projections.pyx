@@ -10,8 +10,8 @@ from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
-from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries

@@ -14,7 +14,7 @@ from libc.math cimport INFINITY, ceil
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.growth.arena cimport hf_arena, take, take_zeros
+from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport weight_bits
 

@@ -4,8 +4,8 @@ from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
-from hforest.growth.arena cimport hf_arena
 
 cdef extern from "core/philox.h" nogil:
     ctypedef struct hf_draw:

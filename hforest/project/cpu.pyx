@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef void _project_block(
-    const real[:, ::1] x, const int32_t* samples, const int64_t[::1] indptr, const int32_t[::1] indices,
+    const real[:, ::1] x, const int32_t[::1] samples, const int64_t[::1] indptr, const int32_t[::1] indices,
     const real[::1] data, Py_ssize_t first, Py_ssize_t last, real[:, ::1] values, hf_watch* watch,
 ) noexcept nogil:
     cdef Py_ssize_t p, i, s
@@ -27,45 +27,40 @@ cdef void _project_block(
         if hf_stopped_after(watch, &n_steps, (last - first) * (indptr[p + 1] - indptr[p] + 1)):
             return
         for i in range(first, last):
-            s = i if samples == NULL else samples[i]
+            s = i if samples is None else samples[i]
             total = 0
             for j in range(indptr[p], indptr[p + 1]):
                 total = total + <double> data[j] * <double> x[s, indices[j]]
             values[p, i] = <real> total
 
 
-cdef void _project(
-    const real[:, ::1] x, const int32_t* samples, const int64_t[::1] indptr, const int32_t[::1] indices,
-    const real[::1] data, real[:, ::1] values, hf_watch* watch,
-) noexcept nogil:
-    cdef int64_t n = values.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, block
+cdef int _project(
+    const real[:, ::1] x, const int32_t[::1] samples, const int64_t[::1] indptr, const int32_t[::1] indices,
+    const real[::1] data, real[:, ::1] values,
+) except -1:
+    # Projects the rows of x that `samples` lists; all if it is None.
+    cdef int64_t n = values.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, n_units, block
     cdef int threads = 1 if values.shape[0] * n < SMALL else hf_threads()
-    for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(watch, block):
+    cdef hf_watch watch
+    start_watch(&watch)
+    n_units = hf_units(&watch, n_blocks, threads)
+    for block in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, block):
             _project_block(
-                x, samples, indptr, indices, data, block * BLOCK, min(n, (block + 1) * BLOCK), values, watch
+                x, samples, indptr, indices, data, block * BLOCK, min(n, (block + 1) * BLOCK), values, &watch
             )
-            hf_end(watch)
+            hf_end(&watch)
+    return raise_interrupt(&watch)
 
 
 def project(x, indptr, indices, data, values):
     """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
-    cdef hf_watch watch
-    start_watch(&watch)
-    if x.dtype.itemsize == 4:
-        _project[float](x, NULL, indptr, indices, data, values, &watch)
-    else:
-        _project[double](x, NULL, indptr, indices, data, values, &watch)
-    raise_interrupt(&watch)
+    project_some(x, None, indptr, indices, data, values)
 
 
 def project_some(x, samples, indptr, indices, data, values):
     """The same for some rows of x."""
-    cdef const int32_t[::1] rows = samples
-    cdef hf_watch watch
-    start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _project[float](x, &rows[0], indptr, indices, data, values, &watch)
+        _project[float](x, samples, indptr, indices, data, values)
     else:
-        _project[double](x, &rows[0], indptr, indices, data, values, &watch)
-    raise_interrupt(&watch)
+        _project[double](x, samples, indptr, indices, data, values)

@@ -3,11 +3,12 @@
 from cython.parallel cimport prange
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
+from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
-    start_watch,
+    raise_stopped, start_watch,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -58,50 +59,50 @@ cdef struct Scan:
     bint is_whole
     double left_square
     double right_square
+    double gain               # OUT: of the best split, or -inf
 
 
-cdef void _impurity(
-    const real[:, ::1] counts, int criterion, real[::1] out, hf_watch* watch
-) noexcept nogil:
+cdef int _impurity(const real[:, ::1] counts, int criterion, real[::1] out) except -1:
     cdef Py_ssize_t i, k
     cdef int64_t n_steps = 0
     cdef double weight, total, p
-    for i in range(counts.shape[0]):
-        if hf_stopped_after(watch, &n_steps, counts.shape[1]):
-            return
-        if criterion == HF_SQUARED:
-            weight = counts[i, 0]
-            p = counts[i, 1] / weight if weight > 0 else 0.0
-            total = counts[i, 2] / weight - p * p if weight > 0 else 0.0
-            out[i] = <real> max(total, 0.0)
-            continue
-        weight = total = 0
-        for k in range(counts.shape[1]):
-            weight = weight + counts[i, k]
-        if weight <= 0:
-            out[i] = 0
-            continue
-        for k in range(counts.shape[1]):
-            p = counts[i, k] / weight
-            total = total + (p * p if criterion == HF_GINI else hf_xlogx(p))
-        out[i] = <real> ((1.0 if criterion == HF_GINI else 0.0) - total)
+    cdef hf_watch watch
+    start_watch(&watch)
+    with nogil:
+        for i in range(counts.shape[0]):
+            if hf_stopped_after(&watch, &n_steps, counts.shape[1]):
+                break
+            if criterion == HF_SQUARED:
+                weight = counts[i, 0]
+                p = counts[i, 1] / weight if weight > 0 else 0.0
+                total = counts[i, 2] / weight - p * p if weight > 0 else 0.0
+                out[i] = <real> max(total, 0.0)
+                continue
+            weight = total = 0
+            for k in range(counts.shape[1]):
+                weight = weight + counts[i, k]
+            if weight <= 0:
+                out[i] = 0
+                continue
+            for k in range(counts.shape[1]):
+                p = counts[i, k] / weight
+                total = total + (p * p if criterion == HF_GINI else hf_xlogx(p))
+            out[i] = <real> ((1.0 if criterion == HF_GINI else 0.0) - total)
+    return raise_interrupt(&watch)
 
 
 def impurity(counts, int criterion, out):
     """Writes H of every row; 0 if a row is empty."""
-    cdef hf_watch watch
-    start_watch(&watch)
     if counts.dtype.itemsize == 4:
-        _impurity[float](counts, criterion, out, &watch)
+        _impurity[float](counts, criterion, out)
     else:
-        _impurity[double](counts, criterion, out, &watch)
-    raise_interrupt(&watch)
+        _impurity[double](counts, criterion, out)
 
 
-cdef void _make_bins(uint64_t* key, int64_t n, int64_t max_bins) noexcept nogil:
+cdef void _make_bins(const Task* t, uint64_t* key) noexcept nogil:
     # Replaces sorted keys by the numbers of their bins, if they have more than max_bins different values: no
     # threshold separates equal ones. A value is in the bin where the middle of its samples lies.
-    cdef int64_t n_distinct = 1, i, j, stop
+    cdef int64_t n = t.n, max_bins = t.max_bins, n_distinct = 1, i, j, stop
     for i in range(1, n):
         n_distinct += key[i] != key[i - 1]
     if n_distinct <= max_bins:
@@ -116,7 +117,7 @@ cdef void _make_bins(uint64_t* key, int64_t n, int64_t max_bins) noexcept nogil:
         i = stop
 
 
-cdef bint _sort(const Task* t, const real* value, Scan* s) noexcept nogil:
+cdef bint _sort(const Task* t, const real[::1] value, Scan* s) noexcept nogil:
     # Sorts the samples by their values. s.key and s.index have space for (2, n). Returns False if the call is
     # to end.
     cdef uint64_t* key2 = s.key + t.n
@@ -130,7 +131,7 @@ cdef bint _sort(const Task* t, const real* value, Scan* s) noexcept nogil:
     if swapped > 0:
         s.key, s.index = key2, index2
     if t.max_bins and swapped >= 0:
-        _make_bins(s.key, t.n, t.max_bins)
+        _make_bins(t, s.key)
     return swapped >= 0
 
 
@@ -183,10 +184,11 @@ cdef inline double _score(const Task* t, Scan* s, double right_weight) noexcept 
     )
 
 
-cdef int64_t _scan(const Task* t, Scan* s, double* gain) noexcept nogil:
-    # Returns the place in the order of the last sample on the left of the best split, or -1; writes its gain.
+cdef int64_t _scan(const Task* t, Scan* s) noexcept nogil:
+    # Returns the place in the order of the last sample on the left of the best split, or -1; writes s.gain.
     cdef int64_t best_at = -1, n_steps = 0, i
-    cdef double best = -INFINITY, right_weight, score
+    cdef double right_weight, score
+    s.gain = -INFINITY
     for i in range(t.n - 1):
         if hf_stopped_after(t.watch, &n_steps, t.n_sums):
             break
@@ -197,70 +199,67 @@ cdef int64_t _scan(const Task* t, Scan* s, double* gain) noexcept nogil:
         if not right_weight > 0:  # lost in rounding
             continue
         score = _score(t, s, right_weight)
-        if score > best:
-            best, best_at = score, i
+        if score > s.gain:
+            s.gain, best_at = score, i
     if best_at >= 0:
-        best = best - hf_node_score(t.criterion, s.total, t.n_sums, s.total_weight)
-    gain[0] = best
+        s.gain -= hf_node_score(t.criterion, s.total, t.n_sums, s.total_weight)
     return best_at
 
 
-cdef int _candidate(const Task* t, const real* value, real* threshold, double* gain) noexcept nogil:
-    # Writes the best threshold and its gain; -inf means that none is allowed. Returns 0 if memory is out.
-    cdef Scan s
+cdef real _best_threshold(const Task* t, const real[::1] value, Scan* s) noexcept nogil:
+    # Returns the best threshold of a candidate, and writes s.gain; NaN and -inf if none is allowed.
     cdef int64_t at
-    cdef char* workspace = <char*> malloc(t.n * 24 + 3 * t.n_sums * sizeof(double))
-    if workspace == NULL:
-        return 0
-    s.total = <double*> workspace
-    s.left, s.right = s.total + t.n_sums, s.total + 2 * t.n_sums
-    s.key = <uint64_t*> (s.total + 3 * t.n_sums)
-    s.index = <uint32_t*> (s.key + 2 * t.n)
-    if _sort(t, value, &s):
-        _start(t, &s)
-        at = _scan(t, &s, gain)
-        if at < 0:
-            threshold[0] = <real> NAN
-        elif real is float:
-            threshold[0] = <float> hf_between_f32(value[s.index[at]], value[s.index[at + 1]])
-        else:
-            threshold[0] = hf_between_f64(value[s.index[at]], value[s.index[at + 1]])
-    free(workspace)
-    return 1
+    s.gain = -INFINITY
+    if not _sort(t, value, s):
+        return <real> NAN
+    _start(t, s)
+    at = _scan(t, s)
+    if at < 0:
+        return <real> NAN
+    if real is float:
+        return <float> hf_between_f32(value[s.index[at]], value[s.index[at + 1]])
+    return hf_between_f64(value[s.index[at]], value[s.index[at + 1]])
 
 
-cdef void _splits(
-    const Task* t, const real[:, ::1] values, real[::1] threshold, double[::1] gain
+cdef void _candidate(
+    const Task* t, const real[:, ::1] values, int64_t c, real[::1] threshold, double[::1] gain
 ) noexcept nogil:
-    cdef int64_t n_candidates = values.shape[0], c
-    cdef int threads = 1 if n_candidates * t.n < SMALL else hf_threads()
-    for c in prange(hf_units(t.watch, n_candidates, threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(t.watch, c):
-            if not _candidate(t, &values[c, 0], &threshold[c], &gain[c]):
-                hf_stop(t.watch)
-            hf_end(t.watch)
+    # Writes the best threshold of candidate c and its gain.
+    cdef Scan s
+    cdef hf_arena arena
+    memset(&arena, 0, sizeof(hf_arena))
+    s.total = <double*> take(&arena, 3 * t.n_sums * sizeof(double))
+    s.key, s.index = <uint64_t*> take(&arena, t.n * 16), <uint32_t*> take(&arena, t.n * 8)
+    if arena.failed:
+        hf_stop(t.watch)
+    else:
+        s.left, s.right = s.total + t.n_sums, s.total + 2 * t.n_sums
+        threshold[c] = _best_threshold(t, values[c], &s)
+        gain[c] = s.gain
+    release(&arena)
 
 
-cdef int _splits_of(Task* t, values, const double[::1] weights, threshold, double[::1] gain) except -1:
-    cdef const float[:, ::1] values4
-    cdef const double[:, ::1] values8
-    cdef float[::1] threshold4
-    cdef double[::1] threshold8
+cdef int _splits(
+    Task* t, const real[:, ::1] values, const double[::1] weights, real[::1] threshold, double[::1] gain
+) except -1:
+    cdef int64_t n_candidates = values.shape[0], n_units, c
+    cdef int threads
     cdef hf_watch watch
     start_watch(&watch)
     t.watch, t.weight, t.n = &watch, &weights[0], values.shape[1]
+    threads = 1 if n_candidates * t.n < SMALL else hf_threads()
+    n_units = hf_units(&watch, n_candidates, threads)
+    for c in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, c):
+            _candidate(t, values, c, threshold, gain)
+            hf_end(&watch)
+    return raise_stopped(&watch, "values: no memory to sort {} of them; pass fewer samples", t.n)
+
+
+cdef int _splits_of(Task* t, values, const double[::1] weights, threshold, double[::1] gain) except -1:
     if values.dtype.itemsize == 4:
-        values4, threshold4 = values, threshold
-        with nogil:
-            _splits[float](t, values4, threshold4, gain)
-    else:
-        values8, threshold8 = values, threshold
-        with nogil:
-            _splits[double](t, values8, threshold8, gain)
-    raise_interrupt(&watch)
-    if watch.stopped:
-        raise MemoryError(f"values: no memory to sort {values.shape[1]} of them; pass fewer samples")
-    return 0
+        return _splits[float](t, values, weights, threshold, gain)
+    return _splits[double](t, values, weights, threshold, gain)
 
 
 def class_splits(

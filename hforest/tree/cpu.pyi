@@ -15,7 +15,7 @@ def faults(
     indptr: NDArray,
     indices: NDArray,
     n_features: int,
-    found: NDArray,
+    first: NDArray,
 ) -> None: ...
 def group(leaf: NDArray, tree_start: NDArray, indptr: NDArray, member: NDArray) -> None: ...
 def quantiles(
@@ -27,7 +27,7 @@ def quantiles(
     y: NDArray,
     levels: NDArray,
     equal_trees: bool,
-    found: NDArray,
+    values: NDArray,
 ) -> None: ...
 def count_neighbors(
     leaf: NDArray,

@@ -3,15 +3,16 @@
 from cython.parallel cimport prange
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
 
+from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch,
-    raise_interrupt, start_watch,
+    raise_interrupt, raise_stopped, start_watch,
 )
+from hforest.core.views cimport start, start_of_rows
 from hforest.tree.members cimport (
     Members, Neighbors, Quantiles, group_tree, write_neighbors, write_quantiles,
 )
@@ -32,41 +33,44 @@ cdef enum:
     STEPS = 32            # nodes for each walk up to which packing them pays
 
 
-cdef void _add(
-    const Walk* w, int64_t n, int64_t tree, int64_t last, const int32_t* leaf, int64_t tree_stride,
-    double* total,
-) noexcept nogil:
+cdef struct Block:
+    # Samples that a thread walks through all trees, and the workspace for them.
+    int64_t first
+    int64_t n
+    int64_t whole         # n rounded up to whole groups of samples
+    char* columns         # keys of the samples (packed.h); the first column begins with a cache line
+    int32_t* reached      # (HF_WALKS, whole): leaves of trees
+    double* total         # (n, n_outputs) where y is written
+
+
+cdef void _add(const Walk* w, const Block* b, int64_t tree, int64_t last) noexcept nogil:
+    # Adds the leaf values, or votes, of trees tree to last - 1.
     cdef const int32_t* class_of
     cdef int64_t i
     if w.has_classes != NULL and w.has_classes[tree]:
         class_of = w.class_of + w.forest.tree_start[tree]
-        for i in range(n):
-            total[i * w.n_outputs + class_of[leaf[i]]] += 1
+        for i in range(b.n):
+            b.total[i * w.n_outputs + class_of[b.reached[i]]] += 1
     elif w.single:
-        add_leaves(w, <const float*> w.value, tree, last, n, leaf, tree_stride, total)
+        add_leaves(w, <const float*> w.value, tree, last, b.n, b.reached, b.whole, b.total)
     else:
-        add_leaves(w, <const double*> w.value, tree, last, n, leaf, tree_stride, total)
+        add_leaves(w, <const double*> w.value, tree, last, b.n, b.reached, b.whole, b.total)
 
 
-cdef void _apply_block(
-    const Walk* w, int64_t first, int64_t n, const char* columns, int32_t* reached, int32_t* leaf
-) noexcept nogil:
-    # Writes the leaves of n samples from `first`. reached: workspace for a tree's.
-    cdef const char* x = <const char*> w.x + first * w.n_features * (4 if w.single else 8)
+cdef void _apply_block(const Walk* w, const Block* b, const char* x) noexcept nogil:
+    # Writes the leaves of the samples, whose rows begin at x.
+    cdef int32_t* leaf = w.leaf + b.first * w.n_trees
     cdef int64_t tree = 0, last
     while tree < w.n_trees and not hf_stopped(w.watch):
-        last = min(tree + max(w.walks // n // HF_WALKS, 1) * HF_WALKS, w.n_trees)
-        find_leaves(w, x, columns, n, tree, last, reached, leaf + first * w.n_trees + tree, w.n_trees, 1)
+        last = min(tree + max(w.walks // b.n // HF_WALKS, 1) * HF_WALKS, w.n_trees)
+        find_leaves(w, x, b.columns, b.n, tree, last, b.reached, leaf + tree, w.n_trees, 1)
         tree = last
 
 
-cdef void _predict_block(
-    const Walk* w, int64_t first, int64_t n, const char* columns, int32_t* reached, double* total
-) noexcept nogil:
-    # Writes sums over trees for n samples from `first`. reached: workspace for HF_WALKS trees' leaves.
-    cdef const char* x = <const char*> w.x + first * w.n_features * (4 if w.single else 8)
-    cdef int64_t whole = (n + HF_DOWN - 1) // HF_DOWN * HF_DOWN, tree = 0, last, n_steps = 0
-    memset(total, 0, n * w.n_outputs * sizeof(double))
+cdef void _predict_block(const Walk* w, const Block* b, const char* x) noexcept nogil:
+    # Writes the means over trees of the samples, whose rows begin at x.
+    cdef int64_t tree = 0, last, n_steps = 0, n_sums = b.n * w.n_outputs, i
+    memset(b.total, 0, n_sums * sizeof(double))
     while tree < w.n_trees:
         # One tree if leaves are classes, which stay in cache with it; else several, whose rows are
         # added at once.
@@ -76,49 +80,55 @@ cdef void _predict_block(
                 w.has_classes == NULL or not w.has_classes[last]
             ):
                 last += 1
-        find_leaves(w, x, columns, n, tree, last, NULL, reached, 1, whole)
-        _add(w, n, tree, last, reached, whole, total)
-        n_steps += n * (last - tree)
+        find_leaves(w, x, b.columns, b.n, tree, last, NULL, b.reached, 1, b.whole)
+        _add(w, b, tree, last)
+        n_steps += b.n * (last - tree)
         tree = last
         if n_steps >= w.walks:
             n_steps = 0
             if hf_stopped(w.watch):
                 return
+    for i in range(n_sums):
+        if w.single:
+            (<float*> w.y)[b.first * w.n_outputs + i] = <float> (b.total[i] / w.n_trees)
+        else:
+            (<double*> w.y)[b.first * w.n_outputs + i] = b.total[i] / w.n_trees
 
 
-cdef int _block(const Walk* w, int64_t first, int32_t* leaf, void* y) noexcept nogil:
-    # Returns 0 if memory is out.
-    cdef int64_t n = min(w.block, w.n_samples - first), i
-    cdef int64_t n_sums = n * w.n_outputs if y != NULL else 0
-    # Whole groups of samples; a column of them begins with a cache line.
-    cdef int64_t whole = (n + HF_DOWN - 1) // HF_DOWN * HF_DOWN, n_bytes = 0
-    cdef char* workspace
-    cdef char* columns
-    cdef double* total
-    cdef int32_t* reached
-    if w.nodes != NULL and w.way == BY_COLUMNS:
-        n_bytes = whole * max(w.n_features, <int64_t> 1) * (4 if w.single else 8)
-    workspace = <char*> malloc(LINE + n_bytes + n_sums * sizeof(double) + HF_WALKS * whole * sizeof(int32_t))
-    if workspace == NULL:
-        return 0
-    columns = workspace + (-<uintptr_t> workspace) % LINE
-    total = <double*> (columns + n_bytes)
-    reached = <int32_t*> (total + n_sums)
-    if n_bytes and w.single:
-        make_columns(<const float*> w.x + first * w.n_features, w.n_features, n, columns)
-    elif n_bytes:
-        make_columns(<const double*> w.x + first * w.n_features, w.n_features, n, columns)
-    if y == NULL:
-        _apply_block(w, first, n, columns, reached, leaf)
+cdef void _walk_block(const Walk* w, const Block* b) noexcept nogil:
+    cdef const char* x = <const char*> w.x + b.first * w.n_features * (4 if w.single else 8)
+    if w.nodes != NULL and w.way == BY_COLUMNS and w.single:
+        make_columns(<const float*> x, w.n_features, b.n, b.columns)
+    elif w.nodes != NULL and w.way == BY_COLUMNS:
+        make_columns(<const double*> x, w.n_features, b.n, b.columns)
+    if w.y == NULL:
+        _apply_block(w, b, x)
     else:
-        _predict_block(w, first, n, columns, reached, total)
-        for i in range(n_sums):
-            if w.single:
-                (<float*> y)[first * w.n_outputs + i] = <float> (total[i] / w.n_trees)
-            else:
-                (<double*> y)[first * w.n_outputs + i] = total[i] / w.n_trees
-    free(workspace)
-    return 1
+        _predict_block(w, b, x)
+
+
+cdef void _run_block(const Walk* w, int64_t first) noexcept nogil:
+    cdef int64_t n_bytes = 0, n_sums
+    cdef hf_arena arena
+    cdef Block b
+    cdef char* workspace
+    b.first, b.n = first, min(w.block, w.n_samples - first)
+    b.whole = (b.n + HF_DOWN - 1) // HF_DOWN * HF_DOWN
+    n_sums = b.n * w.n_outputs if w.y != NULL else 0
+    if w.nodes != NULL and w.way == BY_COLUMNS:
+        n_bytes = b.whole * max(w.n_features, <int64_t> 1) * (4 if w.single else 8)
+    memset(&arena, 0, sizeof(hf_arena))
+    workspace = <char*> take(
+        &arena, LINE + n_bytes + n_sums * sizeof(double) + HF_WALKS * b.whole * sizeof(int32_t)
+    )
+    if arena.failed:
+        hf_stop(w.watch)
+        return
+    b.columns = workspace + (-<uintptr_t> workspace) % LINE
+    b.total = <double*> (b.columns + n_bytes)
+    b.reached = <int32_t*> (b.total + n_sums)
+    _walk_block(w, &b)
+    release(&arena)
 
 
 cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
@@ -132,75 +142,72 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
         w.has_classes[tree] = write_classes(w, <const double*> w.value, tree)
 
 
-cdef int _run(Walk* w, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
-    # Returns 0 if memory is out.
-    cdef int64_t n_blocks, block, tree, row = w.n_features * (4 if w.single else 8)
+cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
+    # Packs all trees, where there is memory.
+    cdef int64_t tree
+    w.tops = <hf_top*> take(arena, w.n_trees * sizeof(hf_top))
+    w.nodes = <char*> take(arena, n_nodes * node_size(w))
+    w.class_of = <int32_t*> take(arena, n_nodes * sizeof(int32_t))
+    if w.y != NULL:
+        w.has_classes = <char*> take(arena, w.n_trees)
+    if arena.failed:
+        hf_stop(w.watch)
+        return
+    for tree in prange(hf_units(w.watch, w.n_trees, threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(w.watch, tree):
+            _prepare(w, tree)
+            hf_end(w.watch)
+
+
+cdef void _run(Walk* w, int64_t n_nodes) noexcept nogil:
+    cdef int64_t n_blocks, block, row = w.n_features * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
-    cdef char* memory = NULL
+    cdef hf_arena arena
+    memset(&arena, 0, sizeof(hf_arena))
     if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
-        # Top levels, nodes, classes of nodes, one byte for each tree.
-        memory = <char*> malloc(w.n_trees * (sizeof(hf_top) + 1) + n_nodes * (node_size(w) + sizeof(int32_t)))
-        if memory == NULL:
-            return 0
-        w.tops = <hf_top*> memory
-        w.nodes = memory + w.n_trees * sizeof(hf_top)
-        w.class_of = <int32_t*> (w.nodes + n_nodes * node_size(w))
-        if y != NULL:
-            w.has_classes = <char*> (w.class_of + n_nodes)
-        for tree in prange(hf_units(w.watch, w.n_trees, threads), schedule="dynamic", num_threads=threads):
-            if hf_begin(w.watch, tree):
-                _prepare(w, tree)
-                hf_end(w.watch)
+        _pack(w, n_nodes, threads, &arena)
     # Blocks as large as caches and a fair share of the threads allow.
     w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads)))
     w.block = max(MIN_BLOCK, w.block) // HF_DOWN * HF_DOWN
     n_blocks = (w.n_samples + w.block - 1) // w.block
     if n_blocks == 1:
         # Without the cost of a parallel region. Trees may have been left unprepared.
-        if hf_has_stopped(w.watch) or not _block(w, 0, leaf, y):
-            hf_stop(w.watch)
+        if not hf_has_stopped(w.watch):
+            _run_block(w, 0)
     else:
         for block in prange(hf_units(w.watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
             if hf_begin(w.watch, block):
-                if not _block(w, block * w.block, leaf, y):
-                    hf_stop(w.watch)
+                _run_block(w, block * w.block)
                 hf_end(w.watch)
-    free(memory)
-    return not w.watch.stopped
+    release(&arena)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
 
-cdef int _call(Walk* w, cnp.ndarray feature, cnp.ndarray leaf, cnp.ndarray y) except -1:
-    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
-    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
-    cdef int64_t n_nodes = cnp.PyArray_DIM(feature, 0)
+cdef int _call(Walk* w, int64_t n_nodes) except -1:
     cdef hf_watch watch
-    cdef int done
     start_watch(&watch)
     w.watch = &watch
     with nogil:
-        done = _run(w, leaves_to, y_to, n_nodes)
-    raise_interrupt(&watch)
-    if not done:
-        raise MemoryError("forest: no memory to walk it; pass fewer samples or trees at a time")
-    return 0
+        _run(w, n_nodes)
+    return raise_stopped(&watch, "forest: no memory to walk it; pass fewer samples or trees at a time")
 
 
-def apply(x, forest, leaf):
+def apply(x, forest, cnp.ndarray leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
+    # Without a memoryview of `leaf`, which would cost 3 % of a call on one sample.
     cdef Walk w = walk_of(x, forest)
-    _call(&w, forest.feature, leaf, None)
+    w.leaf = <int32_t*> cnp.PyArray_DATA(leaf)
+    _call(&w, len(forest.feature))
 
 
-def predict(x, forest, bint vote, y):
+def predict(x, forest, bint vote, cnp.ndarray y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     cdef cnp.ndarray value = forest.value
     cdef Walk w = walk_of(x, forest)
-    w.value = cnp.PyArray_DATA(value)
-    w.n_outputs = cnp.PyArray_DIM(value, 1)
-    w.vote = vote
-    _call(&w, forest.feature, None, y)
+    w.value, w.n_outputs = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1)
+    w.vote, w.y = vote, cnp.PyArray_DATA(y)
+    _call(&w, len(forest.feature))
 
 
 def apply_rows(rows, forest, leaf):
@@ -235,8 +242,9 @@ cdef int _fault(
     return 0 if 0 <= f < n_features else 4
 
 
-cdef int _is_plain(
-    uint32_t n_nodes, const int32_t* feature, const real* threshold, const int32_t* left, int64_t n_features
+cdef bint _is_plain(
+    int64_t root, uint32_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
+    const int32_t[::1] left, int64_t n_features,
 ) noexcept nogil:
     # Whether a tree is sound, without projections and breadth-first: the children of the next split are
     # nodes n_known and n_known + 1, so that nodes 1 to n_known - 1 have one parent each. It has no branches:
@@ -244,29 +252,32 @@ cdef int _is_plain(
     cdef uint32_t n_leaves = (n_nodes + 1) // 2, most = <uint32_t> min(n_features, <int64_t> 1 << 31)
     cdef uint32_t n_known = 1, bad = 0, v, split
     for v in range(n_nodes):
-        split = feature[v] != -1
-        bad |= <uint32_t> left[v] - (n_known & (0 - split)) >= (1 if split else n_leaves)
-        bad |= (<uint32_t> feature[v] + 1 > most) | (threshold[v] != threshold[v]) | (v >= n_known)
+        split = feature[root + v] != -1
+        bad |= <uint32_t> left[root + v] - (n_known & (0 - split)) >= (1 if split else n_leaves)
+        bad |= (<uint32_t> feature[root + v] + 1 > most) | (v >= n_known)
+        bad |= threshold[root + v] != threshold[root + v]
         n_known += 2 * split
     return not bad and n_known == n_nodes
 
 
-cdef int _tree_faults(
+cdef void _check_tree(
     int64_t root, int64_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
     const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
-    int64_t[::1] found,
+    int64_t[::1] first, hf_watch* watch,
 ) noexcept nogil:
-    # Returns 0 if memory is out.
+    # Writes the first node with a fault to `first`, and its number.
+    cdef hf_arena arena
     cdef char* n_parents
-    cdef int64_t v
+    cdef int64_t v, child
     cdef int kind
-    if indptr.shape[0] == 0:
-        if _is_plain(<uint32_t> n_nodes, &feature[root], &threshold[root], &left[root], n_features):
-            return 1
+    if indptr.shape[0] == 0 and _is_plain(root, <uint32_t> n_nodes, feature, threshold, left, n_features):
+        return
     # 0, 1 or 2 for each node; 2 stands for more, too. The root needs no parent.
-    n_parents = <char*> calloc(n_nodes, 1)
-    if n_parents == NULL:
-        return 0
+    memset(&arena, 0, sizeof(hf_arena))
+    n_parents = <char*> take_zeros(&arena, n_nodes)
+    if arena.failed:
+        hf_stop(watch)
+        return
     n_parents[0] = 1
     for v in range(n_nodes):
         kind = _fault(root + v, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
@@ -274,173 +285,137 @@ cdef int _tree_faults(
             # Parents come before their children: all parents of v have been counted.
             kind = 7 if n_parents[v] else 8
         if kind:
-            found[0] = root + v
-            found[1] = kind
+            first[0], first[1] = root + v, kind
             break
         if feature[root + v] != -1:
-            _count(n_parents + left[root + v])
-            _count(n_parents + left[root + v] + 1)
-    free(n_parents)
-    return 1
+            for child in range(left[root + v], left[root + v] + 2):
+                n_parents[child] = 2 if n_parents[child] else 1
+    release(&arena)
 
 
-cdef inline void _count(char* n_parents) noexcept nogil:
-    n_parents[0] = 2 if n_parents[0] else 1
-
-
-cdef int _faults(
+cdef int _check_trees(
     const int64_t[::1] tree_start, const int32_t[::1] feature, const real[::1] threshold,
     const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
-    int64_t[::1] found, hf_watch* watch,
-) except -1 nogil:
-    cdef int64_t tree, n_steps = 0
-    cdef int done
-    found[0] = -1
-    found[1] = 0
-    for tree in range(tree_start.shape[0] - 1):
-        done = _tree_faults(
-            tree_start[tree], tree_start[tree + 1] - tree_start[tree], feature, threshold, left, indptr,
-            indices, n_features, found,
-        )
-        if not done:
-            raise MemoryError("forest: no memory to check it; free a byte for each node of its largest tree")
-        if found[1] or hf_stopped_after(watch, &n_steps, tree_start[tree + 1] - tree_start[tree]):
-            break
-    return 0
-
-
-def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
-    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
+    int64_t[::1] first,
+) except -1:
+    cdef int64_t tree, n_nodes, n_steps = 0
     cdef hf_watch watch
     start_watch(&watch)
+    first[0], first[1] = -1, 0
+    with nogil:
+        for tree in range(tree_start.shape[0] - 1):
+            n_nodes = tree_start[tree + 1] - tree_start[tree]
+            _check_tree(
+                tree_start[tree], n_nodes, feature, threshold, left, indptr, indices, n_features, first,
+                &watch,
+            )
+            if first[1] or hf_stopped_after(&watch, &n_steps, n_nodes) or hf_has_stopped(&watch):
+                break
+    return raise_stopped(
+        &watch, "forest: no memory to check it; free a byte for each node of its largest tree"
+    )
+
+
+def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
+    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
     if threshold.dtype.itemsize == 4:
-        _faults[float](tree_start, feature, threshold, left, indptr, indices, n_features, found, &watch)
+        _check_trees[float](tree_start, feature, threshold, left, indptr, indices, n_features, first)
     else:
-        _faults[double](tree_start, feature, threshold, left, indptr, indices, n_features, found, &watch)
-    raise_interrupt(&watch)
+        _check_trees[double](tree_start, feature, threshold, left, indptr, indices, n_features, first)
 
 
 # ------------------------------------------------------------------------------------- members of leaves
 
 
-cdef int _group(
-    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t* indptr, int32_t* member,
-    hf_watch* watch,
-) except -1 nogil:
-    cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], n_nodes = tree_start[n_trees]
-    cdef int64_t i, m, v, tree, n_steps = 0, total = 0, own
-    cdef int threads = 1 if n_rows * n_trees < SMALL else hf_threads()
-    for i in range(n_rows):
-        for m in range(n_trees):
-            if leaf[i, m] >= 0:
-                indptr[tree_start[m] + leaf[i, m]] += 1
-        if hf_stopped_after(watch, &n_steps, n_trees):
-            return 0
-    for v in range(n_nodes + 1):
-        own = indptr[v]
-        indptr[v] = total
-        total += own
-    if n_rows == 0:
-        return 0
-    for tree in prange(hf_units(watch, n_trees, threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(watch, tree):
-            group_tree(tree, &leaf[0, 0], n_rows, n_trees, &tree_start[0], indptr, member)
-            hf_end(watch)
-    return 0
-
-
-def group(leaf, tree_start, cnp.ndarray indptr, cnp.ndarray member):
+def group(
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t[::1] indptr, int32_t[::1] member
+):
     """Writes the samples of each node in ascending order, and where those of each node begin."""
-    cdef int64_t* nodes = <int64_t*> cnp.PyArray_DATA(indptr)
-    cdef int32_t* members = <int32_t*> cnp.PyArray_DATA(member)
-    cdef const int32_t[:, ::1] leaves = leaf
-    cdef const int64_t[::1] start = tree_start
+    cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], i, m, v, n_units, n_steps = 0
+    cdef int64_t n_samples, total = 0
+    cdef int threads = 1 if n_rows * n_trees < SMALL else hf_threads()
     cdef hf_watch watch
-    indptr.fill(0)
     start_watch(&watch)
     with nogil:
-        _group(leaves, start, nodes, members, &watch)
+        for v in range(indptr.shape[0]):
+            indptr[v] = 0
+        for i in range(n_rows):
+            for m in range(n_trees):
+                if leaf[i, m] >= 0:
+                    indptr[tree_start[m] + leaf[i, m]] += 1
+            if hf_stopped_after(&watch, &n_steps, n_trees):
+                break
+        for v in range(indptr.shape[0]):
+            n_samples, indptr[v] = indptr[v], total
+            total += n_samples
+        n_units = hf_units(&watch, n_trees, threads)
+        for m in prange(n_units, schedule="dynamic", num_threads=threads):
+            if hf_begin(&watch, m):
+                group_tree(m, leaf, tree_start, indptr, member)
+                hf_end(&watch)
     raise_interrupt(&watch)
 
 
 cdef Members _members_of(
-    cnp.ndarray leaf, cnp.ndarray tree_start, cnp.ndarray indptr, cnp.ndarray member, int64_t n_members
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, const int64_t[::1] indptr,
+    const int32_t[::1] member, int64_t n_members,
 ):
     cdef Members f
-    memset(&f, 0, sizeof(Members))
-    f.leaf = <const int32_t*> cnp.PyArray_DATA(leaf)
-    f.tree_start = <const int64_t*> cnp.PyArray_DATA(tree_start)
-    f.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
-    f.member = <const int32_t*> cnp.PyArray_DATA(member)
-    f.n_rows = cnp.PyArray_DIM(leaf, 0)
-    f.n_trees = cnp.PyArray_DIM(leaf, 1)
-    f.n_members = n_members
+    f.leaf, f.tree_start, f.indptr, f.member = &leaf[0, 0], &tree_start[0], &indptr[0], start(member)
+    f.n_rows, f.n_trees, f.n_members = leaf.shape[0], leaf.shape[1], n_members
+    f.weight, f.equal_trees = NULL, False
     return f
 
 
 def quantiles(
-    leaf, tree_start, indptr, rank, cnp.ndarray weight, cnp.ndarray y, cnp.ndarray levels, bint equal_trees,
-    cnp.ndarray found,
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, const int64_t[::1] indptr,
+    const int32_t[:, ::1] rank, const double[::1] weight, const double[:, ::1] y, const double[::1] levels,
+    bint equal_trees, double[:, :, ::1] values,
 ):
     """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
     cdef Members f
     cdef Quantiles q
     cdef hf_watch watch
-    cdef int64_t k, n_outputs = cnp.PyArray_DIM(y, 0)
-    cdef int done = 1
+    cdef int64_t k
+    q.level, q.n_levels, q.stride = &levels[0], levels.shape[0], y.shape[0] * levels.shape[0]
     start_watch(&watch)
-    for k in range(n_outputs):
-        f = _members_of(leaf, tree_start, indptr, rank[k], cnp.PyArray_DIM(y, 1))
-        f.weight = <const double*> cnp.PyArray_DATA(weight) if weight.size else NULL
-        f.equal_trees = equal_trees
-        q.y = <const double*> cnp.PyArray_DATA(y) + k * f.n_members
-        q.level = <const double*> cnp.PyArray_DATA(levels)
-        q.n_levels = cnp.PyArray_DIM(levels, 0)
-        q.stride = n_outputs * q.n_levels
-        q.found = <double*> cnp.PyArray_DATA(found) + k * q.n_levels
-        if done:
-            with nogil:
-                done = write_quantiles(&f, &q, &watch)
-    raise_interrupt(&watch)
-    if not done:
-        raise MemoryError("targets: no memory to add up weights of samples; use fewer threads")
+    for k in range(y.shape[0]):
+        f = _members_of(leaf, tree_start, indptr, rank[k], y.shape[1])
+        f.weight, f.equal_trees = start(weight), equal_trees
+        q.y, q.quantile = start_of_rows(y) + k * f.n_members, &values[0, k, 0]
+        with nogil:
+            write_quantiles(&f, &q, &watch)
+    raise_stopped(&watch, "targets: no memory to add up weights of samples; use fewer threads")
 
 
-cdef int _write_neighbors(const Members* f, Neighbors* p, int64_t least, int64_t most) except -1:
+cdef int _write_neighbors(const Members* f, const Neighbors* p) except -1:
     cdef hf_watch watch
-    cdef int done
-    p.least = least
-    p.most = most
     start_watch(&watch)
     with nogil:
-        done = write_neighbors(f, p, &watch)
-    raise_interrupt(&watch)
-    if not done:
-        raise MemoryError("x: no memory to count shared leaves; use fewer threads")
-    return 0
+        write_neighbors(f, p, &watch)
+    return raise_stopped(&watch, "x: no memory to count shared leaves; use fewer threads")
 
 
 def count_neighbors(
-    leaf, tree_start, indptr, member, int64_t n_members, int64_t least, int64_t most, cnp.ndarray size
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, const int64_t[::1] indptr,
+    const int32_t[::1] member, int64_t n_members, int64_t least, int64_t most, int64_t[::1] size,
 ):
     """Writes how many members share at least `least` leaves with each row, but at most `most`."""
     cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
     cdef Neighbors p
     memset(&p, 0, sizeof(Neighbors))
-    p.size = <int64_t*> cnp.PyArray_DATA(size)
-    _write_neighbors(&f, &p, least, most)
+    p.least, p.most, p.size = least, most, &size[0]
+    _write_neighbors(&f, &p)
 
 
 def neighbors(
-    leaf, tree_start, indptr, member, int64_t n_members, int64_t least, int64_t most, cnp.ndarray row_start,
-    cnp.ndarray indices, cnp.ndarray data,
+    const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, const int64_t[::1] indptr,
+    const int32_t[::1] member, int64_t n_members, int64_t least, int64_t most, const int64_t[::1] row_start,
+    int32_t[::1] indices, cnp.ndarray data,
 ):
     """Writes the members that `count_neighbors` counts, and the share of the trees in which they do."""
     cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
     cdef Neighbors p
-    memset(&p, 0, sizeof(Neighbors))
-    p.row_start = <const int64_t*> cnp.PyArray_DATA(row_start)
-    p.indices = <int32_t*> cnp.PyArray_DATA(indices)
-    p.data = cnp.PyArray_DATA(data)
-    p.single = cnp.PyArray_ITEMSIZE(data) == 4
-    _write_neighbors(&f, &p, least, most)
+    p.least, p.most, p.size, p.row_start = least, most, NULL, &row_start[0]
+    p.indices, p.data, p.single = &indices[0], cnp.PyArray_DATA(data), cnp.PyArray_ITEMSIZE(data) == 4
+    _write_neighbors(&f, &p)

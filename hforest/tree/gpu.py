@@ -78,9 +78,9 @@ def faults(
     indptr: Array,
     indices: Array,
     n_features: int,
-    found: Array,
+    first: Array,
 ) -> None:
-    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0."""
+    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
     xp = array_module(feature)
     forest = Forest(
         tree_start, feature, threshold, left, indptr, indices, None, None, None, None, tree_start.size - 1,
@@ -91,5 +91,5 @@ def faults(
     lowest = xp.full(1, 2**64 - 1, np.uint64)
     launch_each(PACKAGE, "first_fault", threshold.dtype, feature.size, (forest, n_parents, lowest))
     none = lowest == np.uint64(2**64 - 1)
-    found[:1] = xp.where(none, -1, (lowest // np.uint64(16)).astype(np.int64))
-    found[1:] = xp.where(none, 0, (lowest % np.uint64(16)).astype(np.int64))
+    first[:1] = xp.where(none, -1, (lowest // np.uint64(16)).astype(np.int64))
+    first[1:] = xp.where(none, 0, (lowest % np.uint64(16)).astype(np.int64))

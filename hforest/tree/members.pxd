@@ -22,7 +22,7 @@ cdef struct Quantiles:
     const double* y           # (n_members,) in ascending order
     const double* level       # (n_levels,)
     int64_t n_levels
-    double* found             # OUT: row i begins at found + i * stride
+    double* quantile          # OUT: those of row i begin at quantile + i * stride
     int64_t stride
 
 cdef struct Neighbors:
@@ -35,8 +35,8 @@ cdef struct Neighbors:
     void* data                # OUT: shares of the trees, float if `single`, else double
 
 cdef void group_tree(
-    int64_t tree, const int32_t* leaf, int64_t n_rows, int64_t n_trees, const int64_t* tree_start,
-    int64_t* indptr, int32_t* member,
+    int64_t tree, const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t[::1] indptr,
+    int32_t[::1] member,
 ) noexcept nogil
-cdef int write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil
-cdef int write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil
+cdef void write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil
+cdef void write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil

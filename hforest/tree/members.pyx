@@ -3,8 +3,9 @@
 from cython.parallel cimport prange, threadid
 from libc.math cimport floor
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
 
+from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch
 
 cdef extern from *:
@@ -18,73 +19,64 @@ cdef enum:
     SMALL = 1 << 8        # pairs of a row and a tree below which a second thread does not pay
 
 cdef struct Sums:
-    # A sum for each member; bit j of `used` says whether member j has one. Then, for the members in use in
-    # ascending order: which they are, and the running totals of their sums.
+    # The workspace of a thread: a sum for each member; bit j of `used` says whether member j has one. Then,
+    # for the members in use in ascending order: which they are, and the running totals of their sums.
+    hf_arena arena
     double* sum           # (n_members,)
     uint64_t* used        # (n_words,)
     int64_t n_words
-    int32_t* found        # (n_members,)
+    int32_t* member       # (n_members,)
     double* total         # (n_members,)
     int64_t* n_of         # (n_trees + 1,): members by the number of trees that they share
 
 
-cdef Sums* _sums(int threads) noexcept nogil:
-    # Returns a workspace for each thread, still without memory; or NULL.
-    return <Sums*> calloc(threads, sizeof(Sums))
-
-
-cdef int _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
-    # Allocates what a thread needs before its first rows. Returns 0 if memory is out.
-    if s.n_of != NULL:
-        return 1
-    s.n_words = (n_members + 63) // 64
-    s.sum = <double*> calloc(n_members + 1, sizeof(double))
-    s.used = <uint64_t*> calloc(s.n_words + 1, sizeof(uint64_t))
-    s.found = <int32_t*> malloc((n_members + 1) * sizeof(int32_t))
-    s.total = <double*> malloc((n_members + 1) * sizeof(double))
-    s.n_of = <int64_t*> calloc(n_trees + 1, sizeof(int64_t))
-    return s.sum != NULL and s.used != NULL and s.found != NULL and s.total != NULL and s.n_of != NULL
-
-
-cdef void _free(Sums* sums, int threads) noexcept nogil:
-    cdef int t
-    for t in range(threads):
-        free(sums[t].sum)
-        free(sums[t].used)
-        free(sums[t].found)
-        free(sums[t].total)
-        free(sums[t].n_of)
-    free(sums)
+cdef bint _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
+    # Takes what a thread needs, before its first rows; returns whether there was memory.
+    cdef hf_arena* arena = &s.arena
+    if arena.last == NULL:
+        s.n_words = (n_members + 63) // 64
+        s.sum = <double*> take_zeros(arena, n_members * sizeof(double))
+        s.used = <uint64_t*> take_zeros(arena, s.n_words * sizeof(uint64_t))
+        s.member = <int32_t*> take(arena, n_members * sizeof(int32_t))
+        s.total = <double*> take(arena, n_members * sizeof(double))
+        s.n_of = <int64_t*> take_zeros(arena, (n_trees + 1) * sizeof(int64_t))
+    return not arena.failed
 
 
 # Writes what is asked of a row, of Quantiles or Neighbors.
 ctypedef void (*OfRow)(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil
 
 
-cdef int _some_rows(const Members* f, const void* what, OfRow of_row, int64_t first, Sums* s) noexcept nogil:
-    # ROWS rows. Returns 0 if memory is out.
+cdef void _some_rows(
+    const Members* f, const void* what, OfRow of_row, int64_t first, Sums* s, hf_watch* watch
+) noexcept nogil:
+    # ROWS rows.
     cdef int64_t row
     if not _start(s, f.n_members, f.n_trees):
-        return 0
+        hf_stop(watch)
+        return
     for row in range(first, min(first + ROWS, f.n_rows)):
         of_row(f, what, row, s)
-    return 1
 
 
-cdef int _write_rows(const Members* f, const void* what, OfRow of_row, hf_watch* watch) noexcept nogil:
-    # All rows. Returns 0 if memory is out.
-    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads()
+cdef void _write_rows(const Members* f, const void* what, OfRow of_row, hf_watch* watch) noexcept nogil:
+    # All rows.
+    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads(), t
     cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
-    cdef Sums* sums = _sums(threads)
-    if sums == NULL:
-        return 0
+    cdef hf_arena arena
+    cdef Sums* sums
+    memset(&arena, 0, sizeof(hf_arena))
+    sums = <Sums*> take_zeros(&arena, threads * sizeof(Sums))
+    if arena.failed:
+        hf_stop(watch)
+        return
     for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, unit):
-            if not _some_rows(f, what, of_row, unit * ROWS, &sums[threadid()]):
-                hf_stop(watch)
+            _some_rows(f, what, of_row, unit * ROWS, &sums[threadid()], watch)
             hf_end(watch)
-    _free(sums, threads)
-    return not watch.stopped
+    for t in range(threads):
+        release(&sums[t].arena)
+    release(&arena)
 
 
 cdef inline void _mark(uint64_t* used, int64_t member) noexcept nogil:
@@ -151,7 +143,7 @@ cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
 
 
 cdef int64_t _gather(Sums* s) noexcept nogil:
-    # Writes `found` and `total`, clears the sums, and returns the number of members in use.
+    # Writes `member` and `total`, clears the sums, and returns the number of members in use.
     cdef int64_t word, member, n = 0
     cdef uint64_t bits
     cdef double total = 0.0
@@ -165,7 +157,7 @@ cdef int64_t _gather(Sums* s) noexcept nogil:
             bits &= bits - 1
             total += s.sum[member]
             s.sum[member] = 0.0
-            s.found[n] = <int32_t> member
+            s.member[n] = <int32_t> member
             s.total[n] = total
             n += 1
     return n
@@ -175,15 +167,15 @@ cdef int64_t _gather(Sums* s) noexcept nogil:
 
 
 cdef void group_tree(
-    int64_t tree, const int32_t* leaf, int64_t n_rows, int64_t n_trees, const int64_t* tree_start,
-    int64_t* indptr, int32_t* member,
+    int64_t tree, const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t[::1] indptr,
+    int32_t[::1] member,
 ) noexcept nogil:
     # indptr[v]: where the members of the nodes of a tree begin, changed meanwhile; member: OUT the rows of
     # each leaf in ascending order.
-    cdef int64_t* at = indptr + tree_start[tree]
+    cdef int64_t* at = &indptr[tree_start[tree]]
     cdef int64_t n_nodes = tree_start[tree + 1] - tree_start[tree], begin = at[0], i, v
-    for i in range(n_rows):
-        v = leaf[i * n_trees + tree]
+    for i in range(leaf.shape[0]):
+        v = leaf[i, tree]
         if v >= 0:
             member[at[v]] = <int32_t> i
             at[v] += 1
@@ -223,8 +215,8 @@ cdef inline int64_t _first_share(const double* total, int64_t n, double level) n
 cdef double _linear(const Sums* s, int64_t n, const double* y, double level) noexcept nogil:
     # Between neighbours of total[n - 1] numbers in ascending order, each as often as its whole weight says.
     cdef double place = (s.total[n - 1] - 1.0) * level, whole = floor(place), share = place - whole
-    cdef double low = y[s.found[_first_above(s.total, n, whole)]]
-    cdef double high = y[s.found[_first_above(s.total, n, whole + 1.0)]]
+    cdef double low = y[s.member[_first_above(s.total, n, whole)]]
+    cdef double high = y[s.member[_first_above(s.total, n, whole + 1.0)]]
     if share < 0.5:
         return low + (high - low) * share
     return high - (high - low) * (1.0 - share)
@@ -232,7 +224,7 @@ cdef double _linear(const Sums* s, int64_t n, const double* y, double level) noe
 
 cdef void _quantiles_of_row(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil:
     cdef const Quantiles* q = <const Quantiles*> what
-    cdef double* found = q.found + row * q.stride
+    cdef double* quantile = q.quantile + row * q.stride
     cdef int64_t n, k
     _add_leaves(f, row, s)
     n = _gather(s)
@@ -240,15 +232,14 @@ cdef void _quantiles_of_row(const Members* f, const void* what, int64_t row, Sum
         if n == 0:
             continue
         elif f.equal_trees:
-            found[k] = q.y[s.found[_first_share(s.total, n, q.level[k])]]
+            quantile[k] = q.y[s.member[_first_share(s.total, n, q.level[k])]]
         else:
-            found[k] = _linear(s, n, q.y, q.level[k])
+            quantile[k] = _linear(s, n, q.y, q.level[k])
 
 
-cdef int write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
-    # Writes the quantiles of each row; leaves those of a row without members as they are. Returns 0 if
-    # memory is out.
-    return _write_rows(f, q, _quantiles_of_row, watch)
+cdef void write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
+    # Writes the quantiles of each row; leaves those of a row without members as they are.
+    _write_rows(f, q, _quantiles_of_row, watch)
 
 
 # -------------------------------------------------------------------------------------------- proximity
@@ -293,7 +284,7 @@ cdef void _neighbors_of_row(const Members* f, const void* what, int64_t row, Sum
                 continue
             n_equal -= 1
         if p.size == NULL:
-            p.indices[to + size] = s.found[j]
+            p.indices[to + size] = s.member[j]
             if p.single:
                 (<float*> p.data)[to + size] = <float> (<double> count / <double> f.n_trees)
             else:
@@ -303,6 +294,6 @@ cdef void _neighbors_of_row(const Members* f, const void* what, int64_t row, Sum
         p.size[row] = size
 
 
-cdef int write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
-    # Writes sizes, or members and shares, of each row. Returns 0 if memory is out.
-    return _write_rows(f, p, _neighbors_of_row, watch)
+cdef void write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
+    # Writes sizes, or members and shares, of each row.
+    _write_rows(f, p, _neighbors_of_row, watch)

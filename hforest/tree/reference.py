@@ -69,23 +69,23 @@ def predict_rows(rows, forest, vote, y):
     predict(_all_numbers(rows), forest, vote, y)
 
 
-def faults(tree_start, feature, threshold, left, indptr, indices, n_features, found):
-    """found[0] = the first node with a fault, or -1; found[1] = the number of the fault, or 0.
+def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
+    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0.
 
     Faults: a walk could leave the tree or x at this node, or the node has two parents or none.
     """
-    found[0], found[1] = -1, 0
+    first[0], first[1] = -1, 0
     for root, stop in itertools.pairwise(tree_start):
         n_nodes = int(stop - root)
         n_parents = [1] + [0] * (n_nodes - 1)  # The root needs no parent.
         for v in range(n_nodes):
             at = int(root + v)
-            found[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
-            if not found[1] and n_parents[v] != 1:
+            first[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
+            if not first[1] and n_parents[v] != 1:
                 # Parents come before their children: all parents of v have been counted.
-                found[1] = 7 if n_parents[v] else 8
-            if found[1]:
-                found[0] = at
+                first[1] = 7 if n_parents[v] else 8
+            if first[1]:
+                first[0] = at
                 return
             if feature[at] != -1:
                 n_parents[left[at]] += 1
@@ -158,7 +158,7 @@ def _quantile(numbers, weights, level, equal_trees):
     return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
-def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, found):
+def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, values):
     """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
     for k in range(len(y)):
         for i, row in enumerate(leaf):
@@ -166,7 +166,7 @@ def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, fo
             places = sorted(total)
             numbers, weights = [float(y[k, place]) for place in places], [total[place] for place in places]
             if places:
-                found[i, k] = [_quantile(numbers, weights, float(level), equal_trees) for level in levels]
+                values[i, k] = [_quantile(numbers, weights, float(level), equal_trees) for level in levels]
 
 
 def _nearest(row, tree_start, indptr, member, least, most):

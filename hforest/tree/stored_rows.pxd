@@ -1,3 +1,4 @@
 cimport numpy as cnp
+from libc.stdint cimport int32_t
 
-cdef int call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1
+cdef int call_rows(rows, forest, bint vote, int32_t[:, ::1] leaf, cnp.ndarray y) except -1

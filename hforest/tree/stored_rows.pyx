@@ -10,14 +10,15 @@ Few features of many are stored, so that most comparisons with 0 read the bits a
 
 from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
+from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
+from hforest.core.views cimport start
 from hforest.tree.walk cimport (
     BY_ROWS, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, node_size, pack_tree,
     real, walk_of,
@@ -41,8 +42,9 @@ cdef struct Rows:
 
 # The workspace of a thread.
 cdef struct Space:
+    hf_arena arena
     char* row                 # (n_features,) float or double; 0 between two rows
-    uint64_t* bits            # (n_features / 64,)  1: the row stores the feature
+    uint64_t* bits            # (n_features // 64 + 1,)  1: the row stores the feature
     int32_t* leaf             # (TREES,)
     double* total             # (rows of a block, n_outputs)
 
@@ -139,13 +141,11 @@ cdef void _add(const Walk* w, int64_t first, int64_t last, const int32_t* leaf, 
         tree = stop
 
 
-cdef void _block(
-    const Walk* w, const Rows* rows, int64_t first, int64_t n, int32_t* leaf, void* y, Space* s
-) noexcept nogil:
+cdef void _block(const Walk* w, const Rows* rows, int64_t first, int64_t n, Space* s) noexcept nogil:
     # Writes the leaves that n rows from `first` reach, or their means: some trees, which stay in cache, for
     # row after row.
     cdef int64_t tree = 0, last, i
-    if y != NULL:
+    if w.y != NULL:
         memset(s.total, 0, n * w.n_outputs * sizeof(double))
     while tree < w.n_trees and not hf_stopped(w.watch):
         last = min(tree + TREES, w.n_trees)
@@ -153,102 +153,87 @@ cdef void _block(
             _spread(w, rows, first + i, False, s)
             _find(w, tree, last, s)
             _spread(w, rows, first + i, True, s)
-            if y == NULL:
-                memcpy(leaf + (first + i) * w.n_trees + tree, s.leaf, (last - tree) * sizeof(int32_t))
+            if w.y == NULL:
+                memcpy(w.leaf + (first + i) * w.n_trees + tree, s.leaf, (last - tree) * sizeof(int32_t))
             else:
                 _add(w, tree, last, s.leaf, s.total + i * w.n_outputs)
         tree = last
-    if y == NULL:
+    if w.y == NULL:
         return
     for i in range(n * w.n_outputs):
         if w.single:
-            (<float*> y)[first * w.n_outputs + i] = <float> (s.total[i] / w.n_trees)
+            (<float*> w.y)[first * w.n_outputs + i] = <float> (s.total[i] / w.n_trees)
         else:
-            (<double*> y)[first * w.n_outputs + i] = s.total[i] / w.n_trees
+            (<double*> w.y)[first * w.n_outputs + i] = s.total[i] / w.n_trees
 
 
-cdef int _start(const Walk* w, int64_t n_sums, Space* s) noexcept nogil:
-    # Allocates what a thread needs before its first block; returns 0 if memory is out.
-    if s.total != NULL:
-        return 1
-    s.row = <char*> calloc(w.n_features + 1, 4 if w.single else 8)
-    s.bits = <uint64_t*> calloc(w.n_features // 64 + 1, 8)
-    s.leaf = <int32_t*> malloc(TREES * sizeof(int32_t))
-    s.total = <double*> malloc((n_sums + 1) * sizeof(double))
-    return s.row != NULL and s.bits != NULL and s.leaf != NULL and s.total != NULL
+cdef bint _start(const Walk* w, int64_t size, Space* s) noexcept nogil:
+    # Takes what a thread needs, before its first block, of at most `size` rows; returns whether there was
+    # memory.
+    cdef hf_arena* arena = &s.arena
+    if arena.last == NULL:
+        s.row = <char*> take_zeros(arena, w.n_features * (4 if w.single else 8))
+        s.bits = <uint64_t*> take_zeros(arena, (w.n_features // 64 + 1) * 8)
+        s.leaf = <int32_t*> take(arena, TREES * sizeof(int32_t))
+        s.total = <double*> take(arena, size * w.n_outputs * sizeof(double))
+    return not arena.failed
 
 
-cdef void _finish(Space* spaces, int threads) noexcept nogil:
-    cdef int t
-    for t in range(threads):
-        free(spaces[t].row)
-        free(spaces[t].bits)
-        free(spaces[t].leaf)
-        free(spaces[t].total)
-    free(spaces)
+cdef void _run_block(const Walk* w, const Rows* rows, int64_t first, int64_t size, Space* s) noexcept nogil:
+    # A block of at most `size` rows.
+    if _start(w, size, s):
+        _block(w, rows, first, min(size, w.n_samples - first), s)
+    else:
+        hf_stop(w.watch)
 
 
-cdef int _run_block(
-    const Walk* w, const Rows* rows, int64_t first, int64_t size, int32_t* leaf, void* y, Space* s
-) noexcept nogil:
-    # A block of at most `size` rows. Returns 0 if memory is out.
-    if not _start(w, size * w.n_outputs if y != NULL else 0, s):
-        return 0
-    _block(w, rows, first, min(size, w.n_samples - first), leaf, y, s)
-    return 1
+cdef void _pack(Walk* w, int64_t n_nodes, hf_arena* arena) noexcept nogil:
+    # Packs the nodes of all trees, where there is memory.
+    cdef int64_t tree
+    w.nodes, w.way = <char*> take(arena, n_nodes * node_size(w)), BY_ROWS
+    for tree in range(0 if arena.failed else w.n_trees):
+        if w.single:
+            pack_tree(w, <const float*> w.forest.threshold, tree)
+        else:
+            pack_tree(w, <const double*> w.forest.threshold, tree)
 
 
-cdef int _run(Walk* w, const Rows* rows, int32_t* leaf, void* y, int64_t n_nodes) noexcept nogil:
-    # Returns 0 if memory is out.
-    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
+cdef void _run(Walk* w, const Rows* rows, int64_t n_nodes) noexcept nogil:
+    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads(), t
     cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads)))
-    cdef int64_t n_blocks = (w.n_samples + size - 1) // size, tree, block
-    cdef char* nodes = NULL
-    cdef Space* spaces = NULL
+    cdef int64_t n_blocks = (w.n_samples + size - 1) // size, block
+    cdef hf_arena arena
+    cdef Space* spaces
+    memset(&arena, 0, sizeof(hf_arena))
+    spaces = <Space*> take_zeros(&arena, threads * sizeof(Space))
     if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
-        nodes = <char*> malloc(n_nodes * node_size(w))
-        if nodes == NULL:
-            return 0
-        w.nodes, w.way = nodes, BY_ROWS
-        for tree in range(w.n_trees):
-            if w.single:
-                pack_tree(w, <const float*> w.forest.threshold, tree)
-            else:
-                pack_tree(w, <const double*> w.forest.threshold, tree)
-    spaces = <Space*> calloc(threads, sizeof(Space))
-    if spaces == NULL:
-        free(nodes)
-        return 0
+        _pack(w, n_nodes, &arena)
+    if arena.failed:
+        hf_stop(w.watch)
     for block in prange(hf_units(w.watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(w.watch, block):
-            if not _run_block(w, rows, block * size, size, leaf, y, &spaces[threadid()]):
-                hf_stop(w.watch)
+            _run_block(w, rows, block * size, size, &spaces[threadid()])
             hf_end(w.watch)
-    _finish(spaces, threads)
-    free(nodes)
-    return not w.watch.stopped
+    for t in range(0 if spaces == NULL else threads):
+        release(&spaces[t].arena)
+    release(&arena)
 
 
-cdef int call_rows(rows, forest, bint vote, cnp.ndarray leaf, cnp.ndarray y) except -1:
+cdef int call_rows(rows, forest, bint vote, int32_t[:, ::1] leaf, cnp.ndarray y) except -1:
     # Writes leaves, means or vote shares of the rows of a sparse matrix.
-    cdef cnp.ndarray number = rows.data, feature = rows.indices, indptr = rows.indptr, value = forest.value
-    cdef cnp.ndarray of_nodes = forest.feature
-    cdef int32_t* leaves_to = NULL if leaf is None else <int32_t*> cnp.PyArray_DATA(leaf)
-    cdef void* y_to = NULL if y is None else cnp.PyArray_DATA(y)
+    cdef cnp.ndarray number = rows.data, value = forest.value
+    cdef const int32_t[::1] feature = rows.indices
+    cdef const int64_t[::1] indptr = rows.indptr
     cdef Walk w = walk_of(number.reshape(1, -1), forest)
-    cdef int64_t n_nodes = cnp.PyArray_DIM(of_nodes, 0)
+    cdef int64_t n_nodes = len(forest.feature)
     cdef Rows a
     cdef hf_watch watch
-    cdef int done
-    a.indptr = <const int64_t*> cnp.PyArray_DATA(indptr)
-    a.feature, a.number = <const int32_t*> cnp.PyArray_DATA(feature), cnp.PyArray_DATA(number)
-    w.n_samples, w.n_features = cnp.PyArray_DIM(indptr, 0) - 1, rows.n_minor
+    a.indptr, a.feature, a.number = &indptr[0], start(feature), cnp.PyArray_DATA(number)
+    w.n_samples, w.n_features = indptr.shape[0] - 1, rows.n_minor
     w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
+    w.leaf, w.y = NULL if leaf is None else &leaf[0, 0], NULL if y is None else cnp.PyArray_DATA(y)
     start_watch(&watch)
     w.watch = &watch
     with nogil:
-        done = _run(&w, &a, leaves_to, y_to, n_nodes)
-    raise_interrupt(&watch)
-    if not done:
-        raise MemoryError(f"forest: no memory to walk it with rows of {rows.n_minor} features")
-    return 0
+        _run(&w, &a, n_nodes)
+    return raise_stopped(&watch, "forest: no memory to walk it with rows of {} features", w.n_features)

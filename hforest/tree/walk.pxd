@@ -51,7 +51,7 @@ ctypedef fused real:
     float
     double
 
-# How features are read: in rows of x as given; by gathers of AVX-512, on processors with fast ones; or in
+# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; or in
 # columns of keys (packed.h).
 cdef enum:
     BY_ROWS, BY_GATHERS, BY_COLUMNS
@@ -61,6 +61,8 @@ cdef struct Walk:
     hf_forest forest
     const void* x             # (n_samples, n_features)
     const void* value         # (n_leaves, n_outputs)
+    int32_t* leaf             # OUT (n_samples, n_trees), or NULL
+    void* y                   # OUT (n_samples, n_outputs), or NULL
     bint single
     int64_t n_trees
     int64_t n_features

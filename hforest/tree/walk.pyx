@@ -305,7 +305,7 @@ cdef void _walk_one(
     # Writes the leaves that one sample reaches in trees that are not packed. The dtype is a constant for the
     # C compiler.
     cdef int64_t tree
-    cdef int32_t found[8]
+    cdef int32_t reached[8]
     cdef int count, g
     if w.node_by_node:
         for tree in range(first, last):
@@ -318,11 +318,11 @@ cdef void _walk_one(
     while tree < last:
         count = <int> min(last - tree, <int64_t> HF_WALKS)
         if w.single:
-            hf_walk_trees(&w.forest, 1, tree, count, row, found)
+            hf_walk_trees(&w.forest, 1, tree, count, row, reached)
         else:
-            hf_walk_trees(&w.forest, 0, tree, count, row, found)
+            hf_walk_trees(&w.forest, 0, tree, count, row, reached)
         for g in range(count):
-            leaf[(tree + g - first) * tree_stride] = found[g]
+            leaf[(tree + g - first) * tree_stride] = reached[g]
         tree += HF_WALKS
 
 

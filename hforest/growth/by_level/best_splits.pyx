@@ -6,13 +6,13 @@ Scores, ties and orders are those of `hforest.growth`, whose scorers read sample
 from cython.parallel cimport prange, threadid
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
+from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
 from hforest.growth.task cimport hf_node_score
 
@@ -46,6 +46,7 @@ ctypedef struct hf_scoring:
 
 # The sums of a node, and of a side of it; what a thread works with.
 ctypedef struct hf_node:
+    hf_arena arena        # of a thread
     const int64_t* total  # (n_channels,)
     int64_t* left         # (n_channels,)
     double* sums          # (n_outputs,): of the left side
@@ -258,50 +259,32 @@ cdef void _best_split(
             best.slot = s
 
 
-cdef bint _start_node(const hf_scoring* g, int64_t n_bins, hf_node* a) noexcept nogil:
-    # Allocates what a thread works with, before its first node; returns whether there was memory.
-    cdef int64_t k = g.n_outputs
-    if a.score != NULL:
-        return True
-    a.left = <int64_t*> malloc(g.n_channels * 8)
-    a.sums, a.all, a.axis = <double*> malloc(k * 8), <double*> malloc(k * 8), <double*> malloc(k * 16)
-    a.present, a.place = <int32_t*> malloc(n_bins * 4 + 4), <int32_t*> malloc(n_bins * 4 + 4)
-    a.sorted, a.of_category = <int32_t*> malloc(n_bins * 4 + 4), <double*> malloc(n_bins * k * 8 + 8)
-    a.size, a.score = <double*> malloc(n_bins * 8 + 8), <double*> malloc(n_bins * 8 + 8)
-    if a.left == NULL or a.sums == NULL or a.all == NULL or a.axis == NULL or a.present == NULL:
-        return False
-    if a.place == NULL or a.sorted == NULL or a.of_category == NULL or a.size == NULL:
-        return False
-    return a.score != NULL
+cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
+    # Takes what a thread works with, before its first node; returns whether there was memory.
+    cdef int64_t k = g.n_outputs, n_bins = g.widest
+    cdef hf_arena* arena = &a.arena
+    if arena.last == NULL:
+        a.left, a.sums = <int64_t*> take(arena, g.n_channels * 8), <double*> take(arena, k * 8)
+        a.all, a.axis = <double*> take(arena, k * 8), <double*> take(arena, k * 16)
+        a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
+        a.sorted, a.of_category = <int32_t*> take(arena, n_bins * 4), <double*> take(arena, n_bins * k * 8)
+        a.size, a.score = <double*> take(arena, n_bins * 8), <double*> take(arena, n_bins * 8)
+    return not arena.failed
 
 
-cdef void _free_nodes(hf_node* nodes, int threads) noexcept nogil:
-    cdef int t
-    for t in range(threads):
-        free(nodes[t].left)
-        free(nodes[t].sums)
-        free(nodes[t].all)
-        free(nodes[t].axis)
-        free(nodes[t].present)
-        free(nodes[t].place)
-        free(nodes[t].sorted)
-        free(nodes[t].of_category)
-        free(nodes[t].size)
-        free(nodes[t].score)
-    free(nodes)
-
-
-cdef bint _split_node(
+cdef void _split_node(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
-    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v, hf_node* workspace
+    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v, hf_node* workspace,
+    hf_watch* watch,
 ) noexcept nogil:
-    # Writes the best split of node v; returns whether there was memory.
+    # Writes the best split of node v.
     cdef int64_t n_slots = missing.shape[0] // total.shape[0], first = v * n_slots, varied = 0
     cdef hf_node a
     cdef hf_best best
-    if not _start_node(g, g.widest, workspace):
-        return False
+    if not _start_node(g, workspace):
+        hf_stop(watch)
+        return
     a = workspace[0]
     a.total, a.least_weight = &total[v, 0], least_weight[v]
     _best_split(
@@ -310,7 +293,6 @@ cdef bint _split_node(
     score[v] = best.score
     split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
     split[v, 3], split[v, 4] = best.missing, varied
-    return True
 
 
 cdef void _best_splits(
@@ -318,21 +300,25 @@ cdef void _best_splits(
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
     double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads(), t
     cdef int64_t v
-    cdef hf_node* nodes = <hf_node*> calloc(threads, sizeof(hf_node))
-    if nodes == NULL:
+    cdef hf_arena arena
+    cdef hf_node* nodes
+    memset(&arena, 0, sizeof(hf_arena))
+    nodes = <hf_node*> take_zeros(&arena, threads * sizeof(hf_node))
+    if arena.failed:
         hf_stop(watch)
         return
     for v in prange(hf_units(watch, total.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
-            if not _split_node(
+            _split_node(
                 g, total, sums, cells, missing, categorical, least_weight, score, split, sides, v,
-                &nodes[threadid()],
-            ):
-                hf_stop(watch)
+                &nodes[threadid()], watch,
+            )
             hf_end(watch)
-    _free_nodes(nodes, threads)
+    for t in range(threads):
+        release(&nodes[t].arena)
+    release(&arena)
 
 
 def best_splits(
@@ -364,7 +350,5 @@ def best_splits(
     _best_splits(
         &g, total, sums, cells, missing, categorical, least_weight, score, split, sides, &watch
     )
-    raise_interrupt(&watch)
-    if watch.stopped:
-        raise MemoryError(f"grow_by_rows: no memory to score {n_cells} bins")
+    raise_stopped(&watch, "grow_by_rows: no memory to score {} bins", n_cells)
     return score, split, sides

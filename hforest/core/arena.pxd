@@ -7,7 +7,7 @@ cdef struct hf_block:
     hf_block* next
 
 
-# Memory that is given back together, by `release`: of a tree, or of its workspace. One of zeros is empty.
+# Memory that is given back together, by `release`. One of zeros is empty. One thread at a time changes it.
 cdef struct hf_arena:
     hf_block* last
     bint failed       # memory was out once: nothing more is handed out

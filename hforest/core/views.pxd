@@ -1,0 +1,20 @@
+"""Where the numbers of typed memoryviews begin, for structs that hold pointers."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+ctypedef fused number:
+    uint8_t
+    int32_t
+    int64_t
+    uint64_t
+    double
+
+
+cdef inline const number* start(const number[::1] a) noexcept nogil:
+    # Returns where an array begins, which must outlive it; NULL for None, or of no numbers.
+    return &a[0] if a is not None and a.shape[0] else NULL
+
+
+cdef inline const number* start_of_rows(const number[:, ::1] a) noexcept nogil:
+    # The same of a matrix.
+    return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL
