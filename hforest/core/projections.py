@@ -319,6 +319,12 @@ def default_projections(distribution: Distribution, task: str) -> int:
     return max(root, min(n_features, _MOST_BY_DEFAULT))
 
 
+def check_n_features(distribution: Distribution, n_features: int) -> None:
+    """Checks that a distribution is of the features that samples have."""
+    n = distribution.n_features
+    check.require(n == n_features, "distribution", f"n_features = {n_features}", n, "make it for x")
+
+
 def check_distribution(value: Distribution) -> Distribution:
     """The distribution with the same parameters, made anew: what a caller changed by hand is checked."""
     check.instance(
