@@ -396,6 +396,12 @@ def first_tree(value: Any, n_trees: int, most: int = MAX_TREES) -> int:
     return value
 
 
+def tree_range(n_trees: Any, first: Any) -> tuple[int, int]:
+    """Returns the number of trees that a call grows, and that of the first one among all."""
+    n_trees = integer("n_trees", n_trees, 1, MAX_TREES)
+    return n_trees, first_tree(first, n_trees)
+
+
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
     """Returns a finite real number in low <= value <= high (low < value if `open_low`) as a float."""
     value = scalar(value)

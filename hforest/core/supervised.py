@@ -98,20 +98,22 @@ def one_sample(
     return converted
 
 
-def check_finite(name: str, converted: Array, given: Array, missing: bool, remedy: str = check.DROP) -> bool:
-    """Whether there are missing values, where these are allowed; `given` is what was converted."""
+def check_finite(
+    name: str, converted: Array, numbers: Array, missing: bool, remedy: str = check.DROP
+) -> bool:
+    """Whether there are missing values, where these are allowed; `numbers` are what was converted."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
         check.finite(name, converted, remedy=remedy)
         return False
     except ValueError:
-        xp = array_module(given)
-        fine = ~xp.isinf(given) if missing else xp.isfinite(given)
-        if given.dtype != converted.dtype and bool(fine.all()):
+        xp = array_module(numbers)
+        fine = ~xp.isinf(numbers) if missing else xp.isfinite(numbers)
+        if numbers.dtype != converted.dtype and bool(fine.all()):
             raise ValueError(
                 f"{name}: expected numbers in the range of {converted.dtype}, got larger ones in "
-                f"{given.dtype}; scale the features"
+                f"{numbers.dtype}; scale the features"
             ) from None
         raise
 

@@ -142,8 +142,8 @@ def _blocks(name: str, a: Any, like: Any) -> list[Any]:
     if hasattr(a, "chunks"):
         if a.ndim > 1 and a.numblocks[1] > 1:
             a = a.rechunk({1: -1})
-        known = like is not None and hasattr(like, "chunks") and not np.isnan(like.chunks[0]).any()
-        if known and not np.isnan(a.chunks[0]).any() and sum(a.chunks[0]) == sum(like.chunks[0]):
+        has_sizes = like is not None and hasattr(like, "chunks") and not np.isnan(like.chunks[0]).any()
+        if has_sizes and not np.isnan(a.chunks[0]).any() and sum(a.chunks[0]) == sum(like.chunks[0]):
             a = a.rechunk({0: like.chunks[0]})
     return list(np.ravel(np.array(a.to_delayed(), dtype=object)))
 

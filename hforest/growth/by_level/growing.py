@@ -59,7 +59,7 @@ def grow(
     batch = ProjectedTrees if projected else BatchOfTrees
     trees: list[tuple[Any, ...]] = []
     with reporting(progress, settings.n_trees, "tree") as report:
-        planned, data = plan(engine, engine.map(parts.as_given, (samples,)), settings)
+        planned, data = plan(engine, engine.map(parts.raw_part, (samples,)), settings)
         for at in range(0, settings.n_trees, planned.n_batch):
             n_trees = min(planned.n_batch, settings.n_trees - at)
             draw = parts.Draw(settings.seed, settings.first_tree + at, at, n_trees, settings.bootstrap, None)

@@ -1,9 +1,9 @@
 """What is done with the rows of a part: functions of it, which return new values.
 
-None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
+None of them changes its arguments, so that an engine may run one again elsewhere. A part goes through
 
-    Given -> describe -> (for every part: the same bins of all) -> encode -> Part
-    Part  -> start -> State of a batch of trees -> advance -> State of the next level -> ...
+    RawPart -> describe -> (for every part: the same bins of all) -> encode -> Part
+    Part    -> start -> State of a batch of trees -> advance -> State of the next level -> ...
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
 
 
-class Given(NamedTuple):
+class RawPart(NamedTuple):
     """A part as the caller gave it."""
 
     x: Any
@@ -38,9 +38,9 @@ class Given(NamedTuple):
     """(n_trees, n_rows) in-bag counts, or None."""
 
 
-def as_given(samples: tuple[Any, ...]) -> Given:
+def raw_part(samples: tuple[Any, ...]) -> RawPart:
     """Returns a part of a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
-    return Given(*samples)
+    return RawPart(*samples)
 
 
 class Description(NamedTuple):
@@ -118,21 +118,21 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return distinct
 
 
-def _checked(given: Given, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(raw: RawPart, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Samples, what is learned, and whole weights or None, of any number of rows."""
-    x = supervised.matrix("x", given.x, missing=True)
+    x = supervised.matrix("x", raw.x, missing=True)
     check.require(
         x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and fewer rows",
         f"shape {x.shape}", "pass some columns",
     )  # fmt: skip
-    y, n_classes = given.y, settings.n_classes
+    y, n_classes = raw.y, settings.n_classes
     if not len(x):
         y = np.zeros((0, *np.shape(y)[1:]), np.float64 if settings.task == "regression" else np.int32)
     if settings.task == "classification" and n_classes is None:
         n_classes = supervised.MAX_CLASSES
     most = min(supervised.MAX_WEIGHT, float(np.finfo(x.dtype).max))
     target = supervised.target(y, len(x), settings.task, n_classes, most)
-    return x, target, _whole_weight(given.sample_weight, len(x))
+    return x, target, _whole_weight(raw.sample_weight, len(x))
 
 
 def _whole_weight(weight: Any, n: int) -> IntArray | None:
@@ -146,9 +146,9 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
     return numbers.astype(np.int64)
 
 
-def describe(given: Given, settings: Settings) -> Description:
+def describe(raw: RawPart, settings: Settings) -> Description:
     """Checks a part and describes it."""
-    x, target, weight = _checked(given, settings)
+    x, target, weight = _checked(raw, settings)
     n, n_columns = x.shape
     most = [settings.max_bins if settings.distribution is None else 0] * n_columns  # or none has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
@@ -157,7 +157,7 @@ def describe(given: Given, settings: Settings) -> Description:
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
     greatest = 1 if weight is None or not n else int(weight.max())
     if settings.bootstrap == "counts":
-        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, n)
+        counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
         greatest = max(greatest, int(of_row.max(initial=0)))
     elif settings.bootstrap == "poisson":
@@ -175,12 +175,12 @@ def describe(given: Given, settings: Settings) -> Description:
     )  # fmt: skip
 
 
-def sample(given: Given, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
+def sample(raw: RawPart, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
     """Returns the values of some columns of the rows that are sampled, in the order of rows.
 
     chosen: the seed, the number of the first row, and how many rows of 2**32 are sampled.
     """
-    x = supervised.matrix("x", given.x, dtype, missing=True)
+    x = supervised.matrix("x", raw.x, dtype, missing=True)
     seed, first_row, threshold = chosen
     if threshold < 2**32:
         x = x[sampled_rows(seed, first_row, len(x), threshold)]
@@ -193,17 +193,17 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(
-    given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
+    raw: RawPart, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
     """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
-    x = supervised.matrix("x", given.x, edges.dtype, missing=True)
+    x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
     fixed = counts = None
-    _, (labels, targets, _), weight = _checked(given, settings)
+    _, (labels, targets, _), weight = _checked(raw, settings)
     if targets is not None:
         targets = targets.reshape(len(x), n_outputs)
         fixed = _in_fixed_point(targets, exponent)
     if settings.bootstrap == "counts":
-        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, len(x))
+        counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, len(x))
     codes = bins_of(x, edges) if settings.distribution is None else x.T
     return Part(edges, codes, labels, targets, fixed, weight, counts, first_row, n_outputs)
 

@@ -83,7 +83,7 @@ def _merged_distinct(descriptions: list[Description], f: int, most: int) -> Floa
 
 def _edges(
     engine: Engine,
-    given: Handle,
+    raw_parts: Handle,
     descriptions: list[Description],
     first_rows: list[int],
     settings: Settings,
@@ -108,7 +108,7 @@ def _edges(
     for at in range(0, len(sampled), step):
         some = sampled[at : at + step]
         each = [(settings.seed, first, threshold) for first in first_rows]
-        values = np.concatenate(engine.collect(parts.sample, (given,), dtype, some, each=each))
+        values = np.concatenate(engine.collect(parts.sample, (raw_parts,), dtype, some, each=each))
         for i, f in enumerate(some.tolist()):
             tables[f] = of_sample(values[:, i], most)
     return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
@@ -134,9 +134,9 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
     return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
 
 
-def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handle]:
+def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, Handle]:
     """Returns what is known of all parts, and their rows as bins."""
-    descriptions: list[Description] = engine.collect(parts.describe, (given,), settings)
+    descriptions: list[Description] = engine.collect(parts.describe, (raw_parts,), settings)
     check.same("x", [d.n_columns for d in descriptions], "pass the same columns")
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     check.require(n > 0, "x", "at least 1 sample on some worker", n, "pass samples to learn from")
@@ -155,7 +155,7 @@ def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handl
         f"up to {n_drawn}", "scale the weights",
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
-    edges = _edges(engine, given, descriptions, first_rows, settings)
+    edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
     exponent = scale = 0
     if settings.task == "regression":
         greatest = max(float(d.total) for d in descriptions if d.total is not None)
@@ -172,5 +172,5 @@ def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handl
         _max_gathered(settings, edges, max_features, n_channels, of_row),
         max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
-    data = engine.map(parts.encode, (given,), edges, settings, n_outputs, exponent, each=first_rows)
+    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, exponent, each=first_rows)
     return planned, data

@@ -74,7 +74,7 @@ def check_settings(
         A setting of another type, or out of its range.
     """
     check.choice("task", task, supervised.TASKS)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_trees, first_tree = check.tree_range(n_trees, first_tree)
     drawn = "counts"
     if isinstance(bootstrap, str):
         drawn = str(check.choice("bootstrap", bootstrap, ("poisson",)))
@@ -94,7 +94,7 @@ def check_settings(
         supervised.limits(
             max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
         ),
-        n_trees, check.first_tree(first_tree, n_trees),
+        n_trees, first_tree,
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
         distribution, n_projections, check.seed(rng),
     )  # fmt: skip

@@ -72,11 +72,11 @@ def gather_gradients(
     of_workers = Workers(as_communicator(comm)).collect(checked, ())
     every = [(rank, part) for rank, parts in enumerate(of_workers) for part in parts]
     check.require(every, "shards", "a part on some worker", "none", "pass [gradients]")
-    first, wanted = every[0][0], _description(every[0][1])
+    first, description = every[0][0], _description(every[0][1])
     for rank, part in every:
         check.require(
-            _description(part) == wanted, "shards", "gradients of the same parameters",
-            f"{wanted} on worker {first} and {_description(part)} on worker {rank}",
+            _description(part) == description, "shards", "gradients of the same parameters",
+            f"{description} on worker {first} and {_description(part)} on worker {rank}",
             "pass those of all parameters in one order",
         )  # fmt: skip
     return [_total(of_one) for of_one in zip(*(part for _, part in every), strict=True)]

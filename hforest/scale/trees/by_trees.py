@@ -120,10 +120,9 @@ def grow_by_trees(
         callable(getattr(executor, "submit", None)), "executor", "an object with the method submit",
         type(executor).__name__, "pass such as concurrent.futures.ProcessPoolExecutor()", TypeError,
     )  # fmt: skip
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
     retries = check.integer("retries", retries, 0)
-    first_tree = check.first_tree(first_tree, n_trees)
     function, bound = _bound(grow, settings)
     counts = _counts(bound, n_trees)
     first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]

@@ -158,9 +158,9 @@ def _lost(trees: Range, error: BaseException) -> RuntimeError:
 
 
 def _check_forest(forest: Any, trees: Range) -> None:
-    wanted, kind = "a function that returns", f"a {type(forest).__name__}"
+    function, kind = "a function that returns", f"a {type(forest).__name__}"
     is_forest = isinstance(forest, Forest)
-    check.require(is_forest, "grow", f"{wanted} a hforest.tree.Forest", kind, SUCH_AS, TypeError)
+    check.require(is_forest, "grow", f"{function} a hforest.tree.Forest", kind, SUCH_AS, TypeError)
     n_trees = forest.tree_start.size - 1
     right = n_trees == trees.n_trees
-    check.require(right, "grow", f"{wanted} n_trees = {trees.n_trees} trees", n_trees, SUCH_AS)
+    check.require(right, "grow", f"{function} n_trees = {trees.n_trees} trees", n_trees, SUCH_AS)
