@@ -75,7 +75,10 @@ def _shape_text(axes: Axes, sizes: Sizes) -> str:
 def require(
     holds: object, name: str, expected: str, got: object, remedy: str, error: type[Exception] = ValueError
 ) -> None:
-    """Raises an error about an argument unless a condition holds; the message has its four parts."""
+    """Raises an error about an argument unless a condition holds; the message has its four parts.
+
+    The parts are formatted on every call. Checks on the path of short calls use `if` and `raise`.
+    """
     if not holds:
         raise error(f"{name}: expected {expected}, got {got}; {remedy}")
 
@@ -163,27 +166,28 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
 def at_least_one(sizes: Sizes, *names: str) -> None:
     """Checks that none of the named sizes is 0."""
     for name in names:
-        require(sizes[name] >= 1, name, "at least 1", sizes[name], "only n_samples may be 0")
+        if sizes[name] < 1:
+            raise ValueError(f"{name}: expected at least 1, got {sizes[name]}; only n_samples may be 0")
 
 
 def tree_depth(name: str, a: Array) -> int:
     """Returns the depth D of complete trees from an array of shape (n_trees, 2**D - 1)."""
     depth = (a.shape[1] + 1).bit_length() - 1 if a.ndim == 2 else 0
-    require(
-        1 <= depth <= MAX_DEPTH and a.shape[1] == 2**depth - 1, name,
-        f"shape (n_trees, 2**depth - 1) with 1 <= depth <= {MAX_DEPTH}", tuple(a.shape),
-        "pass a column for each vertex, 7 for depth 3",
-    )  # fmt: skip
+    if not 1 <= depth <= MAX_DEPTH or a.shape[1] != 2**depth - 1:
+        raise ValueError(
+            f"{name}: expected shape (n_trees, 2**depth - 1) with 1 <= depth <= {MAX_DEPTH}, "
+            f"got {tuple(a.shape)}; pass a column for each vertex, 7 for depth 3"
+        )
     return depth
 
 
 def fern_depth(name: str, a: Array) -> int:
     """Returns the depth D of ferns from an array of shape (n_ferns, D)."""
-    require(
-        a.ndim == 2 and 1 <= a.shape[1] <= MAX_DEPTH, name,
-        f"shape (n_ferns, depth) with 1 <= depth <= {MAX_DEPTH}", tuple(a.shape),
-        "pass a column for each decision",
-    )  # fmt: skip
+    if a.ndim != 2 or not 1 <= a.shape[1] <= MAX_DEPTH:
+        raise ValueError(
+            f"{name}: expected shape (n_ferns, depth) with 1 <= depth <= {MAX_DEPTH}, "
+            f"got {tuple(a.shape)}; pass a column for each decision"
+        )
     return a.shape[1]
 
 
@@ -363,9 +367,6 @@ def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
         raise MemoryError(message) from None
 
 
-_IN_RANGE = "choose a value in that range"
-
-
 def scalar(value: Any) -> Any:
     """Returns the number in an array of no axes; anything else as it is."""
     return value[()] if type(value) is np.ndarray and not value.ndim else value
@@ -379,10 +380,11 @@ def is_integer(value: Any) -> bool:
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """Returns a Python or NumPy integer in low <= value (<= high) as an int."""
     value = scalar(value)
-    kind = type(value).__name__
-    require(is_integer(value), name, "an int", kind, f"pass an integer such as {low}", TypeError)
-    within = f"at least {low}" if high is None else f"{low} to {high}"
-    require(low <= value and (high is None or value <= high), name, within, value, _IN_RANGE)
+    if not is_integer(value):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as {low}")
+    if value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"{low} to {high}"
+        raise ValueError(f"{name}: expected {limits}, got {value}; choose a value in that range")
     return int(value)
 
 
@@ -405,15 +407,17 @@ def tree_range(n_trees: Any, first: Any) -> tuple[int, int]:
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
     """Returns a finite real number in low <= value <= high (low < value if `open_low`) as a float."""
     value = scalar(value)
-    is_number = is_integer(value) or isinstance(value, float | np.floating)
-    require(is_number, name, "a number", type(value).__name__, "pass a float", TypeError)
+    if not is_integer(value) and not isinstance(value, float | np.floating):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass a float")
     try:
         value = float(value)
     except OverflowError:  # of an int beyond the largest float
         value = math.copysign(math.inf, value > 0 or -1)
-    within = np.isfinite(value) and low <= value <= high and not (open_low and value == low)
-    limits = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
-    require(within, name, f"a finite number {limits}", value, _IN_RANGE)
+    if not math.isfinite(value) or not low <= value <= high or (open_low and value == low):
+        limits = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
+        raise ValueError(
+            f"{name}: expected a finite number {limits}, got {value}; choose a value in that range"
+        )
     return value
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import check
 from .aliases import FloatArray, IntArray
-from .supervised import MAX_CATEGORY, converted_numbers, float_dtype
+from .supervised import are_no_categories, converted_numbers, float_dtype, refuse_category
 
 _AXES = ("n_samples", "n_features")
 
@@ -159,12 +159,7 @@ def check_categories(name: str, x: Columns, is_categorical: np.ndarray) -> None:
     if not check.values_checked():
         return
     data, indices, indptr, _ = x.stored
-    bad = (data < 0) | (data > MAX_CATEGORY) | (data != np.floor(data)) & (data == data)
-    for at in np.flatnonzero(bad).tolist():
+    for at in np.flatnonzero(are_no_categories(data)).tolist():
         f = int(np.searchsorted(indptr, at, side="right")) - 1
         if is_categorical[f]:
-            raise ValueError(
-                f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-                f"{float(data[at])} at index ({int(indices[at])}, {f}); number the categories, for example "
-                "with numpy.unique(column, return_inverse=True)[1]"
-            )
+            refuse_category(name, data[at], int(indices[at]), f)

@@ -18,7 +18,7 @@ Results are new arrays or the given one: nothing here writes into an argument.
 import math
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -477,16 +477,24 @@ def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
 
 def check_categories(name: str, column: FloatArray, f: int) -> None:
     """As `categories`, of column f; also inside `unchecked()`."""
-    wide = cast(column, _FLOAT64)
-    is_whole = wide == array_module(wide).floor(wide)
-    bad = (wide < 0) | (wide > MAX_CATEGORY) | ~is_whole & (wide == wide)
+    bad = are_no_categories(cast(column, _FLOAT64))
     if bool(bad.any()):
         i = int(bad.argmax())
-        raise ValueError(
-            f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-            f"{float(column[i])} at index ({i}, {f}); number the categories, for example with "
-            "numpy.unique(column, return_inverse=True)[1]"
-        )
+        refuse_category(name, column[i], i, f)
+
+
+def are_no_categories(a: FloatArray) -> Array:
+    """Which numbers are neither NaN nor whole numbers 0 to 65535."""
+    return (a < 0) | (a > MAX_CATEGORY) | (a != array_module(a).floor(a)) & (a == a)
+
+
+def refuse_category(name: str, value: float, i: int, f: int) -> NoReturn:
+    """Raises the error about the value of sample i in the column of categories f."""
+    raise ValueError(
+        f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
+        f"{float(value)} at index ({i}, {f}); number the categories, for example with "
+        "numpy.unique(column, return_inverse=True)[1]"
+    )
 
 
 def max_bins(value: int | None) -> int | None:
