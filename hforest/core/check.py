@@ -423,7 +423,10 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
 
 def choice(name: str, value: Any, options: Collection[Any]) -> Any:
     """Returns `value`, which must be one of the options: strings, or None."""
-    if not (isinstance(value, str) and value in options) and all(value is not option for option in options):
+    for option in options:
+        if value is option:
+            return value
+    if not isinstance(value, str) or value not in options:
         words = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}: expected one of {words}, got {value!r}; choose one of them")
     return value
