@@ -288,7 +288,7 @@ def similar(name: str, weight: FloatArray) -> None:
     greatest = float(weight.max())
     least = float(array_module(weight).where(weight > 0, weight, greatest).min())
     check.require(
-        greatest / _SPREAD <= least, name, f"weights of 0 or within a factor of {_SPREAD:g} of each other",
+        not greatest / _SPREAD > least, name, f"weights of 0 or within a factor of {_SPREAD:g} of each other",
         f"{least:g} and {greatest:g}", "set the small ones to 0",
     )  # fmt: skip
 
