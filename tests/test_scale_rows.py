@@ -226,7 +226,7 @@ def test_bins_of_sampled_rows(monkeypatch):
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     # Rows that were not sampled go where their bins went.
-    given = parts.Given(x, y, None, None)
+    given = parts.RawPart(x, y, None, None)
     settings = by_level.check_settings(N_TREES, max_features="sqrt", max_bins=16, rng=3)
     engine = workers.Workers(communicators.OneWorker())
     known, part = planning.plan(engine, given, settings)

@@ -33,9 +33,9 @@ def _grow(
     **settings: Any,
 ) -> Forest:
     """A forest; the settings are those of `hforest.growth.settings.check_growth`."""
-    given = samples(x, categorical=categorical, max_bins=max_bins)
-    growth = check_growth(given, y, n_trees, **settings)
-    n_features = given.shape[1]
+    encoded = samples(x, categorical=categorical, max_bins=max_bins)
+    growth = check_growth(encoded, y, n_trees, **settings)
+    n_features = encoded.shape[1]
     trees = unchecked.grow(growth, max_features=_sampled(max_features, n_features, settings["task"]))
     xp = array_module(trees.threshold)
     return Forest(
@@ -178,14 +178,7 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    return _grow(
-        x, y, n_trees, max_features=max_features, max_bins=max_bins, categorical=categorical,
-        progress=progress, splitter="best", sample_weight=sample_weight, class_weight=class_weight,
-        criterion=criterion, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
-        rng=rng,
-    )  # fmt: skip
+    return _grow(splitter="best", **locals())
 
 
 def grow_extra(
@@ -281,14 +274,7 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    return _grow(
-        x, y, n_trees, max_features=max_features, max_bins=max_bins, categorical=categorical,
-        progress=progress, splitter="random", sample_weight=sample_weight, class_weight=class_weight,
-        criterion=criterion, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
-        min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
-        rng=rng,
-    )  # fmt: skip
+    return _grow(splitter="random", **locals())
 
 
 def grow_random(
@@ -370,9 +356,4 @@ def grow_random(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    return grow_extra(
-        x, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, categorical=categorical,
-        bootstrap=bootstrap, max_features=1, max_depth=max_depth, min_samples_split=min_samples_split,
-        min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf, task=task,
-        n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
-    )  # fmt: skip
+    return grow_extra(max_features=1, **locals())

@@ -54,25 +54,25 @@ def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
         return None
     if a.ndim != 2 or a.size <= CONVERTED or a.dtype.kind not in "biuf":
         return None
-    given = np.asarray(a)
-    wanted = supervised.float_dtype(given) if dtype is None else dtype
-    if given.dtype == wanted and given.flags.c_contiguous and given.flags.aligned:
+    matrix = np.asarray(a)
+    dtype = supervised.float_dtype(matrix) if dtype is None else dtype
+    if matrix.dtype == dtype and matrix.flags.c_contiguous and matrix.flags.aligned:
         return None
-    return Unconverted(given, wanted)
+    return Unconverted(matrix, dtype)
 
 
 def check_rows(
-    name: str, part: slice, rows: np.ndarray, given: np.ndarray, missing: bool, remedy: str = check.DROP
+    name: str, part: slice, rows: np.ndarray, matrix: np.ndarray, missing: bool, remedy: str = check.DROP
 ) -> bool:
     """Returns whether rows of a matrix have missing values, where `missing` allows them.
 
     Raises ValueError as for the whole matrix where a number is not finite, or not in the range of the dtype.
     """
     try:
-        return supervised.check_finite(name, rows, given[part], missing, remedy)
+        return supervised.check_finite(name, rows, matrix[part], missing, remedy)
     except ValueError as error:
         # The index is that in the matrix.
         text = re.sub(
-            r"at index \((\d+)", lambda found: f"at index ({int(found[1]) + part.start}", str(error)
+            r"at index \((\d+)", lambda match: f"at index ({int(match[1]) + part.start}", str(error)
         )
         raise ValueError(text) from None

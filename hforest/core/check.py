@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from types import EllipsisType
 from typing import Any
@@ -67,39 +67,43 @@ def values_checked() -> bool:
 
 def _shape_text(axes: Axes, sizes: Sizes) -> str:
     words = ["..." if axis is ... else str(axis) for axis in axes]
-    names = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
-    values = ["..." if a is ... else str(a if isinstance(a, int) else sizes.get(a, a)) for a in axes]
-    bound = "(" + ", ".join(values) + ("," if len(words) == 1 else "") + ")"
+    numbers = [str(sizes.get(word, word)) for word in words]
+    names, bound = (f"({', '.join(some)}{',' * (len(some) == 1)})" for some in (words, numbers))
     return names if names == bound else f"{names} = {bound}"
+
+
+def require(
+    holds: object, name: str, expected: str, got: object, remedy: str, error: type[Exception] = ValueError
+) -> None:
+    """Raises an error about an argument unless a condition holds; the message has its four parts.
+
+    The parts are formatted on every call. Checks on the path of short calls use `if` and `raise`.
+    """
+    if not holds:
+        raise error(f"{name}: expected {expected}, got {got}; {remedy}")
+
+
+def instance(name: str, value: object, kinds: Any, expected: str, remedy: str) -> None:
+    """Checks that a value is an instance of a class, or of one of several."""
+    require(isinstance(value, kinds), name, expected, type(value).__name__, remedy, TypeError)
 
 
 def same_device(**arrays: Array) -> None:
     """Checks that all arguments are NumPy arrays, or all are CuPy arrays of the current device."""
-    for a in arrays.values():
-        if type(a) is not np.ndarray:
-            break
-    else:
+    if {np.ndarray}.issuperset(map(type, arrays.values())):
         return
-    first_name, first_gpu = "", False
+    first = next(iter(arrays))
     for name, a in arrays.items():
-        if type(a) in NUMPY_TYPES:
-            gpu = False
-        elif is_cupy(a):
-            gpu = True
-        else:
-            raise TypeError(
-                f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; "
-                f"convert it with numpy.asarray({name}, dtype=..., order='C')"
-            )
-        if not first_name:
-            first_name, first_gpu = name, gpu
-        elif gpu != first_gpu:
-            here, there = ("CuPy", "NumPy") if gpu else ("NumPy", "CuPy")
-            raise TypeError(
-                f"{name}: expected a {there} array like {first_name}, got a {here} array; "
-                "move them to one device with cupy.asarray or cupy.asnumpy"
-            )
-    if first_gpu:
+        require(
+            type(a) in NUMPY_TYPES or is_cupy(a), name, "a numpy.ndarray or cupy.ndarray", type(a).__name__,
+            f"convert it with numpy.asarray({name}, dtype=..., order='C')", TypeError,
+        )  # fmt: skip
+        here, there = ("CuPy", "NumPy") if is_cupy(a) else ("NumPy", "CuPy")
+        require(
+            is_cupy(a) == is_cupy(arrays[first]), name, f"a {there} array like {first}", f"a {here} array",
+            "move them to one device with cupy.asarray or cupy.asnumpy", TypeError,
+        )  # fmt: skip
+    if is_cupy(arrays[first]):
         for name, a in arrays.items():
             on_current_device(name, a)
 
@@ -107,11 +111,8 @@ def same_device(**arrays: Array) -> None:
 def on_cpu(**arrays: Array) -> None:
     """No argument is a CuPy array; for what runs on the CPU alone."""
     for name, a in arrays.items():
-        if is_cupy(a):
-            raise TypeError(
-                f"{name}: expected a numpy.ndarray, got a CuPy array; this function runs on the CPU: "
-                f"pass cupy.asnumpy({name})"
-            )
+        remedy = f"this function runs on the CPU: pass cupy.asnumpy({name})"
+        require(not is_cupy(a), name, "a numpy.ndarray", "a CuPy array", remedy, TypeError)
 
 
 def floating(name: str, a: Array) -> np.dtype:
@@ -172,7 +173,7 @@ def at_least_one(sizes: Sizes, *names: str) -> None:
 def tree_depth(name: str, a: Array) -> int:
     """Returns the depth D of complete trees from an array of shape (n_trees, 2**D - 1)."""
     depth = (a.shape[1] + 1).bit_length() - 1 if a.ndim == 2 else 0
-    if a.ndim != 2 or not 1 <= depth <= MAX_DEPTH or a.shape[1] != 2**depth - 1:
+    if not 1 <= depth <= MAX_DEPTH or a.shape[1] != 2**depth - 1:
         raise ValueError(
             f"{name}: expected shape (n_trees, 2**depth - 1) with 1 <= depth <= {MAX_DEPTH}, "
             f"got {tuple(a.shape)}; pass a column for each vertex, 7 for depth 3"
@@ -196,6 +197,11 @@ OF_LAYERS = f"{DROP}, or lower the learning rate if layers before this one compu
 """The same where samples may come from other layers of a network."""
 
 
+def _first(holds: Array) -> int:
+    """The place of the first element that is True, or -1."""
+    return int(holds.argmax()) if bool(holds.any()) else -1
+
+
 def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
     index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
     return index, a[index].item()
@@ -208,8 +214,7 @@ def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
     if isinstance(a, np.ndarray):
         flat = machine.first_nonfinite(a)
     else:
-        bad = ~array_module(a).isfinite(a).ravel()
-        flat = int(bad.argmax()) if bool(bad.any()) else -1
+        flat = _first(~array_module(a).isfinite(a).ravel())
     if flat >= 0:
         index, value = _where(a, flat)
         raise ValueError(f"{name}: expected finite numbers, got {value} at index {index}; {remedy}")
@@ -225,9 +230,9 @@ def finite_or_missing(name: str, a: Array) -> bool:
     for first in range(0, a.size, step):
         some = flat[first : first + step]
         if values_checked():
-            infinite = xp.isinf(some)
-            if bool(infinite.any()):
-                index, value = _where(a, first + int(infinite.argmax()))
+            at = _first(xp.isinf(some))
+            if at >= 0:
+                index, value = _where(a, first + at)
                 raise ValueError(
                     f"{name}: expected finite numbers, or NaN for missing values, got {value} at index "
                     f"{index}; clip or drop such samples"
@@ -253,11 +258,10 @@ def not_nan(name: str, a: Array) -> None:
     """Checks that parameters have no NaN (infinities are allowed), unless inside `unchecked()`."""
     if not values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
         return
-    bad = array_module(a).isnan(a).ravel()
-    if bool(bad.any()):
-        index, _ = _where(a, int(bad.argmax()))
+    flat = _first(array_module(a).isnan(a).ravel())
+    if flat >= 0:
         raise ValueError(
-            f"{name}: expected no NaN, got one at index {index}; "
+            f"{name}: expected no NaN, got one at index {_where(a, flat)[0]}; "
             "training has diverged, go back to a checkpoint or lower the learning rate"
         )
 
@@ -267,10 +271,9 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        flat = machine.first_outside(a, min(stop, 2**31 - 1))
+        flat = machine.first_outside(a, min(stop, MAX_COUNT))
     else:
-        bad = ((a < 0) | (a >= stop)).ravel()
-        flat = int(bad.argmax()) if bool(bad.any()) else -1
+        flat = _first(((a < 0) | (a >= stop)).ravel())
     if flat >= 0:
         index, value = _where(a, flat)
         raise IndexError(
@@ -283,17 +286,15 @@ def rows(name: str, a: Array, n_rows: int) -> None:
     """Checks that int64 rows strictly increase and 0 <= row < n_rows, unless inside `unchecked()`."""
     if not values_checked() or a.size == 0:
         return
-    if not 0 <= int(a[0]) or not int(a[-1]) < n_rows:
-        worst = int(a[0]) if int(a[0]) < 0 else int(a[-1])
-        raise IndexError(
-            f"{name}: expected 0 <= row < n_rows = {n_rows}, got {worst}; "
-            "pass the rows that belong to this parameter"
-        )
-    if not bool((a[1:] > a[:-1]).all()):
-        raise ValueError(
-            f"{name}: expected strictly increasing rows, got some out of order or twice; "
-            "pass rows as hforest.hinge's sparse gradients give them, or numpy.unique(rows)"
-        )
+    first, last = int(a[0]), int(a[-1])
+    require(
+        first >= 0 and last < n_rows, name, f"0 <= row < n_rows = {n_rows}", first if first < 0 else last,
+        "pass the rows that belong to this parameter", IndexError,
+    )  # fmt: skip
+    require(
+        (a[1:] > a[:-1]).all(), name, "strictly increasing rows", "some out of order or twice",
+        "pass rows as hforest.hinge's sparse gradients give them, or numpy.unique(rows)",
+    )  # fmt: skip
 
 
 def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
@@ -303,17 +304,16 @@ def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
     arrays; what is no array is passed over. The arrays in `written` are C-contiguous.
     """
     for name, a in written.items():
-        if isinstance(a, np.ndarray) and not a.flags.writeable:
-            raise ValueError(f"{name}: expected a writable array, got a read-only one; pass {name}.copy()")
+        writable = not isinstance(a, np.ndarray) or a.flags.writeable
+        require(writable, name, "a writable array", "a read-only one", f"pass {name}.copy()")
     others = list(_arrays(read))
     for name, a in reversed(list(written.items())):
-        share = array_module(a).may_share_memory
+        xp = array_module(a)
         for other, b in others if a.size else ():
             # C-contiguous arrays overlap if their bounds do.
-            if share(a, b) and b.size and (b.flags.c_contiguous or array_module(a).shares_memory(a, b)):
-                raise ValueError(
-                    f"{name}: expected memory of its own, got an array that overlaps {other}; pass a copy"
-                )
+            overlap = xp.may_share_memory(a, b) and b.size
+            overlap = overlap and (b.flags.c_contiguous or xp.shares_memory(a, b))
+            require(not overlap, name, "memory of its own", f"an array that overlaps {other}", "pass a copy")
         others.append((name, a))
 
 
@@ -347,7 +347,8 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
         raise type(error)(f"{owner}[{name!r}]{str(error).removeprefix(name)}") from None
 
 
-class memory:
+@contextmanager
+def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
     """Makes `n_bytes` of new arrays in a `with` block; an error names the argument that asks for so many.
 
     Raises
@@ -357,22 +358,13 @@ class memory:
     MemoryError
         More than the system has.
     """
-
-    def __init__(self, name: str, what: str, n_bytes: int) -> None:
-        self._asked = (name, what, n_bytes)
-        if n_bytes >= 2**62:
-            raise ValueError(self._message())
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, MemoryError):
-            raise MemoryError(self._message()) from None
-
-    def _message(self) -> str:
-        name, what, n_bytes = self._asked
-        return f"{name}: expected {what} that fit into memory, got {n_bytes} bytes of them; choose fewer"
+    message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes of them; choose fewer"
+    if n_bytes >= 2**62:
+        raise ValueError(message)
+    try:
+        yield
+    except MemoryError:
+        raise MemoryError(message) from None
 
 
 def scalar(value: Any) -> Any:
@@ -399,12 +391,17 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
 def first_tree(value: Any, n_trees: int, most: int = MAX_TREES) -> int:
     """Returns the number of the first of n_trees trees as an int; the last one is below `most`."""
     value = integer("first_tree", value, 0)
-    if value + n_trees > most:
-        raise ValueError(
-            f"first_tree: expected first_tree + n_trees <= {most}, got {value} + {n_trees}; number the trees "
-            "of a forest from 0"
-        )
+    require(
+        value + n_trees <= most, "first_tree", f"first_tree + n_trees <= {most}", f"{value} + {n_trees}",
+        "number the trees of a forest from 0",
+    )  # fmt: skip
     return value
+
+
+def tree_range(n_trees: Any, first: Any) -> tuple[int, int]:
+    """Returns the number of trees that a call grows, and that of the first one among all."""
+    n_trees = integer("n_trees", n_trees, 1, MAX_TREES)
+    return n_trees, first_tree(first, n_trees)
 
 
 def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
@@ -416,9 +413,8 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
         value = float(value)
     except OverflowError:  # of an int beyond the largest float
         value = math.copysign(math.inf, value > 0 or -1)
-    if not np.isfinite(value) or value < low or value > high or (open_low and value == low):
-        sign = ">" if open_low else ">="
-        limits = f"{sign} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
+    if not math.isfinite(value) or not low <= value <= high or (open_low and value == low):
+        limits = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
         raise ValueError(
             f"{name}: expected a finite number {limits}, got {value}; choose a value in that range"
         )
@@ -439,32 +435,27 @@ def choice(name: str, value: Any, options: Collection[Any]) -> Any:
 def path(name: str, value: Any) -> str:
     """Returns the path of a file as a str, from a str or a path object."""
     remedy = 'pass such as "model.npz"'
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name}: expected a path, got {type(value).__name__}; {remedy}")
-    found = os.fsdecode(value)
-    if not found or "\0" in found:
-        raise ValueError(f"{name}: expected a path, got {found!r}; {remedy}")
-    return found
+    instance(name, value, str | os.PathLike, "a path", remedy)
+    text = os.fsdecode(value)
+    require(text and "\0" not in text, name, "a path", repr(text), remedy)
+    return text
 
 
 def history(value: Any) -> None:
     """Checks that `value` is None or a list, to which numbers are appended."""
-    if value is not None and not isinstance(value, list):
-        raise TypeError(f"history: expected None or a list, got {type(value).__name__}; pass []")
+    instance("history", value, list | None, "None or a list", "pass []")
 
 
 def flag(name: str, value: object) -> None:
     """Checks that a setting is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
+    instance(name, value, bool | np.bool_, "True or False", "pass one of them")
 
 
 def function(name: str, value: Any, arguments: str) -> None:
     """Checks that `value` is None or a function to be called with `arguments`, such as "done, total"."""
     if value is None:
         return
-    if not callable(value):
-        raise TypeError(f"{name}: expected None or a function, got {type(value).__name__}; pass a function")
+    instance(name, value, Callable, "None or a function", "pass a function")
     called_with(name, value, arguments, f"pass a function of ({arguments})")
 
 
@@ -476,11 +467,10 @@ def called_with(name: str, value: Callable[..., object], arguments: str, remedy:
     words = arguments.split(", ")
     names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
     fault = _misfit(value, len(words) - len(names), names)
-    if fault:
-        raise TypeError(
-            f"{name}: expected a function to be called with ({arguments}), got one that cannot be ({fault}); "
-            f"{remedy}"
-        )
+    require(
+        not fault, name, f"a function to be called with ({arguments})", f"one that cannot be ({fault})",
+        remedy, TypeError,
+    )  # fmt: skip
 
 
 def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:
@@ -502,23 +492,18 @@ def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[s
 
 def float_dtype(dtype: Any) -> np.dtype:
     """Returns float32 or float64 from what numpy.dtype takes."""
-    try:
-        found = np.dtype(dtype) if dtype is not None else None
-    except (TypeError, ValueError):
-        found = None
-    if found is None or found not in FLOATS:  # None == numpy.dtype(float)
-        raise TypeError(f"dtype: expected float32 or float64, got {dtype!r}; pass numpy.float32")
-    return found
+    real = np.dtype(object)  # in place of what is no dtype, and of None, of which NumPy makes float64
+    with suppress(TypeError, ValueError):
+        real = np.dtype(object if dtype is None else dtype)
+    require(real in FLOATS, "dtype", "float32 or float64", repr(dtype), "pass numpy.float32", TypeError)
+    return real
 
 
 def same(name: str, values: Sequence[Any], remedy: str) -> None:
     """Checks that all workers gave the same value."""
     for rank, value in enumerate(values):
-        if value != values[0]:
-            raise ValueError(
-                f"{name}: expected the same on every worker, got {values[0]} on worker 0 and {value} on "
-                f"worker {rank}; {remedy}"
-            )
+        got = f"{values[0]} on worker 0 and {value} on worker {rank}"
+        require(value == values[0], name, "the same on every worker", got, remedy)
 
 
 def seed(rng: Any) -> int:
@@ -540,11 +525,9 @@ def generator(rng: Any) -> np.random.Generator:
     if rng is None:
         return np.random.default_rng()
     rng = scalar(rng)
-    if not is_integer(rng):
-        raise TypeError(
-            f"rng: expected None, an int or a numpy.random.Generator, got {type(rng).__name__}; "
-            "pass numpy.random.default_rng(seed)"
-        )
-    if rng < 0:
-        raise ValueError(f"rng: expected a seed of at least 0, got {rng}; pass a non-negative integer")
+    require(
+        is_integer(rng), "rng", "None, an int or a numpy.random.Generator", type(rng).__name__,
+        "pass numpy.random.default_rng(seed)", TypeError,
+    )  # fmt: skip
+    require(rng >= 0, "rng", "a seed of at least 0", rng, "pass a non-negative integer")
     return np.random.default_rng(int(rng))

@@ -77,7 +77,7 @@ _NUMBER = {"size": np.int64, "double": np.float64}
 
 def structs(source: str) -> dict[str, Struct]:
     """Returns the structs that the gpu.cu of a translation unit declares, by name."""
-    found = {}
+    declared = {}
     for name, body in _STRUCT.findall(_COMMENT.sub("", source)):
         types: dict[str, str] = {}
         for declaration in filter(None, (" ".join(text.split()) for text in body.split(";"))):
@@ -89,8 +89,8 @@ def structs(source: str) -> dict[str, Struct]:
                 )
             types |= dict.fromkeys(match[2].split(", "), match[1])
         fields = [(member, _NUMBER.get(of, np.uintp)) for member, of in types.items()]
-        found[name] = Struct(types, np.dtype(fields, align=True))
-    return found
+        declared[name] = Struct(types, np.dtype(fields, align=True))
+    return declared
 
 
 def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int]) -> np.ndarray:
@@ -100,17 +100,17 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
         raise TypeError(
             f"{name}: expected a struct of gpu.cu, one of {', '.join(declared)}; declare it there"
         )
-    if a._fields != declared[name].dtype.names:
-        there, here = ", ".join(declared[name].types), ", ".join(a._fields)
-        raise TypeError(f"{name}: expected the members of gpu.cu, {there}; got {here}; give both the same")
     types, dtype = declared[name]
-    members = []
-    for field, value in zip(a._fields, a, strict=True):
-        if types[field] in _NUMBER:
-            members.append(value)
-        else:
-            members.append(0 if value is None else address(value))
-    return np.array(tuple(members), dtype)
+    if a._fields != dtype.names:
+        there, here = ", ".join(types), ", ".join(a._fields)
+        raise TypeError(f"{name}: expected the members of gpu.cu, {there}; got {here}; give both the same")
+
+    def member(value: Any, kind: str) -> Any:
+        if kind in _NUMBER:
+            return value
+        return 0 if value is None else address(value)
+
+    return np.array(tuple(map(member, a, types.values())), dtype)
 
 
 class CupyCompiler:
@@ -163,19 +163,17 @@ def _image(source: str, flags: tuple[str, ...]) -> bytes:
 
     key = repr((nvrtc.getVersion(), Device().compute_capability, flags, source)).encode()
     folder = Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
-    kept = folder / f"hforest-{hashlib.sha256(key).hexdigest()}.cubin"
-    try:
-        data = kept.read_bytes()
+    path = folder / f"hforest-{hashlib.sha256(key).hexdigest()}.cubin"
+    with contextlib.suppress(OSError):  # of another user, or not there
+        data = path.read_bytes()
         if hashlib.sha256(data[32:]).digest() == data[:32]:
             return data[32:]
-    except OSError:  # of another user, or not there
-        pass
     image, _ = compile_using_nvrtc(source, flags, cache_in_memory=True)
     with contextlib.suppress(OSError):  # a folder that cannot be written to keeps nothing
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(hashlib.sha256(image).digest() + image)
-        os.replace(file.name, kept)
+        os.replace(file.name, path)
     return image
 
 

@@ -34,10 +34,7 @@ def check_progress(progress: Progress) -> None:
     if progress is None or isinstance(progress, bool | np.bool_):
         return
     remedy = "pass True for a bar, or a function of (done, total)"
-    if not callable(progress):
-        raise TypeError(
-            f"progress: expected None, True or a function, got {type(progress).__name__}; {remedy}"
-        )
+    check.instance("progress", progress, Callable, "None, True or a function", remedy)
     check.called_with("progress", progress, "done, total", remedy)
 
 

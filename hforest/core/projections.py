@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import check
 from .philox import below, keys, philox, unit
 
@@ -69,12 +71,10 @@ def _draw_patch(distribution: Distribution, key: int) -> tuple[list[int], list[f
     corner = [below(corner_words[i], n) for i, n in enumerate(n_corners)]
     channel = below(size_words[3], distribution.channels)
     indices = []
-    for i in range(size[0]):
-        for j in range(size[1]):
-            for k in range(size[2]):
-                at = [(c + step) % n for c, step, n in zip(corner, (i, j, k), shape, strict=True)]
-                flat = (at[0] * shape[1] + at[1]) * shape[2] + at[2]
-                indices.append(flat * distribution.channels + channel)
+    for steps in np.ndindex(*size):
+        at = [(c + step) % n for c, step, n in zip(corner, steps, shape, strict=True)]
+        flat = (at[0] * shape[1] + at[1]) * shape[2] + at[2]
+        indices.append(flat * distribution.channels + channel)
     return indices, [1.0] * len(indices)
 
 
@@ -215,21 +215,19 @@ def probe_distribution(n_features: int, single_share: float = 0.0) -> Distributi
     return Distribution(PROBE, n_features, zero_probability=single_share, max_entries=2)
 
 
+_ONE_SHAPE = "pass the shape of one sample"
+
+
 def _sizes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,) * n_axes
-    if len(sizes) != n_axes:
-        raise ValueError(
-            f"{name}: expected an int or {n_axes} of them, got {value!r}; give one for each axis"
-        )
+    fits = len(sizes) == n_axes
+    check.require(fits, name, f"an int or {n_axes} of them", repr(value), "give one for each axis")
     return tuple(check.integer(f"{name}[{i}]", size, 1, check.MAX_COUNT) for i, size in enumerate(sizes))
 
 
 def check_shape(value: Any) -> None:
     """Checks that the shape of a sample is a tuple or a list."""
-    if not isinstance(value, tuple | list):
-        raise TypeError(
-            f"shape: expected a tuple of ints, got {type(value).__name__}; pass the shape of one sample"
-        )
+    check.instance("shape", value, tuple | list, "a tuple of ints", _ONE_SHAPE)
 
 
 def check_patch(shape: Any, patch_min: Any, patch_max: Any) -> None:
@@ -285,25 +283,21 @@ def patch_distribution(
     check.flag("cyclic", cyclic)
     check_shape(shape)
     n_axes = len(shape) - bool(channels)
-    if not 1 <= n_axes <= AXES:
-        raise ValueError(
-            f"shape: expected 1 to {AXES} sizes, and then the channels if there are any, got {shape!r}; "
-            "pass the shape of one sample"
-        )
+    check.require(
+        1 <= n_axes <= AXES, "shape", f"1 to {AXES} sizes, and then the channels if there are any",
+        repr(shape), _ONE_SHAPE,
+    )  # fmt: skip
     sizes = _sizes("shape", shape, len(shape))
     n_features = math.prod(sizes)
-    if n_features > check.MAX_COUNT:
-        raise ValueError(
-            f"shape: expected sizes whose product is less than 2**31, got {sizes}; pass the shape "
-            "of one sample"
-        )
+    check.require(
+        n_features <= check.MAX_COUNT, "shape", "sizes whose product is less than 2**31", sizes, _ONE_SHAPE
+    )
     low, high = _sizes("patch_min", patch_min, n_axes), _sizes("patch_max", patch_max, n_axes)
     for i, (least, greatest, size) in enumerate(zip(low, high, sizes, strict=False)):
-        if not least <= greatest <= size:
-            raise ValueError(
-                f"patch_max[{i}]: expected patch_min[{i}] = {least} to shape[{i}] = {size}, got {greatest}; "
-                "choose patches that fit the sample"
-            )
+        check.require(
+            least <= greatest <= size, f"patch_max[{i}]", f"patch_min[{i}] = {least} to shape[{i}] = {size}",
+            greatest, "choose patches that fit the sample",
+        )  # fmt: skip
     front = (1,) * (AXES - n_axes)
 
     def padded(axes: tuple[int, ...]) -> Any:
@@ -325,18 +319,23 @@ def default_projections(distribution: Distribution, task: str) -> int:
     return max(root, min(n_features, _MOST_BY_DEFAULT))
 
 
+def check_n_features(distribution: Distribution, n_features: int) -> None:
+    """Checks that a distribution is of the features that samples have."""
+    n = distribution.n_features
+    check.require(n == n_features, "distribution", f"n_features = {n_features}", n, "make it for x")
+
+
 def check_distribution(value: Distribution) -> Distribution:
     """The distribution with the same parameters, made anew: what a caller changed by hand is checked."""
-    if not isinstance(value, Distribution):
-        raise TypeError(
-            f"distribution: expected hforest.project.Distribution, got {type(value).__name__}; call "
-            "hforest.project.sparse_distribution or the like"
-        )
+    check.instance(
+        "distribution", value, Distribution, "hforest.project.Distribution",
+        "call hforest.project.sparse_distribution or the like",
+    )  # fmt: skip
     with check.fields_of("distribution"):
-        return _made_anew(value)
+        return _remade(value)
 
 
-def _made_anew(value: Distribution) -> Distribution:
+def _remade(value: Distribution) -> Distribution:
     kind = check.integer("kind", value.kind, AXIS, PROBE)
     if kind == AXIS:
         return axis_distribution(value.n_features)
@@ -345,13 +344,13 @@ def _made_anew(value: Distribution) -> Distribution:
         return probe_distribution(value.n_features, share)
     if kind == SPARSE:
         return sparse_distribution(value.n_features, value.density)
-    made = patch_distribution(
+    anew = patch_distribution(
         (*_sizes("shape", value.shape, AXES), value.channels), patch_min=value.patch_min,
         patch_max=value.patch_max, channels=True, cyclic=value.cyclic,
     )  # fmt: skip
-    if made.n_features != check.integer("n_features", value.n_features, 1):
-        raise ValueError(
-            f"n_features: expected the product of its shape, {made.n_features}, got "
-            f"{value.n_features}; call hforest.project.patch_distribution"
-        )
-    return made
+    check.require(
+        check.integer("n_features", value.n_features, 1) == anew.n_features, "n_features",
+        f"the product of its shape, {anew.n_features}", value.n_features,
+        "call hforest.project.patch_distribution",
+    )  # fmt: skip
+    return anew

@@ -5,6 +5,7 @@ from numbers import Real
 
 import numpy as np
 
+from . import check
 from .aliases import Array, ArrayLike
 from .dispatch import is_cupy
 
@@ -46,34 +47,30 @@ def as_given(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of any layout and dtype."""
     if is_cupy(a):
         return a
-    if isinstance(a, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name}: expected an array without a mask, got a masked array; fill or drop what is masked"
-        )
+    check.require(
+        not isinstance(a, np.ma.MaskedArray), name, "an array without a mask", "a masked array",
+        "fill or drop what is masked", TypeError,
+    )  # fmt: skip
     try:
-        given = np.asarray(a)
+        array = np.asarray(a)
     except Exception as error:
         remedy = "pass the numbers themselves" if hasattr(a, "__array__") else "pass rows of one length"
         raise TypeError(f"{name}: expected an array, got {type(a).__name__} ({error}); {remedy}") from None
-    if given.dtype.kind == "O" and not given.ndim:
-        raise TypeError(
-            f"{name}: expected an array of real numbers, got {type(a).__name__}; make a sparse matrix dense "
-            f"with {name}.toarray()"
-        )
-    return given
+    check.require(
+        array.dtype.kind != "O" or array.ndim, name, "an array of real numbers", type(a).__name__,
+        f"make a sparse matrix dense with {name}.toarray()", TypeError,
+    )  # fmt: skip
+    return array
 
 
 def real(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of numbers, of any layout and real dtype."""
-    given = as_given(name, a)
-    if given.dtype.kind == "O":
-        given = _from_objects(name, given)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name}: expected an array of real numbers, got dtype {given.dtype}; "
-            f"{_remedy(name, given.dtype.kind)}"
-        )
-    return given
+    array = as_given(name, a)
+    if array.dtype.kind == "O":
+        array = _from_objects(name, array)
+    kind, dtype = array.dtype.kind, f"dtype {array.dtype}"
+    check.require(kind in "biuf", name, "an array of real numbers", dtype, _remedy(name, kind), TypeError)
+    return array
 
 
 def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
@@ -111,9 +108,9 @@ def rows_of(name: str, a: Array, axes: tuple[str, str]) -> None:
 def fault(name: str, a: ArrayLike) -> str:
     """Returns the message about an array that holds no real numbers, or has three axes or more; else ""."""
     try:
-        given = real(name, a)
-        if given.ndim > 2:
-            rows_of(name, given, ("n_samples", "n_features"))
+        array = real(name, a)
+        if array.ndim > 2:
+            rows_of(name, array, ("n_samples", "n_features"))
     except (TypeError, ValueError) as error:
         return str(error)
     return ""

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import check
 from .aliases import FloatArray, IntArray
-from .supervised import MAX_CATEGORY, converted_numbers, float_dtype
+from .supervised import are_no_categories, converted_numbers, float_dtype, refuse_category
 
 _AXES = ("n_samples", "n_features")
 
@@ -64,56 +64,50 @@ def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
         and bool((indptr[1:] >= indptr[:-1]).all())
         and int(indptr[-1]) <= min(len(indices), len(a.data))
     )
-    if not fine:
-        raise ValueError(
-            f"{name}.indptr: expected {n_major + 1} numbers from 0, ascending, at most as large as indices "
-            f"and data are long, got others; make the matrix with scipy.sparse.{a.format}_array((data, "
-            "indices, indptr))"
-        )
+    check.require(
+        fine, f"{name}.indptr",
+        f"{n_major + 1} numbers from 0, ascending, at most as large as indices and data are long", "others",
+        f"make the matrix with scipy.sparse.{a.format}_array((data, indices, indptr))",
+    )  # fmt: skip
     used = indices[: int(indptr[-1])]
-    if used.size and not 0 <= int(used.min()) <= int(used.max()) < n_minor:
-        raise IndexError(
-            f"{name}.indices: expected 0 <= index < {n_minor}, got {int(used.min())} to {int(used.max())}; "
-            "pass a matrix of the right shape"
-        )
+    low, high = (int(used.min()), int(used.max())) if used.size else (0, -1)
+    check.require(
+        0 <= low and high < n_minor, f"{name}.indices", f"0 <= index < {n_minor}", f"{low} to {high}",
+        "pass a matrix of the right shape", IndexError,
+    )  # fmt: skip
 
 
 def _check_kind(name: str, a: Any) -> tuple[int, int]:
     """A CSR or CSC matrix of real numbers; returns its shape."""
-    if a.format not in ("csr", "csc"):
-        raise TypeError(
-            f"{name}: expected a sparse matrix in CSR or CSC format, got {a.format.upper()}; pass "
-            f"{name}.tocsr()"
-        )
-    if a.ndim != 2:
-        raise ValueError(
-            f"{name}: expected shape ({', '.join(_AXES)}), got {tuple(a.shape)}; pass a row for each sample"
-        )
-    if a.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name}: expected real numbers, got dtype {a.dtype}; encode text as numbers, and dates and "
-            "complex numbers too"
-        )
-    if max(a.shape) > check.MAX_COUNT:
-        raise ValueError(
-            f"{name}: expected at most 2**31 - 1 samples and features, got shape {tuple(a.shape)}; take a "
-            "part of them"
-        )
+    check.require(
+        a.format in ("csr", "csc"), name, "a sparse matrix in CSR or CSC format", a.format.upper(),
+        f"pass {name}.tocsr()", TypeError,
+    )  # fmt: skip
+    shape = tuple(a.shape)
+    check.require(a.ndim == 2, name, f"shape ({', '.join(_AXES)})", shape, "pass a row for each sample")
+    check.require(
+        a.dtype.kind in "biuf", name, "real numbers", f"dtype {a.dtype}",
+        "encode text as numbers, and dates and complex numbers too", TypeError,
+    )  # fmt: skip
+    check.require(
+        max(shape) <= check.MAX_COUNT, name, "at most 2**31 - 1 samples and features", f"shape {shape}",
+        "take a part of them",
+    )  # fmt: skip
     return a.shape
 
 
 def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
     """(n_stored,) bool: whether a row or column begins at a stored number."""
-    found = np.zeros(n_stored + 1, bool)
-    found[indptr] = True
-    return found[:-1]
+    starts = np.zeros(n_stored + 1, bool)
+    starts[indptr] = True
+    return starts[:-1]
 
 
 def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
     """The matrix by columns or by rows, its indices ascending."""
     n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
     _check_structure(name, a, n_major, n_minor)
-    given = a
+    dtype = float_dtype(a) if dtype is None else dtype
     if (a.format == "csc") != by_columns:
         a = a.tocsc() if by_columns else a.tocsr()
         n_major, n_minor = n_minor, n_major
@@ -133,7 +127,7 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
             f"{name}: expected each place stored once, got entry {place} twice or more; call "
             f"{name}.sum_duplicates()"
         )
-    numbers = converted_numbers(data, float_dtype(given) if dtype is None else dtype)
+    numbers = converted_numbers(data, dtype)
     return Compressed(numbers, converted_numbers(indices, check.INT32), indptr, n_minor)
 
 
@@ -144,8 +138,7 @@ def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
     """
     n_samples, n_features = _check_kind(name, a)
     for count, axis in ((n_samples, "samples"), (n_features, "features")):
-        if not count:
-            raise ValueError(f"{name}: expected 1 to 2**31 - 1 {axis}, got 0; pass some to learn from")
+        check.require(count, name, f"1 to 2**31 - 1 {axis}", 0, "pass some to learn from")
     stored = _compressed(name, a, True, None)
     return Columns(stored), check.finite_or_missing(f"{name}.data", stored.data)
 
@@ -166,12 +159,7 @@ def check_categories(name: str, x: Columns, is_categorical: np.ndarray) -> None:
     if not check.values_checked():
         return
     data, indices, indptr, _ = x.stored
-    bad = (data < 0) | (data > MAX_CATEGORY) | (data != np.floor(data)) & (data == data)
-    for at in np.flatnonzero(bad).tolist():
+    for at in np.flatnonzero(are_no_categories(data)).tolist():
         f = int(np.searchsorted(indptr, at, side="right")) - 1
         if is_categorical[f]:
-            raise ValueError(
-                f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-                f"{float(data[at])} at index ({int(indices[at])}, {f}); number the categories, for example "
-                "with numpy.unique(column, return_inverse=True)[1]"
-            )
+            refuse_category(name, data[at], int(indices[at]), f)

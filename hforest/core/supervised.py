@@ -18,7 +18,7 @@ Results are new arrays or the given one: nothing here writes into an argument.
 import math
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -79,80 +79,73 @@ def matrix(
 
     `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is against NaN and infinity.
     """
-    return _matrix(name, a, dtype, axes, missing, remedy)[0]
-
-
-def _matrix(
-    name: str, a: ArrayLike, dtype: np.dtype | None, axes: tuple[str, str], missing: bool, remedy: str
-) -> tuple[FloatArray, bool]:
-    """The matrix, and where `missing` allows NaN whether it has any."""
-    given = real(name, a)
-    rows_of(name, given, axes)
-    converted = converted_numbers(given, float_dtype(given) if dtype is None else dtype)
-    return converted, check_finite(name, converted, given, missing, remedy)
+    numbers = real(name, a)
+    rows_of(name, numbers, axes)
+    converted = converted_numbers(numbers, float_dtype(numbers) if dtype is None else dtype)
+    check_finite(name, converted, numbers, missing, remedy)
+    return converted
 
 
 def one_sample(
     name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False, remedy: str = check.DROP
 ) -> FloatArray:
     """One sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN where `missing` allows it."""
-    given = real(name, a)
-    if given.ndim != 1:
-        remedy = f"pass {name}[0], a row of it" if given.ndim == 2 else "pass one sample"
-        raise ValueError(f"{name}: expected shape (n_features,), got {tuple(given.shape)}; {remedy}")
-    converted = converted_numbers(given, dtype)
-    check_finite(name, converted, given, missing, remedy)
+    numbers = real(name, a)
+    of_shape = f"pass {name}[0], a row of it" if numbers.ndim == 2 else "pass one sample"
+    check.require(numbers.ndim == 1, name, "shape (n_features,)", tuple(numbers.shape), of_shape)
+    converted = converted_numbers(numbers, dtype)
+    check_finite(name, converted, numbers, missing, remedy)
     return converted
 
 
-def check_finite(name: str, converted: Array, given: Array, missing: bool, remedy: str = check.DROP) -> bool:
-    """Whether there are missing values, where these are allowed; `given` is what was converted."""
+def check_finite(
+    name: str, converted: Array, numbers: Array, missing: bool, remedy: str = check.DROP
+) -> bool:
+    """Whether there are missing values, where these are allowed; `numbers` are what was converted."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
         check.finite(name, converted, remedy=remedy)
         return False
     except ValueError:
-        xp = array_module(given)
-        fine = ~xp.isinf(given) if missing else xp.isfinite(given)
-        if given.dtype != converted.dtype and bool(fine.all()):
+        xp = array_module(numbers)
+        fine = ~xp.isinf(numbers) if missing else xp.isfinite(numbers)
+        if numbers.dtype != converted.dtype and bool(fine.all()):
             raise ValueError(
                 f"{name}: expected numbers in the range of {converted.dtype}, got larger ones in "
-                f"{given.dtype}; "
-                "scale the features"
+                f"{numbers.dtype}; scale the features"
             ) from None
         raise
 
 
 def samples(name: str, x: ArrayLike) -> FloatArray:
     """Samples to learn from: as `matrix`, with at least one row and one column, fewer than 2**31 of each."""
-    return _samples(name, x, False)[0]
+    x = matrix(name, x)
+    check_sizes(name, x.shape)
+    return x
 
 
 def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
     """As `samples`, with NaN for missing values; and whether there are any."""
-    return _samples(name, x, True)
-
-
-def _samples(name: str, x: ArrayLike, missing: bool) -> tuple[FloatArray, bool]:
-    x, has_missing = _matrix(name, x, None, _AXES, missing, check.DROP)
-    check_sizes(name, x.shape)
-    return x, has_missing
+    numbers = real(name, x)
+    rows_of(name, numbers, _AXES)
+    converted = converted_numbers(numbers, float_dtype(numbers))
+    has_missing = check_finite(name, converted, numbers, True)
+    check_sizes(name, converted.shape)
+    return converted, has_missing
 
 
 def check_sizes(name: str, shape: tuple[int, ...]) -> None:
     """Checks that there are samples to learn from, and features."""
     n, n_features = shape
-    if not 1 <= n <= check.MAX_COUNT:
-        raise ValueError(f"{name}: expected 1 to 2**31 - 1 samples, got {n}; pass samples to learn from")
-    if not 1 <= n_features <= check.MAX_COUNT:
-        raise ValueError(f"{name}: expected 1 to 2**31 - 1 features, got {n_features}; pass some columns")
+    most = check.MAX_COUNT
+    check.require(1 <= n <= most, name, "1 to 2**31 - 1 samples", n, "pass samples to learn from")
+    check.require(1 <= n_features <= most, name, "1 to 2**31 - 1 features", n_features, "pass some columns")
 
 
-def _check_vector(name: str, given: Array, n: int) -> None:
-    if given.shape != (n,):
-        remedy = f"pass numpy.ravel({name})" if given.size == n else "pass one for each sample"
-        raise ValueError(f"{name}: expected shape (n_samples,) = ({n},), got {tuple(given.shape)}; {remedy}")
+def _check_vector(name: str, a: Array, n: int) -> None:
+    remedy = f"pass numpy.ravel({name})" if a.size == n else "pass one for each sample"
+    check.require(a.shape == (n,), name, f"shape (n_samples,) = ({n},)", tuple(a.shape), remedy)
 
 
 # ------------------------------------------------------------------------------------------- labels
@@ -167,43 +160,42 @@ def labels(
     number is the largest label plus 1; otherwise classes may be absent. `or_targets` says that the caller has
     the argument `task`, which the advice for real numbers then names.
     """
-    given = as_given(name, y)
+    numbers = as_given(name, y)
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
-    if given.dtype.kind == "O" and all(isinstance(label, Integral | np.bool_) for label in given.flat):
-        given = _from_integers(given)
-    if given.dtype.kind not in "biu":
-        regression = (
-            ', or pass task="regression" for targets' if or_targets and given.dtype.kind == "f" else ""
-        )
-        raise TypeError(
-            f"{name}: expected labels of an integer or bool dtype, got {given.dtype}; {remedy}{regression}"
-        )
-    _check_vector(name, given, n)
+    if numbers.dtype.kind == "O" and all(isinstance(label, Integral | np.bool_) for label in numbers.flat):
+        numbers = _from_integers(numbers)
+    kind = numbers.dtype.kind
+    regression = ', or pass task="regression" for targets' if or_targets and kind == "f" else ""
+    check.require(
+        kind in "biu",
+        name,
+        "labels of an integer or bool dtype",
+        numbers.dtype,
+        remedy + regression,
+        TypeError,
+    )
+    _check_vector(name, numbers, n)
     if n_classes is not None:
         n_classes = check.integer("n_classes", n_classes, 1, MAX_CLASSES)
         if not check.values_checked():
-            return converted_numbers(given, check.INT32), n_classes
-    low, high = (int(given.min()), int(given.max())) if n else (0, -1)
-    if low < 0:
-        raise IndexError(f"{name}: expected labels of at least 0, got {low}; {remedy}")
+            return converted_numbers(numbers, check.INT32), n_classes
+    low, high = (int(numbers.min()), int(numbers.max())) if n else (0, -1)
+    check.require(low >= 0, name, "labels of at least 0", low, remedy, IndexError)
     if n_classes is not None:
-        if high >= n_classes:
-            raise IndexError(
-                f"{name}: expected 0 <= label < n_classes = {n_classes}, got {high}; pass a larger "
-                f"n_classes, or {remedy}"
-            )
-        return converted_numbers(given, check.INT32), n_classes
+        check.require(
+            high < n_classes, name, f"0 <= label < n_classes = {n_classes}", high,
+            f"pass a larger n_classes, or {remedy}", IndexError,
+        )  # fmt: skip
+        return converted_numbers(numbers, check.INT32), n_classes
     n_classes = max(high + 1, 1)
-    if n_classes > MAX_CLASSES:
-        raise ValueError(f"{name}: expected labels below 2**20, got {high}; {remedy}")
-    converted = converted_numbers(given, check.INT32)
-    counts = array_module(converted).bincount(converted, minlength=n_classes)
-    if n and not bool(counts.all()):
-        absent = int((counts == 0).argmax())
-        raise ValueError(
-            f"{name}: expected labels 0 to {high} that each occur, got none of class {absent}; {remedy}, or "
-            f"pass n_classes={n_classes} if that class exists"
-        )
+    check.require(n_classes <= MAX_CLASSES, name, "labels below 2**20", high, remedy)
+    converted = converted_numbers(numbers, check.INT32)
+    absent = array_module(converted).bincount(converted, minlength=n_classes) == 0
+    check.require(
+        not n or not absent.any(), name, f"labels 0 to {high} that each occur",
+        f"none of class {int(absent.argmax())}",
+        f"{remedy}, or pass n_classes={n_classes} if that class exists",
+    )  # fmt: skip
     return converted, n_classes
 
 
@@ -215,17 +207,15 @@ def _from_integers(a: np.ndarray) -> np.ndarray:
 
 def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatArray:
     """Targets of a regression as (n_samples, n_outputs) float64."""
-    given = real(name, y)
-    if given.ndim not in (1, 2) or len(given) != n or given.shape[1:] == (0,):
-        raise ValueError(
-            f"{name}: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = {n}, "
-            f"got {tuple(given.shape)}; pass a row for each sample"
-        )
-    converted = converted_numbers(given, _FLOAT64).reshape(n, 1 if given.ndim == 1 else given.shape[1])
-    if converted.shape[1] > MAX_CLASSES:
-        raise ValueError(
-            f"{name}: expected at most 2**20 outputs, got {converted.shape[1]}; fit them in parts"
-        )
+    numbers = real(name, y)
+    check.require(
+        numbers.ndim in (1, 2) and len(numbers) == n and numbers.shape[1:] != (0,), name,
+        f"shape (n_samples,) or (n_samples, n_outputs) with n_samples = {n}", tuple(numbers.shape),
+        "pass a row for each sample",
+    )  # fmt: skip
+    n_outputs = 1 if numbers.ndim == 1 else numbers.shape[1]
+    check.require(n_outputs <= MAX_CLASSES, name, "at most 2**20 outputs", n_outputs, "fit them in parts")
+    converted = converted_numbers(numbers, _FLOAT64).reshape(n, n_outputs)
     bounded(name, converted, -most, most)
     return converted
 
@@ -245,10 +235,10 @@ def target(y: ArrayLike, n: int, task: str, n_classes: int | None, most: float =
     """The labels or targets `y` of `n` samples; `n_classes` belongs to classification alone."""
     check.choice("task", task, TASKS)
     if task == "classification":
-        found, n_classes = labels("y", y, n, n_classes, or_targets=True)
-        return Target(found, None, n_classes)
-    if n_classes is not None:
-        raise ValueError(f'n_classes: expected None with task="regression", got {n_classes!r}; leave it out')
+        numbers, n_classes = labels("y", y, n, n_classes, or_targets=True)
+        return Target(numbers, None, n_classes)
+    alone = 'None with task="regression"'
+    check.require(n_classes is None, "n_classes", alone, repr(n_classes), "leave it out")
     goals = targets("y", y, n, most)
     return Target(None, goals, goals.shape[1])
 
@@ -276,14 +266,19 @@ def sample_weight(
     """Weights of the samples of `y` as (n_samples,) float64, by default not all 0; ones for None."""
     if weight is None:
         return array_module(y).ones(len(y))
-    given = real("sample_weight", weight)
-    _check_vector("sample_weight", given, len(y))
-    check.same_device(y=y, sample_weight=given)
-    converted = converted_numbers(given, _FLOAT64)
+    numbers = real("sample_weight", weight)
+    _check_vector("sample_weight", numbers, len(y))
+    check.same_device(y=y, sample_weight=numbers)
+    converted = converted_numbers(numbers, _FLOAT64)
     bounded("sample_weight", converted, 0.0, most)
-    if some_above_0 and not bool((converted > 0).any()):
-        raise ValueError("sample_weight: expected some above 0, got zeros alone; give some samples weight")
+    check_some_weight(not some_above_0 or (converted > 0).any())
     return converted
+
+
+def check_some_weight(above_0: object) -> None:
+    """Checks that some weights of samples are above 0."""
+    remedy = "give some samples weight"
+    check.require(above_0, "sample_weight", "some above 0", "zeros alone", remedy)
 
 
 def similar(name: str, weight: FloatArray) -> None:
@@ -292,11 +287,10 @@ def similar(name: str, weight: FloatArray) -> None:
         return
     greatest = float(weight.max())
     least = float(array_module(weight).where(weight > 0, weight, greatest).min())
-    if greatest / _SPREAD > least:
-        raise ValueError(
-            f"{name}: expected weights of 0 or within a factor of {_SPREAD:g} of each other, got {least:g} "
-            f"and {greatest:g}; set the small ones to 0"
-        )
+    check.require(
+        not greatest / _SPREAD > least, name, f"weights of 0 or within a factor of {_SPREAD:g} of each other",
+        f"{least:g} and {greatest:g}", "set the small ones to 0",
+    )  # fmt: skip
 
 
 def _exponent(a: FloatArray) -> int:
@@ -324,7 +318,7 @@ def scaled_weight(
     return array_module(weight).ldexp(weight, -heavy - large), -heavy - large
 
 
-def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArray:
+def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArray:
     """`of_samples` times the weight of each sample's class, or a power of two times that if it is extreme.
 
     `weight` is None, "balanced" (present classes get equal weight), a mapping from labels (others have 1), or
@@ -332,15 +326,15 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
     """
     if weight is None:
         return of_samples
-    if found.labels is None:
-        raise ValueError(
-            'class_weight: expected None with task="regression", got some; pass sample_weight instead'
-        )
-    n_classes, xp = found.n_outputs, array_module(of_samples)
+    check.require(
+        goal.labels is not None, "class_weight", 'None with task="regression"', "some",
+        "pass sample_weight instead",
+    )  # fmt: skip
+    n_classes, xp = goal.n_outputs, array_module(of_samples)
     if isinstance(weight, str):
         check.choice("class_weight", weight, ("balanced",))
         # Added up on the host in the order of samples, so that bits are the same on every device.
-        of_class = np.bincount(to_numpy(found.labels), to_numpy(of_samples), n_classes)
+        of_class = np.bincount(to_numpy(goal.labels), to_numpy(of_samples), n_classes)
         share = of_class.sum() / max(1, np.count_nonzero(of_class))
         factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
     elif isinstance(weight, Mapping):
@@ -351,48 +345,45 @@ def class_weight(weight: Any, found: Target, of_samples: FloatArray) -> FloatArr
                 "class_weight", w, 0.0, MAX_WEIGHT
             )
     else:
-        given = real("class_weight", weight)
-        if given.shape != (n_classes,):
-            raise ValueError(
-                f"class_weight: expected shape (n_classes,) = ({n_classes},), got {tuple(given.shape)}; pass "
-                "one number for each class"
-            )
-        factor = converted_numbers(given, _FLOAT64)
+        numbers = real("class_weight", weight)
+        check.require(
+            numbers.shape == (n_classes,), "class_weight", f"shape (n_classes,) = ({n_classes},)",
+            tuple(numbers.shape), "pass one number for each class",
+        )  # fmt: skip
+        factor = converted_numbers(numbers, _FLOAT64)
         bounded("class_weight", factor, 0.0, MAX_WEIGHT)
     # Products of extreme numbers would leave the range of float64.
     of_samples, _ = scaled_weight(of_samples, None, _FLOAT64, 1)
     factor, _ = scaled_weight(xp.asarray(factor), None, _FLOAT64, 1)
-    total = of_samples * factor[found.labels]
-    if not bool((total > 0).any()):
-        raise ValueError(
-            "class_weight: expected some samples of weight above 0, got none; raise some of them"
-        )
+    total = of_samples * factor[goal.labels]
+    above_0 = (total > 0).any()
+    check.require(above_0, "class_weight", "some samples of weight above 0", "none", "raise some of them")
     return total
 
 
 def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) -> IntArray:
     """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
-    given = as_given(name, counts)
-    if given.dtype.kind == "O":
-        given = np.array(given.tolist())
-    if given.dtype.kind not in "biu":
-        raise TypeError(
-            f"{name}: expected an array of an integer dtype, got {given.dtype}; pass the result of "
-            "bootstrap_counts"
-        )
-    if given.shape != (n_trees, n_samples):
-        raise ValueError(
-            f"{name}: expected shape (n_trees, n_samples) = {(n_trees, n_samples)}, got "
-            f"{tuple(given.shape)}; pass a row for each tree"
-        )
-    if check.values_checked() and given.size and given.dtype.kind != "b":
-        low, high = int(given.min()), int(given.max())
-        if low < 0 or high > check.MAX_COUNT:
-            raise ValueError(
-                f"{name}: expected counts from 0 to 2**31 - 1, got {low} to {high}; pass how often a tree "
-                "draws each sample"
-            )
-    return converted_numbers(given, check.INT32)
+    numbers, shape = _plain(as_given(name, counts)), (n_trees, n_samples)
+    check.require(
+        numbers.dtype.kind in "biu", name, "an array of an integer dtype", numbers.dtype,
+        "pass the result of bootstrap_counts", TypeError,
+    )  # fmt: skip
+    check.require(
+        numbers.shape == shape, name, f"shape (n_trees, n_samples) = {shape}", tuple(numbers.shape),
+        "pass a row for each tree",
+    )  # fmt: skip
+    if check.values_checked() and numbers.size and numbers.dtype.kind != "b":
+        low, high = int(numbers.min()), int(numbers.max())
+        check.require(
+            low >= 0 and high <= check.MAX_COUNT, name, "counts from 0 to 2**31 - 1", f"{low} to {high}",
+            "pass how often a tree draws each sample",
+        )  # fmt: skip
+    return converted_numbers(numbers, check.INT32)
+
+
+def _plain(a: Array) -> Array:
+    """An array, of objects that are numbers an array of these."""
+    return np.array(a.tolist()) if a.dtype.kind == "O" else a
 
 
 # ------------------------------------------------------------------------------------------- settings
@@ -450,29 +441,27 @@ def categorical(value: Any, n_features: int) -> np.ndarray | None:
     """Which features are categories, from a mask or from their numbers; None where none are."""
     if value is None:
         return None
-    given = np.asarray(to_numpy(as_given("categorical", value)))
-    if given.dtype.kind == "O":
-        given = np.array(given.tolist())
-    if given.ndim != 1 or (given.dtype.kind not in "biu" and given.size):
-        raise TypeError(
-            "categorical: expected a mask of bools or numbers of features, got "
-            f"{given.dtype} of shape {given.shape}; pass a list such as [0, 3]"
-        )
-    if given.dtype.kind == "b":
-        if given.size != n_features:
-            raise ValueError(
-                f"categorical: expected a mask of n_features = {n_features} bools, got {given.size}; pass "
-                "one for each feature, or the numbers of those that are categories"
-            )
-        mask = given.copy()
+    columns = _plain(np.asarray(to_numpy(as_given("categorical", value))))
+    check.require(
+        columns.ndim == 1 and (columns.dtype.kind in "biu" or not columns.size), "categorical",
+        "a mask of bools or numbers of features", f"{columns.dtype} of shape {columns.shape}",
+        "pass a list such as [0, 3]", TypeError,
+    )  # fmt: skip
+    if columns.dtype.kind == "b":
+        check.require(
+            columns.size == n_features, "categorical", f"a mask of n_features = {n_features} bools",
+            columns.size, "pass one for each feature, or the numbers of those that are categories",
+        )  # fmt: skip
+        mask = columns.copy()
     else:
-        if given.size and not 0 <= int(given.min()) <= int(given.max()) < n_features:
-            raise IndexError(
-                f"categorical: expected numbers of features below n_features = {n_features}, got "
-                f"{int(given.min())} to {int(given.max())}; columns are numbered from 0"
-            )
+        low, high = (int(columns.min()), int(columns.max())) if columns.size else (0, -1)
+        check.require(
+            0 <= low and high < n_features, "categorical",
+            f"numbers of features below n_features = {n_features}", f"{low} to {high}",
+            "columns are numbered from 0", IndexError,
+        )  # fmt: skip
         mask = np.zeros(n_features, bool)
-        mask[given.astype(np.int64)] = True
+        mask[columns.astype(np.int64)] = True
     return mask if mask.any() else None
 
 
@@ -488,16 +477,24 @@ def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
 
 def check_categories(name: str, column: FloatArray, f: int) -> None:
     """As `categories`, of column f; also inside `unchecked()`."""
-    wide = cast(column, _FLOAT64)
-    is_whole = wide == array_module(wide).floor(wide)
-    bad = (wide < 0) | (wide > MAX_CATEGORY) | ~is_whole & (wide == wide)
+    bad = are_no_categories(cast(column, _FLOAT64))
     if bool(bad.any()):
         i = int(bad.argmax())
-        raise ValueError(
-            f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-            f"{float(column[i])} at index ({i}, {f}); number the categories, for example with "
-            "numpy.unique(column, return_inverse=True)[1]"
-        )
+        refuse_category(name, column[i], i, f)
+
+
+def are_no_categories(a: FloatArray) -> Array:
+    """Which numbers are neither NaN nor whole numbers 0 to 65535."""
+    return (a < 0) | (a > MAX_CATEGORY) | (a != array_module(a).floor(a)) & (a == a)
+
+
+def refuse_category(name: str, value: float, i: int, f: int) -> NoReturn:
+    """Raises the error about the value of sample i in the column of categories f."""
+    raise ValueError(
+        f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
+        f"{float(value)} at index ({i}, {f}); number the categories, for example with "
+        "numpy.unique(column, return_inverse=True)[1]"
+    )
 
 
 def max_bins(value: int | None) -> int | None:

@@ -124,11 +124,14 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     }
     if mode == "dicts":
         return report
-    openmp = report["openmp"] or "none: this build runs on one thread"
-    print(f"hforest      {report['version']} (Python {report['python']}, NumPy {report['numpy']})")
-    print(f"compiler     {report['compiler']}")
-    print(f"OpenMP       {openmp}")
-    print(f"threads      {report['threads']}")
-    print(f"CPU features {' '.join(report['cpu_features']) or 'baseline'}; in use: {report['simd']}")
-    print(f"CuPy         {report['cupy']['version']}; device: {report['cupy']['device']}")
+    lines = {
+        "hforest": f"{report['version']} (Python {report['python']}, NumPy {report['numpy']})",
+        "compiler": report["compiler"],
+        "OpenMP": report["openmp"] or "none: this build runs on one thread",
+        "threads": report["threads"],
+        "CPU features": f"{' '.join(report['cpu_features']) or 'baseline'}; in use: {report['simd']}",
+        "CuPy": f"{report['cupy']['version']}; device: {report['cupy']['device']}",
+    }
+    for name, text in lines.items():
+        print(f"{name:12} {text}")
     return None

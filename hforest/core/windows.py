@@ -96,23 +96,21 @@ def used_taps(geometry: Geometry | None, features: np.ndarray) -> tuple[np.ndarr
 
 def _axes_in_space(name: str, shape: tuple[int, ...]) -> int:
     # The number of axes after images and channels.
-    if not 3 <= len(shape) <= 5:
-        raise ValueError(
-            f"{name}: expected (n_images, channels, *space) with one to three axes in space, "
-            f"got shape {shape}; add axes of size 1, or pass windows=None for rows"
-        )
+    check.require(
+        3 <= len(shape) <= 5, name, "(n_images, channels, *space) with one to three axes in space",
+        f"shape {shape}", "add axes of size 1, or pass windows=None for rows",
+    )  # fmt: skip
     return len(shape) - 2
 
 
 def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple[int, ...]:
     # One number for all axes, or one each; padded to three axes at the front.
-    given = a if isinstance(a, tuple | list) else (a,) * n_axes
-    if len(given) != n_axes:
-        raise ValueError(
-            f"{name}: expected an int or one int for each of the {n_axes} axes in space, got {a!r}; "
-            "pass as many as x has axes after its channels"
-        )
-    return (filler,) * (3 - n_axes) + tuple(check.integer(name, i, least, check.MAX_COUNT) for i in given)
+    numbers = a if isinstance(a, tuple | list) else (a,) * n_axes
+    check.require(
+        len(numbers) == n_axes, name, f"an int or one int for each of the {n_axes} axes in space", repr(a),
+        "pass as many as x has axes after its channels",
+    )  # fmt: skip
+    return (filler,) * (3 - n_axes) + tuple(check.integer(name, i, least, check.MAX_COUNT) for i in numbers)
 
 
 def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
@@ -120,11 +118,10 @@ def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
 
     Errors about the shape name the argument `name`.
     """
-    if not isinstance(windows, Windows):
-        raise TypeError(
-            f"windows: expected Windows or None, got {type(windows).__name__}; pass "
-            "hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows"
-        )
+    check.instance(
+        "windows", windows, Windows, "Windows or None",
+        "pass hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows",
+    )  # fmt: skip
     sizes = [a if isinstance(a, tuple | list) else (a,) for a in windows]
     # Integers of one type are a key of the cache; others are errors, or rare.
     if all(type(i) is int for a in sizes for i in a):
@@ -145,14 +142,13 @@ def _geometry(name: str, shape: tuple[int, ...], windows: Windows) -> Geometry:
     out = []
     for axis in range(3):
         reach = dilations[axis] * (kernel[axis] - 1) + 1
-        room = size[axis] + 2 * pads[axis] - reach
-        if room < 0:
-            raise ValueError(
-                "kernel_size: expected kernels inside the padded images, at most "
-                f"{size[axis] + 2 * pads[axis]} along axis {axis + n_axes - 1} of x, got {reach} with "
-                f"dilation {dilations[axis]}; pad the images or choose a smaller kernel"
-            )
-        out.append(room // strides[axis] + 1)
+        padded = size[axis] + 2 * pads[axis]
+        check.require(
+            reach <= padded, "kernel_size",
+            f"kernels inside the padded images, at most {padded} along axis {axis + n_axes - 1} of x",
+            f"{reach} with dilation {dilations[axis]}", "pad the images or choose a smaller kernel",
+        )  # fmt: skip
+        out.append((padded - reach) // strides[axis] + 1)
     places = Geometry(shape[1], *size, *kernel, *strides, *pads, *dilations, *out)
     check.integer("n_windows", shape[0] * places.n_positions, 0, check.MAX_COUNT)
     check.integer("n_columns", places.n_columns, 1, 2**31 - 1)

@@ -1,5 +1,6 @@
 """Forests on the partitions of Dask collections: the driver decides, workers compute sums of their rows."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,7 +100,20 @@ def grow(
     >>> forest.tree_start.size
     6
     """
-    if not callable(getattr(client, "submit", None)) or not callable(getattr(client, "compute", None)):
+    return _grow(**locals())
+
+
+def _grow(
+    client: object,
+    x: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    bootstrap: bool | str,
+    progress: Progress,
+    **words: Any,
+) -> tree.Forest:
+    """As `grow`; `words` are the arguments of `check_settings` beside `bootstrap`."""
+    if not all(callable(getattr(client, name, None)) for name in ("submit", "compute")):
         raise TypeError(
             f"client: expected a distributed.Client, got {type(client).__name__}; pass distributed.Client()"
         )
@@ -114,16 +128,8 @@ def grow(
             "taken by hforest.scale.grow_by_rows"
         )
     engine = _Engine(client)
-    samples = engine.parts(x, y, sample_weight)
-    settings = check_settings(
-        n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
-        categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
-        min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
-        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
-        max_gathered=max_gathered, first_tree=first_tree, rng=rng,
-    )  # fmt: skip
-    return grow_on_engine(engine, samples, settings, progress=progress)
+    samples = engine.parts(x=x, y=y, sample_weight=sample_weight)
+    return grow_on_engine(engine, samples, check_settings(bootstrap=bootstrap, **words), progress=progress)
 
 
 def _blocks(name: str, a: Any, like: Any) -> list[Any]:
@@ -136,8 +142,8 @@ def _blocks(name: str, a: Any, like: Any) -> list[Any]:
     if hasattr(a, "chunks"):
         if a.ndim > 1 and a.numblocks[1] > 1:
             a = a.rechunk({1: -1})
-        known = like is not None and hasattr(like, "chunks") and not np.isnan(like.chunks[0]).any()
-        if known and not np.isnan(a.chunks[0]).any() and sum(a.chunks[0]) == sum(like.chunks[0]):
+        has_sizes = like is not None and hasattr(like, "chunks") and not np.isnan(like.chunks[0]).any()
+        if has_sizes and not np.isnan(a.chunks[0]).any() and sum(a.chunks[0]) == sum(like.chunks[0]):
             a = a.rechunk({0: like.chunks[0]})
     return list(np.ravel(np.array(a.to_delayed(), dtype=object)))
 
@@ -152,10 +158,7 @@ def _call(function: Callable[..., Any], number: int, *args: Any) -> Any:
 
 
 def _sum(*arrays: Array) -> Array:
-    total = arrays[0].copy()
-    for a in arrays[1:]:
-        total += a
-    return total
+    return functools.reduce(np.add, arrays)
 
 
 def _tuple(*values: Any) -> tuple[Any, ...]:
@@ -169,20 +172,19 @@ class _Engine:
         self._client = client
         self.n_tasks = max(1, len(client.nthreads()))
 
-    def parts(self, x: Any, y: Any, sample_weight: Any) -> list[Any]:
+    def parts(self, **collections: Any) -> list[Any]:
         """The partitions as tuples (x, y, sample_weight)."""
-        named = {"x": x, "y": y, "sample_weight": sample_weight}
-        blocks = {name: _blocks(name, a, x) for name, a in named.items() if a is not None}
-        for name, found in blocks.items():
-            if len(found) != len(blocks["x"]):
+        named = {name: a for name, a in collections.items() if name != "sample_weight" or a is not None}
+        blocks = {name: _blocks(name, a, collections["x"]) for name, a in named.items()}
+        n = len(blocks["x"])
+        for name, parts in blocks.items():
+            if len(parts) != n:
                 raise ValueError(
-                    f"{name}: expected the {len(blocks['x'])} partitions of x, got {len(found)}; pass "
-                    "collections that are divided alike"
+                    f"{name}: expected the {n} partitions of x, got {len(parts)}; pass collections that are "
+                    "divided alike"
                 )
-        futures = {name: self._client.compute(found) for name, found in blocks.items()}
-        nothing = [None] * len(blocks["x"])
-        weights = futures.get("sample_weight", nothing)
-        triples = zip(futures["x"], futures["y"], weights, strict=True)
+        futures = {name: self._client.compute(parts) for name, parts in blocks.items()}
+        triples = zip(*(futures.get(name, [None] * n) for name in collections), strict=True)
         return [self._client.submit(_tuple, *triple, pure=False) for triple in triples]
 
     def map(
@@ -209,12 +211,10 @@ class _Engine:
         dtype: np.dtype,
     ) -> Array:
         """Returns the sum of the partitions' arrays, which tasks add in fours."""
-        found = self.map(function, handles, *args)
-        while len(found) > 1:
-            found = [
-                self._client.submit(_sum, *found[i : i + 4], pure=False) for i in range(0, len(found), 4)
-            ]
-        return np.asarray(found[0].result())
+        sums = self.map(function, handles, *args)
+        while len(sums) > 1:
+            sums = [self._client.submit(_sum, *sums[i : i + 4], pure=False) for i in range(0, len(sums), 4)]
+        return np.asarray(sums[0].result())
 
     def exchange(
         self,
@@ -226,11 +226,11 @@ class _Engine:
     ) -> list[Any]:
         """Returns receive([send(*values, item) of each partition], *args) of each item."""
         sent = [self.map(send, handles, item) for item in items]
-        found = [
+        results = [
             self._client.submit(receive, futures, *more, pure=False)
             for futures, more in zip(sent, args, strict=True)
         ]
-        return list(self._client.gather(found))
+        return list(self._client.gather(results))
 
     def agree(self, go_on: Callable[[], bool]) -> bool:
         """Returns go_on(): there is one driver."""

@@ -35,29 +35,22 @@ def check_growth(
     criterion: str | None,
     splitter: str,
     bootstrap: bool | str | IntArray,
-    max_depth: int | None,
-    min_samples_split: int,
-    min_samples_leaf: int,
-    min_weight_fraction_leaf: float,
-    min_impurity_decrease: float,
     task: str,
     n_classes: int | None,
     first_tree: int,
     progress: Progress,
     rng: Rng,
+    **limits: Any,
 ) -> Growth:
-    """Settings as `hforest.classic.grow` and `grow` explain them."""
+    """Settings as `hforest.classic.grow` explains them; `limits` are the arguments of `supervised.limits`."""
     check_progress(progress)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
+    n_trees, first_tree = check.tree_range(n_trees, first_tree)
+    stops = supervised.limits(**limits)
     check_windows_task(samples.are_windows, task)
     check.choice("splitter", splitter, SPLITTERS)
     learned = check_learned(
         y, samples.numbers, len(samples), task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=limits, dtype=samples.dtype,
+        class_weight=class_weight, criterion=criterion, limits=stops, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, check.seed(rng), progress)

@@ -45,12 +45,44 @@ def _distribution(
             'shape: expected the shape of a sample for projection="patch", got None; pass such as (28, 28)'
         )
     distribution = patch_distribution(shape, **patch)
-    if distribution.n_features != n_features:
-        raise ValueError(
-            f"shape: expected sizes that multiply to n_features = {n_features}, got {tuple(shape)}; "
-            "pass the shape of one sample"
-        )
+    check.require(
+        distribution.n_features == n_features, "shape",
+        f"sizes that multiply to n_features = {n_features}", tuple(shape), "pass the shape of one sample",
+    )  # fmt: skip
     return distribution
+
+
+def _grow(
+    x: ArrayLike | Samples,
+    *,
+    projection: str | None,
+    shape: Sequence[int] | None,
+    patch_min: int | Sequence[int],
+    patch_max: int | Sequence[int],
+    channels: bool,
+    cyclic: bool,
+    density: float,
+    single_share: float,
+    n_projections: int | None,
+    **settings: Any,
+) -> Forest:
+    """A forest; the settings are those of `hforest.growth.grow_projected`, and y and n_trees."""
+    converted = samples(x)
+    n_features = converted.shape[1]
+    if projection is None:
+        projection = "sparse" if shape is None else "patch"
+    check.choice("projection", projection, _PROJECTIONS)
+    distribution = _distribution(
+        projection, n_features, shape, density, single_share, patch_min=patch_min, patch_max=patch_max,
+        channels=channels, cyclic=cyclic,
+    )  # fmt: skip
+    if n_projections is None:
+        n_projections = default_projections(distribution, settings["task"])
+    grown = grow_projected(converted, distribution=distribution, n_projections=n_projections, **settings)
+    return Forest(
+        n_features=array_module(grown.data).array(n_features, np.int64), **grown.trees._asdict(),
+        indptr=grown.indptr, indices=grown.indices, data=grown.data,
+    )  # fmt: skip
 
 
 def grow(
@@ -153,25 +185,4 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
     True
     """
-    given = samples(x)
-    n_features = given.shape[1]
-    if projection is None:
-        projection = "sparse" if shape is None else "patch"
-    check.choice("projection", projection, _PROJECTIONS)
-    distribution = _distribution(
-        projection, n_features, shape, density, single_share, patch_min=patch_min, patch_max=patch_max,
-        channels=channels, cyclic=cyclic,
-    )  # fmt: skip
-    if n_projections is None:
-        n_projections = default_projections(distribution, task)
-    grown = grow_projected(
-        given, y, n_trees, distribution, n_projections=n_projections, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, splitter=splitter, bootstrap=bootstrap,
-        max_depth=max_depth, min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
-        min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        task=task, n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
-    )  # fmt: skip
-    return Forest(
-        n_features=array_module(grown.data).array(n_features, np.int64), **grown.trees._asdict(),
-        indptr=grown.indptr, indices=grown.indices, data=grown.data,
-    )  # fmt: skip
+    return _grow(**locals())

@@ -5,12 +5,13 @@ level: small nodes       gathered in one place each, finished there by the engin
 advance                  each part divides its rows
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import check
-from ...core.aliases import FloatArray, IntArray
+from ...core.aliases import IntArray
 from ...core.philox import keys, philox
 from ...core.scores import node_score
 from . import parts
@@ -42,8 +43,8 @@ class Pending(NamedTuple):
 class BatchOfTrees:
     """Trees that grow together."""
 
-    def __init__(self, engine: Engine, data: Handle, known: Plan, draw: Draw) -> None:
-        self.engine, self.data, self.plan, self.draw = engine, data, known, draw
+    def __init__(self, engine: Engine, data: Handle, plan: Plan, draw: Draw) -> None:
+        self.engine, self.data, self.plan, self.draw = engine, data, plan, draw
         self.trees = [Tree() for _ in range(draw.n_trees)]
         self.state: Handle = None
         self.root_weight: list[int] = []
@@ -53,20 +54,13 @@ class BatchOfTrees:
         """Returns the trees as `growth.trees.joined` takes them."""
         pending = self._roots()
         while pending:
-            n_max = self.plan.max_gathered
-            small = [i for i, p in enumerate(pending) if int(p.sums[-1]) <= n_max and not self._is_leaf(p)]
-            self._finish(pending, small)
-            chosen = set(small)
-            large = [i for i, p in enumerate(pending) if i not in chosen and not self._is_leaf(p)]
-            if not large:
-                break
-            pending = self._split(pending, large)
-        known, dtype = self.plan, self.plan.edges.dtype
-        projected = known.settings.distribution is not None
-        return [
-            tree.arrays(known.n_outputs, dtype, known.edges.missing is not None, projected)
-            for tree in self.trees
-        ]
+            size = {i: int(p.sums[-1]) for i, p in enumerate(pending) if not self._is_leaf(p)}
+            self._finish(pending, [i for i, n in size.items() if n <= self.plan.max_gathered])
+            large = [i for i, n in size.items() if n > self.plan.max_gathered]
+            pending = self._split(pending, large) if large else []
+        edges, projected = self.plan.edges, self.plan.settings.distribution is not None
+        has_missing = edges.missing is not None
+        return [tree.arrays(self.plan.n_outputs, edges.dtype, has_missing, projected) for tree in self.trees]
 
     def _roots(self) -> list[Pending]:
         draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
@@ -130,24 +124,23 @@ class BatchOfTrees:
 
     def _finish(self, pending: list[Pending], small: list[int]) -> None:
         """Gathers the rows of small nodes in one place each, and grows there what is below them."""
-        known, n_tasks = self.plan, self.engine.n_tasks
-        size = np.array([int(pending[i].sums[-1]) * known.row_bytes for i in small], np.int64)
+        plan, n_tasks = self.plan, self.engine.n_tasks
+        size = np.array([int(pending[i].sums[-1]) * plan.row_bytes for i in small], np.int64)
         for some in chunks(np.array(small, np.int64), size, _GATHERED_BYTES):
-            items = [part for part in (some[t::n_tasks] for t in range(n_tasks)) if len(part)]
-            args = [(known.edges, known.n_outputs, self._below(pending, item)) for item in items]
+            items = [some[task::n_tasks] for task in range(min(n_tasks, len(some)))]
+            args = [(plan.edges, plan.n_outputs, self._below(pending, item)) for item in items]
             handles = (self.data, self.state)
-            found = self.engine.exchange(parts.gathered, handles, items, parts.finish, args)
-            for item, subtrees in zip(items, found, strict=True):
+            of_items = self.engine.exchange(parts.gathered, handles, items, parts.finish, args)
+            for item, subtrees in zip(items, of_items, strict=True):
                 for i, subtree in zip(item.tolist(), subtrees, strict=True):
                     self.trees[pending[i].tree].below[pending[i].node] = subtree
 
     def _below(self, pending: list[Pending], nodes: IntArray) -> Below:
-        known = self.plan
-        some = [pending[i] for i in nodes.tolist()]
+        plan, some = self.plan, [pending[i] for i in nodes.tolist()]
         return Below(
             np.array([p.key for p in some], np.uint64), np.array([p.depth for p in some], np.int64),
-            np.array([float(self.root_weight[p.tree]) for p in some]), known.max_features, known.settings,
-            known.scale,
+            np.array([float(self.root_weight[p.tree]) for p in some]), plan.max_features, plan.settings,
+            plan.scale,
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------- splits
@@ -157,12 +150,12 @@ class BatchOfTrees:
         keeps = np.zeros((len(pending), 2), bool)
         chosen: dict[int, Any] = {}
         children = []
-        found = self._best_splits(pending, large)
+        splits = self._best_splits(pending, large)
         of_children = child_keys(np.array([pending[i].key for i in large], np.uint64))
-        for i, best, two_keys in zip(large, found, of_children.tolist(), strict=True):
+        limit = self.plan.settings.limits.min_impurity_decrease
+        for i, best, two_keys in zip(large, splits, of_children.tolist(), strict=True):
             p = pending[i]
             base = self._base_score(p.sums)
-            limit = self.plan.settings.limits.min_impurity_decrease
             if best is None or self._in_units(best.score - base) / self.root_weight[p.tree] < limit:
                 self._make_leaf(p)
                 continue
@@ -217,23 +210,22 @@ class BatchOfTrees:
 
     def _best_splits(self, pending: list[Pending], nodes: list[int]) -> list[Any]:
         """The best splits of nodes; None where there is none."""
-        found: dict[int, Best | None] = {}
-        first, count, rest = 0, self.plan.max_features, nodes
+        splits: dict[int, Best | None] = {}
+        first, count, constant = 0, self.plan.max_features, nodes
         n_columns = len(self.plan.edges.n_bins)
-        while rest:
+        while constant and first < n_columns:
             # Features beyond max_features are sampled one by one, until one varies in the node.
-            constant = self._compare(pending, rest, (first, count), found)
+            constant = self._compare(pending, constant, (first, count), splits)
             first += count
-            rest = constant if first < n_columns else []
             count = min(max(count, 4), n_columns - first)
-        return [found.get(i) for i in nodes]
+        return [splits.get(i) for i in nodes]
 
     def _compare(
         self,
         pending: list[Pending],
         nodes: list[int],
         sampled: tuple[int, int],
-        found: dict[int, "Best | None"],
+        splits: dict[int, "Best | None"],
     ) -> list[int]:
         """Writes the best splits of nodes over a range of their features; returns where all are constant."""
         first, count = sampled
@@ -245,41 +237,55 @@ class BatchOfTrees:
         for some in chunks(np.arange(len(nodes)), sizes, _HISTOGRAM_BYTES):
             numbers = np.array(nodes, np.int64)[some]
             column = columns[some].ravel()
-            cells = edges.cells(column)
-            sums = self.engine.total(
-                parts.histograms, (self.data, self.state), np.repeat(numbers, count), column, self.dtype,
-                shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
-            ).astype(np.int64, copy=False)  # fmt: skip
-            missing = np.full(len(column), -1, np.int64) if edges.missing is None else edges.missing[column]
             # Places in the slot's cells: the last one, where a column has missing values.
+            missing = np.full(len(column), -1, np.int64) if edges.missing is None else edges.missing[column]
             named = np.zeros(len(column), np.uint8)
             if edges.categorical is not None:
                 named = edges.categorical[column].astype(np.uint8)
-            score, split, sides = self._scored(
-                [pending[i] for i in numbers.tolist()], sums, cells, missing, named, first == 0
+            cells = edges.cells(column)
+            sums = self._histograms(parts.histograms, np.repeat(numbers, count), column, cells=cells)
+            of_nodes, unvaried = self._best_slots(
+                pending, numbers.tolist(), sums, cells, missing, named, all_sampled=first == 0
             )
-            for j, i in enumerate(numbers.tolist()):
-                slot, low, high, side_of_missing, n_varied = split[j].tolist()
-                if slot >= 0:
-                    at = slice(int(cells[j * count + slot]), int(cells[j * count + slot + 1]))
-                    left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
-                    f = int(column[j * count + slot])
-                    found[i] = Best(float(score[j]), f, low, high, side_of_missing, sides[at].copy(), left)
-                elif n_varied == 0:
-                    constant.append(i)
+            constant += unvaried
+            for i, best in of_nodes.items():
+                splits[i] = best._replace(column=int(column[best.column]))
         return constant
 
-    def _scored(
-        self, nodes: list[Pending], sums: IntArray, cells: IntArray, missing: IntArray, named: IntArray,
-        all_sampled: bool,
-    ) -> tuple[FloatArray, IntArray, IntArray]:  # fmt: skip
-        """The best splits of nodes by the histograms of their slots: see best_splits.pyx."""
-        settings, least = self.plan.settings, np.array([self._least_weight(p) for p in nodes])
-        total = np.stack([p.sums for p in nodes])
-        return best_splits(
-            total, sums, cells, missing, named, settings.criterion, settings.limits.min_samples_leaf, least,
-            all_sampled,
+    def _histograms(self, function: Callable[..., IntArray], *args: Any, cells: IntArray) -> IntArray:
+        """The histograms of slots, summed over parts."""
+        shape = int(cells[-1]), self.plan.n_channels
+        handles = (self.data, self.state)
+        sums = self.engine.total(function, handles, *args, self.dtype, shape=shape, dtype=self.dtype)
+        return sums.astype(np.int64, copy=False)
+
+    def _best_slots(
+        self, pending: list[Pending], nodes: list[int], sums: IntArray, cells: IntArray, missing: IntArray,
+        named: IntArray, *, all_sampled: bool,
+    ) -> tuple[dict[int, "Best"], list[int]]:  # fmt: skip
+        """The best splits of nodes by the histograms of their slots, and the nodes in which no slot varies.
+
+        Each node has equally many slots, node after node; `column` of a split is the number of its slot. See
+        best_splits.pyx.
+        """
+        limits, some = self.plan.settings.limits, [pending[i] for i in nodes]
+        score, split, sides = best_splits(
+            np.stack([p.sums for p in some]), sums, cells, missing, named,
+            self.plan.settings.criterion, limits.min_samples_leaf,
+            np.array([self._least_weight(p) for p in some]), all_sampled,
         )  # fmt: skip
+        n_slots, constant = len(missing) // len(nodes), []
+        of_nodes: dict[int, Best] = {}
+        for j, i in enumerate(nodes):
+            slot, low, high, side_of_missing, n_varied = split[j].tolist()
+            if slot >= 0:
+                slot += j * n_slots
+                at = slice(int(cells[slot]), int(cells[slot + 1]))
+                left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
+                of_nodes[i] = Best(float(score[j]), slot, low, high, side_of_missing, sides[at].copy(), left)
+            elif n_varied == 0:
+                constant.append(i)
+        return of_nodes, constant
 
 
 class Best(NamedTuple):
@@ -287,6 +293,7 @@ class Best(NamedTuple):
 
     score: float
     column: int
+    """Its feature, or slot."""
     low: int
     high: int
     missing: int

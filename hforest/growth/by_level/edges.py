@@ -49,8 +49,8 @@ def of_sample(values: FloatArray, max_bins: int) -> tuple[FloatArray, FloatArray
     if len(distinct) <= max_bins:
         return distinct, distinct
     stop = np.cumsum(counts)
-    wanted = (2 * stop - counts) * max_bins // (2 * stop[-1])
-    first = np.flatnonzero(np.diff(wanted, prepend=-1) > 0)
+    bins = (2 * stop - counts) * max_bins // (2 * stop[-1])
+    first = np.flatnonzero(np.diff(bins, prepend=-1) > 0)
     return distinct[first], distinct[np.concatenate([first[1:], [len(distinct)]]) - 1]
 
 

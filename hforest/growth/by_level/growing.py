@@ -59,15 +59,15 @@ def grow(
     batch = ProjectedTrees if projected else BatchOfTrees
     trees: list[tuple[Any, ...]] = []
     with reporting(progress, settings.n_trees, "tree") as report:
-        known, data = plan(engine, engine.map(parts.as_given, (samples,)), settings)
-        for at in range(0, settings.n_trees, known.n_batch):
-            n_trees = min(known.n_batch, settings.n_trees - at)
+        planned, data = plan(engine, engine.map(parts.raw_part, (samples,)), settings)
+        for at in range(0, settings.n_trees, planned.n_batch):
+            n_trees = min(planned.n_batch, settings.n_trees - at)
             draw = parts.Draw(settings.seed, settings.first_tree + at, at, n_trees, settings.bootstrap, None)
-            trees += batch(engine, data, known, draw).grow()
+            trees += batch(engine, data, planned, draw).grow()
             if not engine.agree(partial(report, len(trees))):
                 break
-    dtype = known.edges.dtype
-    arrays = joined(trees, known.n_outputs, dtype, projected)
+    dtype = planned.edges.dtype
+    arrays = joined(trees, planned.n_outputs, dtype, projected)
     n = len(Trees._fields)
     entries = arrays[n:] if projected else (np.zeros(0, t) for t in ("i8", "i4", dtype))
-    return len(known.edges.n_bins), Projected(Trees(*arrays[:n]), *entries)
+    return len(planned.edges.n_bins), Projected(Trees(*arrays[:n]), *entries)

@@ -150,7 +150,7 @@ def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
         )  # fmt: skip
         for of_top, of_subtree in zip(top, nodes, strict=False):
             of_top[v] = of_subtree[0]
-        rest = below.value, below.category_bits, features, weights
-        parts.append(_Nodes._make((*(a[1:] for a in nodes), *rest)))
+        values = below.value, below.category_bits, features, weights
+        parts.append(_Nodes._make((*(a[1:] for a in nodes), *values)))
         sizes += [len(left) - 1, len(below.value), len(below.category_bits), len(weights)]
     return _Nodes(*(np.concatenate(a) for a in zip(*parts, strict=True)))

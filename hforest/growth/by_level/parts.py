@@ -1,9 +1,9 @@
 """What is done with the rows of a part: functions of it, which return new values.
 
-None of them changes what it is given, so that an engine may run one again elsewhere. A part goes through
+None of them changes its arguments, so that an engine may run one again elsewhere. A part goes through
 
-    Given -> describe -> (for every part: the same bins of all) -> encode -> Part
-    Part  -> start -> State of a batch of trees -> advance -> State of the next level -> ...
+    RawPart -> describe -> (for every part: the same bins of all) -> encode -> Part
+    Part    -> start -> State of a batch of trees -> advance -> State of the next level -> ...
 """
 
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ..trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
+from .nodes import ranges
 from .settings import Settings
 
 MAX_ROW_WEIGHT = 2**24
@@ -27,7 +28,7 @@ State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
 
 
-class Given(NamedTuple):
+class RawPart(NamedTuple):
     """A part as the caller gave it."""
 
     x: Any
@@ -37,13 +38,13 @@ class Given(NamedTuple):
     """(n_trees, n_rows) in-bag counts, or None."""
 
 
-def as_given(samples: tuple[Any, ...]) -> Given:
+def raw_part(samples: tuple[Any, ...]) -> RawPart:
     """Returns a part of a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
-    return Given(*samples)
+    return RawPart(*samples)
 
 
 class Description(NamedTuple):
-    """What is told about a part."""
+    """What the others must know about a part."""
 
     n_rows: int
     n_columns: int
@@ -82,6 +83,11 @@ class Part(NamedTuple):
     """Number of the first row among all."""
     n_outputs: int
 
+    @property
+    def n_channels(self) -> int:
+        """Sums of a node or a bin: weights of classes, or columns of `fixed`; then the number of rows."""
+        return self.n_outputs + (1 if self.fixed is None else 3)
+
 
 class Draw(NamedTuple):
     """The trees of a batch."""
@@ -103,89 +109,78 @@ _DISTINCT_ROWS = 1 << 16  # rows whose distinct values are found at a time
 
 
 def _distinct(column: Array, most: int) -> FloatArray | None:
-    found = np.zeros(0)
+    distinct = np.zeros(0)
     for first in range(0, len(column), _DISTINCT_ROWS):
         some = column[first : first + _DISTINCT_ROWS].astype(np.float64) + 0.0
-        found = np.unique(np.concatenate([found, some[~np.isnan(some)]]))
-        if len(found) > most:
+        distinct = np.unique(np.concatenate([distinct, some[~np.isnan(some)]]))
+        if len(distinct) > most:
             return None
-    return found
+    return distinct
 
 
-def _checked(given: Given, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(raw: RawPart, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Samples, what is learned, and whole weights or None, of any number of rows."""
-    x = supervised.matrix("x", given.x, missing=True)
-    n = len(x)
-    if x.shape[1] == 0 or max(x.shape) > check.MAX_COUNT:
-        raise ValueError(
-            f"x: expected 1 to 2**31 - 1 features and fewer rows, got shape {x.shape}; pass some columns"
-        )
-    if n == 0:
-        y = np.zeros((0, *np.shape(given.y)[1:]), np.float64 if settings.task == "regression" else np.int32)
-    else:
-        y = given.y
-    n_classes = settings.n_classes
+    x = supervised.matrix("x", raw.x, missing=True)
+    check.require(
+        x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and fewer rows",
+        f"shape {x.shape}", "pass some columns",
+    )  # fmt: skip
+    y, n_classes = raw.y, settings.n_classes
+    if not len(x):
+        y = np.zeros((0, *np.shape(y)[1:]), np.float64 if settings.task == "regression" else np.int32)
     if settings.task == "classification" and n_classes is None:
         n_classes = supervised.MAX_CLASSES
     most = min(supervised.MAX_WEIGHT, float(np.finfo(x.dtype).max))
-    target = supervised.target(y, n, settings.task, n_classes, most)
-    return x, target, _whole_weight(given.sample_weight, n)
+    target = supervised.target(y, len(x), settings.task, n_classes, most)
+    return x, target, _whole_weight(raw.sample_weight, len(x))
 
 
 def _whole_weight(weight: Any, n: int) -> IntArray | None:
     if weight is None:
         return None
-    given = supervised.sample_weight(weight, np.zeros(n), MAX_ROW_WEIGHT, some_above_0=False)
-    if not bool((given == np.floor(given)).all()):
-        raise ValueError(
-            "sample_weight: expected whole numbers, got fractions; scale them to whole numbers, for sums of "
-            "these do not depend on the order of workers"
-        )
-    return given.astype(np.int64)
+    numbers = supervised.sample_weight(weight, np.zeros(n), MAX_ROW_WEIGHT, some_above_0=False)
+    check.require(
+        (numbers == np.floor(numbers)).all(), "sample_weight", "whole numbers", "fractions",
+        "scale them to whole numbers, for sums of these do not depend on the order of workers",
+    )  # fmt: skip
+    return numbers.astype(np.int64)
 
 
-def describe(given: Given, settings: Settings) -> Description:
+def describe(raw: RawPart, settings: Settings) -> Description:
     """Checks a part and describes it."""
-    x, target, weight = _checked(given, settings)
+    x, target, weight = _checked(raw, settings)
     n, n_columns = x.shape
+    most = [settings.max_bins if settings.distribution is None else 0] * n_columns  # or none has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
-    most = [settings.max_bins] * n_columns
-    if is_categorical is not None:
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
-    if settings.distribution is not None:
-        most = [0] * n_columns  # no column has bins
     greatest = 1 if weight is None or not n else int(weight.max())
     if settings.bootstrap == "counts":
-        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, n)
+        counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
         greatest = max(greatest, int(of_row.max(initial=0)))
     elif settings.bootstrap == "poisson":
         greatest *= unchecked.MAX_POISSON
-    if greatest > check.MAX_COUNT:
-        raise ValueError(
-            "sample_weight: expected products with in-bag counts below 2**31, got more; scale the weights"
-        )
-    labels = total = None
-    n_outputs = target.n_outputs
-    if target.labels is not None:
-        labels = np.bincount(target.labels, minlength=1)
-    elif target.targets is not None:
-        total = np.abs(target.targets).max(initial=0.0)
+    check.require(
+        greatest <= check.MAX_COUNT, "sample_weight", "products with in-bag counts below 2**31", "more",
+        "scale the weights",
+    )  # fmt: skip
     return Description(
         n, n_columns, x.dtype.itemsize, np.isnan(x).any(axis=0),
-        [_distinct(x[:, f], most[f]) for f in range(n_columns)], n_outputs, labels, total,
+        [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
+        None if target.labels is None else np.bincount(target.labels, minlength=1),
+        None if target.targets is None else np.abs(target.targets).max(initial=0.0),
         n if weight is None else int(weight.sum()), greatest,
     )  # fmt: skip
 
 
-def sample(given: Given, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
+def sample(raw: RawPart, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
     """Returns the values of some columns of the rows that are sampled, in the order of rows.
 
     chosen: the seed, the number of the first row, and how many rows of 2**32 are sampled.
     """
-    x = supervised.matrix("x", given.x, dtype, missing=True)
+    x = supervised.matrix("x", raw.x, dtype, missing=True)
     seed, first_row, threshold = chosen
     if threshold < 2**32:
         x = x[sampled_rows(seed, first_row, len(x), threshold)]
@@ -198,28 +193,32 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(
-    given: Given, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
+    raw: RawPart, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
     """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
-    x = supervised.matrix("x", given.x, edges.dtype, missing=True)
-    targets = fixed = counts = None
-    _, target, weight = _checked(given, settings)
-    if target.targets is not None:
-        targets = target.targets.reshape(len(x), n_outputs)
+    x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
+    fixed = counts = None
+    _, (labels, targets, _), weight = _checked(raw, settings)
+    if targets is not None:
+        targets = targets.reshape(len(x), n_outputs)
         fixed = _in_fixed_point(targets, exponent)
     if settings.bootstrap == "counts":
-        counts = supervised.in_bag_counts("bootstrap", given.counts, settings.n_trees, len(x))
+        counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, len(x))
     codes = bins_of(x, edges) if settings.distribution is None else x.T
-    return Part(edges, codes, target.labels, targets, fixed, weight, counts, first_row, n_outputs)
+    return Part(edges, codes, labels, targets, fixed, weight, counts, first_row, n_outputs)
 
 
 def _in_fixed_point(targets: FloatArray, exponent: int) -> IntArray:
     """Targets in fixed point, a column of ones, and a hash of each row."""
-    found = np.rint(np.ldexp(targets, exponent)).astype(np.int64)
-    hashed = np.zeros(len(found), np.uint64)
-    for column in found.T:
+    rows = np.rint(np.ldexp(targets, exponent)).astype(np.int64)
+    return np.column_stack([rows, np.ones(len(rows), np.int64), _hashes(rows).astype(np.int64)])
+
+
+def _hashes(rows: IntArray) -> np.ndarray:
+    hashed = np.zeros(len(rows), np.uint64)
+    for column in rows.T:
         hashed = _mixed(hashed + column.astype(np.uint64))
-    return np.column_stack([found, np.ones(len(found), np.int64), hashed.astype(np.int64)])
+    return hashed
 
 
 def _mixed(a: np.ndarray) -> np.ndarray:
@@ -232,10 +231,7 @@ def _mixed(a: np.ndarray) -> np.ndarray:
 
 def hash_of(row: IntArray) -> int:
     """Returns the hash of one row of targets in fixed point."""
-    hashed = np.zeros(1, np.uint64)
-    for a in row:
-        hashed = _mixed(hashed + np.array([a], np.int64).astype(np.uint64))
-    return int(hashed[0])
+    return int(_hashes(row[None])[0])
 
 
 # -------------------------------------------------------------------------------------------- levels
@@ -269,7 +265,7 @@ def root_sums(part: Part, state: State) -> IntArray:
     """Returns the sums of the nodes of a state: (n_nodes, n_channels) int64."""
     row, weight, indptr = state
     n_nodes, k = len(indptr) - 1, part.n_outputs
-    sums = np.zeros((n_nodes, k + (1 if part.fixed is None else 3)), np.int64)
+    sums = np.zeros((n_nodes, part.n_channels), np.int64)
     for v in range(n_nodes):
         entries = slice(indptr[v], indptr[v + 1])
         some, by = row[entries], weight[entries].astype(np.int64)
@@ -284,8 +280,8 @@ def root_sums(part: Part, state: State) -> IntArray:
 def histograms(part: Part, state: State, node: IntArray, column: IntArray, dtype: np.dtype) -> IntArray:
     """Returns the histograms of slots: see levels.pyx."""
     cells = part.edges.cells(column)
-    found = histograms_of(part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells)
-    return found.astype(dtype, copy=False)
+    sums = histograms_of(part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells)
+    return sums.astype(dtype, copy=False)
 
 
 class Step(NamedTuple):
@@ -302,7 +298,7 @@ class Step(NamedTuple):
 
 
 def advance(part: Part, state: State, step: Step) -> State:
-    """Returns the kept children of the nodes of a state."""
+    """Returns the pending children of the nodes of a state."""
     return partitioned(part.codes, state, *step)
 
 
@@ -321,7 +317,7 @@ class Gathered(NamedTuple):
 
 
 class Below(NamedTuple):
-    """What is told where nodes are finished."""
+    """What the place where nodes are finished needs beside their rows."""
 
     key: IntArray
     depth: IntArray
@@ -335,11 +331,11 @@ class Below(NamedTuple):
 def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
     """Returns the rows of some nodes of a state."""
     row, weight, indptr = state
-    entries = [np.arange(indptr[v], indptr[v + 1]) for v in nodes]
-    at = np.concatenate([np.zeros(0, np.int64), *entries])
+    sizes = indptr[nodes + 1] - indptr[nodes]
+    at = ranges(indptr[nodes], sizes)
     some = row[at]
     return Gathered(
-        np.cumsum([0, *(len(a) for a in entries)], dtype=np.int64),
+        np.cumsum([0, *sizes], dtype=np.int64),
         np.ascontiguousarray(part.codes[:, some]),
         None if part.labels is None else part.labels[some],
         None if part.targets is None else part.targets[some],
@@ -351,17 +347,10 @@ def _merged(parts: list[Gathered]) -> Gathered:
     """The rows of each node in the order of parts, which is that of all rows."""
     if len(parts) == 1:
         return parts[0]
-    n_nodes = len(parts[0].indptr) - 1
     sizes = np.stack([np.diff(part.indptr) for part in parts], axis=1)  # (n_nodes, n_parts)
     first = np.cumsum([0, *(part.indptr[-1] for part in parts)])
-    order = np.concatenate(
-        [np.zeros(0, np.int64)]
-        + [
-            first[p] + np.arange(part.indptr[v], part.indptr[v + 1])
-            for v in range(n_nodes)
-            for p, part in enumerate(parts)
-        ]
-    )
+    starts = first[:-1] + np.stack([part.indptr[:-1] for part in parts], axis=1)
+    order = ranges(starts.ravel(), sizes.ravel())
 
     def joined(name: str) -> Any:
         arrays = [getattr(part, name) for part in parts]
@@ -394,11 +383,10 @@ def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, b
         fine = fine and (not n or 0 <= int(part.labels.min()) <= int(part.labels.max()) < n_outputs)
     elif fine and part.targets is not None:
         fine = part.targets.shape == (n, n_outputs) and part.targets.dtype == np.float64
-    if not fine:
-        raise ValueError(
-            f"comm: expected the rows of nodes from worker {number}, got arrays that contradict each other; "
-            "run one version of hforest on all workers"
-        )
+    check.require(
+        fine, "comm", f"the rows of nodes from worker {number}", "arrays that contradict each other",
+        "run one version of hforest on all workers",
+    )  # fmt: skip
 
 
 def finish(

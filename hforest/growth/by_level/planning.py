@@ -6,6 +6,7 @@ import numpy as np
 
 from ...core import check, supervised
 from ...core.aliases import FloatArray
+from ...core.projections import check_n_features
 from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
@@ -45,35 +46,32 @@ class Plan(NamedTuple):
         return self.n_outputs + (1 if self.is_classification else 3)
 
 
-def _n_outputs(found: list[Description], settings: Settings) -> int:
+def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
     """Classes or targets of all parts."""
-    with_rows = [d for d in found if d.n_rows]
+    with_rows = [d for d in descriptions if d.n_rows]
     if settings.task == "regression":
-        if len({d.n_outputs for d in with_rows}) > 1:
-            numbers = sorted({d.n_outputs for d in with_rows})
-            raise ValueError(
-                f"y: expected as many outputs on every worker, got {numbers}; pass the same columns"
-            )
-        return with_rows[0].n_outputs
+        numbers = sorted({d.n_outputs for d in with_rows})
+        expected = "as many outputs on every worker"
+        check.require(len(numbers) == 1, "y", expected, numbers, "pass the same columns")
+        return numbers[0]
     if settings.n_classes is not None:
         return settings.n_classes
     of_class = [d.labels for d in with_rows if d.labels is not None]
     counts = np.zeros(max(len(a) for a in of_class), np.int64)
     for a in of_class:
         counts[: len(a)] += a
-    if not counts.all():
-        absent, high = int((counts == 0).argmax()), len(counts) - 1
-        raise ValueError(
-            f"y: expected labels 0 to {high} that each occur on some worker, got none of class {absent}; "
-            f"renumber the classes, or pass n_classes={high + 1} if that class exists"
-        )
+    check.require(
+        counts.all(), "y", f"labels 0 to {len(counts) - 1} that each occur on some worker",
+        f"none of class {int((counts == 0).argmax())}",
+        f"renumber the classes, or pass n_classes={len(counts)} if that class exists",
+    )  # fmt: skip
     return len(counts)
 
 
-def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray | None:
+def _merged_distinct(descriptions: list[Description], f: int, most: int) -> FloatArray | None:
     """Distinct values of a column in all parts, or None where these are more than `most`."""
     merged = np.zeros(0)
-    for d in found:
+    for d in descriptions:
         values = d.distinct[f]
         if values is None:
             return None
@@ -85,16 +83,16 @@ def _merged_distinct(found: list[Description], f: int, most: int) -> FloatArray 
 
 def _edges(
     engine: Engine,
-    given: Handle,
-    found: list[Description],
+    raw_parts: Handle,
+    descriptions: list[Description],
     first_rows: list[int],
     settings: Settings,
 ) -> Edges:
     """The bins of all columns."""
-    n, n_columns = sum(d.n_rows for d in found), found[0].n_columns
-    dtype = np.dtype(np.float64 if max(d.itemsize for d in found if d.n_rows) == 8 else np.float32)
+    n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
+    dtype = np.dtype(np.float64 if max(d.itemsize for d in descriptions if d.n_rows) == 8 else np.float32)
     categorical = supervised.categorical(settings.categorical, n_columns)
-    has_missing = np.any([d.has_missing for d in found], axis=0)
+    has_missing = np.any([d.has_missing for d in descriptions], axis=0)
     if settings.distribution is not None:
         none = np.zeros(0)
         return edges_of([(none, none)] * n_columns, has_missing, None, dtype)
@@ -102,7 +100,7 @@ def _edges(
     tables: list[tuple[FloatArray, FloatArray] | None] = []
     for f in range(n_columns):
         named = categorical is not None and bool(categorical[f])
-        distinct = _merged_distinct(found, f, supervised.MAX_CATEGORY + 1 if named else most)
+        distinct = _merged_distinct(descriptions, f, supervised.MAX_CATEGORY + 1 if named else most)
         tables.append(None if distinct is None else (distinct, distinct))
     sampled = np.array([f for f, table in enumerate(tables) if table is None], np.int64)
     threshold = 2**32 if n <= SAMPLED else max(1, 2**32 * SAMPLED // n)
@@ -110,15 +108,14 @@ def _edges(
     for at in range(0, len(sampled), step):
         some = sampled[at : at + step]
         each = [(settings.seed, first, threshold) for first in first_rows]
-        values = np.concatenate(engine.collect(parts.sample, (given,), dtype, some, each=each))
+        values = np.concatenate(engine.collect(parts.sample, (raw_parts,), dtype, some, each=each))
         for i, f in enumerate(some.tolist()):
             tables[f] = of_sample(values[:, i], most)
     return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
 
 
-def _exponent(found: list[Description], n_drawn: int) -> int:
+def _exponent(greatest: float, n_drawn: int) -> int:
     """How many binary places targets in fixed point have, so that no sum leaves 62 bits."""
-    greatest = max((float(d.total) for d in found if d.total is not None), default=0.0)
     if not greatest:
         return 0
     places = int(np.frexp(greatest)[1])  # all targets are below 2**places
@@ -137,48 +134,43 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
     return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
 
 
-def plan(engine: Engine, given: Handle, settings: Settings) -> tuple[Plan, Handle]:
+def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, Handle]:
     """Returns what is known of all parts, and their rows as bins."""
-    found: list[Description] = engine.collect(parts.describe, (given,), settings)
-    check.same("x", [d.n_columns for d in found], "pass the same columns")
-    n = sum(d.n_rows for d in found)
-    if n == 0:
-        raise ValueError("x: expected at least 1 sample on some worker, got 0; pass samples to learn from")
-    if not any(d.weight for d in found):
-        raise ValueError("sample_weight: expected some above 0, got zeros alone; give some samples weight")
-    if settings.distribution is not None and settings.distribution.n_features != found[0].n_columns:
-        raise ValueError(
-            f"distribution: expected n_features = {found[0].n_columns}, got "
-            f"{settings.distribution.n_features}; make it for x"
-        )
-    n_outputs = _n_outputs(found, settings)
+    descriptions: list[Description] = engine.collect(parts.describe, (raw_parts,), settings)
+    check.same("x", [d.n_columns for d in descriptions], "pass the same columns")
+    n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
+    check.require(n > 0, "x", "at least 1 sample on some worker", n, "pass samples to learn from")
+    supervised.check_some_weight(any(d.weight for d in descriptions))
+    if settings.distribution is not None:
+        check_n_features(settings.distribution, n_columns)
+    n_outputs = _n_outputs(descriptions, settings)
     max_features = settings.max_features
     if isinstance(max_features, str) and max_features == "auto":
         max_features = None if settings.task == "regression" else "sqrt"
-    max_features = supervised.max_features(max_features, found[0].n_columns)
-    n_drawn = n * max(d.max_weight for d in found)
-    if n_drawn >= 2**53:
-        raise ValueError(
-            f"sample_weight: expected sums of weights and in-bag counts below 2**53, got up to {n_drawn}; "
-            "scale the weights"
-        )
-    first_rows = [0, *np.cumsum([d.n_rows for d in found]).tolist()][:-1]
-    edges = _edges(engine, given, found, first_rows, settings)
-    exponent, scale = 0, 0
+    max_features = supervised.max_features(max_features, n_columns)
+    max_weight = max(d.max_weight for d in descriptions)
+    n_drawn = n * max_weight
+    check.require(
+        n_drawn < 2**53, "sample_weight", "sums of weights and in-bag counts below 2**53",
+        f"up to {n_drawn}", "scale the weights",
+    )  # fmt: skip
+    first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
+    edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
+    exponent = scale = 0
     if settings.task == "regression":
-        exponent = _exponent(found, n_drawn)
-        greatest = np.array([[max(float(d.total) for d in found if d.total is not None)]])
-        weight = np.array([float(max(d.max_weight for d in found))])
-        scale = supervised.scaled_weight(weight, greatest, edges.dtype, n_drawn)[1]
+        greatest = max(float(d.total) for d in descriptions if d.total is not None)
+        exponent = _exponent(greatest, n_drawn)
+        weight = np.array([float(max_weight)])
+        scale = supervised.scaled_weight(weight, np.array([[greatest]]), edges.dtype, n_drawn)[1]
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.distribution is not None:
         codes_itemsize = edges.dtype.itemsize
-    of_row = found[0].n_columns * codes_itemsize + 12
+    of_row = n_columns * codes_itemsize + 12
     n_channels = n_outputs + (1 if settings.task == "classification" else 3)
-    known = Plan(
+    planned = Plan(
         edges, settings, n_outputs, exponent, scale, max_features, of_row,
         _max_gathered(settings, edges, max_features, n_channels, of_row),
-        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in found) + 1))),
+        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
-    data = engine.map(parts.encode, (given,), edges, settings, n_outputs, exponent, each=first_rows)
-    return known, data
+    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, exponent, each=first_rows)
+    return planned, data

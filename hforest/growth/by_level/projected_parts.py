@@ -103,26 +103,27 @@ def sampled_values(
     share: (n_nodes,) uint64: how many rows of 2**32 are sampled, each by its own draw.
     """
     word = words(seed, part.first_row, part.codes.shape[1]).astype(np.uint64)
-    found = []
-    for (rows, _, first, last), least in zip(_each(state, nodes), share, strict=True):
-        found.append(_values(part, rows[word[rows] < least], nodes.projections, first, last))
-    values = np.concatenate([a.ravel() for a in found])
-    return values, np.array([a.shape[1] for a in found], np.int64)
+    of_nodes = [
+        _values(part, rows[word[rows] < least], nodes.projections, first, last)
+        for (rows, _, first, last), least in zip(_each(state, nodes), share, strict=True)
+    ]
+    values = np.concatenate([a.ravel() for a in of_nodes])
+    return values, np.array([a.shape[1] for a in of_nodes], np.int64)
 
 
 def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
     """Returns the least and the greatest value of each slot, infinite without one: (n_slots, 2)."""
-    found = np.empty((len(nodes.projections.indptr) - 1, 2), part.codes.dtype)
+    ends = np.empty((len(nodes.projections.indptr) - 1, 2), part.codes.dtype)
     for rows, _, first, last in _each(state, nodes):
         values = _values(part, rows, nodes.projections, first, last)
-        found[first:last, 0] = np.fmin.reduce(values, axis=1, initial=np.inf)
-        found[first:last, 1] = np.fmax.reduce(values, axis=1, initial=-np.inf)
-    return found
+        ends[first:last, 0] = np.fmin.reduce(values, axis=1, initial=np.inf)
+        ends[first:last, 1] = np.fmax.reduce(values, axis=1, initial=-np.inf)
+    return ends
 
 
 def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np.dtype) -> IntArray:
     """Returns the histograms of the slots of nodes: see levels.pyx."""
-    found = np.zeros((limits.cells[-1], part.n_outputs + (1 if part.fixed is None else 3)), dtype)
+    sums = np.zeros((limits.cells[-1], part.n_channels), dtype)
     for rows, weight, first, last in _each(state, nodes):
         if not len(rows):
             continue
@@ -132,18 +133,18 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
         cells = limits.cells[first : last + 1]
         filled = np.diff(cells) > 0  # others have no value that is known
         one_node = np.arange(len(rows), dtype=np.int32), weight, np.array([0, len(rows)])
-        found[cells[0] : cells[-1]] = histograms_of(
+        sums[cells[0] : cells[-1]] = histograms_of(
             np.ascontiguousarray(bins[filled]),
             None if part.labels is None else part.labels[rows],
             None if part.fixed is None else part.fixed[rows],
             part.n_outputs, one_node, np.zeros(filled.sum(), np.int64),
             np.arange(filled.sum(), dtype=np.int32), np.append(cells[:-1][filled], cells[-1]) - cells[0],
         )  # fmt: skip
-    return found
+    return sums
 
 
 def advance(part: Part, state: State, splits: Splits) -> State:
-    """Returns the kept children of nodes, left before right, in the order of nodes."""
+    """Returns the pending children of nodes, left before right, in the order of nodes."""
     rows: list[IntArray] = [np.zeros(0, np.int32)]
     weights: list[IntArray] = [np.zeros(0, np.int32)]
     of_node = zip(splits.threshold.tolist(), splits.missing_left, splits.keeps, strict=True)
@@ -151,8 +152,8 @@ def advance(part: Part, state: State, splits: Splits) -> State:
         row, weight = _rows_of(state, int(splits.place[i]))
         value = _values(part, row, splits.projections, i, i + 1)[0]
         left = (value <= threshold) | (np.isnan(value) & missing_left)
-        for side, kept in zip((left, ~left), keeps, strict=True):
-            if kept:
+        for side, is_pending in zip((left, ~left), keeps, strict=True):
+            if is_pending:
                 rows.append(row[side])
                 weights.append(weight[side])
     indptr = np.cumsum([0, *(len(a) for a in rows[1:])], dtype=np.int64)

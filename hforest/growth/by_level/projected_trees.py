@@ -6,7 +6,7 @@ import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
 from . import projected_parts
-from .batches import LEFT, BatchOfTrees, Pending, chunks
+from .batches import BatchOfTrees, Pending, chunks
 from .edges import between, of_sample
 from .levels import draw_projections
 from .nodes import Split
@@ -49,12 +49,12 @@ class ProjectedTrees(BatchOfTrees):
         """The bins of each slot of nodes, of the values of sampled rows."""
         size = [int(pending[i].sums[-1]) for i in nodes.place.tolist()]
         share = [2**32 if n <= 2 * _SAMPLED else 2**32 * _SAMPLED // n for n in size]
-        found = self.engine.collect(
+        sampled = self.engine.collect(
             projected_parts.sampled_values, (self.data, self.state), nodes, self.plan.settings.seed,
             np.array(share, np.uint64),
         )  # fmt: skip
         n_slots = self.plan.settings.n_projections
-        of_part = [np.split(values, np.cumsum(sizes * n_slots)[:-1]) for values, sizes in found]
+        of_part = [np.split(values, np.cumsum(sizes * n_slots)[:-1]) for values, sizes in sampled]
         most = max(1, self.plan.settings.max_bins - (self.plan.edges.missing is not None))
         return [
             of_sample(slot + 0.0, most)
@@ -64,8 +64,8 @@ class ProjectedTrees(BatchOfTrees):
 
     def _extreme_tables(self, _: list[Pending], nodes: Nodes) -> list[Table]:
         """Two bins of each slot of nodes, or one where it is constant."""
-        found = np.stack(self.engine.collect(projected_parts.extremes, (self.data, self.state), nodes))
-        least, greatest = found[:, :, 0].min(axis=0), found[:, :, 1].max(axis=0)
+        ends = np.stack(self.engine.collect(projected_parts.extremes, (self.data, self.state), nodes))
+        least, greatest = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
         tables = []
         for low, high in zip((least + 0.0).tolist(), (greatest + 0.0).tolist(), strict=True):
             values = np.array([low, high][: (low <= high) + (low < high)], self.plan.edges.dtype)
@@ -86,57 +86,45 @@ class ProjectedTrees(BatchOfTrees):
     # ----------------------------------------------------------------------------------- splits
 
     def _best_splits(self, pending: list[Pending], nodes: list[int]) -> list[BestProjection | None]:
-        found: dict[int, BestProjection] = {}
+        splits: dict[int, BestProjection] = {}
         n_slots, channels = self.plan.settings.n_projections, self.plan.n_channels
         of_node = n_slots * max(
             (self.plan.settings.max_bins + 1) * 8 * channels * _VALUES_BYTES // _HISTOGRAM_BYTES,
             2 * _SAMPLED * self.plan.edges.dtype.itemsize,
         )
-        rest = np.array(nodes, np.int64)
+        constant = nodes
         # Where no sampled row differs in a projection, the extremes of all rows tell whether one does.
         for tables_of in (self._sampled_tables, self._extreme_tables):
-            constant = []
-            for some in chunks(rest, np.full(len(rest), of_node), _VALUES_BYTES):
+            compared, constant = np.array(constant, np.int64), []
+            for some in chunks(compared, np.full(len(compared), of_node), _VALUES_BYTES):
                 drawn = self._nodes(pending, some)
-                constant += self._compare_projections(pending, drawn, tables_of(pending, drawn), found)
-            rest = np.array(constant, np.int64)
-        return [found.get(i) for i in nodes]
+                constant += self._compare_projections(pending, drawn, tables_of(pending, drawn), splits)
+        return [splits.get(i) for i in nodes]
 
     def _compare_projections(
         self,
         pending: list[Pending],
         nodes: Nodes,
         tables: list[Table],
-        found: dict[int, BestProjection],
+        splits: dict[int, BestProjection],
     ) -> list[int]:
         """Writes the best splits of nodes; returns the nodes in which no slot varies."""
-        limits, n_slots = self._limits(tables), self.plan.settings.n_projections
-        cells = limits.cells
-        sums = self.engine.total(
-            projected_parts.histograms, (self.data, self.state), nodes, limits, self.dtype,
-            shape=(int(cells[-1]), self.plan.n_channels), dtype=self.dtype,
-        ).astype(np.int64, copy=False)  # fmt: skip
+        limits, dtype = self._limits(tables), self.plan.edges.dtype
+        sums = self._histograms(projected_parts.histograms, nodes, limits, cells=limits.cells)
         missing = np.full(len(tables), -1, np.int64)
         if self.plan.edges.missing is not None:
             missing = np.array([len(low) for low, _ in tables], np.int64)
-        numbers = nodes.place.tolist()
-        score, split, sides = self._scored(
-            [pending[i] for i in numbers], sums, cells, missing, np.zeros(len(tables), np.uint8), True
-        )
-        constant = []
-        for j, i in enumerate(numbers):
-            slot, low, high, side_of_missing, n_varied = split[j].tolist()
-            if slot >= 0:
-                s = j * n_slots + slot
-                at = slice(int(cells[s]), int(cells[s + 1]))
-                left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
-                threshold = float(np.finfo(self.plan.edges.dtype).max)  # missing values against all others
-                if high != missing[s]:
-                    threshold = float(between(tables[s][1][low], tables[s][0][high], self.plan.edges.dtype))
-                projection = nodes.projections.some(np.array([s]))
-                found[i] = BestProjection(float(score[j]), projection, threshold, side_of_missing, left)
-            elif n_varied == 0:
-                constant.append(i)
+        of_nodes, constant = self._best_slots(
+            pending, nodes.place.tolist(), sums, limits.cells, missing, np.zeros(len(tables), np.uint8),
+            all_sampled=True,
+        )  # fmt: skip
+        for i, best in of_nodes.items():
+            threshold = float(np.finfo(dtype).max)  # missing values against all others
+            if best.high != missing[best.column]:
+                low, high = tables[best.column]
+                threshold = float(between(high[best.low], low[best.high], dtype))
+            projection = nodes.projections.some(np.array([best.column]))
+            splits[i] = BestProjection(best.score, projection, threshold, best.missing, best.left)
         return constant
 
     def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:

@@ -1,4 +1,4 @@
-"""How trees grow, as all parts are told."""
+"""How trees grow: the same settings for all parts."""
 
 from typing import Any, NamedTuple
 
@@ -74,16 +74,13 @@ def check_settings(
         A setting of another type, or out of its range.
     """
     check.choice("task", task, supervised.TASKS)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_trees, first_tree = check.tree_range(n_trees, first_tree)
     drawn = "counts"
     if isinstance(bootstrap, str):
         drawn = str(check.choice("bootstrap", bootstrap, ("poisson",)))
     elif isinstance(bootstrap, bool | np.bool_):
-        if bootstrap:
-            raise ValueError(
-                'bootstrap: expected "poisson", False or in-bag counts, got True; no worker draws from all '
-                'rows: pass "poisson"'
-            )
+        remedy = 'no worker draws from all rows: pass "poisson"'
+        check.require(not bootstrap, "bootstrap", '"poisson", False or in-bag counts', bootstrap, remedy)
         drawn = "none"
     if task == "classification" and n_classes is not None:
         n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
@@ -97,7 +94,7 @@ def check_settings(
         supervised.limits(
             max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
         ),
-        n_trees, check.first_tree(first_tree, n_trees),
+        n_trees, first_tree,
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
         distribution, n_projections, check.seed(rng),
     )  # fmt: skip
@@ -107,22 +104,20 @@ def _projections(
     distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: str
 ) -> tuple[Distribution | None, int]:
     if distribution is None:
-        if n_projections is not None:
-            raise TypeError(
-                "n_projections: expected None without a distribution, got some; pass such as distribution="
-                "hforest.project.sparse_distribution(n_features)"
-            )
+        check.require(
+            n_projections is None, "n_projections", "None without a distribution", "some",
+            "pass such as distribution=hforest.project.sparse_distribution(n_features)", TypeError,
+        )  # fmt: skip
         return None, 0
     distribution = check_distribution(distribution)
-    if not (isinstance(max_features, str) and max_features == "auto"):
-        raise TypeError(
-            'max_features: expected "auto" with a distribution, got another; pass n_projections instead'
-        )
-    if categorical is not None:
-        raise TypeError(
-            "categorical: expected None with a distribution, got some; projections add numbers: encode "
-            "categories as indicators"
-        )
+    check.require(
+        isinstance(max_features, str) and max_features == "auto", "max_features",
+        '"auto" with a distribution', "another", "pass n_projections instead", TypeError,
+    )  # fmt: skip
+    check.require(
+        categorical is None, "categorical", "None with a distribution", "some",
+        "projections add numbers: encode categories as indicators", TypeError,
+    )  # fmt: skip
     if n_projections is None:
         return distribution, default_projections(distribution, task)
     return distribution, check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)

@@ -81,13 +81,13 @@ def own_trees(comm: Communicator | None, n_trees: int, *, n_chunks: int | None =
     comm = as_communicator(comm)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_chunks = number_of_chunks(n_chunks, n_trees)
-    own = owned(n_chunks, comm.rank, comm.size)
-    return slice(first_tree(own.start, n_chunks, n_trees), first_tree(own.stop, n_chunks, n_trees))
+    chunks = owned(n_chunks, comm.rank, comm.size)
+    return slice(*(first_tree(chunk, n_chunks, n_trees) for chunk in (chunks.start, chunks.stop)))
 
 
 def nodes(chunks: range, n_chunks: int) -> list[tuple[int, int]]:
     """Returns the largest nodes whose chunks are all in a range, from left to right."""
-    found = []
+    largest = []
     first = chunks.start
     while first < chunks.stop:
         level = 0
@@ -95,9 +95,9 @@ def nodes(chunks: range, n_chunks: int) -> list[tuple[int, int]]:
             if min(first + (2 << level), n_chunks) > chunks.stop:
                 break
             level += 1
-        found.append((level, first >> level))
+        largest.append((level, first >> level))
         first += 1 << level
-    return found
+    return largest
 
 
 def top(n_chunks: int) -> tuple[int, int]:
@@ -122,9 +122,7 @@ def node_sums(parts: Sequence[FloatArray], chunks: range, n_chunks: int) -> Sums
     return {node: total(leaves, node, n_chunks) for node in nodes(chunks, n_chunks)}
 
 
-def joined(found: Sequence[Sums], n_chunks: int) -> FloatArray:
+def joined(of_workers: Sequence[Sums], n_chunks: int) -> FloatArray:
     """Returns the sum of all chunks from what all workers sent, as a new array."""
-    sums: Sums = {}
-    for part in found:
-        sums.update(part)
+    sums = {node: a for part in of_workers for node, a in part.items()}
     return np.array(total(sums, top(n_chunks), n_chunks))

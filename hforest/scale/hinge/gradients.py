@@ -66,40 +66,44 @@ def gather_gradients(
     """
 
     def checked() -> list[list[Any]]:
-        if not isinstance(shards, Sequence):
-            raise TypeError(f"shards: expected a list, got {type(shards).__name__}; pass [gradients]")
+        check.instance("shards", shards, Sequence, "a list", "pass [gradients]")
         return [_checked(f"shards[{i}]", gradients) for i, gradients in enumerate(shards)]
 
-    found = Workers(as_communicator(comm)).collect(checked, ())
-    every = [(rank, part) for rank, parts in enumerate(found) for part in parts]
-    if not every:
-        raise ValueError("shards: expected a part on some worker, got none; pass [gradients]")
-    first, want = every[0][0], _described(every[0][1])
+    of_workers = Workers(as_communicator(comm)).collect(checked, ())
+    every = [(rank, part) for rank, parts in enumerate(of_workers) for part in parts]
+    check.require(every, "shards", "a part on some worker", "none", "pass [gradients]")
+    first, description = every[0][0], _description(every[0][1])
     for rank, part in every:
-        if _described(part) != want:
-            raise ValueError(
-                f"shards: expected gradients of the same parameters, got {want} on worker {first} and "
-                f"{_described(part)} on worker {rank}; pass those of all parameters in one order"
-            )
+        check.require(
+            _description(part) == description, "shards", "gradients of the same parameters",
+            f"{description} on worker {first} and {_description(part)} on worker {rank}",
+            "pass those of all parameters in one order",
+        )  # fmt: skip
     return [_total(of_one) for of_one in zip(*(part for _, part in every), strict=True)]
 
 
+def check_rows(name: str, gradient: hinge.RowGradient, dtype: np.dtype, axes: check.Axes, n: int) -> None:
+    """Ascending rows below `n`, and of each its values, an array of these axes."""
+    rows, values = gradient
+    check.same_device(**{f"{name}.rows": rows, f"{name}.values": values})
+    sizes: check.Sizes = {}
+    check.array(f"{name}.rows", rows, check.INT64, ("n_rows",), sizes)
+    check.array(f"{name}.values", values, dtype, ("n_rows", *axes), sizes)
+    check.rows(f"{name}.rows", rows, n)
+
+
 def _checked(part: str, gradients: Sequence[Any]) -> list[Any]:
-    if not isinstance(gradients, Sequence) or isinstance(gradients, hinge.RowGradient):
-        raise TypeError(
-            f"{part}: expected a list of gradients, got {type(gradients).__name__}; pass [[gradient, ...]]"
-        )
+    check.require(
+        isinstance(gradients, Sequence) and not isinstance(gradients, hinge.RowGradient), part,
+        "a list of gradients", type(gradients).__name__, "pass [[gradient, ...]]", TypeError,
+    )  # fmt: skip
     for number, gradient in enumerate(gradients):
-        name = f"{part}[{number}]"
-        values = gradient
+        name, values = f"{part}[{number}]", gradient
         if isinstance(gradient, hinge.RowGradient):
-            rows, values = gradient
-            check.on_cpu(**{name: rows})
-            check.same_device(**{f"{name}.rows": rows, f"{name}.values": values})
-            sizes: check.Sizes = {}
-            check.array(f"{name}.rows", rows, check.INT64, ("n_rows",), sizes)
-            check.array(f"{name}.values", values, check.floating(name, values), ("n_rows", ...), sizes)
-            check.rows(f"{name}.rows", rows, check.MAX_COUNT)
+            values = gradient.values
+            check.on_cpu(**{name: gradient.rows})
+            check.same_device(**{f"{name}.values": values})
+            check_rows(name, gradient, check.floating(name, values), (...,), check.MAX_COUNT)
         else:
             check.on_cpu(**{name: values})
             check.same_device(**{name: values})
@@ -108,14 +112,13 @@ def _checked(part: str, gradients: Sequence[Any]) -> list[Any]:
     return list(gradients)
 
 
-def _described(gradients: Sequence[Any]) -> str:
-    words = []
-    for one in gradients:
-        if isinstance(one, hinge.RowGradient):
-            words.append(f"{one.values.dtype} rows of {one.values.shape[1:]}")
-        else:
-            words.append(f"{one.dtype} {one.shape}")
-    return ", ".join(words)
+def _description(gradients: Sequence[Any]) -> str:
+    return ", ".join(
+        f"{one.values.dtype} rows of {one.values.shape[1:]}"
+        if isinstance(one, hinge.RowGradient)
+        else f"{one.dtype} {one.shape}"
+        for one in gradients
+    )
 
 
 def _total(parts: Sequence[Any]) -> Any:

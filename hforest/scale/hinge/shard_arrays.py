@@ -57,10 +57,8 @@ def check_settings(dtype: np.dtype, step: int, lr: float, betas: Mapping[str, An
 
 
 def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> None:
-    if not isinstance(state, hinge.AdamState):
-        raise TypeError(
-            f"state: expected an AdamState, got {type(state).__name__}; pass that of HingeShards.adam_state"
-        )
+    remedy = "pass that of HingeShards.adam_state"
+    check.instance("state", state, hinge.AdamState, "an AdamState", remedy)
     parameters = learned(whole)
     for name, a in state._asdict().items():
         of = parameters.get(name.split("_")[0])
@@ -76,19 +74,6 @@ def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> 
                 f"state.{name}: expected {steps} = steps in every row, got {int(a[a != steps][0])}; call "
                 "hinge.adam_sync before, and pass its step as steps"
             )
-
-
-def check_rows(name: str, gradient: hinge.RowGradient, param: FloatArray) -> None:
-    if not isinstance(gradient, hinge.RowGradient):
-        raise TypeError(
-            f"{name}: expected a RowGradient, got {type(gradient).__name__}; pass those of backward"
-        )
-    rows, values = gradient
-    check.same_device(**{f"{name}.rows": rows, f"{name}.values": values})
-    sizes: check.Sizes = {}
-    check.array(f"{name}.rows", rows, check.INT64, ("n_rows",), sizes)
-    check.array(f"{name}.values", values, param.dtype, ("n_rows", *param.shape[2:]), sizes)
-    check.rows(f"{name}.rows", rows, param.shape[0] * param.shape[1])
 
 
 def zeros(whole: hinge.Parameters) -> hinge.AdamState:
@@ -116,8 +101,13 @@ def _move_all(
     settings: dict[str, Any],
 ) -> None:
     grad = np.zeros_like(param)
-    grad.reshape(-1, *param.shape[2:])[gradient.rows] = gradient.values
+    _by_row(grad)[gradient.rows] = gradient.values
     optim.adam(param, grad, m, v, step, **settings)
+
+
+def _by_row(a: FloatArray) -> FloatArray:
+    """Trees and their vertices or leaves as one axis, which row gradients number."""
+    return a.reshape(-1, *a.shape[2:])
 
 
 def move(
@@ -132,8 +122,8 @@ def move(
 
     Where `lazy`, vertices below the tenth level move at touched rows.
     """
-    t, w = parameters["thresholds"], parameters["weights"]
-    m, v, last = state.thresholds_m, state.thresholds_v, state.thresholds_last
+    t, m, v = parameters["thresholds"], state.thresholds_m, state.thresholds_v
+    last = state.thresholds_last
     rows, values = gradients.thresholds
     if not lazy or t.shape[1] <= EAGER:
         _move_all(t, gradients.thresholds, m, v, step, settings)
@@ -144,11 +134,12 @@ def move(
         every = np.union1d(eager, rows)
         grad = np.zeros(len(every), t.dtype)
         grad[np.searchsorted(every, rows)] = values
-        t, m, v, last = (a.reshape(-1) for a in (t, m, v, last))
-        optim.adam_rows(t, every, grad, m, v, last, step, **settings)
+        optim.adam_rows(_by_row(t), every, grad, _by_row(m), _by_row(v), _by_row(last), step, **settings)
     if "features" in parameters:
         features = parameters["features"], gradients.features
         _move_all(*features, state.features_m, state.features_v, step, settings)
+    w, m, v, last = map(
+        _by_row, (parameters["weights"], state.weights_m, state.weights_v, state.weights_last)
+    )
     by_weight: hinge.RowGradient = gradients.weights
-    w, m, v = (a.reshape(-1, *w.shape[2:]) for a in (w, state.weights_m, state.weights_v))
-    optim.adam_rows(w, *by_weight, m, v, state.weights_last.reshape(-1), step, **settings)
+    optim.adam_rows(w, *by_weight, m, v, last, step, **settings)

@@ -12,9 +12,9 @@ from ...core.aliases import Array, FloatArray
 from ..rows.communicators import Communicator, as_communicator
 from ..rows.workers import Workers
 from .chunks import Sums, first_tree, joined, node_sums, number_of_chunks, own_trees, owned
+from .gradients import check_rows
 from .shard_arrays import (
     check_forest,
-    check_rows,
     check_settings,
     check_state,
     digest,
@@ -158,36 +158,35 @@ class HingeShards:
             dtype = check_forest(whole, kind=kind, margin=margin)
             n = len(thresholds) if n_trees is None else check.integer("n_trees", n_trees, 1, check.MAX_TREES)
             chunks = number_of_chunks(n_chunks, n)
-            own = own_trees(self.comm, n, n_chunks=chunks)
-            if n_trees is not None and len(thresholds) != own.stop - own.start:
-                raise ValueError(
-                    f"thresholds: expected the {own.stop - own.start} trees {own.start} to {own.stop - 1} of "
-                    f"{n}, got {len(thresholds)}; pass the trees of own_trees(comm, n_trees)"
-                )
+            trees = own_trees(self.comm, n, n_chunks=chunks)
+            n_owned = trees.stop - trees.start
+            check.require(
+                n_trees is None or len(thresholds) == n_owned, "thresholds",
+                f"the {n_owned} trees {trees.start} to {trees.stop - 1} of {n}", len(thresholds),
+                "pass the trees of own_trees(comm, n_trees)",
+            )  # fmt: skip
             at = check.integer("steps", steps, 0, 2**62 - 1)
             check_settings(dtype, at + 1, 0.0, betas)
             if state is not None:
                 check_state(whole, state, at)
-            found = {
+            digests = tuple(digest(a) for a in (*whole, *(state or ())) if n_trees is None and a is not None)
+            return {
                 "kind": str(kind), "margin": str(margin), "n_trees": n, "n_chunks": chunks,
                 "aggregate": str(aggregate), "steps": at,
                 **{name: float(b) for name, b in betas.items()}, "dtype": str(dtype),
                 "thresholds": thresholds.shape[1:], "features": features.shape[1:],
                 "weights": weights.shape[1:], "state": state is not None,
+                "parameters": "a part" if n_trees is not None else digests,
             }  # fmt: skip
-            if n_trees is None:
-                arrays = (*whole, *(state or ()))
-                found["parameters"] = tuple(digest(a) for a in arrays if a is not None)
-            else:
-                found["parameters"] = "a part"
-            return found
 
-        found = Workers(self.comm).collect(checked, ())
-        for name in found[0]:
-            check.same(name, [settings[name] for settings in found], "pass the same forest and settings")
+        of_workers = Workers(self.comm).collect(checked, ())
+        for name, *values in zip(of_workers[0], *(words.values() for words in of_workers), strict=True):
+            check.same(name, values, "pass the same forest and settings")
         self._words: dict[str, Any] = {"kind": kind, "margin": margin}
-        self.n_trees, self.n_chunks = int(found[0]["n_trees"]), int(found[0]["n_chunks"])
-        self.aggregate, self.steps, self.betas = aggregate, int(found[0]["steps"]), betas
+        self.n_trees, self.n_chunks, self.steps = (
+            int(of_workers[0][name]) for name in ("n_trees", "n_chunks", "steps")
+        )
+        self.aggregate, self.betas = aggregate, betas
         self.trees = own_trees(self.comm, self.n_trees, n_chunks=self.n_chunks)
         if n_trees is None:
             whole = hinge.Parameters(*(a[self.trees].copy() for a in whole))
@@ -197,28 +196,22 @@ class HingeShards:
         self.thresholds, self.features, self.weights = whole
         self.state = zeros(whole) if state is None else state
         self._lr = 0.0
-        self._own = owned(self.n_chunks, self.comm.rank, self.comm.size)
-        starts = [first_tree(c, self.n_chunks, self.n_trees) for c in (*self._own, self._own.stop)]
+        self._chunks = owned(self.n_chunks, self.comm.rank, self.comm.size)
+        starts = [first_tree(c, self.n_chunks, self.n_trees) for c in (*self._chunks, self._chunks.stop)]
         self._slices = [slice(a - starts[0], b - starts[0]) for a, b in itertools.pairwise(starts)]
 
     def _exchange(self, call: str, function: Callable[[], Any], **arrays: FloatArray) -> list[Any]:
         """What all workers' functions return, after a check that all make this call on these arrays."""
 
-        def own() -> tuple[str, dict[str, str], Any]:
+        def checked() -> tuple[str, list[str], Any]:
             sent = function()
-            return (
-                f"{call} after {self.steps} steps",
-                {name: digest(a) for name, a in arrays.items()},
-                sent,
-            )
+            return f"{call} after {self.steps} steps", [digest(a) for a in arrays.values()], sent
 
-        found = Workers(self.comm).collect(own, ())
-        check.same(
-            "comm", [one[0] for one in found], "call the same methods in the same order on every worker"
-        )
-        for name in arrays:
-            check.same(name, [one[1][name] for one in found], "pass the same array to every worker")
-        return [one[2] for one in found]
+        calls, digests, sent = zip(*Workers(self.comm).collect(checked, ()), strict=True)
+        check.same("comm", calls, "call the same methods in the same order on every worker")
+        for name, *of_workers in zip(arrays, *digests, strict=True):
+            check.same(name, of_workers, "pass the same array to every worker")
+        return list(sent)
 
     def forward(self, x: FloatArray) -> tuple[FloatArray, ShardRoute]:
         """Outputs of the forest on all workers: after all steps taken (Lay et al. 2018, eq. 10).
@@ -261,7 +254,7 @@ class HingeShards:
                 one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
                 parts.append(hinge.leaf_outputs(one.leaf, one.margin, self.weights[s], aggregate="sum"))
                 routes.append(one)
-            return node_sums(parts, self._own, self.n_chunks)
+            return node_sums(parts, self._chunks, self.n_chunks)
 
         y = joined(self._exchange("forward", sums, x=x), self.n_chunks)
         if self.aggregate == "mean":
@@ -297,7 +290,7 @@ class HingeShards:
         -----
         One message. No parameter changes.
         """
-        own: list[hinge.Gradients] = []
+        of_chunks: list[hinge.Gradients] = []
 
         def sums() -> Sums | None:
             check.on_cpu(grad_y=grad_y)
@@ -305,22 +298,23 @@ class HingeShards:
             check.flag("input_gradient", input_gradient)
             self._check_route(route)
             check.floating("grad_y", grad_y)
-            given = grad_y / grad_y.dtype.type(self.n_trees) if self.aggregate == "mean" else grad_y
+            of_sum = grad_y / grad_y.dtype.type(self.n_trees) if self.aggregate == "mean" else grad_y
             for s, one in zip(self._slices, route.chunks, strict=True):
                 p = [a[s] for a in self._forest]
-                own.append(hinge.backward_sparse(given, one, route.x, *p, **self._words, aggregate="sum"))
+                words: dict[str, Any] = {**self._words, "aggregate": "sum"}
+                of_chunks.append(hinge.backward_sparse(of_sum, one, route.x, *p, **words))
             if not input_gradient:
                 return None
-            return node_sums([grads.x for grads in own], self._own, self.n_chunks)
+            return node_sums([grads.x for grads in of_chunks], self._chunks, self.n_chunks)
 
-        found = self._exchange("backward", sums, grad_y=grad_y)
-        check.same("input_gradient", [a is not None for a in found], "pass the same to every worker")
+        of_workers = self._exchange("backward", sums, grad_y=grad_y)
+        check.same("input_gradient", [a is not None for a in of_workers], "pass the same to every worker")
         starts = [s.start for s in self._slices]
         rows = {
-            name: row_gradient([getattr(grads, name) for grads in own], starts, param)
+            name: row_gradient([getattr(grads, name) for grads in of_chunks], starts, param)
             for name, param in learned(self._forest).items()
         }
-        x = joined(found, self.n_chunks) if input_gradient else None
+        x = joined(of_workers, self.n_chunks) if input_gradient else None
         return ShardGradients(x, rows["thresholds"], rows.get("features"), rows["weights"])
 
     def step(self, gradients: ShardGradients, lr: float) -> None:
@@ -347,22 +341,21 @@ class HingeShards:
         step = self.steps + 1
 
         def checked() -> float:
-            if not isinstance(gradients, ShardGradients):
-                raise TypeError(
-                    f"gradients: expected ShardGradients, got {type(gradients).__name__}; pass what backward "
-                    "returns"
-                )
+            remedy = "pass what backward returns"
+            check.instance("gradients", gradients, ShardGradients, "ShardGradients", remedy)
             check_settings(self.weights.dtype, step, lr, self.betas)
             for name, param in learned(self._forest).items():
-                check_rows(f"gradients.{name}", getattr(gradients, name), param)
+                place, rows = f"gradients.{name}", getattr(gradients, name)
+                check.instance(place, rows, hinge.RowGradient, "a RowGradient", "pass those of backward")
+                check_rows(place, rows, param.dtype, param.shape[2:], param.shape[0] * param.shape[1])
             rate = float(check.scalar(lr))
             if rate != self._lr:
                 self._sync()
             return rate
 
-        found = self._exchange("step", checked)
-        check.same("lr", found, "pass the same rate to every worker")
-        self._lr = found[0]
+        rates = self._exchange("step", checked)
+        check.same("lr", rates, "pass the same rate to every worker")
+        self._lr = rates[0]
         if len(self.weights):
             lazy = self._words["margin"] == "column"
             move(learned(self._forest), self.state, gradients, lazy, step, {"lr": self._lr, **self.betas})
@@ -399,12 +392,8 @@ class HingeShards:
         Every worker sends its own trees.
         """
 
-        def own() -> hinge.Parameters:
-            self._sync()
-            return self._forest
-
-        found = self._exchange("parameters", own)
-        return hinge.Parameters(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+        of_workers = self._synced("parameters", self._forest)
+        return hinge.Parameters(*(np.concatenate(arrays) for arrays in zip(*of_workers, strict=True)))
 
     def adam_state(self) -> hinge.AdamState:
         """Returns the state of the trees of all workers on every worker, after `sync`, as new arrays.
@@ -420,20 +409,22 @@ class HingeShards:
         `steps` it goes on elsewhere, on any number of workers.
         """
 
-        def own() -> hinge.AdamState:
-            self._sync()
-            return self.state
+        return of_arrays(lambda *arrays: np.concatenate(arrays), *self._synced("adam_state", self.state))
 
-        found = self._exchange("adam_state", own)
-        return of_arrays(lambda *arrays: np.concatenate(arrays), *found)
+    def _synced(self, call: str, arrays: Any) -> list[Any]:
+        """These arrays of all workers, after the missed steps of their trees."""
+
+        def synced() -> Any:
+            self._sync()
+            return arrays
+
+        return self._exchange(call, synced)
 
     def _check_route(self, route: ShardRoute) -> None:
-        if not isinstance(route, ShardRoute):
-            raise TypeError(
-                f"route: expected a ShardRoute, got {type(route).__name__}; pass the second result of forward"
-            )
-        if route.step != self.steps or len(route.chunks) != len(self._slices):
-            raise ValueError(
-                f"route: expected that of {len(self._slices)} chunks after {self.steps} steps, got one of "
-                f"{len(route.chunks)} chunks after {route.step} steps; call forward before backward"
-            )
+        check.instance("route", route, ShardRoute, "a ShardRoute", "pass the second result of forward")
+        n, n_chunks = len(self._slices), len(route.chunks)
+        check.require(
+            route.step == self.steps and n_chunks == n, "route",
+            f"that of {n} chunks after {self.steps} steps",
+            f"one of {n_chunks} chunks after {route.step} steps", "call forward before backward",
+        )  # fmt: skip

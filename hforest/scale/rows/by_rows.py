@@ -1,5 +1,7 @@
 """Forests on rows that lie on several workers."""
 
+from typing import Any
+
 import numpy as np
 
 from ... import tree
@@ -122,28 +124,34 @@ def grow_by_rows(
     >>> all((a == b).all() for a, b in zip(trees, forest[1:]))
     True
     """
+    return _grow_by_rows(**locals())
+
+
+def _grow_by_rows(
+    comm: Communicator | None,
+    x: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    bootstrap: bool | str | IntArray,
+    progress: Progress,
+    **words: Any,
+) -> Forest:
+    """As `grow_by_rows`; `words` are the arguments of `check_settings` beside `bootstrap`."""
     workers = Workers(as_communicator(comm))
-    settings: Settings | None = None
+    of_this_worker: list[Settings] = []
 
     def checked() -> tuple[int, tuple[str, ...]]:
-        nonlocal settings
         check_progress(progress)
-        settings = check_settings(
-            n_trees, criterion=criterion, max_features=max_features, max_bins=max_bins,
-            categorical=categorical, bootstrap=bootstrap, max_depth=max_depth,
-            min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-            task=task, n_classes=n_classes, distribution=distribution, n_projections=n_projections,
-            max_gathered=max_gathered, first_tree=first_tree, rng=rng,
-        )  # fmt: skip
-        return settings.seed, tuple(repr(setting) for setting in settings[:-1])
+        of_this_worker.append(check_settings(bootstrap=bootstrap, **words))
+        *settings, seed = of_this_worker[0]
+        return seed, tuple(repr(setting) for setting in settings)
 
     seeds, texts = zip(*workers.collect(checked, ()), strict=True)
     for name, *values in zip(Settings._fields[:-1], *texts, strict=True):
         check.same(name, values, "pass the same settings")
-    assert settings is not None
+    settings = of_this_worker[0]._replace(seed=seeds[0])
     samples = x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None
-    return _grown(workers, samples, settings._replace(seed=seeds[0]), progress)
+    return _grown(workers, samples, settings, progress)
 
 
 def grow_on_engine(
@@ -186,13 +194,12 @@ def grow_on_engine(
     --------
     See the source of `hforest.dask`.
     """
-    if not isinstance(settings, Settings):
-        raise TypeError(
-            f"settings: expected Settings, got {type(settings).__name__}; pass those of "
-            "hforest.growth.by_level.check_settings"
-        )
-    if settings.bootstrap == "counts":
-        raise TypeError('bootstrap: expected "poisson" or False, got in-bag counts; parts draw their own')
+    remedy = "pass those of hforest.growth.by_level.check_settings"
+    check.instance("settings", settings, Settings, "Settings", remedy)
+    check.require(
+        settings.bootstrap != "counts", "bootstrap", '"poisson" or False', "in-bag counts",
+        "parts draw their own", TypeError,
+    )  # fmt: skip
     return _grown(engine, samples, settings, progress)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...core import extras
+from ...core import check, extras
 from ...core.aliases import IntArray
 
 _FIRST_BYTES = 1 << 16  # of a message at most that go with its length
@@ -112,11 +112,10 @@ class TorchComm:
         except ImportError:
             raise extras.missing("TorchComm", "torch", "torch") from None
         self._torch, self._group = torch, group
-        if not torch.distributed.is_initialized():
-            raise RuntimeError(
-                "group: expected an initialized process group, got none; call "
-                'torch.distributed.init_process_group("gloo")'
-            )
+        check.require(
+            torch.distributed.is_initialized(), "group", "an initialized process group", "none",
+            'call torch.distributed.init_process_group("gloo")', RuntimeError,
+        )  # fmt: skip
         self.rank: int = torch.distributed.get_rank(group)
         self.size: int = torch.distributed.get_world_size(group)
         self._recent = deque([0], maxlen=_RECENT)
@@ -132,6 +131,9 @@ class TorchComm:
     def _bytes(self, data: bytes) -> Any:
         return self._torch.from_numpy(np.frombuffer(data, np.uint8).copy())
 
+    def _empty(self, n_bytes: int) -> Any:
+        return self._torch.empty(n_bytes, dtype=self._torch.uint8)
+
     def allgather(self, data: bytes) -> list[bytes]:
         """Returns what each worker gave.
 
@@ -145,20 +147,17 @@ class TorchComm:
             sent[:8] = np.array([len(data)], np.int64).view(np.uint8)
             begin = np.frombuffer(data, np.uint8)[:first]
             sent[8 : 8 + len(begin)] = begin
-            parts = [torch.empty(8 + first, dtype=torch.uint8) for _ in range(self.size)]
+            parts = [self._empty(8 + first) for _ in range(self.size)]
             torch.distributed.all_gather(parts, torch.from_numpy(sent), group=group)
             sizes = [int(part[:8].numpy().view(np.int64)[0]) for part in parts]
             self._recent.append(min(max(sizes), _FIRST_BYTES))
-            found = []
-            for rank, (size, part) in enumerate(zip(sizes, parts, strict=True)):
-                message = part[8 : 8 + size].numpy().tobytes()
+            messages = [part[8 : 8 + n].numpy().tobytes() for n, part in zip(sizes, parts, strict=True)]
+            for rank, size in enumerate(sizes):
                 if size > first:
-                    own = rank == self.rank
-                    rest = self._bytes(data[first:]) if own else torch.empty(size - first, dtype=torch.uint8)
-                    torch.distributed.broadcast(rest, group=group, group_src=rank)
-                    message += rest.numpy().tobytes()
-                found.append(message)
-            return found
+                    end = self._bytes(data[first:]) if rank == self.rank else self._empty(size - first)
+                    torch.distributed.broadcast(end, group=group, group_src=rank)
+                    messages[rank] += end.numpy().tobytes()
+            return messages
 
     def _ended(self) -> list[int]:
         """Workers whose connections are closed: gloo refuses to send to these.
@@ -166,9 +165,9 @@ class TorchComm:
         Looks again for a tenth of a second, until one is found: its neighbours end soon after it.
         """
         for _ in range(10):
-            found = [rank for rank in range(self.size) if rank != self.rank and self._is_closed(rank)]
-            if found:
-                return found
+            closed = [rank for rank in range(self.size) if rank != self.rank and self._is_closed(rank)]
+            if closed:
+                return closed
             time.sleep(0.01)
         return []
 
@@ -188,19 +187,18 @@ class TorchComm:
             table = np.zeros((self.size, self.size), np.int64)
             table[self.rank] = [len(part) for part in data]
             sizes = self.allreduce(table)[:, self.rank].tolist()
-            parts = [torch.empty(n, dtype=torch.uint8) for n in sizes]
-            parts[self.rank] = self._bytes(data[self.rank])
-            sent = [self._bytes(part) for part in data]
+            parts, sent = [self._empty(n) for n in sizes], [self._bytes(part) for part in data]
             waiting = []
             for rank in range(self.size):
                 if rank == self.rank:
+                    parts[rank] = sent[rank]
                     continue
                 if sizes[rank]:
                     waiting.append(torch.distributed.irecv(parts[rank], group=group, group_src=rank))
                 if len(data[rank]):
                     waiting.append(torch.distributed.isend(sent[rank], group=group, group_dst=rank))
-            for one in waiting:
-                one.wait()
+            for transfer in waiting:
+                transfer.wait()
             return [part.numpy().tobytes() for part in parts]
 
 
@@ -242,17 +240,17 @@ class MpiComm:
     def allreduce(self, a: IntArray) -> IntArray:
         """Returns the sum of all workers' arrays."""
         with _lost(self.rank, "a sum"):
-            given = np.ascontiguousarray(a)
-            total = np.empty_like(given)
-            self._comm.Allreduce(given, total)
+            part = np.ascontiguousarray(a)
+            total = np.empty_like(part)
+            self._comm.Allreduce(part, total)
             return total
 
     def allgather(self, data: bytes) -> list[bytes]:
         """Returns what each worker gave."""
         with _lost(self.rank, "messages"):
-            sizes, own = self._gathered(len(data)), np.frombuffer(data, np.uint8)
+            sizes, sent = self._gathered(len(data)), np.frombuffer(data, np.uint8)
             return self._in_steps(
-                sizes, int(sizes.max()), lambda some, to: self._comm.Allgatherv(own[some], to)
+                sizes, int(sizes.max()), lambda some, to: self._comm.Allgatherv(sent[some], to)
             )
 
     def alltoall(self, data: Sequence[bytes]) -> list[bytes]:
@@ -260,8 +258,8 @@ class MpiComm:
 
         def exchange(some: slice, to: tuple[Any, list[int]]) -> None:
             parts = [part[some] for part in data]
-            own = np.frombuffer(b"".join(parts), np.uint8)
-            self._comm.Alltoallv((own, [len(part) for part in parts]), to)
+            sent = np.frombuffer(b"".join(parts), np.uint8)
+            self._comm.Alltoallv((sent, [len(part) for part in parts]), to)
 
         with _lost(self.rank, "messages"):
             sizes = np.empty(self.size, np.int64)
@@ -270,9 +268,9 @@ class MpiComm:
             return self._in_steps(sizes, int(most.max()), exchange)
 
     def _gathered(self, n: int) -> IntArray:
-        found = np.empty(self.size, np.int64)
-        self._comm.Allgather(np.array([n], np.int64), found)
-        return found
+        numbers = np.empty(self.size, np.int64)
+        self._comm.Allgather(np.array([n], np.int64), numbers)
+        return numbers
 
     def _in_steps(
         self, sizes: IntArray, most: int, send: Callable[[slice, tuple[Any, list[int]]], None]
@@ -282,14 +280,14 @@ class MpiComm:
         send(bytes of each message, (buffer, bytes from each worker)) makes a step, `most` the largest message
         of all workers: all make the same number of steps.
         """
-        found, step = [bytearray() for _ in sizes], _MPI_BYTES // self.size
+        messages, step = [b"" for _ in sizes], _MPI_BYTES // self.size
         for at in range(0, most, step):
             counts = np.clip(sizes - at, 0, step)
             received = np.empty(int(counts.sum()), np.uint8)
             send(slice(at, at + step), (received, counts.tolist()))
-            for message, some in zip(found, np.split(received, np.cumsum(counts)[:-1]), strict=True):
-                message += some.tobytes()
-        return [bytes(message) for message in found]
+            for rank, some in enumerate(np.split(received, np.cumsum(counts)[:-1])):
+                messages[rank] += some.tobytes()
+        return messages
 
 
 def as_communicator(comm: Any) -> Communicator:
@@ -297,9 +295,8 @@ def as_communicator(comm: Any) -> Communicator:
     if comm is None:
         return OneWorker()
     for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
-        if not hasattr(comm, name):
-            raise TypeError(
-                f"comm: expected a communicator with {name}, got {type(comm).__name__}; pass such as "
-                "hforest.scale.TorchComm()"
-            )
+        check.require(
+            hasattr(comm, name), "comm", f"a communicator with {name}", type(comm).__name__,
+            "pass such as hforest.scale.TorchComm()", TypeError,
+        )  # fmt: skip
     return comm

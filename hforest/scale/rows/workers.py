@@ -23,10 +23,12 @@ def _decoded(rank: int, data: bytes) -> Any:
 
 
 def _failure(rank: int, error: BaseException) -> Failure:
-    text = str(error.args[0]) if error.args else type(error).__name__
-    kind = next((kind for kind in _KINDS if isinstance(error, kind)), RuntimeError)
-    text = text if kind is not RuntimeError else f"{type(error).__name__}: {text}"
-    return Failure(kind.__name__, f"{text} (on worker {rank})")
+    name = type(error).__name__
+    text = str(error.args[0]) if error.args else name
+    for kind in _KINDS:
+        if isinstance(error, kind):
+            return Failure(kind.__name__, f"{text} (on worker {rank})")
+    return Failure("RuntimeError", f"{name}: {text} (on worker {rank})")
 
 
 class Workers:
@@ -53,21 +55,28 @@ class Workers:
         data = self._try(encoded, value)
         return data if isinstance(data, bytes) else encoded(data)
 
-    def _decoded(self, found: Sequence[bytes]) -> list[Any]:
+    def _decoded(self, messages: Sequence[bytes]) -> list[Any]:
         """The values that workers sent, in their order; of a worker that sent none its failure."""
-        return [self._try(_decoded, rank, data) for rank, data in enumerate(found)]
+        return [self._try(_decoded, rank, data) for rank, data in enumerate(messages)]
 
-    def _told(self) -> None:
-        """Tells the other workers about a failure; raises the first one."""
-        found = [self._failure]
+    def _gathered(self, value: Any) -> list[Any]:
+        """The values of all workers, in their order; raises where one has a failure."""
+        values = [value]
         if self.comm.size > 1:
-            sent = self.comm.allgather(encoded(self._failure))
-            found = [_decoded(rank, data) for rank, data in enumerate(sent)]
-        error, self._error = self._error, None  # kept, it would keep the arguments of the call
+            values = self._decoded(self.comm.allgather(self._encoded(value)))
+        if any(isinstance(a, Failure) for a in values):
+            self._raise_failures()
+        return values
+
+    def _raise_failures(self) -> None:
+        """Sends this worker's failure to the others; raises the first one of all."""
+        sent = self.comm.allgather(encoded(self._failure))
+        failures = [_decoded(rank, data) for rank, data in enumerate(sent)]
+        error, self._error = self._error, None  # else it would hold the arguments of the call
         try:
             if error is not None and (self.comm.size == 1 or not isinstance(error, Exception)):
                 raise error
-            for failure in found:
+            for failure in failures:
                 if failure is not None:
                     kinds = {kind.__name__: kind for kind in _KINDS}
                     raise kinds.get(failure.kind, RuntimeError)(failure.message) from error
@@ -78,21 +87,14 @@ class Workers:
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
     ) -> Any:
         """Returns the value of this worker."""
-        own = [each[self.comm.rank]] if len(each) else []
-        return self._try(function, *handles, *args, *own)
+        last = [each[self.comm.rank]] if len(each) else []
+        return self._try(function, *handles, *args, *last)
 
     def collect(
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
     ) -> list[Any]:
         """Returns what all workers' calls return."""
-        own = self.map(function, handles, *args, each=each)
-        if self.comm.size == 1:
-            self._told()
-            return [own]
-        found = self._decoded(self.comm.allgather(self._encoded(own)))
-        if any(isinstance(a, Failure) for a in found):
-            self._told()
-        return found
+        return self._gathered(self.map(function, handles, *args, each=each))
 
     def total(
         self,
@@ -103,19 +105,18 @@ class Workers:
         dtype: np.dtype,
     ) -> Array:
         """Returns the sum of all workers' arrays. The last number that is sent says who failed."""
-        own = self._try(function, *handles, *args)
+        part = self._try(function, *handles, *args)
         if self.comm.size == 1:
-            self._told()
-            return own
+            return self._gathered(part)[0]
         sent = np.zeros(int(np.prod(shape)) + 1, dtype)
-        if isinstance(own, Failure):
+        if isinstance(part, Failure):
             sent[-1] = 1
         else:
-            sent[:-1] = own.ravel()
-        found = self.comm.allreduce(sent)
-        if found[-1]:
-            self._told()
-        return found[:-1].reshape(shape)
+            sent[:-1] = part.ravel()
+        total = self.comm.allreduce(sent)
+        if total[-1]:
+            self._raise_failures()
+        return total[:-1].reshape(shape)
 
     def exchange(
         self,
@@ -126,29 +127,21 @@ class Workers:
         args: Sequence[tuple[Any, ...]],
     ) -> list[Any]:
         """Returns what worker r receives for item r, of each item."""
-        sent = [self._try(send, *handles, item) for item in items]
+        received = [self._try(send, *handles, item) for item in items]
         rank = self.comm.rank
-        if self.comm.size == 1:
-            self._told()
-            return [receive(sent, *args[0])]
-        data = [self._encoded(a) for a in sent] + [encoded(None)] * (self.comm.size - len(sent))
-        found = self._decoded(self.comm.alltoall(data))
-        own = self._failure  # every worker that has a failure tells the others below
-        if own is None and rank < len(items) and not any(isinstance(a, Failure) for a in found):
-            own = self._try(receive, found, *args[rank])
-        results = self._decoded(self.comm.allgather(self._encoded(own)))
-        if any(isinstance(a, Failure) for a in results):
-            self._told()
-        return results[: len(items)]
+        if self.comm.size > 1:
+            sent = [self._encoded(a) for a in received] + [encoded(None)] * (self.comm.size - len(items))
+            received = self._decoded(self.comm.alltoall(sent))
+        result = self._failure  # every worker that has a failure sends it to the others below
+        if result is None and rank < len(items) and not any(isinstance(a, Failure) for a in received):
+            result = self._try(receive, received, *args[rank])
+        return self._gathered(result)[: len(items)]
 
     def agree(self, go_on: Callable[[], bool]) -> bool:
         """Returns whether go_on() is True on all workers."""
-        own = self._try(go_on)
-        if self.comm.size == 1:
-            self._told()
-            return bool(own)
-        failed = isinstance(own, Failure)
-        n_failed, n_stopped = self.comm.allreduce(np.array([failed, not own], np.int64)).tolist()
+        answer = self._try(go_on)
+        failed = isinstance(answer, Failure)
+        n_failed, n_stopped = self.comm.allreduce(np.array([failed, not answer], np.int64)).tolist()
         if n_failed:
-            self._told()
+            self._raise_failures()
         return not n_stopped

@@ -14,12 +14,13 @@ from ...core import check
 from ...core.aliases import ArrayLike, Progress, Rng
 from ...core.progress import check_progress, reporting
 from ...tree import Forest
-from .driver import Driver
+from .driver import SUCH_AS, Driver
 from .worker import Range, Samples
 
 _TASKS = 16
 """By default: enough for some workers, few enough for each to pay."""
-_GIVEN = ("x", "y", "n_trees", "first_tree", "progress", "rng")
+_OURS = ("x", "y", "n_trees", "first_tree", "progress", "rng")
+"""Arguments of `grow` that are passed by `grow_by_trees` or by its tasks, not as settings."""
 _ENCODES = (classic.grow, classic.grow_extra, classic.grow_random)
 """Functions that grow on bins of x."""
 
@@ -115,15 +116,13 @@ def grow_by_trees(
     True
     """
     check_progress(progress)
-    if not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor: expected an object with the method submit, got {type(executor).__name__}; pass "
-            "such as concurrent.futures.ProcessPoolExecutor()"
-        )
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    check.require(
+        callable(getattr(executor, "submit", None)), "executor", "an object with the method submit",
+        type(executor).__name__, "pass such as concurrent.futures.ProcessPoolExecutor()", TypeError,
+    )  # fmt: skip
+    n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
     retries = check.integer("retries", retries, 0)
-    first_tree = check.first_tree(first_tree, n_trees)
     function, bound = _bound(grow, settings)
     counts = _counts(bound, n_trees)
     first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]
@@ -141,26 +140,19 @@ def _bound(
     grow: Callable[..., Forest], settings: Mapping[str, object] | None
 ) -> tuple[Callable[..., Forest], dict[str, Any]]:
     """The function without its partial, and all its settings."""
-    if settings is not None and not isinstance(settings, Mapping):
-        raise TypeError(
-            f"settings: expected None or a mapping, got {type(settings).__name__}; pass such as "
-            '{"max_depth": 8}'
-        )
-    given = dict(settings or {})
-    for name in given:
-        if name in _GIVEN:
-            raise ValueError(
-                f"settings: expected further arguments of grow, got {name!r}; pass it to grow_by_trees"
-            )
-    remedy = "pass such as hforest.classic.grow"
-    if not callable(grow):
-        raise TypeError(f"grow: expected a function, got {type(grow).__name__}; {remedy}")
-    names = ["n_trees", "first_tree", "rng", *given]
-    check.called_with("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in names)]), remedy)
+    remedy = 'pass such as {"max_depth": 8}'
+    check.instance("settings", settings, Mapping | None, "None or a mapping", remedy)
+    bound = dict(settings or {})
+    for name in bound:
+        further = "further arguments of grow"
+        check.require(name not in _OURS, "settings", further, repr(name), "pass it to grow_by_trees")
+    check.instance("grow", grow, Callable, "a function", SUCH_AS)
+    names = ["n_trees", "first_tree", "rng", *bound]
+    check.called_with("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in names)]), SUCH_AS)
     while isinstance(grow, partial) and not grow.args:
-        given = {**grow.keywords, **given}
+        bound = {**grow.keywords, **bound}
         grow = grow.func
-    return grow, {name: value for name, value in given.items() if name not in _GIVEN}
+    return grow, {name: value for name, value in bound.items() if name not in _OURS}
 
 
 def _counts(settings: dict[str, Any], n_trees: int) -> Any:
@@ -169,11 +161,10 @@ def _counts(settings: dict[str, Any], n_trees: int) -> Any:
     if bootstrap is None or np.ndim(bootstrap) != 2:  # what grow takes or refuses as a whole
         return None
     counts = np.asarray(settings.pop("bootstrap"))
-    if len(counts) != n_trees:
-        raise ValueError(
-            f"bootstrap: expected in-bag counts of n_trees = {n_trees} trees, got {len(counts)}; pass a row "
-            "for each tree"
-        )
+    check.require(
+        len(counts) == n_trees, "bootstrap", f"in-bag counts of n_trees = {n_trees} trees", len(counts),
+        "pass a row for each tree",
+    )  # fmt: skip
     return counts
 
 

@@ -17,10 +17,14 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from heapq import heappop, heappush
 from typing import Any
 
+from ...core import check
 from ...core.aliases import Rng
 from ...core.progress import Report
 from ...tree import Forest
 from .worker import Answer, Range, Samples, forget, grow_range
+
+SUCH_AS = "pass such as hforest.classic.grow"
+"""What helps where a function does not grow forests."""
 
 _OF_ARGUMENTS = (TypeError, ValueError, IndexError)
 """What functions raise that refuse their arguments: another worker would raise the same."""
@@ -93,12 +97,10 @@ class Driver:
                 future = self._executor.submit(*task)
         except Exception as error:  # of an executor that takes no more tasks, whose kinds differ
             raise _lost(trees, error) from error
-        if not isinstance(future, Future):
-            raise TypeError(
-                "executor: expected a method submit that returns a concurrent.futures.Future, got "
-                f"{type(future).__name__}; pass such as concurrent.futures.ProcessPoolExecutor(), or "
-                "client.get_executor() of Dask"
-            )
+        check.instance(
+            "executor", future, Future, "a method submit that returns a concurrent.futures.Future",
+            "pass such as concurrent.futures.ProcessPoolExecutor(), or client.get_executor() of Dask",
+        )  # fmt: skip
         self._running[future] = number, carries
         del future  # an error of the task refers to this frame, and would be in a cycle
 
@@ -156,14 +158,9 @@ def _lost(trees: Range, error: BaseException) -> RuntimeError:
 
 
 def _check_forest(forest: Any, trees: Range) -> None:
-    remedy = "pass such as hforest.classic.grow"
-    if not isinstance(forest, Forest):
-        raise TypeError(
-            f"grow: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
-            f"{remedy}"
-        )
+    function, kind = "a function that returns", f"a {type(forest).__name__}"
+    is_forest = isinstance(forest, Forest)
+    check.require(is_forest, "grow", f"{function} a hforest.tree.Forest", kind, SUCH_AS, TypeError)
     n_trees = forest.tree_start.size - 1
-    if n_trees != trees.n_trees:
-        raise ValueError(
-            f"grow: expected a function that returns n_trees = {trees.n_trees} trees, got {n_trees}; {remedy}"
-        )
+    right = n_trees == trees.n_trees
+    check.require(right, "grow", f"{function} n_trees = {trees.n_trees} trees", n_trees, SUCH_AS)
