@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import __version__, _output, demo, tabular
-from .core import check, files, supervised
+from .core import check, files, models, supervised
 from .demo.files import is_checkpoint, known, parts, samples
-from .tabular.files import arrays_of, model_of
+from .tabular.files import LAYOUT
 
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
@@ -208,7 +208,7 @@ def train(options: argparse.Namespace) -> int:
 
 def save_model(path: str, model: tabular.Model, classes: np.ndarray | None) -> None:
     """Writes a model and the labels of its classes; `tabular.load` reads the file, too."""
-    files.write_npz(path, arrays_of(model) | ({} if classes is None else {"classes": classes}))
+    models.save(path, LAYOUT, model, **({} if classes is None else {"classes": classes}))
 
 
 # ---------------------------------------------------------------------------------------- prediction
@@ -242,7 +242,7 @@ def _load_model(path: str) -> tuple[Any, np.ndarray | None]:
 
         return probabilities, found.classes
     with files.opened(path, "a model written by hforest") as arrays:
-        model = model_of(path, arrays)
+        model: tabular.Model = models.read(path, LAYOUT, arrays)
         n_classes = len(model.target_center)
         classes = arrays.get("classes", np.arange(n_classes))
     if model.task == "classification" and classes.shape != (n_classes,):

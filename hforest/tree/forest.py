@@ -1,14 +1,13 @@
 """What a forest is, and the checks that every function makes of one."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -180,12 +179,6 @@ def check_comparisons(name: str, forest: Forest) -> None:
             f"{name}: expected splits between numbers, got one between missing values and all numbers; "
             "grow it on samples in which missing values are filled in"
         )
-
-
-def from_arrays(found: Mapping[str, Array], prefix: str = "") -> Forest:
-    """The forest that named arrays are; those of missing values and categories may be absent."""
-    fields = (f for f in Forest._fields if f not in OPTIONAL or prefix + f in found)
-    return Forest(**{field: found[prefix + field] for field in fields})
 
 
 def check_nodes(forest: Forest) -> None:
