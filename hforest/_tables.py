@@ -14,7 +14,7 @@ import numpy as np
 
 from . import __version__, _output, demo, tabular
 from .core import check, files, models, supervised
-from .demo.files import is_checkpoint, known, parts, samples
+from .demo.files import is_checkpoint, known, other_kind, parts, samples
 from .tabular.files import LAYOUT
 
 HELD_OUT = 5
@@ -85,10 +85,7 @@ def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> T
             "them; pass --task regression"
         )
     if (y.dtype.kind in "US") != (y_test.dtype.kind in "US"):
-        raise TypeError(
-            f"{path}: expected labels of one kind in y_train and y_test, got {y.dtype} and {y_test.dtype}; "
-            "convert one of them"
-        )
+        raise other_kind(path, y, y_test)
     classes, places = np.unique(y, return_inverse=True)
     if len(classes) > supervised.MAX_CLASSES:
         raise ValueError(

@@ -162,10 +162,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
     check.integer(f"{name}.seed", cascade.seed, 0, 2**63 - 1)
     for field in ("n_features", "scores", "levels"):
         value = getattr(cascade, field)
-        if not isinstance(value, tuple | list):
-            raise TypeError(
-                f"{name}.{field}: expected a tuple, got {type(value).__name__}; pass what was grown or loaded"
-            )
+        check.instance(f"{name}.{field}", value, tuple | list, "a tuple", "pass what was grown or loaded")
     sizes = [
         check.integer(f"{name}.n_features[{g}]", size, 1, check.MAX_COUNT)
         for g, size in enumerate(cascade.n_features)
@@ -182,10 +179,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
     before = 0
     for level, row in enumerate(cascade.levels):
         place = f"{name}.levels[{level}]"
-        if not isinstance(row, tuple | list):
-            raise TypeError(
-                f"{place}: expected a tuple of forests, got {type(row).__name__}; pass what was grown"
-            )
+        check.instance(place, row, tuple | list, "a tuple of forests", "pass what was grown")
         if not row or (level and len(row) != len(cascade.levels[0])):
             expected = len(cascade.levels[0]) or "at least one"
             raise ValueError(
@@ -202,10 +196,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
 
 
 def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.dtype) -> None:
-    if not isinstance(resume, Cascade):
-        raise TypeError(
-            f"resume: expected a Cascade, got {type(resume).__name__}; pass what checkpoint was called with"
-        )
+    check.instance("resume", resume, Cascade, "a Cascade", "pass what checkpoint was called with")
     check_levels("resume", resume, dtype)
     for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
@@ -420,8 +411,7 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     >>> hforest.cascade.predict(cascade, x).shape
     (20, 2)
     """
-    if not isinstance(cascade, Cascade):
-        raise TypeError(f"cascade: expected a Cascade, got {type(cascade).__name__}; grow or load one")
+    check.instance("cascade", cascade, Cascade, "a Cascade", "grow or load one")
     check_levels("cascade", cascade)
     if not cascade.levels:
         raise ValueError("cascade: expected at least one level, got none; grow or load one")

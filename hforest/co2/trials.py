@@ -242,11 +242,9 @@ def search(
 
 def _tried(trials: Trials) -> list[tuple[Any, ...]]:
     """The rows of a caller's trials."""
-    if not isinstance(trials, Trials):
-        raise TypeError(
-            f"trials: expected a Trials, got {type(trials).__name__}; pass what search returned or what "
-            "checkpoint was called with"
-        )
+    check.instance(
+        "trials", trials, Trials, "a Trials", "pass what search returned or what checkpoint was called with"
+    )
     sizes: check.Sizes = {}
     with check.fields_of("trials"):
         check.same_device(**trials._asdict())

@@ -459,6 +459,12 @@ def flag(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected True or False, got {type(value).__name__}; pass one of them")
 
 
+def instance(name: str, value: object, kinds: Any, expected: str, remedy: str) -> None:
+    """Checks that `value` is of a class, or of one of a union; `expected` names them in words."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; {remedy}")
+
+
 def function(name: str, value: Any, arguments: str) -> None:
     """Checks that `value` is None or a function to be called with `arguments`, such as "done, total"."""
     if value is None:

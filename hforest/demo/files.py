@@ -161,17 +161,21 @@ def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
     return y
 
 
+def other_kind(path: str | Path, y_train: np.ndarray, y_test: np.ndarray) -> TypeError:
+    """The error for labels of two kinds, such as numbers and text."""
+    return TypeError(
+        f"{path}: expected labels of one kind in y_train and y_test, got {y_train.dtype} and "
+        f"{y_test.dtype}; convert one of them"
+    )
+
+
 def _encoded(
     path: Path, y_train: np.ndarray, y_test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # Labels as places in the array of all classes, and that array.
     same_kind = y_train.dtype.kind == y_test.dtype.kind
     if not same_kind and np.result_type(y_train, y_test).kind not in "iu":
-        raise TypeError(
-            f"{path}: expected labels of one kind in y_train and y_test, got {y_train.dtype} and "
-            f"{y_test.dtype}; "
-            "convert one of them"
-        )
+        raise other_kind(path, y_train, y_test)
     classes, places = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
     if len(classes) > supervised.MAX_CLASSES:
         raise ValueError(
@@ -274,8 +278,7 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
 
 
 def _check_data(data: Data) -> None:
-    if not isinstance(data, Data):
-        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    check.instance("data", data, Data, "a Data", "call hforest.demo.load_data")
     with check.fields_of("data"):
         check.same_device(**data._asdict())
         for name, a in data._asdict().items():

@@ -181,8 +181,7 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
 
 
 def _check_config(config: Config) -> None:
-    if not isinstance(config, Config):
-        raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
+    check.instance("config", config, Config, "a Config", "pass hforest.demo.Config()")
 
 
 def shapes(config: Config) -> dict[str, check.Axes]:
@@ -208,8 +207,7 @@ def check_model(config: Config, state: State) -> dict[str, Array]:
     What they hold is checked where it is used.
     """
     _check_config(config)
-    if not isinstance(state, dict):
-        raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
+    check.instance("state", state, dict, "a dict", "call hforest.demo.start")
     axes_of = shapes(config)
     for name in (*axes_of, "step"):
         if name not in state:

@@ -52,10 +52,7 @@ def _posteriors(f: FloatArray, y: IntArray, leaves: FloatArray, weight: FloatArr
 
 
 def _check_state(state: Any, model: Linear, n_features: int) -> None:
-    if not isinstance(state, OnlineState):
-        raise TypeError(
-            f"state: expected an OnlineState, got {type(state).__name__}; pass what partial_fit returned"
-        )
+    check.instance("state", state, OnlineState, "an OnlineState", "pass what partial_fit returned")
     real = np.dtype(np.float64)
     with check.fields_of("state"):
         for name, shape, dtype in (

@@ -1,5 +1,6 @@
 """Columns of a table in a common unit: deviations, or normal scores where a column has long tails."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,17 +103,19 @@ def measure(x: FloatArray, kind: str) -> Columns:
     return columns._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
 
 
+def check_numpy(arrays: Mapping[str, Any]) -> None:
+    """Checks that what stands under these names are NumPy arrays."""
+    for name, a in arrays.items():
+        if type(a) not in check.NUMPY_TYPES:
+            raise TypeError(f"{name}: expected a NumPy array, got {type(a).__name__}; pass what fit returned")
+
+
 def check_columns(name: str, columns: Any) -> int:
     """Checks that a value is a whole `Columns`; returns the number of columns."""
-    if not isinstance(columns, Columns):
-        raise TypeError(f"{name}: expected Columns, got {type(columns).__name__}; pass what fit returned")
+    check.instance(name, columns, Columns, "Columns", "pass what fit returned")
     real, sizes = np.dtype(np.float64), check.Sizes()
     arrays = {f"{name}.{field}": a for field, a in columns._asdict().items()}
-    for place, a in arrays.items():
-        if type(a) not in check.NUMPY_TYPES:
-            raise TypeError(
-                f"{place}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
-            )
+    check_numpy(arrays)
     for field in ("low", "high", "center", "scale"):
         check.array(f"{name}.{field}", getattr(columns, field), real, ("n_features",), sizes)
     n_features = int(sizes["n_features"])

@@ -13,7 +13,7 @@ from ..hinge import AdamState
 from . import recipe
 from .columns import transformed
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
-from .model import FLOAT32, Member, Model, check_model, forest_outputs, offset_of
+from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
 
@@ -28,8 +28,7 @@ class TrainingState(NamedTuple):
 
 def _check_state(state: Any, model: Model) -> None:
     remedy = "pass what partial_fit returned"
-    if not isinstance(state, TrainingState):
-        raise TypeError(f"state: expected a TrainingState, got {type(state).__name__}; {remedy}")
+    check.instance("state", state, TrainingState, "a TrainingState", remedy)
     if not isinstance(state.moments, tuple | list) or len(state.moments) != len(model.members):
         raise ValueError(
             f"state.moments: expected one of each of {len(model.members)} members, got others; {remedy}"
@@ -39,16 +38,14 @@ def _check_state(state: Any, model: Model) -> None:
     check.array("state.n_steps", state.n_steps, check.INT64, (), {})
     check.integer("state.n_steps", int(state.n_steps), 0, check.MAX_COUNT)
     for i, (given, member) in enumerate(zip(state.moments, model.members, strict=True)):
-        if not isinstance(given, Moments):
-            raise TypeError(
-                f"state.moments[{i}]: expected Moments, got {type(given).__name__}; pass what partial_fit "
-                "returned"
-            )
-        if not isinstance(given.trees, AdamState):
-            raise TypeError(
-                f"state.moments[{i}].trees: expected an AdamState, got {type(given.trees).__name__}; pass "
-                "what partial_fit returned"
-            )
+        check.instance(f"state.moments[{i}]", given, Moments, "Moments", "pass what partial_fit returned")
+        check.instance(
+            f"state.moments[{i}].trees",
+            given.trees,
+            AdamState,
+            "an AdamState",
+            "pass what partial_fit returned",
+        )
         if given.trees.features_m is not None or given.trees.features_v is not None:
             raise TypeError(
                 f"state.moments[{i}].trees: expected None as moments of features, which are not learned, got "
@@ -143,11 +140,7 @@ def partial_fit(
     n_features = check_model("model", model)
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    if x.shape[1] != n_features:
-        raise ValueError(
-            f"x: expected the {n_features} columns that the model was fitted on, got {x.shape[1]}; pass "
-            "the same columns"
-        )
+    check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":
         goal, _ = supervised.labels("y", y, len(x), len(model.target_center))

@@ -233,11 +233,9 @@ def _levels(levels: ArrayLike) -> FloatArray:
 
 def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
     """Targets that belong to a forest of n_nodes nodes, whose entries lead out of no array."""
-    if not isinstance(targets, LeafTargets):
-        raise TypeError(
-            f"targets: expected a hforest.tree.LeafTargets, got {type(targets).__name__}; pass the result of "
-            "leaf_targets"
-        )
+    checks.instance(
+        "targets", targets, LeafTargets, "a hforest.tree.LeafTargets", "pass the result of leaf_targets"
+    )
     arrays = {f"targets.{name}": a for name, a in targets._asdict().items()}
     checks.same_device(**arrays)
     checks.on_cpu(**arrays)

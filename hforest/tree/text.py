@@ -89,10 +89,7 @@ def _names(given: Any) -> list[str]:
             f"feature_names: expected a sequence of str, got {type(given).__name__}; pass a list of names"
         )
     for i, name in enumerate(found):
-        if not isinstance(name, str):
-            raise TypeError(
-                f"feature_names[{i}]: expected a str, got {type(name).__name__}; pass str({name!r})"
-            )
+        checks.instance(f"feature_names[{i}]", name, str, "a str", f"pass str({name!r})")
     return list(found)
 
 
