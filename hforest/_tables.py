@@ -15,7 +15,7 @@ import numpy as np
 from . import __version__, _output, demo, tabular
 from .core import check, files, models, supervised
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular.files import LAYOUT
+from .tabular.files import LAYOUT, write
 
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
@@ -205,7 +205,7 @@ def train(options: argparse.Namespace) -> int:
 
 def save_model(path: str, model: tabular.Model, classes: np.ndarray | None) -> None:
     """Writes a model and the labels of its classes; `tabular.load` reads the file, too."""
-    models.save(path, LAYOUT, model, **({} if classes is None else {"classes": classes}))
+    write(path, model, **({} if classes is None else {"classes": classes}))
 
 
 # ---------------------------------------------------------------------------------------- prediction

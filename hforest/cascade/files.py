@@ -12,8 +12,6 @@ from .folds import CLASS_VECTORS
 from .levels import Cascade, check_levels
 from .windows import Scanner, _geometry, check_scanner
 
-_WHAT = "a cascade or scanner that save wrote"
-
 
 def _check_agree(where: str, forest: Forest, n_features: int, n_classes: int, dtype: np.dtype) -> None:
     """A forest has the features, the classes and the dtype that its place asks for."""
@@ -56,25 +54,27 @@ def _check_cascade(cascade: Cascade) -> None:
 
 
 _FORESTS = models.several("n_forests", FOREST)
-_CHANGED = "it was changed: restore it or grow anew"
-_CASCADE = models.Layout(
-    _WHAT,
-    models.record(
-        Cascade, _check_cascade,
-        n_classes=models.integer(1), n_features=models.INTEGERS, class_vectors=models.WORD,
-        n_folds=models.integer(1), seed=models.integer(0, 2**63 - 1), scores=models.REALS,
-        levels=models.several("n_levels", _FORESTS),
-    ),
-    _CHANGED,
+_CASCADE = models.record(
+    Cascade, _check_cascade,
+    n_classes=models.integer(1), n_features=models.integers, class_vectors=models.word,
+    n_folds=models.integer(1), seed=models.integer(0, 2**63 - 1), scores=models.reals,
+    levels=models.several("n_levels", _FORESTS),
 )  # fmt: skip
-_SCANNER = models.Layout(
-    _WHAT,
-    models.record(
-        Scanner, _check_scanner,
-        shape=models.INTEGERS, window=models.INTEGERS, stride=models.INTEGERS, forests=_FORESTS,
-    ),
-    _CHANGED,
+_SCANNER = models.record(
+    Scanner, _check_scanner,
+    shape=models.integers, window=models.integers, stride=models.integers, forests=_FORESTS,
 )  # fmt: skip
+
+
+def _read(archive: files.Archive, name: str) -> Cascade | Scanner:
+    models.integer(1)(archive, "n_forests")
+    grown: Cascade | Scanner = (_CASCADE if "n_levels" in archive else _SCANNER)(archive, name)
+    return grown
+
+
+_LAYOUT = models.Layout(
+    "a cascade or scanner that save wrote", _read, "it was changed: restore it or grow anew"
+)
 
 
 def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
@@ -118,10 +118,10 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
         check_levels("grown", grown)
         if not grown.levels:
             raise ValueError("grown.levels: expected at least one level, got none; grow it on")
-        models.save(file, _CASCADE, grown)
+        models.save(file, grown, n_levels=len(grown.levels), n_forests=len(grown.levels[0]))
     elif isinstance(grown, Scanner):
         check_scanner("grown", grown)
-        models.save(file, _SCANNER, grown)
+        models.save(file, grown, n_forests=len(grown.forests))
     else:
         raise TypeError(f"grown: expected a Cascade or Scanner, got {type(grown).__name__}; grow one")
 
@@ -150,9 +150,5 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     --------
     See `save`.
     """
-    name = check.path("file", file)
-    with files.opened(name, _WHAT) as archive:
-        loaded: Cascade | Scanner = models.read(
-            name, _CASCADE if "n_levels" in archive else _SCANNER, archive
-        )
-        return loaded
+    grown: Cascade | Scanner = models.load(check.path("file", file), _LAYOUT)
+    return grown

@@ -316,7 +316,9 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     path = check.path("path", path)
     check_model(config, state)
     _check_data(data)
-    models.save(path, _LAYOUT, Checkpoint(config, state, data.fingerprint, data.classes))
+    head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
+    arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
+    files.write_npz(path, {"head": np.array(json.dumps(head)), "classes": data.classes, **arrays})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -339,13 +341,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """
     checkpoint: Checkpoint = models.load(check.path("path", path), _LAYOUT)
     return checkpoint
-
-
-def _write(_: str, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    config, state, fingerprint, classes = checkpoint
-    head = {"format": FORMAT, "config": asdict(config), "data": fingerprint}
-    arrays = {name: np.asarray(to_numpy(a)) for name, a in state.items()}
-    return {"head": np.array(json.dumps(head)), "classes": classes, **arrays}
 
 
 def _head(arrays: files.Archive) -> dict[str, Any]:
@@ -372,7 +367,7 @@ def _read(arrays: files.Archive, _: str) -> Checkpoint:
 
 _LAYOUT = models.Layout(
     "a checkpoint written by hforest",
-    models.Kind(_write, _read),
+    _read,
     "restore it or start anew without --resume",
     missing="a file with no {}; restore it or start anew without --resume",
     other_format=f"a checkpoint written by hforest in format {FORMAT}, got format {{}}; start anew without "

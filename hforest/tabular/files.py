@@ -2,6 +2,7 @@
 
 import os
 from functools import partial
+from typing import Any
 
 from ..core import check, models
 from ..tree.files import FOREST
@@ -10,10 +11,10 @@ from .model import Member, Model, check_model
 
 FORMAT = 1
 
-_MEMBER = models.record(Member, forest=FOREST, offset=models.SMALL, share=models.SMALL)
+_MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
 _MODEL = models.record(
     Model, partial(check_model, "model"),
-    task=models.WORD, columns=models.record(Columns), members=models.several("n_members", _MEMBER),
+    task=models.word, columns=models.record(Columns), members=models.several("n_members", _MEMBER),
 )  # fmt: skip
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
@@ -23,6 +24,11 @@ LAYOUT = models.Layout(
     f"{FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
     "update hforest",
 )
+
+
+def write(file: str, model: Model, **more: Any) -> None:
+    """Writes a checked model, and arrays beside it."""
+    models.save(file, model, tabular_format=FORMAT, n_members=len(model.members), **more)
 
 
 def save(file: str | os.PathLike[str], model: Model) -> None:
@@ -61,7 +67,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     """
     file = check.path("file", file)
     check_model("model", model)
-    models.save(file, LAYOUT, model)
+    write(file, model)
 
 
 def load(file: str | os.PathLike[str]) -> Model:

@@ -9,7 +9,8 @@ from .forest import OPTIONAL, Forest, check
 FORMAT = 2
 """Number of the layout of a file; 2 has the arrays of missing values and categories."""
 
-FOREST = models.record(Forest, check, OPTIONAL, n_features=models.SMALL)
+FOREST = models.record(Forest, check, OPTIONAL, n_features=models.small)
+"""Reads a forest, for models of forests."""
 
 _LAYOUT = models.Layout(
     "a forest that save wrote",
@@ -56,7 +57,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     True
     """
     name = checks.path("file", file)
-    models.save(name, _LAYOUT, check(forest))
+    models.save(name, check(forest), forest_format=FORMAT)
 
 
 def load(file: str | os.PathLike[str]) -> Forest:
