@@ -279,8 +279,8 @@ def grow_scanner(
                 del windows
                 parts.append(forest)
                 # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
-                found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
-                vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
+                of_fold = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
+                vectors[members, :, i] = of_fold.reshape(len(members), n_windows, n_classes)
             joined.append(f.join(parts))
             if not report(i + 1):
                 break

@@ -38,14 +38,14 @@ class Trials(NamedTuple):
 _Setting = tuple[float, float, int]
 
 
-def _values(name: str, given: Any) -> list[Any]:
+def _values(name: str, values: Any) -> list[Any]:
     """The values of a setting to be tried."""
-    one_axis = given.ndim == 1 if isinstance(given, np.ndarray) else isinstance(given, Sequence)
-    if not one_axis or isinstance(given, str | bytes):
+    one_axis = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Sequence)
+    if not one_axis or isinstance(values, str | bytes):
         raise TypeError(
-            f"{name}: expected a sequence of values, got {type(given).__name__}; pass such as [{name}]"
+            f"{name}: expected a sequence of values, got {type(values).__name__}; pass such as [{name}]"
         )
-    return list(given)
+    return list(values)
 
 
 def _grid(
@@ -210,9 +210,9 @@ def search(
     check.function("checkpoint", checkpoint, "trials")
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    found = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
-    learned: Array = found.targets if found.labels is None else found.labels
-    n_classes = None if found.labels is None else found.n_outputs
+    goal = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
+    learned: Array = goal.targets if goal.labels is None else goal.labels
+    n_classes = None if goal.labels is None else goal.n_outputs
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
     rows = [] if trials is None else _tried(trials)

@@ -108,13 +108,13 @@ def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
         import tempfile
 
         folder, name = os.path.split(path)
-        descriptor, own = tempfile.mkstemp(prefix=name, dir=folder)
+        descriptor, part = tempfile.mkstemp(prefix=name, dir=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                yield stream, own
+                yield stream, part
         finally:
             with suppress(FileNotFoundError):
-                os.remove(own)
+                os.remove(part)
     else:
         with _locked(path) as stream:
             yield stream, path
@@ -428,5 +428,5 @@ def _unreadable(name: str, what: str, error: Exception) -> Exception:
 
 def read_npz(path: FilePath, what: str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Returns arrays of an .npz file: those of `names` that it has, or all. Raises as `opened`."""
-    with opened(path, what) as found:
-        return {name: found[name] for name in found if names is None or name in names}
+    with opened(path, what) as archive:
+        return {name: archive[name] for name in archive if names is None or name in names}

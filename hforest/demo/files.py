@@ -126,15 +126,17 @@ def parts(
             f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it out "
             "(--train)"
         )
-    x, *rest = (samples(path, name, arrays[name], dtype) for name in names[::2])
-    ys = [labels(path, name, arrays[name], len(a)) for name, a in zip(names[1::2], (x, *rest), strict=True)]
-    if rest:
-        if x.shape[1] != rest[0].shape[1]:
+    x, *x_tests = (samples(path, name, arrays[name], dtype) for name in names[::2])
+    ys = [
+        labels(path, name, arrays[name], len(a)) for name, a in zip(names[1::2], (x, *x_tests), strict=True)
+    ]
+    if x_tests:
+        if x.shape[1] != x_tests[0].shape[1]:
             raise ValueError(
-                f"{path}: expected as many columns in x_test as in x_train, got {rest[0].shape[1]} and "
+                f"{path}: expected as many columns in x_test as in x_train, got {x_tests[0].shape[1]} and "
                 f"{x.shape[1]}; store the same columns"
             )
-        return [x, ys[0], rest[0], ys[1]]
+        return [x, ys[0], x_tests[0], ys[1]]
     if n_train is None:
         return [x, ys[0]]
     if not 0 < n_train < len(x):
@@ -233,10 +235,10 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     path = Path(check.path("path", path))
     n_train = None if n_train is None else check.integer("n_train", n_train, 0)
     with files.opened(path, "an .npz archive of a data set") as arrays:
-        found = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
-    if len(found) == 2:
-        raise _no_rows(path, len(found[0]), n_train)
-    x_train, y_train, x_test, y_test = found
+        split = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
+    if len(split) == 2:
+        raise _no_rows(path, len(split[0]), n_train)
+    x_train, y_train, x_test, y_test = split
     y_train, y_test, classes = _encoded(path, y_train, y_test)
     return Data(x_train, y_train, x_test, y_test, classes)
 

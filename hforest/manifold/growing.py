@@ -153,8 +153,8 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
     True
     """
-    given = samples(x)
-    n_features = given.shape[1]
+    source = samples(x)
+    n_features = source.shape[1]
     if projection is None:
         projection = "sparse" if shape is None else "patch"
     check.choice("projection", projection, _PROJECTIONS)
@@ -165,7 +165,7 @@ def grow(
     if n_projections is None:
         n_projections = default_projections(distribution, task)
     grown = grow_projected(
-        given, y, n_trees, distribution, n_projections=n_projections, sample_weight=sample_weight,
+        source, y, n_trees, distribution, n_projections=n_projections, sample_weight=sample_weight,
         class_weight=class_weight, criterion=criterion, splitter=splitter, bootstrap=bootstrap,
         max_depth=max_depth, min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,

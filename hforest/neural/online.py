@@ -200,11 +200,11 @@ def _step(
     m, v, mass = state
     parts = tree_inputs(model, x)
     f = write_decisions(model, parts, empty_decisions(model, len(x)))
-    found = _posteriors(f, y, model.leaves, weight)
+    posterior = _posteriors(f, y, model.leaves, weight)
     if mass is None:
-        mass = model.leaves * found.sum(axis=2, keepdims=True)
+        mass = model.leaves * posterior.sum(axis=2, keepdims=True)
     late = (step + 1) ** -FORGETTING
-    mass = (1 - late) * mass + late * found
+    mass = (1 - late) * mass + late * posterior
     rows = mass + PRIOR / mass.shape[2]
     model.leaves[:] = rows / rows.sum(axis=2, keepdims=True)
     space = np.empty_like(model.weights), np.empty_like(f)

@@ -48,8 +48,8 @@ def transformed(columns: Columns, x: FloatArray) -> FloatArray:
     z = deviations(columns, x)
     start = columns.start
     for j in np.flatnonzero(np.diff(start)):
-        own = slice(start[j], start[j + 1])
-        z[:, j] = np.interp(x[:, j], columns.knots[own], columns.scores[own])
+        part = slice(start[j], start[j + 1])
+        z[:, j] = np.interp(x[:, j], columns.knots[part], columns.scores[part])
     return np.ascontiguousarray(z, np.float32)
 
 
@@ -78,8 +78,8 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     inverse = NormalDist().inv_cdf
     scores = np.array([inverse(float(share)) for share in rank])
-    given = np.interp(values, knots, scores)
-    return knots, (scores - given.mean()) / (given.std() or 1.0)
+    of_rows = np.interp(values, knots, scores)
+    return knots, (scores - of_rows.mean()) / (of_rows.std() or 1.0)
 
 
 def measure(x: FloatArray, kind: str) -> Columns:
@@ -95,10 +95,10 @@ def measure(x: FloatArray, kind: str) -> Columns:
     long = (z**4).mean(axis=0) > KURTOSIS if kind == "auto" else low < high
     knots, scores, sizes = [empty], [empty], np.zeros(x.shape[1], np.int64)
     for j in np.flatnonzero(long):
-        found = _normal_scores(x[:, j])
-        knots.append(found[0])
-        scores.append(found[1])
-        sizes[j] = len(found[0])
+        curve = _normal_scores(x[:, j])
+        knots.append(curve[0])
+        scores.append(curve[1])
+        sizes[j] = len(curve[0])
     start = np.concatenate([[0], np.cumsum(sizes)])
     return columns._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
 

@@ -147,11 +147,11 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
         n_inputs = n_features + sizes["n_projections"]
         check.indices("features", member.features, n_inputs, "n_features + n_projections")
         forest = tree.check(member.forest)
-        found = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
-        if found != (n_inputs, n_outputs, FLOAT32):
+        got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
+        if got != (n_inputs, n_outputs, FLOAT32):
             raise ValueError(
-                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {found[0]}, "
-                f"{found[1]} and {found[2]}; pass what fit returned"
+                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
+                f"{got[1]} and {got[2]}; pass what fit returned"
             )
 
 
@@ -217,12 +217,12 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)
-    given = supervised.matrix("x", x)
-    check_width(given, n_features)
-    y = np.empty((len(given), len(model.target_center)))
-    for first in range(0, len(given), CHUNK):
+    table = supervised.matrix("x", x)
+    check_width(table, n_features)
+    y = np.empty((len(table), len(model.target_center)))
+    for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows = transformed(model.columns, given[part])
+        rows = transformed(model.columns, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
             y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
     y /= len(model.members)
