@@ -447,7 +447,7 @@ def train(options: argparse.Namespace) -> None:
     show(results)
     if options.plot or (options.plot is None and not options.data):
         _output.draw(
-            options.plot, {name: found.history for name, found in results.items()}, measured(options)
+            options.plot, {name: result.history for name, result in results.items()}, measured(options)
         )
     if not options.data:
         show_next()

@@ -33,9 +33,9 @@ def _grow(
     **settings: Any,
 ) -> Forest:
     """A forest; the settings are those of `hforest.growth.settings.check_growth`."""
-    given = samples(x, categorical=categorical, max_bins=max_bins)
-    growth = check_growth(given, y, n_trees, **settings)
-    n_features = given.shape[1]
+    source = samples(x, categorical=categorical, max_bins=max_bins)
+    growth = check_growth(source, y, n_trees, **settings)
+    n_features = source.shape[1]
     trees = unchecked.grow(growth, max_features=_sampled(max_features, n_features, settings["task"]))
     xp = array_module(trees.threshold)
     return Forest(

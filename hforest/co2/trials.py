@@ -89,7 +89,7 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
 class _Part(NamedTuple):
     """Which samples forests grow on, and which judge them."""
 
-    kept: IntArray | None
+    learning: IntArray | None
     """Numbers of those to grow on; None: all."""
     held: IntArray
     """Numbers of those that judge."""
@@ -220,7 +220,7 @@ def search(
     part = (
         _bootstraps(len(x), n_trees, fixed, seed) if held_out is None else _held_out(len(x), held_out, seed)
     )
-    x_kept, y_kept = (x, learned) if part.kept is None else (x[part.kept], learned[part.kept])
+    x_grow, y_grow = (x, learned) if part.learning is None else (x[part.learning], learned[part.learning])
     values: Any = nullcontext()
     with reporting(progress, len(grid), "trial") as report:
         for setting in grid:
@@ -228,7 +228,7 @@ def search(
                 continue
             with values, check.items_of("settings", fixed):
                 forest = grow(
-                    x_kept, y_kept, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
+                    x_grow, y_grow, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
                     n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
             rows.append((*setting, part.error(forest, x, learned, task)))

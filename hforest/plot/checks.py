@@ -30,14 +30,14 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
-def names(name: str, given: Any, n: int, what: str) -> list[str] | None:
+def names(name: str, values: Any, n: int, what: str) -> list[str] | None:
     """Returns n texts as a list: of a list, a tuple, an array or an index of a data frame. None is None."""
-    if given is None:
+    if values is None:
         return None
-    sequence = given.tolist() if hasattr(type(given), "tolist") else given
+    sequence = values.tolist() if hasattr(type(values), "tolist") else values
     if not isinstance(sequence, list | tuple):
         raise TypeError(
-            f"{name}: expected a sequence of str, got {type(given).__name__}; pass a list of names"
+            f"{name}: expected a sequence of str, got {type(values).__name__}; pass a list of names"
         )
     for i, text in enumerate(sequence):
         if not isinstance(text, str):

@@ -209,5 +209,5 @@ def _best(
     if float(gain[best]) == -np.inf:
         return Split(-1, float("nan"), 0.0)
     with np.errstate(over="ignore"):
-        found_gain = float(np.ldexp(max(float(gain[best]), 0.0), -exponent))
-    return Split(best, float(threshold[best]), min(found_gain, sys.float_info.max))
+        best_gain = float(np.ldexp(max(float(gain[best]), 0.0), -exponent))
+    return Split(best, float(threshold[best]), min(best_gain, sys.float_info.max))

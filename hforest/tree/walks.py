@@ -231,10 +231,10 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
 
 
 def outputs(
-    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, given: ArrayLike = None
+    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, caller_x: ArrayLike = None
 ) -> FloatArray:
-    """Means of leaf values or vote shares; nothing is checked but `out`, which must not overlap `given`."""
-    y = _result(forest, x, given, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
+    """Means of leaf values or vote shares. Only `out` is checked: it must not overlap `caller_x`."""
+    y = _result(forest, x, caller_x, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
     if y.size:
         backend = dispatch.backend(PACKAGE, x)
         _walk(forest, x, lambda rows, forest, x: backend.predict(x, forest, vote, y[rows]))
