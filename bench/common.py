@@ -83,6 +83,20 @@ def sizes_like(example: str) -> Callable[[str], tuple[int, ...]]:
     return read
 
 
+def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The same call on the path without vector instructions."""
+
+    def timed() -> None:
+        best = machine.simd()
+        machine.set_simd("plain")
+        try:
+            call()
+        finally:
+            machine.set_simd(best)
+
+    return timed
+
+
 def ceilings() -> dict[str, float]:
     """Returns this machine's highest rates with the current threads: bytes copied, loads from L1 and L2."""
     source = np.ones(1 << 28, np.uint8)

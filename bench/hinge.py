@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, record, seconds, side_by_side, sizes_like, spread
+from common import ceilings, machine_text, plainly, record, seconds, side_by_side, sizes_like, spread
 from compiled import new_process
 from peers import add_peers, numpy_traverse
 
@@ -94,20 +94,6 @@ def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
             "hforest sparse": partial(both, hinge.backward_sparse),
         },
     }
-
-
-def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The same call on the path without vector instructions."""
-
-    def timed() -> None:
-        best = machine.simd()
-        machine.set_simd("plain")
-        try:
-            call()
-        finally:
-            machine.set_simd(best)
-
-    return timed
 
 
 def gpu_rungs(kind: Any, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:

@@ -21,11 +21,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, sizes_like, spread
+from common import machine_text, plainly, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import hinge
-from hforest.core import machine
 
 # samples, features, trees, depth, outputs
 SHAPES = ((128, 64, 100, 7, 10), (1000, 784, 100, 5, 10), (1000, 784, 100, 10, 10))
@@ -92,20 +91,6 @@ def check(kind: Any, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls,
         want = hinge.traverse(x[:5], t[:trees].copy(), p[:trees].copy(), kind=kind, margin="projection")
     for a, b in zip(want, route, strict=True):
         np.testing.assert_array_equal(a, b[:5, :trees])
-
-
-def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The same call on the path without vector instructions."""
-
-    def timed() -> None:
-        best = machine.simd()
-        machine.set_simd("plain")
-        try:
-            call()
-        finally:
-            machine.set_simd(best)
-
-    return timed
 
 
 def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
