@@ -1,5 +1,6 @@
 """What the benches share: timing, the machine's highest measured rates, records, progress bars."""
 
+import argparse
 import importlib.util
 import json
 import platform
@@ -65,6 +66,35 @@ def side_by_side(
         for name, call in calls.items():
             taken[name].append(seconds(call, repeats=1, clock=clock)[0])
     return taken
+
+
+def sizes_like(example: str) -> Callable[[str], tuple[int, ...]]:
+    """Returns a reader, for argparse, of as many sizes, 1 or more, as an example such as "1000,25,7" has."""
+    n = example.count(",") + 1
+    number = {3: "three", 4: "four", 5: "five"}[n]
+
+    def read(text: str) -> tuple[int, ...]:
+        sizes = tuple(int(part) for part in text.split(","))
+        if len(sizes) != n or min(sizes) < 1:
+            raise argparse.ArgumentTypeError(f"expected {number} sizes such as {example}, got {text}")
+        return sizes
+
+    read.__name__ = "shape"  # argparse names it where a size is no number
+    return read
+
+
+def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The same call on the path without vector instructions."""
+
+    def timed() -> None:
+        best = machine.simd()
+        machine.set_simd("plain")
+        try:
+            call()
+        finally:
+            machine.set_simd(best)
+
+    return timed
 
 
 def ceilings() -> dict[str, float]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, record, seconds, side_by_side, spread
+from common import ceilings, machine_text, plainly, record, seconds, side_by_side, sizes_like, spread
 from compiled import new_process
 from peers import add_peers, numpy_traverse
 
@@ -94,20 +94,6 @@ def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
             "hforest sparse": partial(both, hinge.backward_sparse),
         },
     }
-
-
-def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The same call on the path without vector instructions."""
-
-    def timed() -> None:
-        best = machine.simd()
-        machine.set_simd("plain")
-        try:
-            call()
-        finally:
-            machine.set_simd(best)
-
-    return timed
 
 
 def gpu_rungs(kind: Any, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
@@ -283,20 +269,18 @@ def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[st
     return [row for row in old if what(row) not in again] + new
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """n,F,M,D,K"""
-    sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 5 or min(sizes) < 1:
-        raise argparse.ArgumentTypeError(f"expected five sizes such as 1000,100,100,10,10, got {text}")
-    return sizes
-
-
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument(
+        "--shapes",
+        nargs="+",
+        type=sizes_like("1000,100,100,10,10"),
+        default=list(SHAPES),
+        metavar="n,F,M,D,K",
+    )
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])

@@ -21,11 +21,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, spread
+from common import machine_text, plainly, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import hinge
-from hforest.core import machine
 
 # samples, features, trees, depth, outputs
 SHAPES = ((128, 64, 100, 7, 10), (1000, 784, 100, 5, 10), (1000, 784, 100, 10, 10))
@@ -94,20 +93,6 @@ def check(kind: Any, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls,
         np.testing.assert_array_equal(a, b[:5, :trees])
 
 
-def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The same call on the path without vector instructions."""
-
-    def timed() -> None:
-        best = machine.simd()
-        machine.set_simd("plain")
-        try:
-            call()
-        finally:
-            machine.set_simd(best)
-
-    return timed
-
-
 def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every job and rung of one shape and kind."""
     arrays = problem(kind, shape, np.dtype(options.dtype))
@@ -134,20 +119,14 @@ def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[
     return rows
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """n,F,M,D,K"""
-    sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 5 or min(sizes) < 1:
-        raise argparse.ArgumentTypeError(f"expected five sizes such as 128,64,100,7,10, got {text}")
-    return sizes
-
-
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument(
+        "--shapes", nargs="+", type=sizes_like("128,64,100,7,10"), default=list(SHAPES), metavar="n,F,M,D,K"
+    )
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=5)

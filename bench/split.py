@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, spread
+from common import machine_text, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import split
@@ -97,20 +97,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """n,F,K"""
-    sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 3 or min(sizes) < 1:
-        raise argparse.ArgumentTypeError(f"expected three sizes such as 2000,30,10, got {text}")
-    return sizes
-
-
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,K")
+    parser.add_argument(
+        "--shapes", nargs="+", type=sizes_like("2000,30,10"), default=list(SHAPES), metavar="n,F,K"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")

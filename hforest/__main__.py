@@ -220,24 +220,24 @@ def to_device(device: str) -> Callable[[Array], Array]:
 
 def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
     """Returns the state of a checkpoint of the same run: of equal options, classes and data."""
-    found = demo.load_checkpoint(path)
-    wanted, got = asdict(config), asdict(found.config)
+    checkpoint = demo.load_checkpoint(path)
+    wanted, got = asdict(config), asdict(checkpoint.config)
     others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
     if others:
         raise ValueError(
             f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones"
         )
-    if not _same(found.classes, data.classes):
+    if not _same(checkpoint.classes, data.classes):
         raise ValueError(
-            f"{path}: expected a run on the same classes, got one on {_shown(found.classes)} (now "
+            f"{path}: expected a run on the same classes, got one on {_shown(checkpoint.classes)} (now "
             f"{_shown(data.classes)}); check --data"
         )
-    if found.fingerprint != data.fingerprint:
+    if checkpoint.fingerprint != data.fingerprint:
         raise ValueError(
             f"{path}: expected a run on the same data, got one on other data; check --data, --train and "
             "--held-out"
         )
-    return found.state
+    return checkpoint.state
 
 
 def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> State:
@@ -325,18 +325,18 @@ def run(
     except ValueError as caught:
         # Options and data are checked before the first step: later errors are those of the numbers, but for
         # a learning rate that the dtype of the state does not hold.
-        found = str(caught).partition(";")[0]
-        if found.startswith("lr: "):
-            expected = found.partition(", got ")[0]
+        reason = str(caught).partition(";")[0]
+        if reason.startswith("lr: "):
+            expected = reason.partition(", got ")[0]
             raise ValueError(f"--{expected}, got {config.lr:g}; lower the learning rate") from None
         if state["step"] == 0:
             raise ValueError(
                 f"{options.data}: expected samples whose sums float32 can hold, got numbers that overflow at "
-                f"the first step ({found}); scale the columns"
+                f"the first step ({reason}); scale the columns"
             ) from None
         raise ValueError(
             f"--lr: expected a learning rate with which training converges, got {config.lr:g}, and numbers "
-            f"that overflow at step {state['step'] + 1} ({found}); lower the learning rate"
+            f"that overflow at step {state['step'] + 1} ({reason}); lower the learning rate"
         ) from None
     finally:
         if bar is not None:
@@ -447,7 +447,7 @@ def train(options: argparse.Namespace) -> None:
     show(results)
     if options.plot or (options.plot is None and not options.data):
         _output.draw(
-            options.plot, {name: found.history for name, found in results.items()}, measured(options)
+            options.plot, {name: result.history for name, result in results.items()}, measured(options)
         )
     if not options.data:
         show_next()

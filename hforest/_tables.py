@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import __version__, _output, demo, tabular
-from .core import check, files, supervised
-from .demo.files import is_checkpoint, known, parts, samples
-from .tabular.files import arrays_of, model_of
+from .core import check, files, models, supervised
+from .demo.files import is_checkpoint, known, other_kind, parts, samples
+from .tabular.files import LAYOUT, write
 
 HELD_OUT = 5
 """Without rows to test on, one in so many is held out to report an error that chose nothing."""
@@ -57,15 +57,15 @@ def _is_regression(task: str | None, y: np.ndarray) -> bool:
 
 def _split(path: str, arrays: Mapping[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
     """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
-    found = parts(path, arrays, n_train, None, _labels)
-    if len(found) == 4:
-        return *found, "test rows" if n_train is None else "rows after --train"
-    x, y = found
+    split = parts(path, arrays, n_train, None, _labels)
+    if len(split) == 4:
+        return *split, "test rows" if n_train is None else "rows after --train"
+    x, y = split
     if len(x) < 2:
         raise ValueError(f"{path}: expected at least 2 samples, got {len(x)}; store more rows")
     order = np.random.default_rng([seed, 1]).permutation(len(x))
-    held, kept = np.sort(order[: max(1, len(x) // HELD_OUT)]), np.sort(order[max(1, len(x) // HELD_OUT) :])
-    return x[kept], y[kept], x[held], y[held], "held-out rows that chose nothing"
+    held, others = np.sort(order[: max(1, len(x) // HELD_OUT)]), np.sort(order[max(1, len(x) // HELD_OUT) :])
+    return x[others], y[others], x[held], y[held], "held-out rows that chose nothing"
 
 
 def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> Table:
@@ -85,10 +85,7 @@ def load_table(path: str, task: str | None, n_train: int | None, seed: int) -> T
             "them; pass --task regression"
         )
     if (y.dtype.kind in "US") != (y_test.dtype.kind in "US"):
-        raise TypeError(
-            f"{path}: expected labels of one kind in y_train and y_test, got {y.dtype} and {y_test.dtype}; "
-            "convert one of them"
-        )
+        raise other_kind(path, y, y_test)
     classes, places = np.unique(y, return_inverse=True)
     if len(classes) > supervised.MAX_CLASSES:
         raise ValueError(
@@ -150,9 +147,9 @@ def _error(y: np.ndarray, table: Table) -> str:
         return f"error {100 * wrong:.2f} %"
     y = y.reshape(len(y), -1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        rest = ((y - table.y_test) ** 2).mean(axis=0)
-        share = np.mean(rest / table.y_test.var(axis=0))
-    return f"mean squared error {float(rest.mean()):.6g}, {100 * float(share):.2f} % of the variance"
+        squared = ((y - table.y_test) ** 2).mean(axis=0)
+        share = np.mean(squared / table.y_test.var(axis=0))
+    return f"mean squared error {float(squared.mean()):.6g}, {100 * float(share):.2f} % of the variance"
 
 
 def _has(path: str | Path, name: str) -> bool:
@@ -181,19 +178,19 @@ def train(options: argparse.Namespace) -> int:
         f"{options.data}: {len(table.x)} training rows and {len(table.x_test)} {table.tested_on}, "
         f"{table.x.shape[1]} columns, " + (f"{len(classes)} classes" if classes is not None else "regression")
     )
-    given = {"steps": options.steps, "lr": options.lr, "batch_size": options.batch_size}
+    settings = {"steps": options.steps, "lr": options.lr, "batch_size": options.batch_size}
     for name in ("n_trees", "depth"):
         if getattr(options, name) is not None:
-            given[name] = getattr(options, name)
+            settings[name] = getattr(options, name)
     if options.n_features is not None:
-        given["n_projections"] = options.n_features
+        settings["n_projections"] = options.n_features
     begin = time.perf_counter()
     progress = _Progress()
     with closing(progress), progress.watching():
         model = tabular.fit(
             table.x, table.y, task="classification" if classes is not None else "regression",
             n_classes=None if classes is None else len(classes), n_members=N_MEMBERS, progress=progress,
-            rng=options.seed, **given,
+            rng=options.seed, **settings,
         )  # fmt: skip
     elapsed = time.perf_counter() - begin
     if options.save is not None:
@@ -208,7 +205,7 @@ def train(options: argparse.Namespace) -> int:
 
 def save_model(path: str, model: tabular.Model, classes: np.ndarray | None) -> None:
     """Writes a model and the labels of its classes; `tabular.load` reads the file, too."""
-    files.write_npz(path, arrays_of(model) | ({} if classes is None else {"classes": classes}))
+    write(path, model, **({} if classes is None else {"classes": classes}))
 
 
 # ---------------------------------------------------------------------------------------- prediction
@@ -233,16 +230,16 @@ def parse_predict(arguments: list[str]) -> argparse.Namespace:
 def _load_model(path: str) -> tuple[Any, np.ndarray | None]:
     """A model and the labels of its classes; a function of samples for the network of a checkpoint."""
     if is_checkpoint(path):
-        found = demo.load_checkpoint(path)
+        checkpoint = demo.load_checkpoint(path)
 
         def probabilities(x: np.ndarray) -> np.ndarray:
-            scores = demo.predict(found.config, found.state, x).astype(np.float64)
+            scores = demo.predict(checkpoint.config, checkpoint.state, x).astype(np.float64)
             p = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
 
-        return probabilities, found.classes
+        return probabilities, checkpoint.classes
     with files.opened(path, "a model written by hforest") as arrays:
-        model = model_of(path, arrays)
+        model: tabular.Model = models.read(path, LAYOUT, arrays)
         n_classes = len(model.target_center)
         classes = arrays.get("classes", np.arange(n_classes))
     if model.task == "classification" and classes.shape != (n_classes,):

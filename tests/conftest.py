@@ -282,3 +282,34 @@ def reference() -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return call
+
+
+# ------------------------------------------------------------------------------- what several files of tests use
+
+
+def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Central differences of a number by every element of x, in float64."""
+    grad = np.empty_like(x)
+    for at in np.ndindex(x.shape):
+        old = x[at]
+        x[at] = old + step
+        above = loss()
+        x[at] = old - step
+        grad[at] = (above - loss()) / (2 * step)
+        x[at] = old
+    return grad
+
+
+def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:
+    """The share of the labels that a forest does not predict."""
+    return float((hforest.tree.predict(forest, x).argmax(axis=1) != y).mean())
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, ...]:
+    """Samples and labels of the handwritten digits: to learn from, and to test on."""
+    data = hforest.demo.load_digits()
+    return (
+        data.x_train.astype(np.float32), data.y_train.astype(np.int32), data.x_test.astype(np.float32),
+        data.y_test.astype(np.int32),
+    )  # fmt: skip

@@ -2,29 +2,16 @@
 
 import numpy as np
 import pytest
+from conftest import error
 
 from hforest import classic, growth, tree
 from hforest.core import check, supervised
-from hforest.demo import load_digits
 
 
 def blobs(n=200, n_features=5, n_classes=3, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
     y = (np.arange(n) % n_classes).astype(np.int32)
     return (rng.normal(size=(n, n_features)) + y[:, None]).astype(dtype), y
-
-
-def error(forest, x, y):
-    return float((tree.predict(forest, x).argmax(axis=1) != y).mean())
-
-
-@pytest.fixture(scope="module")
-def digits():
-    data = load_digits()
-    return (
-        data.x_train.astype(np.float32), data.y_train.astype(np.int32), data.x_test.astype(np.float32),
-        data.y_test.astype(np.int32),
-    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------- accuracy

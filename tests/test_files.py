@@ -446,6 +446,9 @@ def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
             "n_members",
             "n_levels",
             "n_forests",
+            "n_features",
+            "members/0/share",
+            "members/0/forest/n_features",
         )
         if name in fields
     ]

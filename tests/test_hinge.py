@@ -11,7 +11,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import Backend, several_paths
+from conftest import Backend, several_paths, slope
 
 import hforest
 from hforest import hinge
@@ -635,14 +635,7 @@ def assert_central_differences(words, arrays, aggregate):
 
     parameters = {"x": x, "thresholds": t, "features": f, "weights": w}
     for name, grad in pushed(grads).items():
-        flat, want = parameters[name].reshape(-1), np.empty(grad.size)
-        for i in range(flat.size):
-            value = flat[i]
-            flat[i] = value + step
-            above = loss()
-            flat[i] = value - step
-            want[i] = (above - loss()) / (2 * step)
-            flat[i] = value
+        want = slope(loss, parameters[name], step).ravel()
         np.testing.assert_allclose(grad.ravel(), want, rtol=1e-6, atol=1e-7 * abs(want).max(), err_msg=name)
 
 

@@ -4,6 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import slope
 
 import hforest
 from hforest import layers
@@ -11,19 +12,6 @@ from hforest import layers
 
 def tolerance(dtype):
     return {"rtol": 2e-5, "atol": 2e-5} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
-
-
-def slope(loss, x, step=1e-5):
-    """Central differences of a number by every element of x, in float64."""
-    grad = np.empty_like(x)
-    for at in np.ndindex(x.shape):
-        old = x[at]
-        x[at] = old + step
-        above = loss()
-        x[at] = old - step
-        grad[at] = (above - loss()) / (2 * step)
-        x[at] = old
-    return grad
 
 
 # ----------------------------------------------------------------------------------- normalisation

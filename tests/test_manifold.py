@@ -2,29 +2,16 @@
 
 import numpy as np
 import pytest
+from conftest import error
 
 from hforest import classic, growth, manifold, tree
 from hforest.core import check
-from hforest.demo import load_digits
 
 KINDS = {
     "patch": {"shape": (8, 8), "patch_max": 2},
     "sparse": {"projection": "sparse"},
     "probe": {"projection": "probe"},
 }
-
-
-def error(forest, x, y):
-    return float((tree.predict(forest, x).argmax(axis=1) != y).mean())
-
-
-@pytest.fixture(scope="module")
-def digits():
-    data = load_digits()
-    return (
-        data.x_train.astype(np.float32), data.y_train.astype(np.int32), data.x_test.astype(np.float32),
-        data.y_test.astype(np.int32),
-    )  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------- simulations

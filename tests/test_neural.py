@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import several_paths
+from conftest import several_paths, slope
 
 import hforest
 from hforest import layers, neural
@@ -56,19 +56,6 @@ def by_formula(f):
             mu[:, :, leaf] *= not_d[:, :, v] if right else d[:, :, v]
             v = 2 * v + 1 + right
     return mu
-
-
-def slope(loss, f, step=1e-5):
-    """Central differences of a number by every element of f, in float64."""
-    grad = np.empty_like(f)
-    for at in np.ndindex(f.shape):
-        old = f[at]
-        f[at] = old + step
-        above = loss()
-        f[at] = old - step
-        grad[at] = (above - loss()) / (2 * step)
-        f[at] = old
-    return grad
 
 
 def tolerance(dtype):

@@ -100,10 +100,10 @@ def _check_lengths(grains: Sequence[FloatArray]) -> None:
 
 def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ...]:
     """Samples to learn from; all grains have one dtype, float64 if one of them needs it."""
-    given = _grains(x)
-    names = _grain_names(given)
-    check.on_cpu(**dict(zip(names, given, strict=True)))
-    grains = [supervised.samples_or_missing(name, a)[0] for name, a in zip(names, given, strict=True)]
+    arrays = _grains(x)
+    names = _grain_names(arrays)
+    check.on_cpu(**dict(zip(names, arrays, strict=True)))
+    grains = [supervised.samples_or_missing(name, a)[0] for name, a in zip(names, arrays, strict=True)]
     _check_lengths(grains)
     dtype = np.result_type(*grains)
     return tuple(a.astype(dtype, copy=False) for a in grains)
@@ -162,10 +162,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
     check.integer(f"{name}.seed", cascade.seed, 0, 2**63 - 1)
     for field in ("n_features", "scores", "levels"):
         value = getattr(cascade, field)
-        if not isinstance(value, tuple | list):
-            raise TypeError(
-                f"{name}.{field}: expected a tuple, got {type(value).__name__}; pass what was grown or loaded"
-            )
+        check.instance(f"{name}.{field}", value, tuple | list, "a tuple", "pass what was grown or loaded")
     sizes = [
         check.integer(f"{name}.n_features[{g}]", size, 1, check.MAX_COUNT)
         for g, size in enumerate(cascade.n_features)
@@ -182,10 +179,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
     before = 0
     for level, row in enumerate(cascade.levels):
         place = f"{name}.levels[{level}]"
-        if not isinstance(row, tuple | list):
-            raise TypeError(
-                f"{place}: expected a tuple of forests, got {type(row).__name__}; pass what was grown"
-            )
+        check.instance(place, row, tuple | list, "a tuple of forests", "pass what was grown")
         if not row or (level and len(row) != len(cascade.levels[0])):
             expected = len(cascade.levels[0]) or "at least one"
             raise ValueError(
@@ -202,10 +196,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
 
 
 def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.dtype) -> None:
-    if not isinstance(resume, Cascade):
-        raise TypeError(
-            f"resume: expected a Cascade, got {type(resume).__name__}; pass what checkpoint was called with"
-        )
+    check.instance("resume", resume, Cascade, "a Cascade", "pass what checkpoint was called with")
     check_levels("resume", resume, dtype)
     for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
@@ -334,11 +325,11 @@ def grow(
     weight = None
     if sample_weight is not None or class_weight is not None:
         weight = f.weights(y, n_classes, sample_weight, class_weight)
-        kept = np.flatnonzero(weight > 0)
-        grains, y, weight = tuple(grain[kept] for grain in grains), y[kept], weight[kept]
+        positive = np.flatnonzero(weight > 0)
+        grains, y, weight = tuple(grain[positive] for grain in grains), y[positive], weight[positive]
     check.choice("class_vectors", class_vectors, CLASS_VECTORS)
-    given = default_forests() if forests is None else forests
-    growers = f.check_growers(given, class_vectors, weighted=weight is not None)
+    forests_or_default = default_forests() if forests is None else forests
+    growers = f.check_growers(forests_or_default, class_vectors, weighted=weight is not None)
     n_folds = check.integer("n_folds", n_folds, 2 if class_vectors == "out_of_fold" else 1, 2**20)
     if class_vectors == "out_of_fold":
         f.check_folds(y, n_classes, n_folds)
@@ -356,13 +347,13 @@ def grow(
     training = _Training(y, weight, n_classes, class_vectors, n_folds, seed)
     known = () if resume is None else resume.levels
     names = _names(growers)
-    found: list[np.ndarray] = []
+    level_vectors: list[np.ndarray] = []
     with progresses.reporting(progress, max_levels, "level") as report:
         for level in range(max_levels):
             scores = cascade.scores
             if _rounds_waited(scores, len(grains)) >= patience:
                 break
-            z = _input(grains[level % len(grains)], found)
+            z = _input(grains[level % len(grains)], level_vectors)
             fold = training.fold(level)
             if level < len(known):
                 row = known[level]
@@ -371,11 +362,11 @@ def grow(
                     training.forest(name, grower, z, fold, (level, 1 + i))
                     for i, (name, grower) in enumerate(zip(names, growers, strict=True))
                 )
-            found = [
+            level_vectors = [
                 training.vectors(name, forest, z, fold, (level, 1 + i))
                 for i, (name, forest) in enumerate(zip(names, row, strict=True))
             ]
-            guess = np.mean(found, axis=0, dtype=np.float64).argmax(axis=1)
+            guess = np.mean(level_vectors, axis=0, dtype=np.float64).argmax(axis=1)
             cascade = cascade._replace(
                 scores=(*scores, float(np.average(guess == y, weights=weight))), levels=(*cascade.levels, row)
             )
@@ -420,19 +411,18 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     >>> hforest.cascade.predict(cascade, x).shape
     (20, 2)
     """
-    if not isinstance(cascade, Cascade):
-        raise TypeError(f"cascade: expected a Cascade, got {type(cascade).__name__}; grow or load one")
+    check.instance("cascade", cascade, Cascade, "a Cascade", "grow or load one")
     check_levels("cascade", cascade)
     if not cascade.levels:
         raise ValueError("cascade: expected at least one level, got none; grow or load one")
-    given = _grains(x)
-    names = _grain_names(given)
-    check.on_cpu(**dict(zip(names, given, strict=True)))
+    arrays = _grains(x)
+    names = _grain_names(arrays)
+    check.on_cpu(**dict(zip(names, arrays, strict=True)))
     dtype = cascade.levels[0][0].threshold.dtype
-    known = [_knows_missing(cascade, g, len(given)) for g in range(len(given))]
+    known = [_knows_missing(cascade, g, len(arrays)) for g in range(len(arrays))]
     grains = [
         supervised.matrix(name, a, dtype, missing=missing)
-        for name, a, missing in zip(names, given, known, strict=True)
+        for name, a, missing in zip(names, arrays, known, strict=True)
     ]
     _check_lengths(grains)
     sizes = tuple(grain.shape[1] for grain in grains)
@@ -441,8 +431,8 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
             f"x: expected arrays of n_features = {cascade.n_features}, got {sizes}; pass the grains that the "
             "cascade was grown on"
         )
-    found: list[np.ndarray] = []
+    vectors: list[np.ndarray] = []
     for level, row in enumerate(cascade.levels):
-        z = _input(grains[level % len(grains)], found)
-        found = [f.predicted(forest, z) for forest in row]
-    return np.mean(found, axis=0, dtype=np.float64).astype(dtype)
+        z = _input(grains[level % len(grains)], vectors)
+        vectors = [f.predicted(forest, z) for forest in row]
+    return np.mean(vectors, axis=0, dtype=np.float64).astype(dtype)

@@ -37,11 +37,7 @@ def _axes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     value = check.scalar(value)
     if check.is_integer(value):
         value = (value,) * n_axes
-    if not isinstance(value, tuple | list):
-        raise TypeError(
-            f"{name}: expected an int or a tuple of {n_axes}, got {type(value).__name__}; "
-            "give a size for each axis"
-        )
+    check.instance(name, value, tuple | list, f"an int or a tuple of {n_axes}", "give a size for each axis")
     if len(value) != n_axes:
         raise ValueError(
             f"{name}: expected an int or a tuple of {n_axes}, got a tuple of {len(value)}; "
@@ -54,10 +50,7 @@ def _geometry(
     shape: Any, window: Any, stride: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     expected = "(length,), (height, width) or (height, width, channels)"
-    if not isinstance(shape, tuple | list):
-        raise TypeError(
-            f"shape: expected {expected}, got {type(shape).__name__}; pass the shape of one sample"
-        )
+    check.instance("shape", shape, tuple | list, expected, "pass the shape of one sample")
     if not 1 <= len(shape) <= 3:
         raise ValueError(f"shape: expected {expected}, got {len(shape)} sizes; pass the shape of one sample")
     sizes = _axes("shape", tuple(shape), len(shape))
@@ -286,8 +279,8 @@ def grow_scanner(
                 del windows
                 parts.append(forest)
                 # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
-                found = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
-                vectors[members, :, i] = found.reshape(len(members), n_windows, n_classes)
+                of_fold = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
+                vectors[members, :, i] = of_fold.reshape(len(members), n_windows, n_classes)
             joined.append(f.join(parts))
             if not report(i + 1):
                 break
@@ -297,13 +290,9 @@ def grow_scanner(
 
 def check_scanner(name: str, scanner: Scanner) -> None:
     """The forests of a caller's scanner are sound and fit its window."""
-    if not isinstance(scanner, Scanner):
-        raise TypeError(f"{name}: expected a Scanner, got {type(scanner).__name__}; grow or load one")
+    check.instance(name, scanner, Scanner, "a Scanner", "grow or load one")
     forests = scanner.forests
-    if not isinstance(forests, tuple | list):
-        raise TypeError(
-            f"{name}.forests: expected a tuple of forests, got {type(forests).__name__}; grow or load one"
-        )
+    check.instance(f"{name}.forests", forests, tuple | list, "a tuple of forests", "grow or load one")
     if not forests:
         raise ValueError(f"{name}.forests: expected at least one forest, got none; grow or load one")
     with check.fields_of(name):

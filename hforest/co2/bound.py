@@ -60,14 +60,14 @@ def _checked(
         checks.moderate(name, a)
     n_outputs = sizes["n_outputs"]
     task, n_classes = ("classification", n_outputs) if loss == "log" else ("regression", None)
-    found, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes, some_above_0=False)
-    if found.n_outputs != n_outputs:
+    target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes, some_above_0=False)
+    if target.n_outputs != n_outputs:
         raise ValueError(
-            f"y: expected shape (n_samples, n_outputs) = ({len(x)}, {n_outputs}), got {found.n_outputs} "
+            f"y: expected shape (n_samples, n_outputs) = ({len(x)}, {n_outputs}), got {target.n_outputs} "
             "outputs; pass one target for each number of theta0"
         )
     theta0, theta1 = cast(theta0, _FLOAT64), cast(theta1, _FLOAT64)
-    return _Arguments(w, theta0, theta1, x, found.labels, found.targets, weight)
+    return _Arguments(w, theta0, theta1, x, target.labels, target.targets, weight)
 
 
 def surrogate(

@@ -46,12 +46,12 @@ def target_and_weight(
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:
     """The labels or targets of the samples x, and their weights."""
-    found = supervised.target(y, len(x), task, n_classes, MAX_MAGNITUDE)
-    learned: Array = found.targets if found.labels is None else found.labels
+    goal = supervised.target(y, len(x), task, n_classes, MAX_MAGNITUDE)
+    learned: Array = goal.targets if goal.labels is None else goal.labels
     check.same_device(x=x, y=learned)
     weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
     moderate_weight("sample_weight", weight)
-    return found, weight
+    return goal, weight
 
 
 def moderate_weight(name: str, weight: FloatArray) -> None:
@@ -97,12 +97,12 @@ def samples_and_split(
         )
     moderate("x", x)
     moderate("w", w)
-    found, weight = target_and_weight(x, y, sample_weight, task, n_classes)
-    samples = Samples(found.labels, found.targets, weight)
+    target, weight = target_and_weight(x, y, sample_weight, task, n_classes)
+    samples = Samples(target.labels, target.targets, weight)
     heavy = weight > 0
     if not bool(heavy.all()):
         x, samples = x[heavy], Samples(*(None if a is None else a[heavy] for a in samples))
-    return x, samples, found.n_outputs
+    return x, samples, target.n_outputs
 
 
 def candidates(max_features: int | float | str | None, n_features: int) -> int:

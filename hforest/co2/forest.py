@@ -165,31 +165,31 @@ def grow(
     )
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
-    given = samples(x)
-    x = check_dense(given)
-    found, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
+    source = samples(x)
+    x = check_dense(source)
+    target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
     if class_weight is not None:
-        weight = supervised.class_weight(class_weight, found, weight)
+        weight = supervised.class_weight(class_weight, target, weight)
         checks.moderate_weight("class_weight", weight)
     number = supervised.criterion(criterion, task, "entropy")
     n_candidates = checks.candidates(max_features, x.shape[1])
     bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
-    checks.check_gains(weight, found.targets, x.dtype, bootstrap)
+    checks.check_gains(weight, target.targets, x.dtype, bootstrap)
     if check.values_checked():
         checks.moderate("x", x)
-    of_x, x, bins = given.once(
+    of_x, x, bins = source.once(
         "hyperplanes", weight.tobytes() if standardize else None, lambda: _encoded(x, weight, standardize)
     )
     of_y = None
-    if of_x is not None and found.targets is not None:
-        of_y = units.of_targets(found.targets, weight)
-        found = found._replace(targets=standardized(found.targets, of_y))
+    if of_x is not None and target.targets is not None:
+        of_y = units.of_targets(target.targets, weight)
+        target = target._replace(targets=standardized(target.targets, of_y))
         limits = limits._replace(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
-    learned, seed = Learned(found, weight, number, limits), check.seed(rng)
+    learned, seed = Learned(target, weight, number, limits), check.seed(rng)
     # What was converted is given back, unless the caller keeps it.
-    del given
+    del source
     growth = Growth(Samples(x, x, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
     backend = dispatch.backend(_PACKAGE, x)
 
@@ -200,7 +200,7 @@ def grow(
     # is answered soon.
     batch = machine.get_num_threads() if dispatch.array_module(x) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
-    forest = _forest(trees, found.n_outputs, x)
+    forest = _forest(trees, target.n_outputs, x)
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
 

@@ -212,10 +212,10 @@ class _Stumps(NamedTuple):
         xp, n_features = task.xp, self.x.shape[1]
         any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
         self.columns.split(task._replace(limits=any_gain), level, part, n_left)
-        kept = nothing_kept(task, part.n_nodes)._replace(factor=xp.empty(0, task.real))
+        no_stumps = nothing_kept(task, part.n_nodes)._replace(factor=xp.empty(0, task.real))
         open_ = xp.flatnonzero(n_left >= 0)
         if not len(open_):
-            return kept
+            return no_stumps
         node = part.node[open_]
         sizes = level.first[node + 1] - level.first[node]
         begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
@@ -256,7 +256,7 @@ class _Stumps(NamedTuple):
         n_kept = xp.zeros(part.n_nodes, np.int64)
         n_kept[open_] = used.sum(axis=1)
         index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]
-        return kept._replace(n_entries=n_kept, index=index, factor=factor)
+        return no_stumps._replace(n_entries=n_kept, index=index, factor=factor)
 
 
 def grow(

@@ -112,9 +112,9 @@ def fit_oc1(
     least = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     share = check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5)
     search = search_settings(restarts, jumps)
-    found = w.astype("float64")
+    direction = w.astype("float64")
     dispatch.backend(_PACKAGE, x).fit_oc1(
         x, *samples, n_outputs, number, least, share * float(samples.weight.sum()), *search,
-        check.seed(rng), found,
+        check.seed(rng), direction,
     )  # fmt: skip
-    return found.astype(x.dtype)
+    return direction.astype(x.dtype)

@@ -341,10 +341,10 @@ class _Search:
 
     def fit(self, w, n_restarts, n_jumps, key):
         def drawn(number, stream):
-            own = keys(philox(key, number, stream))[0]
-            return [2 * unit(philox(own, j, stream)) - 1 for j in range(len(w))]
+            stream_key = keys(philox(key, number, stream))[0]
+            return [2 * unit(philox(stream_key, j, stream)) - 1 for j in range(len(w))]
 
-        best, found, jumps = -math.inf, list(w), 0
+        best, best_w, jumps = -math.inf, list(w), 0
         for restart in range(n_restarts + 1):
             now = drawn(restart, RESTART) if restart else list(w)
             value = self.values(now)
@@ -363,9 +363,9 @@ class _Search:
                 value, score = self.climb(now, value, better)
                 failed = 0
             if restart == 0 or score > best:
-                best, found = score, now
-        largest = max(abs(a) for a in found)
-        return [a / largest if largest > 0 else 0.0 for a in found]
+                best, best_w = score, now
+        largest = max(abs(a) for a in best_w)
+        return [a / largest if largest > 0 else 0.0 for a in best_w]
 
 
 def fit_oc1(

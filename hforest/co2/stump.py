@@ -70,11 +70,7 @@ def schedule(
     nu: float, lr: float, max_rounds: int, stump: StumpSettings, min_samples_oblique: int = 1
 ) -> Schedule:
     """The settings of a stump, checked."""
-    if not isinstance(stump, StumpSettings):
-        raise TypeError(
-            f"stump: expected a StumpSettings, got {type(stump).__name__}; pass "
-            "hforest.co2.StumpSettings(tau=2)"
-        )
+    check.instance("stump", stump, StumpSettings, "a StumpSettings", "pass hforest.co2.StumpSettings(tau=2)")
     return Schedule(
         nu=check.number("nu", nu, 0.0, open_low=True),
         eta=check.number("lr", lr, 0.0, open_low=True),

@@ -38,14 +38,14 @@ class Trials(NamedTuple):
 _Setting = tuple[float, float, int]
 
 
-def _values(name: str, given: Any) -> list[Any]:
+def _values(name: str, values: Any) -> list[Any]:
     """The values of a setting to be tried."""
-    one_axis = given.ndim == 1 if isinstance(given, np.ndarray) else isinstance(given, Sequence)
-    if not one_axis or isinstance(given, str | bytes):
+    one_axis = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Sequence)
+    if not one_axis or isinstance(values, str | bytes):
         raise TypeError(
-            f"{name}: expected a sequence of values, got {type(given).__name__}; pass such as [{name}]"
+            f"{name}: expected a sequence of values, got {type(values).__name__}; pass such as [{name}]"
         )
-    return list(given)
+    return list(values)
 
 
 def _grid(
@@ -89,7 +89,7 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
 class _Part(NamedTuple):
     """Which samples forests grow on, and which judge them."""
 
-    kept: IntArray | None
+    learning: IntArray | None
     """Numbers of those to grow on; None: all."""
     held: IntArray
     """Numbers of those that judge."""
@@ -210,9 +210,9 @@ def search(
     check.function("checkpoint", checkpoint, "trials")
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    found = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
-    learned: Array = found.targets if found.labels is None else found.labels
-    n_classes = None if found.labels is None else found.n_outputs
+    goal = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
+    learned: Array = goal.targets if goal.labels is None else goal.labels
+    n_classes = None if goal.labels is None else goal.n_outputs
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
     rows = [] if trials is None else _tried(trials)
@@ -220,7 +220,7 @@ def search(
     part = (
         _bootstraps(len(x), n_trees, fixed, seed) if held_out is None else _held_out(len(x), held_out, seed)
     )
-    x_kept, y_kept = (x, learned) if part.kept is None else (x[part.kept], learned[part.kept])
+    x_grow, y_grow = (x, learned) if part.learning is None else (x[part.learning], learned[part.learning])
     values: Any = nullcontext()
     with reporting(progress, len(grid), "trial") as report:
         for setting in grid:
@@ -228,7 +228,7 @@ def search(
                 continue
             with values, check.items_of("settings", fixed):
                 forest = grow(
-                    x_kept, y_kept, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
+                    x_grow, y_grow, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
                     n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
             rows.append((*setting, part.error(forest, x, learned, task)))
@@ -242,11 +242,9 @@ def search(
 
 def _tried(trials: Trials) -> list[tuple[Any, ...]]:
     """The rows of a caller's trials."""
-    if not isinstance(trials, Trials):
-        raise TypeError(
-            f"trials: expected a Trials, got {type(trials).__name__}; pass what search returned or what "
-            "checkpoint was called with"
-        )
+    check.instance(
+        "trials", trials, Trials, "a Trials", "pass what search returned or what checkpoint was called with"
+    )
     sizes: check.Sizes = {}
     with check.fields_of("trials"):
         check.same_device(**trials._asdict())

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, files, supervised
+from ..core import check, files, models, supervised
 from ..core.aliases import FloatArray, IntArray, Rng
 from ..core.dispatch import to_numpy
 from .model import Config, State, check_model, shapes, start
@@ -19,8 +19,6 @@ from .network import HISTORY
 
 FORMAT = 2
 """Number of the checkpoint's format: 2 renamed the settings and added the classes."""
-
-_CHECKPOINT = "a checkpoint written by hforest"
 
 
 class Data(NamedTuple):
@@ -128,15 +126,17 @@ def parts(
             f"{path}: expected n_train=None for a file with x_train and x_test, got {n_train}; leave it out "
             "(--train)"
         )
-    x, *rest = (samples(path, name, arrays[name], dtype) for name in names[::2])
-    ys = [labels(path, name, arrays[name], len(a)) for name, a in zip(names[1::2], (x, *rest), strict=True)]
-    if rest:
-        if x.shape[1] != rest[0].shape[1]:
+    x, *x_tests = (samples(path, name, arrays[name], dtype) for name in names[::2])
+    ys = [
+        labels(path, name, arrays[name], len(a)) for name, a in zip(names[1::2], (x, *x_tests), strict=True)
+    ]
+    if x_tests:
+        if x.shape[1] != x_tests[0].shape[1]:
             raise ValueError(
-                f"{path}: expected as many columns in x_test as in x_train, got {rest[0].shape[1]} and "
+                f"{path}: expected as many columns in x_test as in x_train, got {x_tests[0].shape[1]} and "
                 f"{x.shape[1]}; store the same columns"
             )
-        return [x, ys[0], rest[0], ys[1]]
+        return [x, ys[0], x_tests[0], ys[1]]
     if n_train is None:
         return [x, ys[0]]
     if not 0 < n_train < len(x):
@@ -163,17 +163,21 @@ def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
     return y
 
 
+def other_kind(path: str | Path, y_train: np.ndarray, y_test: np.ndarray) -> TypeError:
+    """The error for labels of two kinds, such as numbers and text."""
+    return TypeError(
+        f"{path}: expected labels of one kind in y_train and y_test, got {y_train.dtype} and "
+        f"{y_test.dtype}; convert one of them"
+    )
+
+
 def _encoded(
     path: Path, y_train: np.ndarray, y_test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # Labels as places in the array of all classes, and that array.
     same_kind = y_train.dtype.kind == y_test.dtype.kind
     if not same_kind and np.result_type(y_train, y_test).kind not in "iu":
-        raise TypeError(
-            f"{path}: expected labels of one kind in y_train and y_test, got {y_train.dtype} and "
-            f"{y_test.dtype}; "
-            "convert one of them"
-        )
+        raise other_kind(path, y_train, y_test)
     classes, places = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
     if len(classes) > supervised.MAX_CLASSES:
         raise ValueError(
@@ -231,10 +235,10 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
     path = Path(check.path("path", path))
     n_train = None if n_train is None else check.integer("n_train", n_train, 0)
     with files.opened(path, "an .npz archive of a data set") as arrays:
-        found = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
-    if len(found) == 2:
-        raise _no_rows(path, len(found[0]), n_train)
-    x_train, y_train, x_test, y_test = found
+        split = parts(path, arrays, n_train, np.dtype(np.float32), _labels)
+    if len(split) == 2:
+        raise _no_rows(path, len(split[0]), n_train)
+    x_train, y_train, x_test, y_test = split
     y_train, y_test, classes = _encoded(path, y_train, y_test)
     return Data(x_train, y_train, x_test, y_test, classes)
 
@@ -276,8 +280,7 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
 
 
 def _check_data(data: Data) -> None:
-    if not isinstance(data, Data):
-        raise TypeError(f"data: expected a Data, got {type(data).__name__}; call hforest.demo.load_data")
+    check.instance("data", data, Data, "a Data", "call hforest.demo.load_data")
     with check.fields_of("data"):
         check.same_device(**data._asdict())
         for name, a in data._asdict().items():
@@ -338,43 +341,40 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         No such file; a file that may not be read; a damaged file, one that is no checkpoint, or one of
         another version.
     """
-    path = Path(check.path("path", path))
-    with files.opened(path, _CHECKPOINT) as arrays:
-        try:
-            head = json.loads(files.text(arrays.small("head")))
-            written = head["format"]
-            if written == FORMAT:
-                return _checkpoint(arrays, head)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            IndexError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            wrong = f"no {error}" if isinstance(error, KeyError) else error
-            raise ValueError(
-                f"{path}: expected a checkpoint written by hforest, got a file with {wrong}; "
-                "restore it or start anew without --resume"
-            ) from None
-    raise ValueError(
-        f"{path}: expected a checkpoint written by hforest in format {FORMAT}, got format {written}; start "
-        "anew without --resume, or resume with the version of hforest that wrote it"
-    )
+    checkpoint: Checkpoint = models.load(check.path("path", path), _LAYOUT)
+    return checkpoint
 
 
-def _checkpoint(arrays: files.Archive, head: dict[str, Any]) -> Checkpoint:
+def _head(arrays: files.Archive) -> dict[str, Any]:
+    head = json.loads(files.text(arrays.small("head")))
+    if not isinstance(head, dict):
+        raise ValueError(f"the head is {head!r}, not a JSON object")
+    return head
+
+
+def _read(arrays: files.Archive, _: str) -> Checkpoint:
+    head = _head(arrays)
+    if head["format"] != FORMAT:
+        raise models.OtherFormatError(head["format"])
     config, step = Config(**head["config"]), arrays.small("step")
     if step.shape != () or step.dtype.kind not in "iu":
-        raise ValueError(f"a step that is no integer, but {step}")
+        raise ValueError(f"the step is no integer, but {step}")
     small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, 1)
     names = [*small, *(f"history_{name}" for name in (*HISTORY, "pending"))]
     state: State = {name: arrays[name] for name in names if name in arrays} | {"step": int(step)}
     classes = arrays["classes"]
     _check_state(config, state, small, classes)
     return Checkpoint(config, state, int(head["data"]), classes)
+
+
+_LAYOUT = models.Layout(
+    "a checkpoint written by hforest",
+    _read,
+    "restore it or start anew without --resume",
+    missing="a file with no {}; restore it or start anew without --resume",
+    other_format=f"a checkpoint written by hforest in format {FORMAT}, got format {{}}; start anew without "
+    "--resume, or resume with the version of hforest that wrote it",
+)
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
@@ -391,11 +391,10 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     """
     name = check.path("path", path)
     try:
-        with files.opened(name, _CHECKPOINT) as arrays:
-            head = json.loads(files.text(arrays.small("head")))
+        with files.opened(name, _LAYOUT.what) as arrays:
+            return {"format", "config", "data"} <= _head(arrays).keys()
     except (KeyError, ValueError, RecursionError):
         return False
-    return isinstance(head, dict) and {"format", "config", "data"} <= head.keys()
 
 
 def _check_state(config: Config, state: State, small: State, classes: np.ndarray) -> None:
@@ -403,9 +402,11 @@ def _check_state(config: Config, state: State, small: State, classes: np.ndarray
     # sizes would take the memory of a second model: a small one has the same names and dtypes.
     kernel = state["kernel"]
     if kernel.ndim != (3 if config.n_kernels else 2) or state["weights"].ndim != 3:
-        raise ValueError(f"kernel of shape {kernel.shape} and weights of shape {state['weights'].shape}")
+        raise ValueError(f"kernel is of shape {kernel.shape} and weights of shape {state['weights'].shape}")
     if classes.shape != state["weights"].shape[2:]:
-        raise ValueError(f"classes of shape {classes.shape} and weights of shape {state['weights'].shape}")
+        raise ValueError(
+            f"classes are of shape {classes.shape} and weights of shape {state['weights'].shape}"
+        )
     # The file does not hold the number of inputs: that of images follows from the features of their windows.
     n_features = state["mean"].size if config.n_kernels else config.n_features
     sizes = {"n_inputs": kernel.shape[0], "n_classes": len(classes), "n_normalized": n_features}
@@ -414,15 +415,15 @@ def _check_state(config: Config, state: State, small: State, classes: np.ndarray
         shape, like = tuple(sizes.get(str(axis), axis) for axis in axes), small[name]
         dtype = like.dtype if like.dtype.kind == "i" else kernel.dtype
         if a.shape != shape or a.dtype != dtype:
-            raise ValueError(f"{name} of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")
+            raise ValueError(f"{name} is of shape {a.shape}, {a.dtype} instead of {shape}, {dtype}")
         # Steps of the last updates.
         if name.endswith("_last") and (a.min() < 0 or a.max() > state["step"]):
-            raise ValueError(f"{name} from {a.min()} to {a.max()} instead of 0 to step {state['step']}")
+            raise ValueError(f"{name} is from {a.min()} to {a.max()} instead of 0 to step {state['step']}")
     if state["step"] < 0:
-        raise ValueError(f"step {state['step']} instead of 0 or more")
+        raise ValueError(f"step is {state['step']} instead of 0 or more")
     known = [state[f"history_{name}"] for name in HISTORY if f"history_{name}" in state]
     if known and (len(known) != len(HISTORY) or len({a.shape for a in known}) > 1 or known[0].ndim != 1):
-        raise ValueError(f"histories of shapes {', '.join(str(a.shape) for a in known)}")
+        raise ValueError(f"histories are of shapes {', '.join(str(a.shape) for a in known)}")
     f = state["features"]
     if f.min() < 0 or f.max() >= n_features:
-        raise ValueError(f"features from {f.min()} to {f.max()} instead of 0 to {n_features - 1}")
+        raise ValueError(f"features are from {f.min()} to {f.max()} instead of 0 to {n_features - 1}")

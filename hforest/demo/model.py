@@ -181,14 +181,13 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
 
 
 def _check_config(config: Config) -> None:
-    if not isinstance(config, Config):
-        raise TypeError(f"config: expected a Config, got {type(config).__name__}; pass hforest.demo.Config()")
+    check.instance("config", config, Config, "a Config", "pass hforest.demo.Config()")
 
 
 def shapes(config: Config) -> dict[str, check.Axes]:
     """The shapes of a state's arrays by their names, as far as the configuration tells them."""
     vertices = (config.n_trees, 2**config.depth - 1 if config.kind == "tree" else config.depth)
-    found: dict[str, check.Axes] = {
+    axes_of: dict[str, check.Axes] = {
         "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),
         "thresholds": vertices, "features": vertices,
         "weights": (config.n_trees, 2**config.depth, "n_classes"),
@@ -196,10 +195,10 @@ def shapes(config: Config) -> dict[str, check.Axes]:
     }  # fmt: skip
     adam = config.optimizer == "adam"
     for name in PARAMETERS:
-        found |= {f"{name}_{moment}": found[name] for moment in (("m", "v") if adam else ("h",))}
+        axes_of |= {f"{name}_{moment}": axes_of[name] for moment in (("m", "v") if adam else ("h",))}
     if adam:
-        found |= {"thresholds_last": vertices, "weights_last": found["weights"][:2]}
-    return found
+        axes_of |= {"thresholds_last": vertices, "weights_last": axes_of["weights"][:2]}
+    return axes_of
 
 
 def check_model(config: Config, state: State) -> dict[str, Array]:
@@ -208,8 +207,7 @@ def check_model(config: Config, state: State) -> dict[str, Array]:
     What they hold is checked where it is used.
     """
     _check_config(config)
-    if not isinstance(state, dict):
-        raise TypeError(f"state: expected a dict, got {type(state).__name__}; call hforest.demo.start")
+    check.instance("state", state, dict, "a dict", "call hforest.demo.start")
     axes_of = shapes(config)
     for name in (*axes_of, "step"):
         if name not in state:

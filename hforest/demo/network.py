@@ -99,11 +99,11 @@ def _steps(
 
         return z, move
 
-    found = descent.steps(
+    run = descent.steps(
         features, partial(_forward, config, state), _loss, partial(_update, config, state), batches,
         state["step"], partial(model.learning_rate, config), partial(check.items_of, "state", state),
     )  # fmt: skip
-    for step, _, loss in found:
+    for step, _, loss in run:
         state["step"] = step
         yield loss
 
@@ -160,10 +160,10 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     >>> losses[-1] < losses[0]
     True
     """
-    arrays, given = model.check_model(config, state), (x, y)
+    arrays, caller_arrays = model.check_model(config, state), (x, y)
     x = model.samples(config, state, "x", x, 1)
     y = model.labels(state, "y", y, x)
-    model.check_written(arrays, x=given[0], y=given[1])
+    model.check_written(arrays, x=caller_arrays[0], y=caller_arrays[1])
     model.check_moments(config, state, ["kernel"])
     return next(_steps(config, state, "x", [(x, y)]))
 
@@ -222,9 +222,9 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     >>> classes[scores.argmax(axis=1)].shape
     (7,)
     """
-    arrays, given = model.check_model(config, state), x
+    arrays, caller_arrays = model.check_model(config, state), x
     x = model.samples(config, state, "x", x)
-    model.check_synced(config, arrays, x=given)
+    model.check_synced(config, arrays, x=caller_arrays)
     return _predict(config, state, "x", x)
 
 
@@ -262,10 +262,10 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     TypeError, ValueError, IndexError
         As `predict`; labels that are not those of the state; no sample.
     """
-    arrays, given = model.check_model(config, state), (x, y)
+    arrays, caller_arrays = model.check_model(config, state), (x, y)
     x = model.samples(config, state, "x", x, 1)
     y = model.labels(state, "y", y, x)
-    model.check_synced(config, arrays, x=given[0], y=given[1])
+    model.check_synced(config, arrays, x=caller_arrays[0], y=caller_arrays[1])
     return _error_rate(config, state, "x", x, y)
 
 
@@ -291,12 +291,12 @@ HISTORY = ("step", "loss", "error")
 
 def _appended(state: State, name: str) -> list[float]:
     # What an earlier part of the run has written.
-    given = np.asarray(state.get(name, ()))
-    if given.ndim != 1 or (given.dtype.kind not in "iuf" and given.size):
+    row = np.asarray(state.get(name, ()))
+    if row.ndim != 1 or (row.dtype.kind not in "iuf" and row.size):
         raise TypeError(
             f"state[{name!r}]: expected a row of numbers, got {type(state[name]).__name__}; pass an array"
         )
-    return list(given)
+    return list(row)
 
 
 def train(
@@ -354,12 +354,12 @@ def train(
     check_progress(progress)
     check.function("checkpoint", checkpoint, "state")
     arrays = model.check_model(config, state)
-    given = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    caller_arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
     x_train = model.samples(config, state, "x_train", x_train, 1)
     y_train = model.labels(state, "y_train", y_train, x_train)
     x_test = model.samples(config, state, "x_test", x_test, 1)
     y_test = model.labels(state, "y_test", y_test, x_test)
-    model.check_written(arrays, **given)
+    model.check_written(arrays, **caller_arrays)
     model.check_moments(config, state, PARAMETERS)
     history = {name: _appended(state, f"history_{name}") for name in HISTORY}
     # Losses of the batches since the last evaluation, if the run was stopped between two.

@@ -60,7 +60,7 @@ def _spread(weights: FloatArray, reached: IntArray) -> FloatArray:
 # ---------------------------------------------------------------------------------------------- checks
 
 
-class _Given(NamedTuple):
+class _Problem(NamedTuple):
     """Checked arguments of a start."""
 
     forest: Forest
@@ -69,7 +69,7 @@ class _Given(NamedTuple):
     target: supervised.Target
 
 
-def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: str) -> _Given:
+def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: str) -> _Problem:
     check.same_device(x=x)
     dtype = check_layout(forest)
     check_comparisons("forest", forest)
@@ -88,10 +88,10 @@ def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None
     else:
         classes = n_outputs if task == "classification" else None
         target = supervised.target(y, len(x), task, classes)
-        given = target.targets if target.labels is None else target.labels
-        check.same_device(x=x, y=given)
+        values = target.targets if target.labels is None else target.labels
+        check.same_device(x=x, y=values)
     host = on_host(forest)
-    return _Given(host, check_depth(host, depth, check.MAX_DEPTH, MAX_LEAVES), target)
+    return _Problem(host, check_depth(host, depth, check.MAX_DEPTH, MAX_LEAVES), target)
 
 
 # -------------------------------------------------------------------------------------------- weights
@@ -164,11 +164,11 @@ def _exponents(x: FloatArray, kernel: FloatArray) -> IntArray:
         variance = (kernel * (centred.T @ centred / len(x) @ kernel)).sum(axis=0)
         # Rounding is no variance.
         varies = variance > (np.finfo(np.float32).eps * (mean @ kernel)) ** 2
-        found = np.round(np.log2(np.where(varies, variance, 1)) / 2)
+        exponent = np.round(np.log2(np.where(varies, variance, 1)) / 2)
     # Numbers of any size stay in range: a deviation further from 1 than half of the exponents is left as it
     # is.
     limit = np.finfo(kernel.dtype).maxexp // 2
-    return np.where(abs(found) < limit, found, 0).astype(np.int32)
+    return np.where(abs(exponent) < limit, exponent, 0).astype(np.int32)
 
 
 def from_forest(
@@ -272,13 +272,13 @@ def from_forest(
     """
     check.flag("kernel", kernel)
     ridge = check_ridge(l2, tolerance)
-    given = _check(x, y, forest, depth, task)
-    grown = given.forest
+    problem = _check(x, y, forest, depth, task)
+    grown = problem.forest
     if not kernel and bool((grown.feature < -1).any()):
         raise ValueError("forest: expected splits by single columns, got projections; pass kernel=True")
     products = None
-    with check.memory("depth", "trees", 40 * 2**given.depth * len(grown.tree_start)):
-        vertex, reached = places(grown, given.depth)
+    with check.memory("depth", "trees", 40 * 2**problem.depth * len(grown.tree_start)):
+        vertex, reached = places(grown, problem.depth)
         vertex = _with_copies(vertex)
         thresholds = np.where(vertex < 0, 0, grown.threshold[vertex])
         if kernel:
@@ -291,4 +291,4 @@ def from_forest(
         with np.errstate(over="ignore", under="ignore"):
             thresholds = np.ldexp(thresholds, -exponent[features])
             products = asarray(np.ldexp(products, -exponent))
-    return _fit(x, products, asarray(thresholds), asarray(features), reached, given.target, ridge)
+    return _fit(x, products, asarray(thresholds), asarray(features), reached, problem.target, ridge)

@@ -46,6 +46,6 @@ def fit_weights(leaf, margin, targets, n_leaves, l2, weights, intercept):
     mean, target_mean = rows.mean(axis=0), targets.mean(axis=0)
     centred = rows - mean
     square = centred.T @ centred + ridge * np.eye(rows.shape[1])
-    found = np.linalg.solve(square, centred.T @ (targets - target_mean)) if ridge > 0 else 0.0
-    weights.reshape(rows.shape[1], -1)[:] = found
+    slopes = np.linalg.solve(square, centred.T @ (targets - target_mean)) if ridge > 0 else 0.0
+    weights.reshape(rows.shape[1], -1)[:] = slopes
     intercept[:] = target_mean - mean @ weights.reshape(rows.shape[1], -1)

@@ -122,13 +122,13 @@ def _fitted(design: Design, target: supervised.Target, l2: float, tolerance: flo
 def rounded(name: str, a: Array, dtype: np.dtype) -> Array:
     """An array in the dtype of the margins; ValueError where it is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = a.astype(dtype)
-    if not bool(dispatch.array_module(found).isfinite(found).all()):
+        converted = a.astype(dtype)
+    if not bool(dispatch.array_module(converted).isfinite(converted).all()):
         raise ValueError(
             f"{name}: expected margins and targets whose leaf weights are in the range of {dtype}, got "
             "others; scale x, or the targets, to deviation 1, or pass a larger l2"
         )
-    return found
+    return converted
 
 
 def check_ridge(l2: float, tolerance: float) -> tuple[float, float]:

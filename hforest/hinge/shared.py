@@ -207,19 +207,19 @@ def results(
     if out is None:
         empty = dispatch.empty(like)
         return tuple(map(empty, shapes, dtypes))
-    given = out if len(names) > 1 else (out,)
-    if not isinstance(given, tuple) or len(given) != len(names):
+    arrays = out if len(names) > 1 else (out,)
+    if not isinstance(arrays, tuple) or len(arrays) != len(names):
         raise TypeError(
             f"out: expected a tuple of {len(names)} arrays ({', '.join(names)}), "
             f"got {type(out).__name__}; pass (" + ", ".join(names) + ")"
         )
     labels = [f"out {name}" for name in names] if len(names) > 1 else ["out"]
-    outputs = dict(zip(labels, given, strict=True))
+    outputs = dict(zip(labels, arrays, strict=True))
     check.same_device(**inputs, **outputs)
     for (name, a), shape, dtype in zip(outputs.items(), shapes, dtypes, strict=True):
         check.array(name, a, np.dtype(dtype), shape, {})
     check.outputs(outputs, inputs)
-    return given
+    return arrays
 
 
 def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:

@@ -176,12 +176,12 @@ def _greedy_targets(
     n = x.shape[0]
     y = supervised.as_given("y", y)
     shape = tuple(y.shape[1:])
-    found = supervised.target(y.reshape(n, -1) if len(shape) > 1 and len(y) == n else y, n, task, n_classes)
-    given = found.targets if found.labels is None else found.labels
-    check.same_device(x=x, y=given)
-    host = dispatch.to_numpy(given)
-    if found.labels is not None:
-        return np.eye(found.n_outputs)[host], (found.n_outputs,)
+    goal = supervised.target(y.reshape(n, -1) if len(shape) > 1 and len(y) == n else y, n, task, n_classes)
+    values = goal.targets if goal.labels is None else goal.labels
+    check.same_device(x=x, y=values)
+    host = dispatch.to_numpy(values)
+    if goal.labels is not None:
+        return np.eye(goal.n_outputs)[host], (goal.n_outputs,)
     return host - host.mean(axis=0), shape
 
 

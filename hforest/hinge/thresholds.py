@@ -236,8 +236,8 @@ def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
     >>> hforest.hinge.repair_thresholds(t, f)
     array([[ 0. , -0.5,  0.5]])
     """
-    given, f = _check_pair(thresholds, features)
-    t = given.copy()
+    before, f = _check_pair(thresholds, features)
+    t = before.copy()
     with np.errstate(invalid="ignore", over="ignore"):
         for v in range(t.shape[1]):
             t[:, v] = _inside(t[:, v], *_intervals(t, f, v))

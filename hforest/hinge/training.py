@@ -180,11 +180,7 @@ def _check_parameters(thresholds: FloatArray, weights: FloatArray) -> None:
 
 
 def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[str, FloatArray]:
-    if not isinstance(state, AdamState):
-        raise TypeError(
-            f"state: expected an AdamState, got {type(state).__name__}; "
-            "adam_state(thresholds, weights) makes one"
-        )
+    check.instance("state", state, AdamState, "an AdamState", "adam_state(thresholds, weights) makes one")
     arrays = {}
     for name in parameters:
         for part in ("m", "v", "last")[: 2 if name == "features" else 3]:

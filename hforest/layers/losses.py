@@ -62,10 +62,10 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     wide = cast(scores, _FLOAT64)
     with np.errstate(over="ignore"):
         shifted = wide - wide.max(axis=1, keepdims=True)
-        own = shifted[at]
+        of_label = shifted[at]
         p = xp.exp(shifted, out=shifted)
         total = p.sum(axis=1, keepdims=True)
-        loss = float((xp.log(total[:, 0]) - own).sum()) / n
+        loss = float((xp.log(total[:, 0]) - of_label).sum()) / n
     p /= total
     p[at] -= 1
     p /= n

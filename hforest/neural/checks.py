@@ -116,17 +116,17 @@ def gradients_fit(grad_p: FloatArray, leaves: FloatArray) -> None:
 
 def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
     """Labels of the samples of `f` as int32, on its device."""
-    found, _ = supervised.labels("y", y, sizes["n_samples"], sizes["n_classes"])
-    check.same_device(f=f, y=found)
-    return found
+    classes, _ = supervised.labels("y", y, sizes["n_samples"], sizes["n_classes"])
+    check.same_device(f=f, y=classes)
+    return classes
 
 
 def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
     """Weights of the samples of `y` in float64, divided by their mean; None for None and for no samples."""
     if sample_weight is None:
         return None
-    found = supervised.sample_weight(sample_weight, y, some_above_0=len(y) > 0)
-    return found / found.mean() if len(y) else None
+    weight = supervised.sample_weight(sample_weight, y, some_above_0=len(y) > 0)
+    return weight / weight.mean() if len(y) else None
 
 
 def given(**arrays: Array | None) -> dict[str, Any]:

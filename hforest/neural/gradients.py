@@ -115,12 +115,12 @@ def loss_backward(
     check.choice("loss", loss, ("forest", "tree"))
     check.flag("return_p", return_p)
     sizes = checks.forest(f, leaves, index)
-    given = supervised.as_given("y", y)
-    y = checks.labels(f, given, sizes)
+    caller_y = supervised.as_given("y", y)
+    y = checks.labels(f, caller_y, sizes)
     weight = checks.weights(y, sample_weight)
     n = sizes["n_samples"]
     weights = None if sample_weight is None else supervised.as_given("sample_weight", sample_weight)
-    inputs = {"f": f, "leaves": leaves, "y": given, "index": index, "sample_weight": weights}
+    inputs = {"f": f, "leaves": leaves, "y": caller_y, "index": index, "sample_weight": weights}
     grad_f = checks.gradient(f, out, inputs)
     empty = dispatch.array_module(f).empty
     losses, p = empty(n, np.float64), empty((n, sizes["n_classes"]), f.dtype) if return_p else None

@@ -28,8 +28,7 @@ class Linear(NamedTuple):
 
 def check_linear(model: Linear) -> check.Sizes:
     """A Linear of NumPy arrays whose sizes agree; returns the sizes."""
-    if not isinstance(model, Linear):
-        raise TypeError(f"model: expected a Linear, got {type(model).__name__}; call linear_init or fit")
+    check.instance("model", model, Linear, "a Linear", "call linear_init or fit")
     with check.fields_of("model"):
         return _check_fields(model)
 
@@ -171,10 +170,7 @@ def tree_decisions(model: Linear, m: int, part: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         f = part @ model.weights[m]
     if check.values_checked() and machine.first_nonfinite(f) >= 0:
-        raise ValueError(
-            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
-            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
-        )
+        raise units.infinite()
     return f
 
 

@@ -52,10 +52,7 @@ def _posteriors(f: FloatArray, y: IntArray, leaves: FloatArray, weight: FloatArr
 
 
 def _check_state(state: Any, model: Linear, n_features: int) -> None:
-    if not isinstance(state, OnlineState):
-        raise TypeError(
-            f"state: expected an OnlineState, got {type(state).__name__}; pass what partial_fit returned"
-        )
+    check.instance("state", state, OnlineState, "an OnlineState", "pass what partial_fit returned")
     real = np.dtype(np.float64)
     with check.fields_of("state"):
         for name, shape, dtype in (
@@ -203,11 +200,11 @@ def _step(
     m, v, mass = state
     parts = tree_inputs(model, x)
     f = write_decisions(model, parts, empty_decisions(model, len(x)))
-    found = _posteriors(f, y, model.leaves, weight)
+    posterior = _posteriors(f, y, model.leaves, weight)
     if mass is None:
-        mass = model.leaves * found.sum(axis=2, keepdims=True)
+        mass = model.leaves * posterior.sum(axis=2, keepdims=True)
     late = (step + 1) ** -FORGETTING
-    mass = (1 - late) * mass + late * found
+    mass = (1 - late) * mass + late * posterior
     rows = mass + PRIOR / mass.shape[2]
     model.leaves[:] = rows / rows.sum(axis=2, keepdims=True)
     space = np.empty_like(model.weights), np.empty_like(f)

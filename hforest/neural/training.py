@@ -39,9 +39,9 @@ def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, cla
     target = supervised.Target(y, None, n_classes)
     weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, y))
     supervised.similar("sample_weight", weight)
-    kept = weight > 0
-    if not kept.all():
-        x, y, weight = x[kept], y[kept], weight[kept]
+    positive = weight > 0
+    if not positive.all():
+        x, y, weight = x[positive], y[positive], weight[positive]
     return _Learned(x, y, None if bool((weight == weight[0]).all()) else weight / weight.mean())
 
 

@@ -10,12 +10,17 @@ _ROUNDED = 1e-7  # of a column's mean: deviations that the rounding of float32 l
 _BLOCK = 1 << 20  # numbers that are changed at a time
 
 
+def infinite() -> ValueError:
+    """The error for decision functions, or numbers that they are made of, that are not finite."""
+    return ValueError(
+        "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
+        "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
+    )
+
+
 def _check_finite(a: FloatArray) -> None:
     if not np.isfinite(a).all():
-        raise ValueError(
-            "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
-            "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
-        )
+        raise infinite()
 
 
 def of_samples(x: FloatArray) -> Units:

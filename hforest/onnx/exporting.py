@@ -45,7 +45,7 @@ def _rounded_down(threshold: np.ndarray) -> np.ndarray:
 def _projections(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
     """The column of each split, and (n_features, n_columns) the weights of the distinct columns."""
     column = np.zeros(len(forest.feature), np.int64)
-    found: dict[tuple[bytes, bytes], int] = {}
+    numbers: dict[tuple[bytes, bytes], int] = {}
     entries: list[tuple[np.ndarray, np.ndarray]] = []
     for v in np.flatnonzero(forest.feature != -1):
         if forest.feature[v] >= 0:
@@ -55,10 +55,10 @@ def _projections(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
             order = np.argsort(forest.indices[part], kind="stable")
             indices, data = forest.indices[part][order], forest.data[part][order].astype(np.float64)
         key = indices.tobytes(), data.tobytes()
-        if key not in found:
-            found[key] = len(entries)
+        if key not in numbers:
+            numbers[key] = len(entries)
             entries.append((indices, data))
-        column[v] = found[key]
+        column[v] = numbers[key]
     weight = np.zeros((int(forest.n_features), max(len(entries), 1)))
     for j, (indices, data) in enumerate(entries):
         np.add.at(weight[:, j], indices, data)
@@ -109,11 +109,11 @@ def _checked(forest: tree.Forest, dtype: np.dtype | type | str | None) -> np.dty
             "forest: expected NumPy arrays, got CuPy arrays; pass Forest(*(a.get() for a in forest))"
         )
     tree.check(forest)
-    own = forest.threshold.dtype
-    wanted = own if dtype is None else np.dtype(dtype)
+    forest_dtype = forest.threshold.dtype
+    wanted = forest_dtype if dtype is None else np.dtype(dtype)
     if wanted not in _TYPES:
-        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {own}")
-    if own == np.float32 and wanted == np.float64:
+        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {forest_dtype}")
+    if forest_dtype == np.float32 and wanted == np.float64:
         raise ValueError(
             "dtype: expected float32, in which this forest compares, got float64; leave it out, and round "
             "samples to float32"

@@ -110,10 +110,10 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
     dtype = threshold.dtype
     swapped, members = np.zeros(len(splits), bool), []
     for i in np.flatnonzero(np.diff(forest.category_indptr)[splits] > 0):
-        found, swapped[i] = _members(forest, int(splits[i]))
-        if len(found):
+        categories, swapped[i] = _members(forest, int(splits[i]))
+        if len(categories):
             mode[i] = _MEMBER
-            members += [found.astype(dtype), np.array([np.nan], dtype)]
+            members += [categories.astype(dtype), np.array([np.nan], dtype)]
         else:
             # A list must not be empty: a comparison that is false for every number.
             threshold[i] = -np.inf

@@ -174,8 +174,8 @@ def _decay(powers: np.ndarray) -> np.ndarray:
 
 def _visible(tail: np.ndarray) -> np.ndarray:
     size = np.abs(tail[:, 3:])
-    rest = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all after it
-    return 2 + np.maximum(1, (rest > _SINGLE * size[:, :1]).sum(axis=1))
+    tail_sum = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all after it
+    return 2 + np.maximum(1, (tail_sum > _SINGLE * size[:, :1]).sum(axis=1))
 
 
 @lru_cache(maxsize=8)

@@ -30,21 +30,21 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
-def names(name: str, given: Any, n: int, what: str) -> list[str] | None:
+def names(name: str, values: Any, n: int, what: str) -> list[str] | None:
     """Returns n texts as a list: of a list, a tuple, an array or an index of a data frame. None is None."""
-    if given is None:
+    if values is None:
         return None
-    found = given.tolist() if hasattr(type(given), "tolist") else given
-    if not isinstance(found, list | tuple):
+    sequence = values.tolist() if hasattr(type(values), "tolist") else values
+    if not isinstance(sequence, list | tuple):
         raise TypeError(
-            f"{name}: expected a sequence of str, got {type(given).__name__}; pass a list of names"
+            f"{name}: expected a sequence of str, got {type(values).__name__}; pass a list of names"
         )
-    for i, text in enumerate(found):
+    for i, text in enumerate(sequence):
         if not isinstance(text, str):
             raise TypeError(f"{name}[{i}]: expected a str, got {type(text).__name__}; pass str({text!r})")
-    if len(found) != n:
-        raise ValueError(f"{name}: expected {what} = {n} names, got {len(found)}; name each of them")
-    return list(found)
+    if len(sequence) != n:
+        raise ValueError(f"{name}: expected {what} = {n} names, got {len(sequence)}; name each of them")
+    return list(sequence)
 
 
 def axes(ax: Any, size: Sequence[float] | None = None) -> Axes:

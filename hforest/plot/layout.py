@@ -30,9 +30,9 @@ def tidy(
     outline: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     """Of subtrees whose parent is not yet placed: least and greatest place of each level, from their root."""
     for v in range(n - 1, -1, -1):
-        own = np.array([-width[v] / 2]), np.array([width[v] / 2])
+        root = np.array([-width[v] / 2]), np.array([width[v] / 2])
         if left[v] < 0:
-            outline[v] = own
+            outline[v] = root
             continue
         of_left, of_right = outline.pop(int(left[v])), outline.pop(int(right[v]))
         shared = min(len(of_left[0]), len(of_right[0]))
@@ -40,7 +40,7 @@ def tidy(
         shift[left[v]], shift[right[v]] = -half, half
         low = np.concatenate([of_left[0] - half, of_right[0][len(of_left[0]) :] + half])
         high = np.concatenate([of_right[1] + half, of_left[1][len(of_right[1]) :] - half])
-        outline[v] = np.concatenate([own[0], low]), np.concatenate([own[1], high])
+        outline[v] = np.concatenate([root[0], low]), np.concatenate([root[1], high])
     centre = np.zeros(n)
     for v in range(n):
         if left[v] >= 0:

@@ -38,19 +38,19 @@ def _outputs(predict: Callable[[Any], Any], points: NDArray[np.float64]) -> NDAr
     parts = []
     for first in range(0, len(points), ROWS):
         rows = points[first : first + ROWS]
-        found = np.asarray(predict(rows))
+        answers = np.asarray(predict(rows))
         if (
-            found.ndim not in (1, 2)
-            or len(found) != len(rows)
-            or found.dtype.kind not in "biuf"
-            or not found.size
+            answers.ndim not in (1, 2)
+            or len(answers) != len(rows)
+            or answers.dtype.kind not in "biuf"
+            or not answers.size
         ):
             raise ValueError(
                 f"predict: expected a function from ({len(rows)}, 2) to ({len(rows)}, n_classes) shares, or "
-                f"({len(rows)},) targets, got {found.dtype} of shape {found.shape}; pass such as "
+                f"({len(rows)},) targets, got {answers.dtype} of shape {answers.shape}; pass such as "
                 "lambda x: hforest.tree.predict(forest, x)"
             )
-        parts.append(found.reshape(len(rows), -1).astype(np.float64))
+        parts.append(answers.reshape(len(rows), -1).astype(np.float64))
     outputs = np.concatenate(parts)
     if not np.isfinite(outputs).all():
         raise ValueError("predict: expected finite numbers, got NaN or infinity; mend the function")

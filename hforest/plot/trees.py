@@ -231,14 +231,14 @@ def _places(drawn: Drawn, texts: Sequence[str], fontsize: float, scale: float, d
 
 
 def _write(
-    drawn: Drawn, texts: Sequence[str], fill: NDArray[np.floating], fontsize: float, given: Axes | None
+    drawn: Drawn, texts: Sequence[str], fill: NDArray[np.floating], fontsize: float, caller_ax: Axes | None
 ) -> Axes:
     """Draws boxes and lines; one unit of the axes is a point where text has `fontsize`."""
-    dpi = rcParams["figure.dpi"] if given is None else checks.axes(given).figure.dpi
+    dpi = rcParams["figure.dpi"] if caller_ax is None else checks.axes(caller_ax).figure.dpi
     at = _places(drawn, texts, fontsize, 1.0, dpi)
     inches = np.clip(at.size / 72, MIN_INCHES, MAX_INCHES)
-    ax = checks.axes(given, (float(inches[0]), float(inches[1])))
-    if given is None:
+    ax = checks.axes(caller_ax, (float(inches[0]), float(inches[1])))
+    if caller_ax is None:
         ax.figure.set_layout_engine("none")  # type: ignore[union-attr]
         ax.set_position((0, 0, 1, 1))
     room = np.array(ax.get_window_extent().size) * 72 / dpi

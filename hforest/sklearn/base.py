@@ -97,8 +97,8 @@ class Estimator(BaseEstimator):
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         """Returns those parameters that a function of hforest takes, under its names."""
         taken = inspect.signature(function or type(self)._function).parameters
-        given = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
-        return {name: value for name, value in given.items() if name in taken and name != "rng"}
+        values = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
+        return {name: value for name, value in values.items() if name in taken and name != "rng"}
 
     def _seed(self) -> int:
         return seed_of(self.random_state)
@@ -110,11 +110,11 @@ class Estimator(BaseEstimator):
             with threads(self.n_jobs):
                 yield
         except (TypeError, ValueError, IndexError) as error:
-            name, colon, rest = str(error).partition(":")
+            name, colon, message = str(error).partition(":")
             ours = {theirs: name for name, theirs in self._names.items()} | {"x": "X"}
             if not colon or name not in ours or type(error) not in (TypeError, ValueError, IndexError):
                 raise
-            raise type(error)(f"{ours[name]}:{rest}") from None
+            raise type(error)(f"{ours[name]}:{message}") from None
 
     def _forget(self) -> None:
         """Forgets what `partial_fit` keeps between its calls: `fit` begins anew."""

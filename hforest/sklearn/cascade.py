@@ -118,16 +118,19 @@ class CascadeForestClassifier(Classifier, Estimator):
         self
         """
         with self._computing():
-            x, labels, told = self._learned(X, y)
-            given = weight_of(sample_weight)
-            weight: np.ndarray | None = None if given is None else np.asarray(given)
+            x, labels, of_task = self._learned(X, y)
+            weights = weight_of(sample_weight)
+            weight: np.ndarray | None = None if weights is None else np.asarray(weights)
             if weight is None or weight.shape != labels.shape or weight.dtype.kind not in "biuf":
                 self._check_folds(labels)  # such weights are refused below
             else:
                 self._check_folds(labels[weight > 0])
-            settings = self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}
+            settings = self._settings() | {
+                "class_weight": of_task["class_weight"],
+                "sample_weight": weight,
+            }
             self.cascade_ = cascade.grow(
-                x, labels, self._forests(), n_classes=told["n_classes"], rng=self._seed(), **settings
+                x, labels, self._forests(), n_classes=of_task["n_classes"], rng=self._seed(), **settings
             )
         return self
 

@@ -53,11 +53,11 @@ class GrownForest(Estimator):
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
-    def _categorical(self, given: Any) -> Any:
+    def _categorical(self, columns: Any) -> Any:
         """Columns of categories as hforest takes them: names become numbers."""
-        names = np.asarray(given)
-        if given is None or names.dtype.kind not in "UO" or not names.size:
-            return given
+        names = np.asarray(columns)
+        if columns is None or names.dtype.kind not in "UO" or not names.size:
+            return columns
         known = getattr(self, "feature_names_in_", np.zeros(0, object)).tolist()
         unknown = [name for name in names.ravel().tolist() if name not in known]
         if unknown:
@@ -72,8 +72,8 @@ class GrownForest(Estimator):
             settings["categorical"] = self._categorical(settings["categorical"])
         if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
             settings["max_features"] = max(1, int(np.log2(x.shape[1])))
-        found: tree.Forest = type(self)._function(x, y, **settings)
-        return found
+        forest: tree.Forest = type(self)._function(x, y, **settings)
+        return forest
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the forest.
@@ -93,7 +93,7 @@ class GrownForest(Estimator):
         self
         """
         with self._computing():
-            x, target, told = self._learned(X, y)
+            x, target, settings = self._learned(X, y)
             score = getattr(self, "oob_score", False)
             if not callable(score):
                 check_flag("oob_score", score, " or a function of (y, predicted)")
@@ -103,8 +103,8 @@ class GrownForest(Estimator):
                     "bootstrap=True"
                 )
             seed = self._seed()
-            told |= {"sample_weight": weight_of(sample_weight), "rng": seed}
-            self.forest_ = self._grow(x, target, self._settings() | told)
+            settings |= {"sample_weight": weight_of(sample_weight), "rng": seed}
+            self.forest_ = self._grow(x, target, self._settings() | settings)
             if score:
                 self._score_out_of_bag(x, target, seed)
         return self

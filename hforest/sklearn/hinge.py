@@ -52,9 +52,9 @@ class _Hinge(Estimator):
 
         with self._computing():
             self._forget()
-            x, target, told = self._learned(X, y)
-            told |= {"sample_weight": weight_of(sample_weight), "rng": self._seed(), "progress": count}
-            self.model_ = tabular.fit(x, target, **(self._settings() | told))
+            x, target, settings = self._learned(X, y)
+            settings |= {"sample_weight": weight_of(sample_weight), "rng": self._seed(), "progress": count}
+            self.model_ = tabular.fit(x, target, **(self._settings() | settings))
         self.n_iter_ = max(steps.values(), default=0)
         return self
 
@@ -87,14 +87,14 @@ class _Hinge(Estimator):
         forests that hinge trees begin as, and not of what training changes.
         """
         check_is_fitted(self)
-        found = []
+        importances = []
         for member in self.model_.members:
             shares = tree.importance(member.forest, by="gain")
             size = abs(member.grown_kernel.astype(np.float64))
             total = size.sum(axis=0)
             parts = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
-            found.append(shares[: len(size)] + parts @ shares[len(size) :])
-        mean: np.ndarray = np.mean(found, axis=0)
+            importances.append(shares[: len(size)] + parts @ shares[len(size) :])
+        mean: np.ndarray = np.mean(importances, axis=0)
         return mean
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:

@@ -153,21 +153,21 @@ class NeuralForestClassifier(Classifier, Estimator):
             self._forget()
             for name in ("early_stopping", "standardize"):
                 check_flag(name, getattr(self, name))
-            x, labels, told = self._learned(X, y)
+            x, labels, of_task = self._learned(X, y)
             seed = self._seed()
             weight = weight_of(sample_weight)
             judge = None
             if self.early_stopping:
                 x, labels, weight, judge = self._held_out(x, labels, weight, seed)
             start = neural.linear_init(
-                n_features=x.shape[1], n_classes=told["n_classes"], rng=seed,
+                n_features=x.shape[1], n_classes=of_task["n_classes"], rng=seed,
                 x=x if self.standardize else None, **self._settings(neural.linear_init),
             )  # fmt: skip
             self.loss_curve_: list[float] = []
             self.model_ = neural.fit(
                 start, x, labels, rng=seed, history=self.loss_curve_,
                 checkpoint=judge.keep if judge else None, progress=judge.goes_on if judge else None,
-                **(self._settings() | {"class_weight": told["class_weight"], "sample_weight": weight}),
+                **(self._settings() | {"class_weight": of_task["class_weight"], "sample_weight": weight}),
             )  # fmt: skip
         self.n_iter_ = len(self.loss_curve_)
         if judge is not None:
@@ -254,8 +254,8 @@ class NeuralForestClassifier(Classifier, Estimator):
                     "sample_weight: expected finite numbers of at least 0, not all 0, got "
                     f"{weight.min():g} to {weight.max():g}; leave other samples out"
                 )
-            kept = weight > 0
-            x, y, weight = x[kept], y[kept], weight[kept]
+            positive = weight > 0
+            x, y, weight = x[positive], y[positive], weight[positive]
         counts = np.bincount(y)
         stratify = y if counts[counts > 0].min() >= 2 and share * len(y) >= y.max() + 1 else None
         rows, held = train_test_split(

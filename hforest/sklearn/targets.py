@@ -32,10 +32,10 @@ class Classifier(ClassifierMixin):
         check_classification_targets(y)
         self.classes_, places = np.unique(y, return_inverse=True)
         self.n_classes_ = len(self.classes_)
-        told: dict[str, Any] = {"n_classes": self.n_classes_, "task": "classification"}
+        settings: dict[str, Any] = {"n_classes": self.n_classes_, "task": "classification"}
         if hasattr(self, "class_weight"):
-            told["class_weight"] = of_classes(self.class_weight, self.classes_, y)
-        return x, places, told
+            settings["class_weight"] = of_classes(self.class_weight, self.classes_, y)
+        return x, places, settings
 
     def _learned_next(
         self, X: ArrayLike, y: Any, classes: Any, sample_weight: Any

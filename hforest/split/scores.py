@@ -63,7 +63,7 @@ def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | No
     number = supervised.ALL_CRITERIA.index(check.choice("criterion", criterion, supervised.ALL_CRITERIA))
     squared = number == _SQUARED_ERROR
     axes = ("n_nodes", "3") if squared else ("n_nodes", "n_classes")
-    given, counts = counts, supervised.matrix("counts", counts, axes=axes)
+    caller_counts, counts = counts, supervised.matrix("counts", counts, axes=axes)
     n_nodes, n_sums = counts.shape
     if squared and n_sums != 3:
         raise ValueError(
@@ -79,7 +79,7 @@ def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | No
     else:
         check.same_device(counts=counts, out=out)
         check.array("out", out, counts.dtype, ("n_nodes",), {"n_nodes": n_nodes})
-        check.outputs({"out": out}, {"counts": supervised.as_given("counts", given)})
+        check.outputs({"out": out}, {"counts": supervised.as_given("counts", caller_counts)})
     dispatch.backend(_PACKAGE, counts).impurity(counts, number, out)
     return out
 
@@ -156,11 +156,11 @@ def best_split(
     n = values.shape[1]
     if n > check.MAX_COUNT:
         raise ValueError(f"values: expected n_samples < 2**31, got {n}; pass a sample of them")
-    found = supervised.target(y, n, task, n_classes)
+    labels_or_targets = supervised.target(y, n, task, n_classes)
     number = supervised.criterion(criterion, task)
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     bins = supervised.max_bins(max_bins) or 0
-    goal: Array = found.targets if found.labels is None else found.labels
+    goal: Array = labels_or_targets.targets if labels_or_targets.labels is None else labels_or_targets.labels
     check.same_device(values=values, y=goal)
     weights = supervised.sample_weight(sample_weight, goal, some_above_0=False)
     if sample_weight is not None:
@@ -170,14 +170,14 @@ def best_split(
             goal, weights = goal[heavy], weights[heavy]
     if values.size == 0:
         return Split(-1, float("nan"), 0.0)
-    return _best(values, goal, weights, found, number, min_samples_leaf, bins)
+    return _best(values, goal, weights, labels_or_targets, number, min_samples_leaf, bins)
 
 
 def _best(
     values: FloatArray,
     goal: Array,
     weights: FloatArray,
-    found: supervised.Target,
+    labels_or_targets: supervised.Target,
     number: int,
     min_samples_leaf: int,
     bins: int,
@@ -188,18 +188,26 @@ def _best(
     """
     xp, backend = dispatch.array_module(values), dispatch.backend(_PACKAGE, values)
     threshold, gain = xp.empty(len(values), values.dtype), xp.empty(len(values))
-    targets = goal if found.labels is None else None
+    targets = goal if labels_or_targets.labels is None else None
     weights, exponent = supervised.scaled_weight(weights, targets, gain.dtype, len(weights))
-    if found.labels is None:
+    if labels_or_targets.labels is None:
         centred = goal - (weights[:, None] * goal).sum(axis=0) / weights.sum()
         backend.target_splits(values, centred, weights, min_samples_leaf, bins, threshold, gain)
     else:
         backend.class_splits(
-            values, goal, weights, found.n_outputs, number, min_samples_leaf, bins, threshold, gain
+            values,
+            goal,
+            weights,
+            labels_or_targets.n_outputs,
+            number,
+            min_samples_leaf,
+            bins,
+            threshold,
+            gain,
         )
     best = int(gain.argmax())
     if float(gain[best]) == -np.inf:
         return Split(-1, float("nan"), 0.0)
     with np.errstate(over="ignore"):
-        found_gain = float(np.ldexp(max(float(gain[best]), 0.0), -exponent))
-    return Split(best, float(threshold[best]), min(found_gain, sys.float_info.max))
+        best_gain = float(np.ldexp(max(float(gain[best]), 0.0), -exponent))
+    return Split(best, float(threshold[best]), min(best_gain, sys.float_info.max))

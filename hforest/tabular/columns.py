@@ -1,5 +1,6 @@
 """Columns of a table in a common unit: deviations, or normal scores where a column has long tails."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +48,8 @@ def transformed(columns: Columns, x: FloatArray) -> FloatArray:
     z = deviations(columns, x)
     start = columns.start
     for j in np.flatnonzero(np.diff(start)):
-        own = slice(start[j], start[j + 1])
-        z[:, j] = np.interp(x[:, j], columns.knots[own], columns.scores[own])
+        part = slice(start[j], start[j + 1])
+        z[:, j] = np.interp(x[:, j], columns.knots[part], columns.scores[part])
     return np.ascontiguousarray(z, np.float32)
 
 
@@ -77,8 +78,8 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     inverse = NormalDist().inv_cdf
     scores = np.array([inverse(float(share)) for share in rank])
-    given = np.interp(values, knots, scores)
-    return knots, (scores - given.mean()) / (given.std() or 1.0)
+    of_rows = np.interp(values, knots, scores)
+    return knots, (scores - of_rows.mean()) / (of_rows.std() or 1.0)
 
 
 def measure(x: FloatArray, kind: str) -> Columns:
@@ -94,25 +95,27 @@ def measure(x: FloatArray, kind: str) -> Columns:
     long = (z**4).mean(axis=0) > KURTOSIS if kind == "auto" else low < high
     knots, scores, sizes = [empty], [empty], np.zeros(x.shape[1], np.int64)
     for j in np.flatnonzero(long):
-        found = _normal_scores(x[:, j])
-        knots.append(found[0])
-        scores.append(found[1])
-        sizes[j] = len(found[0])
+        curve = _normal_scores(x[:, j])
+        knots.append(curve[0])
+        scores.append(curve[1])
+        sizes[j] = len(curve[0])
     start = np.concatenate([[0], np.cumsum(sizes)])
     return columns._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
 
 
+def check_numpy(arrays: Mapping[str, Any]) -> None:
+    """Checks that what stands under these names are NumPy arrays."""
+    for name, a in arrays.items():
+        if type(a) not in check.NUMPY_TYPES:
+            raise TypeError(f"{name}: expected a NumPy array, got {type(a).__name__}; pass what fit returned")
+
+
 def check_columns(name: str, columns: Any) -> int:
     """Checks that a value is a whole `Columns`; returns the number of columns."""
-    if not isinstance(columns, Columns):
-        raise TypeError(f"{name}: expected Columns, got {type(columns).__name__}; pass what fit returned")
+    check.instance(name, columns, Columns, "Columns", "pass what fit returned")
     real, sizes = np.dtype(np.float64), check.Sizes()
     arrays = {f"{name}.{field}": a for field, a in columns._asdict().items()}
-    for place, a in arrays.items():
-        if type(a) not in check.NUMPY_TYPES:
-            raise TypeError(
-                f"{place}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
-            )
+    check_numpy(arrays)
     for field in ("low", "high", "center", "scale"):
         check.array(f"{name}.{field}", getattr(columns, field), real, ("n_features",), sizes)
     n_features = int(sizes["n_features"])

@@ -1,67 +1,34 @@
 """A model as one file of plain arrays."""
 
 import os
+from functools import partial
+from typing import Any
 
-import numpy as np
-
-from ..core import check, files
-from ..tree.forest import from_arrays
+from ..core import check, models
+from ..tree.files import FOREST
 from .columns import Columns
 from .model import Member, Model, check_model
 
 FORMAT = 1
-_WHAT = "a model of a table that save wrote"
+
+_MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_MODEL = models.record(
+    Model, partial(check_model, "model"),
+    task=models.word, columns=models.record(Columns), members=models.several("n_members", _MEMBER),
+)  # fmt: skip
+LAYOUT = models.Layout(
+    "a model of a table that save wrote",
+    models.in_format("tabular_format", FORMAT, _MODEL),
+    "it was changed: restore it or fit anew",
+    other_format="a model of a table that save wrote, got one in which the format is not "
+    f"{FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
+    "update hforest",
+)
 
 
-def arrays_of(model: Model) -> dict[str, np.ndarray]:
-    """The arrays of a model by their names in a file."""
-    arrays = {
-        "tabular_format": np.array(FORMAT),
-        "task": np.array(model.task),
-        "n_members": np.array(len(model.members)),
-        "target_center": model.target_center,
-        "target_scale": model.target_scale,
-    }
-    arrays |= {f"columns/{name}": a for name, a in model.columns._asdict().items()}
-    for i, member in enumerate(model.members):
-        own = member._asdict()
-        forest = own.pop("forest")
-        arrays |= {f"members/{i}/{name}": a for name, a in own.items()}
-        arrays |= {f"members/{i}/forest/{name}": a for name, a in forest._asdict().items()}
-    return arrays
-
-
-def model_of(name: str, found: files.Archive) -> Model:
-    """The model that the arrays of the file `name` are, checked."""
-    try:
-        written = found.small("tabular_format")
-        if written.shape != () or written.dtype.kind not in "iu" or int(written) != FORMAT:
-            raise ValueError(f"the format is not {FORMAT}")
-        n_members = found.small("n_members")
-        if n_members.shape != () or n_members.dtype.kind not in "iu" or not 1 <= int(n_members) <= 2**20:
-            raise ValueError("n_members is no number of members")
-        members = []
-        for i in range(int(n_members)):
-            own = {field: found[f"members/{i}/{field}"] for field in Member._fields if field != "forest"}
-            forest = from_arrays(found, f"members/{i}/forest/")
-            members.append(Member(**own, forest=forest))
-        columns = Columns(**{field: found[f"columns/{field}"] for field in Columns._fields})
-        task = found.small("task")
-        if task.shape != () or task.dtype.kind != "U":
-            raise ValueError("task is no word")
-        model = Model(
-            files.text(task), columns, tuple(members), found["target_center"], found["target_scale"]
-        )
-        check_model("model", model)
-    except KeyError as missing:
-        raise ValueError(
-            f"{name}: expected {_WHAT}, got none of its arrays called {missing}; pass a file from save"
-        ) from None
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise ValueError(
-            f"{name}: expected {_WHAT}, got one in which {error}; it was changed: restore it or fit anew"
-        ) from None
-    return model
+def write(file: str, model: Model, **more: Any) -> None:
+    """Writes a checked model, and arrays beside it."""
+    models.save(file, model, tabular_format=FORMAT, n_members=len(model.members), **more)
 
 
 def save(file: str | os.PathLike[str], model: Model) -> None:
@@ -100,7 +67,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     """
     file = check.path("file", file)
     check_model("model", model)
-    files.write_npz(file, arrays_of(model))
+    write(file, model)
 
 
 def load(file: str | os.PathLike[str]) -> Model:
@@ -127,6 +94,5 @@ def load(file: str | os.PathLike[str]) -> Model:
     --------
     See `save`.
     """
-    name = check.path("file", file)
-    with files.opened(name, _WHAT) as found:
-        return model_of(name, found)
+    model: Model = models.load(check.path("file", file), LAYOUT)
+    return model

@@ -29,20 +29,20 @@ def default_steps(n_samples: int, batch_size: int) -> int:
 class _Targets:
     """Labels as they are, or targets in deviations."""
 
-    def __init__(self, found: supervised.Target) -> None:
-        self.center, self.scale = np.zeros(found.n_outputs), np.ones(found.n_outputs)
-        if found.targets is not None:
-            y = found.targets
+    def __init__(self, target: supervised.Target) -> None:
+        self.center, self.scale = np.zeros(target.n_outputs), np.ones(target.n_outputs)
+        if target.targets is not None:
+            y = target.targets
             unit = np.maximum(abs(y).max(axis=0), np.finfo(float).tiny)
             deviation = (y / unit).std(axis=0) * unit
             varies = (y.min(axis=0) < y.max(axis=0)) & (deviation > 0)
             self.center = np.where(varies, (y / unit).mean(axis=0) * unit, y[0])
             self.scale = np.where(varies, deviation, 1.0)
 
-    def __call__(self, found: supervised.Target) -> FloatArray | IntArray:
-        if found.targets is None:
-            return found.labels
-        return np.ascontiguousarray((found.targets - self.center) / self.scale, np.float32)
+    def __call__(self, target: supervised.Target) -> FloatArray | IntArray:
+        if target.targets is None:
+            return target.labels
+        return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
 
 
 def _validation_rows(
@@ -187,9 +187,9 @@ def fit(
     check_progress(progress)
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    found = supervised.target(y, len(x), task, n_classes)
+    goal = supervised.target(y, len(x), task, n_classes)
     reference = x[:, 0]
-    weight = supervised.class_weight(class_weight, found, supervised.sample_weight(sample_weight, reference))
+    weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
     supervised.similar("sample_weight", weight)
     check.choice("columns", columns, KINDS)
     n_members = check.integer("n_members", n_members, 1, 2**10)
@@ -206,27 +206,31 @@ def fit(
     check.flag("average", average)
     if share is not None:
         share = check.number("share", share, 0.0, 1.0)
-    targets = _Targets(found)
-    own = None
+    targets = _Targets(goal)
+    validation_rows = None
     held_share = 0.0
     if isinstance(check.scalar(validation), int | float | np.number) and not isinstance(validation, bool):
         held_share = check.number("validation", validation, 0.0, 0.5)
     else:
-        own = _validation_rows(validation, x.shape[1], task, found.n_outputs)
-    kept = np.flatnonzero(weight > 0)
-    equal = bool((weight[kept] == weight[kept[0]]).all())
-    units = measure(x[kept], columns)
-    rows = Rows(transformed(units, x), targets(found), None if equal else weight).part(kept)
-    held = None if own is None else Rows(transformed(units, own[0]), targets(own[1]), None)
+        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs)
+    positive = np.flatnonzero(weight > 0)
+    equal = bool((weight[positive] == weight[positive[0]]).all())
+    units = measure(x[positive], columns)
+    rows = Rows(transformed(units, x), targets(goal), None if equal else weight).part(positive)
+    held = (
+        None
+        if validation_rows is None
+        else Rows(transformed(units, validation_rows[0]), targets(validation_rows[1]), None)
+    )
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
     settings = Settings(
-        task, found.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
+        task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
         batch_size, lr, bool(average), share,
     )  # fmt: skip
     seed = check.seed(rng)
     parts = [np.zeros(0, np.int64)] * n_members
-    if own is None:
+    if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
     members: list[Member] = []
     with reporting(progress, max(1, n_members * steps), "step") as report:

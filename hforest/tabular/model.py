@@ -8,7 +8,7 @@ from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
-from .columns import Columns, check_columns, transformed
+from .columns import Columns, check_columns, check_numpy, transformed
 from .recipe import SMOOTHING
 
 CHUNK = 4096
@@ -126,14 +126,9 @@ def _outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
 
 
 def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> None:
-    if not isinstance(member, Member):
-        raise TypeError(f"{name}: expected a Member, got {type(member).__name__}; pass what fit returned")
+    check.instance(name, member, Member, "a Member", "pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field != "forest"}
-    for field, a in plain.items():
-        if type(a) not in check.NUMPY_TYPES:
-            raise TypeError(
-                f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
-            )
+    check_numpy({f"{name}.{field}": a for field, a in plain.items()})
     sizes: check.Sizes = {"n_features": n_features, "n_outputs": n_outputs}
     with check.fields_of(name):
         for field in ("kernel", "grown_kernel"):
@@ -152,39 +147,41 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
         n_inputs = n_features + sizes["n_projections"]
         check.indices("features", member.features, n_inputs, "n_features + n_projections")
         forest = tree.check(member.forest)
-        found = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
-        if found != (n_inputs, n_outputs, FLOAT32):
+        got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
+        if got != (n_inputs, n_outputs, FLOAT32):
             raise ValueError(
-                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {found[0]}, "
-                f"{found[1]} and {found[2]}; pass what fit returned"
+                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
+                f"{got[1]} and {got[2]}; pass what fit returned"
             )
 
 
 def check_model(name: str, model: Any) -> int:
     """Checks that a value is a whole `Model`; returns the number of columns that samples have."""
-    if not isinstance(model, Model):
-        raise TypeError(f"{name}: expected a Model, got {type(model).__name__}; fit or load one")
+    check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_columns(f"{name}.columns", model.columns)
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
-        if type(a) not in check.NUMPY_TYPES:
-            raise TypeError(
-                f"{name}.{field}: expected a NumPy array, got {type(a).__name__}; pass what fit returned"
-            )
+        check_numpy({f"{name}.{field}": a})
         check.array(f"{name}.{field}", a, FLOAT64, ("n_outputs",), sizes)
         check.finite(f"{name}.{field}", a)
     check.at_least_one(sizes, "n_outputs")
-    if not isinstance(model.members, tuple | list):
-        raise TypeError(
-            f"{name}.members: expected a tuple, got {type(model.members).__name__}; pass what fit returned"
-        )
+    check.instance(f"{name}.members", model.members, tuple | list, "a tuple", "pass what fit returned")
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
     for i, member in enumerate(model.members):
         _check_member(f"{name}.members[{i}]", member, n_features, sizes["n_outputs"])
     return n_features
+
+
+def check_width(x: FloatArray, n_features: int) -> None:
+    """Samples have the columns of the table that a model was fitted on."""
+    if x.shape[1] != n_features:
+        raise ValueError(
+            f"x: expected the {n_features} columns that the model was fitted on, got {x.shape[1]}; pass "
+            "the same columns"
+        )
 
 
 def predict(model: Model, x: ArrayLike) -> FloatArray:
@@ -220,16 +217,12 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)
-    given = supervised.matrix("x", x)
-    if given.shape[1] != n_features:
-        raise ValueError(
-            f"x: expected the {n_features} columns that the model was fitted on, got {given.shape[1]}; pass "
-            "the same columns"
-        )
-    y = np.empty((len(given), len(model.target_center)))
-    for first in range(0, len(given), CHUNK):
+    table = supervised.matrix("x", x)
+    check_width(table, n_features)
+    y = np.empty((len(table), len(model.target_center)))
+    for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows = transformed(model.columns, given[part])
+        rows = transformed(model.columns, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
             y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
     y /= len(model.members)

@@ -75,10 +75,10 @@ def _grown(
         parts.append(grown)
         counts.append(drawn_by)
     forest = _joined(parts)._replace(n_features=np.array(z.shape[1]))
-    found = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
-    unseen = np.isnan(found[:, 0])
-    found[unseen] = np.average(y, axis=0, weights=rows.weight)
-    return _Grown(forest, found)
+    outputs = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
+    unseen = np.isnan(outputs[:, 0])
+    outputs[unseen] = np.average(y, axis=0, weights=rows.weight)
+    return _Grown(forest, outputs)
 
 
 def _joined(parts: list[Forest]) -> Forest:
@@ -104,9 +104,15 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     share = np.array(1.0 if settings.share is None else settings.share)
     best: tuple[float, Start] | None = None
     for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
-        rest = (y - multiple * out_of_bag)[picked]
+        residual = (y - multiple * out_of_bag)[picked]
         (t, f, w), intercept, _ = hinge.from_forest(
-            z, rest, forest, settings.depth, l2=recipe.RIDGE, tolerance=recipe.TOLERANCE, task="regression"
+            z,
+            residual,
+            forest,
+            settings.depth,
+            l2=recipe.RIDGE,
+            tolerance=recipe.TOLERANCE,
+            task="regression",
         )
         offset = np.float32(multiple) * offset_of(out_of_bag, task)
         factors = (recipe.FACTORS if held is not None else (recipe.DEFAULT_FACTOR,)) if classes else (1.0,)

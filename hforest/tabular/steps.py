@@ -13,7 +13,7 @@ from ..hinge import AdamState
 from . import recipe
 from .columns import transformed
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
-from .model import FLOAT32, Member, Model, check_model, forest_outputs, offset_of
+from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
 
@@ -28,8 +28,7 @@ class TrainingState(NamedTuple):
 
 def _check_state(state: Any, model: Model) -> None:
     remedy = "pass what partial_fit returned"
-    if not isinstance(state, TrainingState):
-        raise TypeError(f"state: expected a TrainingState, got {type(state).__name__}; {remedy}")
+    check.instance("state", state, TrainingState, "a TrainingState", remedy)
     if not isinstance(state.moments, tuple | list) or len(state.moments) != len(model.members):
         raise ValueError(
             f"state.moments: expected one of each of {len(model.members)} members, got others; {remedy}"
@@ -38,18 +37,16 @@ def _check_state(state: Any, model: Model) -> None:
     check.same_device(**{"state.n_steps": state.n_steps})
     check.array("state.n_steps", state.n_steps, check.INT64, (), {})
     check.integer("state.n_steps", int(state.n_steps), 0, check.MAX_COUNT)
-    for i, (given, member) in enumerate(zip(state.moments, model.members, strict=True)):
-        if not isinstance(given, Moments):
-            raise TypeError(
-                f"state.moments[{i}]: expected Moments, got {type(given).__name__}; pass what partial_fit "
-                "returned"
-            )
-        if not isinstance(given.trees, AdamState):
-            raise TypeError(
-                f"state.moments[{i}].trees: expected an AdamState, got {type(given.trees).__name__}; pass "
-                "what partial_fit returned"
-            )
-        if given.trees.features_m is not None or given.trees.features_v is not None:
+    for i, (moment, member) in enumerate(zip(state.moments, model.members, strict=True)):
+        check.instance(f"state.moments[{i}]", moment, Moments, "Moments", "pass what partial_fit returned")
+        check.instance(
+            f"state.moments[{i}].trees",
+            moment.trees,
+            AdamState,
+            "an AdamState",
+            "pass what partial_fit returned",
+        )
+        if moment.trees.features_m is not None or moment.trees.features_v is not None:
             raise TypeError(
                 f"state.moments[{i}].trees: expected None as moments of features, which are not learned, got "
                 "others; pass what partial_fit returned"
@@ -57,14 +54,14 @@ def _check_state(state: Any, model: Model) -> None:
         t, w = member.thresholds.shape, member.weights.shape
         with check.fields_of(f"state.moments[{i}]"):
             for name, a, shape, dtype in (
-                ("kernel_m", given.kernel_m, member.kernel.shape, FLOAT32),
-                ("kernel_v", given.kernel_v, member.kernel.shape, FLOAT32),
-                ("thresholds_m", given.trees.thresholds_m, t, FLOAT32),
-                ("thresholds_v", given.trees.thresholds_v, t, FLOAT32),
-                ("thresholds_last", given.trees.thresholds_last, t, check.INT64),
-                ("weights_m", given.trees.weights_m, w, FLOAT32),
-                ("weights_v", given.trees.weights_v, w, FLOAT32),
-                ("weights_last", given.trees.weights_last, w[:2], check.INT64),
+                ("kernel_m", moment.kernel_m, member.kernel.shape, FLOAT32),
+                ("kernel_v", moment.kernel_v, member.kernel.shape, FLOAT32),
+                ("thresholds_m", moment.trees.thresholds_m, t, FLOAT32),
+                ("thresholds_v", moment.trees.thresholds_v, t, FLOAT32),
+                ("thresholds_last", moment.trees.thresholds_last, t, check.INT64),
+                ("weights_m", moment.trees.weights_m, w, FLOAT32),
+                ("weights_v", moment.trees.weights_v, w, FLOAT32),
+                ("weights_last", moment.trees.weights_last, w[:2], check.INT64),
             ):
                 check.same_device(**{name: a})
                 check.array(name, a, dtype, shape, {})
@@ -143,26 +140,22 @@ def partial_fit(
     n_features = check_model("model", model)
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    if x.shape[1] != n_features:
-        raise ValueError(
-            f"x: expected the {n_features} columns that the model was fitted on, got {x.shape[1]}; pass "
-            "the same columns"
-        )
+    check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":
         goal, _ = supervised.labels("y", y, len(x), len(model.target_center))
     else:
-        given = supervised.targets("y", y, len(x))
-        if given.shape[1] != len(model.target_center):
+        numbers = supervised.targets("y", y, len(x))
+        if numbers.shape[1] != len(model.target_center):
             raise ValueError(
-                f"y: expected the {len(model.target_center)} targets of the model, got {given.shape[1]}; "
+                f"y: expected the {len(model.target_center)} targets of the model, got {numbers.shape[1]}; "
                 "pass as many"
             )
-        goal = np.ascontiguousarray((given - model.target_center) / model.target_scale, np.float32)
+        goal = np.ascontiguousarray((numbers - model.target_center) / model.target_scale, np.float32)
     weight = None if sample_weight is None else supervised.sample_weight(sample_weight, x[:, 0])
     if weight is not None and not weight.all():
-        kept = weight > 0
-        x, goal, weight = x[kept], goal[kept], weight[kept]
+        positive = weight > 0
+        x, goal, weight = x[positive], goal[positive], weight[positive]
     batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
     lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
     if state is None:

@@ -106,13 +106,13 @@ def _best_mixture(scores: FloatArray, grown: FloatArray, held: Rows, settings: S
     shares = recipe.SHARES if settings.share is None else (settings.share,)
     if settings.task == "regression":
         return min(_Judged(loss_of(a * scores + (1 - a) * grown, held, "regression"), 1.0, a) for a in shares)
-    found = []
+    candidates = []
     for factor in recipe.TEMPERATURES:
         p = probabilities(factor * scores)
         for a in shares:
             loss = loss_of(a * p + (1 - a) * grown, held, "classification")
-            found.append(_Judged(loss, factor, a))
-    return min(found)
+            candidates.append(_Judged(loss, factor, a))
+    return min(candidates)
 
 
 class _Judge:
@@ -137,18 +137,18 @@ class _Judge:
         return self._waited < recipe.PATIENCE
 
     def _judge(self, member: Member, held: Rows) -> None:
-        found = _best_mixture(
+        mixture = _best_mixture(
             trees_scores(member, held.x, self._settings.task), self._grown, held, self._settings
         )
-        self._waited = 0 if found.loss < 0.999 * self._least else self._waited + 1
-        if found.loss < self._least:
-            factor = np.float32(found.factor)
-            self._least = found.loss
+        self._waited = 0 if mixture.loss < 0.999 * self._least else self._waited + 1
+        if mixture.loss < self._least:
+            factor = np.float32(mixture.factor)
+            self._least = mixture.loss
             self.best = member._replace(
                 weights=factor * member.weights,
                 intercept=factor * member.intercept,
-                offset=np.array(found.factor * float(member.offset)),
-                share=np.array(found.share),
+                offset=np.array(mixture.factor * float(member.offset)),
+                share=np.array(mixture.share),
             )
 
 

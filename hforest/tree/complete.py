@@ -24,42 +24,42 @@ class Places(NamedTuple):
 
 def levels(forest: Forest) -> list[IntArray]:
     """The splits of each level, root first: as many as the forest is deep."""
-    found: list[IntArray] = []
+    splits_of_level: list[IntArray] = []
     node = forest.tree_start[:-1]
     tree = np.arange(len(node))
     while True:
         splits = forest.feature[node] != -1
         if not splits.any():
-            return found
+            return splits_of_level
         tree, node = tree[splits], node[splits]
-        found.append(node)
+        splits_of_level.append(node)
         first = forest.tree_start[tree] + forest.left[node]
         tree, node = np.concatenate([tree, tree]), np.concatenate([first, first + 1])
 
 
 def places(forest: Forest, depth: int) -> Places:
     """The nodes at the places of complete trees of a depth of at least 1."""
-    start, found = forest.tree_start[:-1, None], []
+    start, vertices = forest.tree_start[:-1, None], []
     node = start
     for _ in range(depth):
         splits = forest.feature[node] != -1
-        found.append(np.where(splits, node, -1))
+        vertices.append(np.where(splits, node, -1))
         first = np.where(splits, start + forest.left[node], node)
         node = np.stack([first, first + splits], axis=2).reshape(len(start), -1)
-    return Places(np.concatenate(found, axis=1), node)
+    return Places(np.concatenate(vertices, axis=1), node)
 
 
 def check_depth(forest: Forest, depth: int | None, max_depth: int, max_leaves: int) -> int:
     """A depth of complete trees, by default that of the forest and at least 1."""
-    found = len(levels(forest)) if depth is None else check.integer("depth", depth, 1, max_depth)
+    n_levels = len(levels(forest)) if depth is None else check.integer("depth", depth, 1, max_depth)
     n_trees = len(forest.tree_start) - 1
-    if found > max_depth or n_trees * 2**found > max_leaves:
+    if n_levels > max_depth or n_trees * 2**n_levels > max_leaves:
         raise ValueError(
             f"depth: expected at most {max_depth}, with n_trees * 2**depth of at most {max_leaves}, got "
-            f"{n_trees} * 2**{found}{' of this forest' if depth is None else ''}; pass a smaller depth, "
+            f"{n_trees} * 2**{n_levels}{' of this forest' if depth is None else ''}; pass a smaller depth, "
             "which leaves deeper splits out"
         )
-    return max(found, 1)
+    return max(n_levels, 1)
 
 
 def compared(forest: Forest, node: int) -> tuple[IntArray, FloatArray]:

@@ -2,17 +2,23 @@
 
 import os
 
-import numpy as np
-
 from ..core import check as checks
-from ..core import files
-from .forest import Forest, check, from_arrays, on_host
+from ..core import models
+from .forest import OPTIONAL, Forest, check
 
 FORMAT = 2
-"""2 has the arrays of missing values and categories."""
-"""Number of the layout of a file. A file of a larger number is refused."""
+"""Number of the layout of a file; 2 has the arrays of missing values and categories."""
 
-_WHAT = "a forest that save wrote"
+FOREST = models.record(Forest, check, OPTIONAL, n_features=models.small)
+"""Reads a forest, for models of forests."""
+
+_LAYOUT = models.Layout(
+    "a forest that save wrote",
+    models.in_format("forest_format", FORMAT, FOREST),
+    "it was changed: restore it or grow anew",
+    other_format=f"a forest of format 1 to {FORMAT}, got format {{}}, which a newer version of hforest "
+    "wrote; update hforest",
+)
 
 
 def save(file: str | os.PathLike[str], forest: Forest) -> None:
@@ -51,8 +57,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     True
     """
     name = checks.path("file", file)
-    arrays = on_host(check(forest))._asdict()
-    files.write_npz(name, {"forest_format": np.array(FORMAT), **arrays})
+    models.save(name, check(forest), forest_format=FORMAT)
 
 
 def load(file: str | os.PathLike[str]) -> Forest:
@@ -85,28 +90,5 @@ def load(file: str | os.PathLike[str]) -> Forest:
     --------
     See `save`.
     """
-    name = checks.path("file", file)
-    with files.opened(name, _WHAT) as found:
-        return _forest(name, found)
-
-
-def _forest(name: str, found: files.Archive) -> Forest:
-    """The forest that the arrays of the file `name` are, checked."""
-    try:
-        written = found.small("forest_format")
-        if written.shape != () or written.dtype.kind not in "iu" or int(written) < 1:
-            raise ValueError("forest_format is no integer above 0")
-        if int(written) <= FORMAT:
-            return check(from_arrays(found))
-    except KeyError as missing:
-        raise ValueError(
-            f"{name}: expected {_WHAT}, got none of its arrays called {missing}; pass a file from save"
-        ) from None
-    except (TypeError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"{name}: expected {_WHAT}, got one in which {error}; it was changed: restore it or grow anew"
-        ) from None
-    raise ValueError(
-        f"{name}: expected a forest of format 1 to {FORMAT}, got format {int(written)}, which a newer "
-        "version of hforest wrote; update hforest"
-    )
+    forest: Forest = models.load(checks.path("file", file), _LAYOUT)
+    return forest

@@ -1,14 +1,13 @@
 """What a forest is, and the checks that every function makes of one."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -79,16 +78,16 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     `x` are the samples that the caller got beside it, which may be the forest.
     """
     if not isinstance(forest, Forest):
-        found, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
+        kind, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
         if isinstance(x, Forest):
-            found, remedy = f"{found} and the forest as x", "swap them: the forest comes before x"
-        raise TypeError(f"forest: expected a hforest.tree.Forest, got {found}; {remedy}")
+            kind, remedy = f"{kind} and the forest as x", "swap them: the forest comes before x"
+        raise TypeError(f"forest: expected a hforest.tree.Forest, got {kind}; {remedy}")
     for a in forest:
         if type(a) is not np.ndarray:
-            given = forest._asdict()
+            arrays = forest._asdict()
             # Their defaults are NumPy arrays.
             some = {
-                name: a for name, a in given.items()
+                name: a for name, a in arrays.items()
                 if name not in OPTIONAL or type(a) is not np.ndarray or a.size
             }  # fmt: skip
             checks.same_device(**{f"forest.{name}": a for name, a in some.items()})
@@ -124,14 +123,14 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
 
 def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
     """Kinds, dtypes and shapes of what says where missing values and categories go."""
-    given = (forest.default_left, forest.category_indptr, forest.category_bits)
-    if all(a is b for a, b in zip(given, NO_DEFAULTS, strict=True)):
+    arrays = (forest.default_left, forest.category_indptr, forest.category_bits)
+    if all(a is b for a, b in zip(arrays, NO_DEFAULTS, strict=True)):
         return
     n_nodes, n_words = sizes["n_nodes"], np.size(forest.category_bits)
     has_sets = n_words > 0 or np.size(forest.category_indptr) > 0
     known = has_sets or np.size(forest.default_left) > 0
     shapes = ((n_nodes if known else 0,), (n_nodes + 1 if has_sets else 0,), (n_words,))
-    for name, a, empty, shape in zip(OPTIONAL, given, NO_DEFAULTS, shapes, strict=True):
+    for name, a, empty, shape in zip(OPTIONAL, arrays, NO_DEFAULTS, shapes, strict=True):
         if not hasattr(a, "dtype"):
             raise TypeError(
                 f"forest.{name}: expected an array of {empty.dtype}, got {type(a).__name__}; pass an array"
@@ -182,12 +181,6 @@ def check_comparisons(name: str, forest: Forest) -> None:
         )
 
 
-def from_arrays(found: Mapping[str, Array], prefix: str = "") -> Forest:
-    """The forest that named arrays are; those of missing values and categories may be absent."""
-    fields = (f for f in Forest._fields if f not in OPTIONAL or prefix + f in found)
-    return Forest(**{field: found[prefix + field] for field in fields})
-
-
 def check_nodes(forest: Forest) -> None:
     """No node leads out of its tree, of x or of the arrays, and all but roots have one parent.
 
@@ -209,13 +202,13 @@ def check_nodes(forest: Forest) -> None:
         raise ValueError(
             f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the columns of x"
         )
-    found = dispatch.array_module(forest.feature).empty(2, np.int64)
+    fault_at = dispatch.array_module(forest.feature).empty(2, np.int64)
     dispatch.backend(PACKAGE, forest.feature).faults(
         forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
-        n_features, found,
+        n_features, fault_at,
     )  # fmt: skip
     _check_sets(forest)
-    node, fault = (int(i) for i in dispatch.to_numpy(found))
+    node, fault = (int(i) for i in dispatch.to_numpy(fault_at))
     if node >= 0:
         error = ValueError if fault == 3 else IndexError
         tree = int(np.searchsorted(start, node, side="right")) - 1
@@ -231,8 +224,8 @@ def check_numbers(forest: Forest, *names: str) -> None:
         try:
             checks.finite(f"forest.{name}", getattr(forest, name))
         except ValueError as error:
-            found = str(error).split("; ")[0]
-            raise ValueError(f"{found}; pass arrays of one forest, unchanged") from None
+            text = str(error).split("; ")[0]
+            raise ValueError(f"{text}; pass arrays of one forest, unchanged") from None
 
 
 def check(forest: Forest) -> Forest:

@@ -125,7 +125,7 @@ def _starts(xp: ModuleType, starts: list[IntArray], sizes: list[int]) -> Array:
     return xp.concatenate([xp.zeros(1, np.int64), *shifted])
 
 
-def _pointers(xp: ModuleType, given: list[IntArray], n_nodes: list[int], n_entries: list[int]) -> Array:
+def _pointers(xp: ModuleType, indptrs: list[IntArray], n_nodes: list[int], n_entries: list[int]) -> Array:
     """As `_starts` for the nodes' entries; a forest without such entries has an empty array."""
-    full = [p if p.size else xp.zeros(n + 1, np.int64) for p, n in zip(given, n_nodes, strict=True)]
+    full = [p if p.size else xp.zeros(n + 1, np.int64) for p, n in zip(indptrs, n_nodes, strict=True)]
     return _starts(xp, full, n_entries)

@@ -201,13 +201,13 @@ def quantiles(
         drawn = supervised.in_bag_counts("counts", counts, leaf.shape[1], len(leaf))
         leaf = np.where(drawn.T > 0, np.int32(-1), leaf)
     with checks.memory("x", "quantiles", 8 * len(leaf) * len(targets.y) * len(wanted)):
-        found = np.full((len(leaf), len(targets.y), len(wanted)), np.nan)
-    if found.size:
+        result = np.full((len(leaf), len(targets.y), len(wanted)), np.nan)
+    if result.size:
         dispatch.backend(PACKAGE, leaf).quantiles(
             leaf, forest.tree_start, targets.indptr, targets.rank, targets.weight, targets.y, wanted,
-            method == "inverted_cdf", found,
+            method == "inverted_cdf", result,
         )  # fmt: skip
-    return found
+    return result
 
 
 def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
@@ -217,12 +217,12 @@ def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
 
 
 def _levels(levels: ArrayLike) -> FloatArray:
-    given = supervised.real("levels", levels)
-    if given.ndim != 1:
+    shares = supervised.real("levels", levels)
+    if shares.ndim != 1:
         raise ValueError(
-            f"levels: expected shape (n_levels,), got {tuple(given.shape)}; pass a list such as [0.05, 0.95]"
+            f"levels: expected shape (n_levels,), got {tuple(shares.shape)}; pass a list such as [0.05, 0.95]"
         )
-    wanted = supervised.converted_numbers(given, _FLOAT64)
+    wanted = supervised.converted_numbers(shares, _FLOAT64)
     if wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1):
         raise ValueError(
             f"levels: expected numbers from 0 to 1, got {wanted.min()} to {wanted.max()}; "
@@ -233,11 +233,9 @@ def _levels(levels: ArrayLike) -> FloatArray:
 
 def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
     """Targets that belong to a forest of n_nodes nodes, whose entries lead out of no array."""
-    if not isinstance(targets, LeafTargets):
-        raise TypeError(
-            f"targets: expected a hforest.tree.LeafTargets, got {type(targets).__name__}; pass the result of "
-            "leaf_targets"
-        )
+    checks.instance(
+        "targets", targets, LeafTargets, "a hforest.tree.LeafTargets", "pass the result of leaf_targets"
+    )
     arrays = {f"targets.{name}": a for name, a in targets._asdict().items()}
     checks.same_device(**arrays)
     checks.on_cpu(**arrays)

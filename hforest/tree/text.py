@@ -81,19 +81,16 @@ def to_text(
     return "\n".join(lines)
 
 
-def _names(given: Any) -> list[str]:
+def _names(names: Any) -> list[str]:
     """The names in a list, a tuple, an array or an index of a data frame."""
-    found = given.tolist() if hasattr(type(given), "tolist") else given
-    if not isinstance(found, list | tuple):
+    sequence = names.tolist() if hasattr(type(names), "tolist") else names
+    if not isinstance(sequence, list | tuple):
         raise TypeError(
-            f"feature_names: expected a sequence of str, got {type(given).__name__}; pass a list of names"
+            f"feature_names: expected a sequence of str, got {type(names).__name__}; pass a list of names"
         )
-    for i, name in enumerate(found):
-        if not isinstance(name, str):
-            raise TypeError(
-                f"feature_names[{i}]: expected a str, got {type(name).__name__}; pass str({name!r})"
-            )
-    return list(found)
+    for i, name in enumerate(sequence):
+        checks.instance(f"feature_names[{i}]", name, str, "a str", f"pass str({name!r})")
+    return list(sequence)
 
 
 def _condition(host: Forest, at: int) -> str:

@@ -124,14 +124,14 @@ def _walk(forest: Forest, x: FloatArray, run: Callable[[slice, Forest, FloatArra
 
 
 def _result(
-    forest: Forest, x: FloatArray, given: ArrayLike, out: Array | None, dtype: np.dtype, axes: checks.Axes
+    forest: Forest, x: FloatArray, caller_x: ArrayLike, out: Array | None, dtype: np.dtype, axes: checks.Axes
 ) -> Array:
     """A new array, or `out` if it overlaps neither the forest nor x as the caller gave it."""
     if out is None:
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
     checks.array("out", out, dtype, axes, {})
-    read = given.data if sparse.is_sparse(given) else supervised.as_given("x", given)
+    read = caller_x.data if sparse.is_sparse(caller_x) else supervised.as_given("x", caller_x)
     checks.outputs({"out": out}, {"x": read, "forest": forest})
     return out
 
@@ -216,14 +216,14 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
         check_layout(forest, x)
         backend = dispatch.backend(PACKAGE, forest.feature)
-        found = _in_blocks(
+        result = _in_blocks(
             forest, x, out, checks.INT32, forest.tree_start.size - 1,
             lambda leaf, rows, forest, x: backend.apply(x, forest, leaf[rows]),
         )  # fmt: skip
-        if found is not None:
-            return found
-    given, x = x, checked(forest, x, values=False)
-    leaf = _result(forest, x, given, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
+        if result is not None:
+            return result
+    caller_x, x = x, checked(forest, x, values=False)
+    leaf = _result(forest, x, caller_x, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
     if leaf.size:
         backend = dispatch.backend(PACKAGE, x)
         _walk(forest, x, lambda rows, forest, x: backend.apply(x, forest, leaf[rows]))
@@ -231,10 +231,10 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
 
 
 def outputs(
-    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, given: ArrayLike = None
+    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, caller_x: ArrayLike = None
 ) -> FloatArray:
-    """Means of leaf values or vote shares; nothing is checked but `out`, which must not overlap `given`."""
-    y = _result(forest, x, given, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
+    """Means of leaf values or vote shares. Only `out` is checked: it must not overlap `caller_x`."""
+    y = _result(forest, x, caller_x, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
     if y.size:
         backend = dispatch.backend(PACKAGE, x)
         _walk(forest, x, lambda rows, forest, x: backend.predict(x, forest, vote, y[rows]))
@@ -257,12 +257,12 @@ def _checked_outputs(forest: Forest, x: ArrayLike, vote: bool, out: Array | None
         if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
             check_layout(forest, x)
             backend = dispatch.backend(PACKAGE, forest.feature)
-            found = _in_blocks(
+            result = _in_blocks(
                 forest, x, out, forest.threshold.dtype, forest.value.shape[1],
                 lambda y, rows, forest, x: backend.predict(x, forest, vote, y[rows]),
             )  # fmt: skip
-            if found is not None:
-                return found
+            if result is not None:
+                return result
         return outputs(forest, checked(forest, x), vote, out, x)
     rows = _checked_rows(forest, x)
     shape = (len(rows.indptr) - 1, forest.value.shape[1])
@@ -405,8 +405,8 @@ def _projected(host: Forest, at: int, row: np.ndarray) -> np.floating:
     total = 0.0
     for j in range(host.indptr[at], host.indptr[at + 1]):
         total += float(host.data[j]) * float(row[host.indices[j]])
-    found: np.floating = row.dtype.type(total)
-    return found
+    product: np.floating = row.dtype.type(total)
+    return product
 
 
 def out_of_bag_values(forest: Forest, leaf: IntArray, counts: IntArray) -> FloatArray:

@@ -117,7 +117,7 @@ def _in_dtype(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _thresholds(
-    field: dict[str, np.ndarray], own: np.dtype, dtype: np.dtype
+    field: dict[str, np.ndarray], model_dtype: np.dtype, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
     """Thresholds of ``<=``, 0 in leaves and splits by categories, and which splits change their sides."""
     compare = np.where(field["node_type"] == 1, field["cmp"], 0)
@@ -125,12 +125,12 @@ def _thresholds(
         raise ValueError(
             "model: expected splits by <, <=, > or >=, got ==; build it with splits by categories instead"
         )
-    threshold = field["threshold"].astype(own, copy=False)
+    threshold = field["threshold"].astype(model_dtype, copy=False)
     # x < t if and only if x <= the largest number of the dtype in which they are compared that is below t.
     below = (compare == _LESS) | (compare == _GREATER_EQUAL)
-    threshold = np.where(below, np.nextafter(threshold, own.type(-np.inf)), threshold)
-    threshold = np.where(compare == 0, own.type(0), threshold)
-    if dtype != own:
+    threshold = np.where(below, np.nextafter(threshold, model_dtype.type(-np.inf)), threshold)
+    threshold = np.where(compare == 0, model_dtype.type(0), threshold)
+    if dtype != model_dtype:
         threshold = _rounded_down(threshold)
     return threshold, (compare == _GREATER) | (compare == _GREATER_EQUAL)
 
@@ -190,8 +190,8 @@ def _values(
     vector = field["leaf_vector"] if len(field["leaf_vector"]) else np.zeros(1)
     at = np.where(n_values[row] > 0, field["leaf_vector_begin"][leaf[row]] + which, 0)
     values = np.where(n_values[row] > 0, vector[at], field["leaf_value"][leaf[row]])
-    kept = column >= 0
-    value[row[kept], column[kept]] = values[kept]
+    has_column = column >= 0
+    value[row[has_column], column[has_column]] = values[has_column]
     return value
 
 
@@ -268,10 +268,10 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
             'another one, such as model.get_header_accessor().set_field("postprocessor", "identity")'
         )
     field, start = _fields(model)
-    own = field["threshold"].dtype
-    dtype = _dtype_of(dtype, own)
+    model_dtype = field["threshold"].dtype
+    dtype = _dtype_of(dtype, model_dtype)
 
-    threshold, swapped = _thresholds(field, own, dtype)
+    threshold, swapped = _thresholds(field, model_dtype, dtype)
     node_tree = np.repeat(np.arange(model.num_tree), np.diff(start))
     children = [
         np.where(field[side] >= 0, field[side] + start[node_tree], -1).astype(np.int64)
@@ -319,17 +319,18 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
     )
 
 
-def _dtype_of(dtype: np.dtype | type | str | None, own: np.dtype) -> np.dtype:
-    if own not in (_FLOAT32, _FLOAT64):
+def _dtype_of(dtype: np.dtype | type | str | None, model_dtype: np.dtype) -> np.dtype:
+    if model_dtype not in (_FLOAT32, _FLOAT64):
         raise TypeError(
-            f"model: expected thresholds of float32 or float64, got {own}; build it with one of these types"
+            f"model: expected thresholds of float32 or float64, got {model_dtype}; build it with one "
+            "of these types"
         )
     if dtype is None:
-        return own
+        return model_dtype
     wanted = np.dtype(dtype)
     if wanted not in (_FLOAT32, _FLOAT64):
-        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {own}")
-    if wanted == _FLOAT64 and own == _FLOAT32:
+        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {model_dtype}")
+    if wanted == _FLOAT64 and model_dtype == _FLOAT32:
         raise ValueError(
             "dtype: expected float32, in which this model compares, got float64; leave it out, and convert "
             "predictions"
