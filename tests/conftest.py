@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
         )
-    hypothesis.settings.load_profile("some" if config.getoption("markexpr") == "not slow" else "all")
+    hypothesis.settings.load_profile("some" if "not slow" in config.getoption("markexpr") else "all")
 
 
 @pytest.hookimpl(optionalhook=True)

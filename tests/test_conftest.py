@@ -64,7 +64,15 @@ def collected(items, expression=""):
 
 
 def test_nightly_tests_run_where_the_mark_is_named():
-    for expression, n in (("", 1), ("slow", 1), ("nightly", 0), ("slow and not nightly", 0)):
+    expressions = {
+        "": 1,
+        "slow": 1,
+        "kernels": 1,
+        "kernels and not slow": 1,
+        "nightly": 0,
+        "slow and not nightly": 0,
+    }
+    for expression, n in expressions.items():
         items = [Item("p", 0, 0, "x"), Item("p", 0, 1, "x")]
         items[1].add_marker("nightly")
         assert collected(items, expression) == n

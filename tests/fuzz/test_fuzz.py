@@ -29,7 +29,9 @@ def test_every_argument_has_a_value(name):
 @pytest.mark.parametrize(
     "kinds", [{"good"}, pytest.param(QUICK - {"good"}, marks=pytest.mark.slow)], ids=["good", "others"]
 )
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.libraries] * ("sklearn" in name)) for name in TARGETS]
+)
 def test_some_cases(name, kinds):
     counts = Counter()
     for target, kind in search.pairs(name):
