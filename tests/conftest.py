@@ -140,7 +140,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
 HEADERS = Path(hforest.__file__).parent
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
+PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
+"""Pages of subpackages that have none of their own name."""
 
 several_paths = pytest.mark.skipif(
     machine.simd_paths() == ("plain",),

@@ -22,7 +22,7 @@ def test_every_argument_has_a_value(name):
     target = TARGETS[name]
     for argument in target.parameters:
         assert value_of(target, argument) is not None, (
-            f"{name}: no value for the argument {argument!r}; add one to tests/fuzz/values.py or growing.py"
+            f"{name}: no value for the argument {argument!r}; add one to tests/fuzz/values_{target.package}.py"
         )
 
 
