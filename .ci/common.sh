@@ -8,6 +8,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Threads that wait do not spin: two chains share the cores.
 export OMP_WAIT_POLICY=passive
 
+# marked MARK: the files of tests that have a mark. The others need not be imported, with the libraries that they are for.
+marked() { grep -l "mark\.$1\b" tests/test_*.py tests/fuzz/test_*.py; }
+
 # step TEXT: begins a step; the seconds of the one before it go into the table.
 chain="" name="" since=0
 step() {

@@ -16,7 +16,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(
     name for _, name, _ in pkgutil.walk_packages(hforest.__path__, "hforest.") if not name.endswith(("__main__", ".cpu", ".machine"))
 )  # fmt: skip
-SUBPACKAGES = sorted({name.split(".")[1] for name in MODULES if name.count(".") > 1} - {"core", "demo"})
+SUBPACKAGES = [
+    name
+    for _, name, folder in pkgutil.iter_modules(hforest.__path__)
+    if folder and name not in ("core", "demo")
+]
 """Those with a page."""
 
 
