@@ -8,9 +8,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Threads that wait do not spin: two chains share the cores.
 export OMP_WAIT_POLICY=passive
 
-kernel_tests=(tests/test_{co2,core,growth,hinge,layers,neural,neural_linear,optim,project,sparse,split,training,tree}.py)
-# Sums of several workers' rows, in one process.
-rows_tests="without_values or extremes or limits or (projections_do_not and 25)"
+# marked MARK: the files of tests that have a mark. The others need not be imported, with the libraries that they are for.
+marked() { grep -l "mark\.$1\b" tests/test_*.py tests/fuzz/test_*.py; }
 
 # step TEXT: begins a step; the seconds of the one before it go into the table.
 chain="" name="" since=0
@@ -61,4 +60,3 @@ sanitized() {
             PYTEST_ADDOPTS=--capture=sys LD_PRELOAD="$(gcc -print-file-name=libasan.so)" "$work/kernels/bin/python" "$@"
     )
 }
-unsanitized="not host and not reference and not few_megabytes"

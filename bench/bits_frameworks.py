@@ -69,7 +69,7 @@ def plain(a: Any) -> Any:
     return [plain(b) for b in a] if isinstance(a, (list, tuple)) else a
 
 
-def of_tensors(key: str, y: Any, tensors: Iterable[tuple[str, Any]]) -> Results:
+def tensor_results(key: str, y: Any, tensors: Iterable[tuple[str, Any]]) -> Results:
     """Hashes of outputs, and of gradients after a backward pass whose gradient of y is y."""
     yield f"{key} forward", digest(plain(y))
     y.backward(y.detach())
@@ -105,7 +105,7 @@ def torch_functions(task: Task) -> Results:
                     a.requires_grad_(a.is_floating_point())
                 y = torch_forest(case, leaves[0], leaves[1:], aggregate, word == "sparse")
                 key = f"torch {name} {aggregate or 'apart'} {word}"
-                yield from of_tensors(key, y, zip(names, leaves, strict=True))
+                yield from tensor_results(key, y, zip(names, leaves, strict=True))
     f, y, leaves = (torch.tensor(a) for a in soft(task))
     index = torch.arange(28, dtype=torch.int32).reshape(4, 7) % 5
     for word, more in (("", {}), (" shared", {"index": index})):
@@ -114,11 +114,11 @@ def torch_functions(task: Task) -> Results:
             a, b = given.clone().requires_grad_(), leaves.clone().requires_grad_()
             p = hforest.torch.neural_forest(a, b, task=outputs, **more)
             key = f"torch neural function {outputs}{word}"
-            yield from of_tensors(key, p, (("decisions", a), ("leaves", b)))
+            yield from tensor_results(key, p, (("decisions", a), ("leaves", b)))
         for loss in ("forest", "tree"):
             a = given.clone().requires_grad_()
             value = hforest.torch.neural_loss(a, leaves, y, loss=loss, **more)
-            yield from of_tensors(f"torch neural loss {loss}{word}", value, (("decisions", a),))
+            yield from tensor_results(f"torch neural loss {loss}{word}", value, (("decisions", a),))
 
 
 def soft(task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,14 +166,14 @@ def torch_layers(task: Task) -> Results:
                 layer = made(task, ht.HingeForest, 12, 7, 4, 3, kind=kind, aggregate=aggregate)
                 samples = samples.clone().requires_grad_()
                 tensors = (("x", samples), *layer.named_parameters())
-                yield from of_tensors(f"{key} column{word}", layer(samples), tensors)
+                yield from tensor_results(f"{key} column{word}", layer(samples), tensors)
             layer = projections(task, kind, aggregate)
             samples = x.clone().requires_grad_()
             # The name of the vectors may change, their order does not.
             named = zip(
                 ("x", "thresholds", "vectors", "weights"), (samples, *layer.parameters()), strict=False
             )
-            yield from of_tensors(f"{key} projection", layer(samples), named)
+            yield from tensor_results(f"{key} projection", layer(samples), named)
         layer = made(task, ht.HingeForest, 12, 7, 4, 3, kind=kind)
         for name in ("leaf_map", "margin_map", "path_map", "leaf_counts"):
             word = name.replace("_", " ")
@@ -209,7 +209,7 @@ def torch_convolutions(task: Task) -> Results:
                 images = x[: int(np.prod(shape))].reshape(shape).clone().requires_grad_()
                 given = [images, *([x[: 3 * shape[0]].reshape(-1, 3)] if "vector_features" in more else [])]
                 key = f"torch layer {kind} windows {word} {' '.join(more)}".rstrip()
-                yield from of_tensors(key, layer(*given), (("x", images), *layer.named_parameters()))
+                yield from tensor_results(key, layer(*given), (("x", images), *layer.named_parameters()))
 
 
 def torch_soft_layers(task: Task) -> Results:
@@ -226,12 +226,12 @@ def torch_soft_layers(task: Task) -> Results:
             key = f"torch neural layer {loss}{word}"
             yield f"{key} leaves", digest(plain(head.leaves))
             yield f"{key} forward", digest(plain(head(x)))
-            yield from of_tensors(f"{key} loss", head.loss(x, y), head.named_parameters())
+            yield from tensor_results(f"{key} loss", head.loss(x, y), head.named_parameters())
     norm = ht.RunningNorm(12, dtype=x.dtype)
     for first in (0, 100, 200):
         samples = x[first : first + 100].clone().requires_grad_()
         z = norm(samples)
-    yield from of_tensors("torch norm", z, (("x", samples),))
+    yield from tensor_results("torch norm", z, (("x", samples),))
     yield "torch norm statistics", digest(plain(norm.state_dict()))
 
 

@@ -6,6 +6,7 @@ Reference pages are written to docs/api when the site is built, from the public 
 Those of libraries that are not installed are left out, with a note.
 """
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -23,9 +24,6 @@ from sphinx.pycode import ModuleAnalyzer
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
-
-from equations import EQUATIONS  # noqa: E402
-from references import TESTED_AGAINST  # noqa: E402
 
 import hforest  # noqa: E402 (from this checkout)
 
@@ -69,16 +67,34 @@ sphinx_gallery_conf = {
 }  # fmt: skip
 copybutton_exclude = ".linenos, .gp, .go"
 
+LAYERS = next(
+    ast.literal_eval(node.value)
+    for node in ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "LAYERS"
+)
 SUBPACKAGES = {
-    "Shared": ["growth", "tree", "split", "project", "layers", "optim"],
-    "Algorithms": ["hinge", "neural", "classic", "manifold", "co2"],
-    "Applications": ["cascade", "tabular", "scale", "demo"],
-    "Integrations": ["sklearn", "torch", "jax", "treelite", "onnx", "plot", "dask"],
+    "Shared": sorted(LAYERS[1]),
+    "Algorithms": sorted(LAYERS[2]),
+    "Applications": sorted(set().union(*LAYERS[3:-1])),
+    "Integrations": sorted(LAYERS[-1]),
 }
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations with another name."""
 NESTED = {"growth": ["by_level"]}
 """Public folders of subpackages, each imported by its own name."""
+
+
+def _said(what: str, form: str) -> dict[str, str]:
+    """Returns what comments on pages say of functions, as <!-- equation of hinge.traverse -->."""
+    pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
+    found = re.findall(rf"^<!-- {what} of ([^:>]+?){form}$", "\n".join(pages), re.MULTILINE | re.DOTALL)
+    return {name: text.replace("\n", " ") for names, text in found for name in names.split(", ")}
+
+
+EQUATIONS = _said("equation", r" -->\n\$\$(.+?)\$\$")
+"""Formulas that pages of functions show above the docstring's plain text."""
+REFERENCES = _said("reference", r": (.+?) -->")
+"""Reference implementations of functions that have another name there."""
 
 
 def _title(text: str) -> list[str]:
@@ -105,12 +121,6 @@ def _public(module: Any, modules: bool) -> list[str]:
 def write_reference(folder: Path) -> None:
     """Writes a page of each subpackage, with a table of its public names, and a page of all of them."""
     folder.mkdir(exist_ok=True)
-    known = {path.name for path in (ROOT / "hforest").iterdir() if (path / "__init__.py").is_file()}
-    listed = {name for names in SUBPACKAGES.values() for name in names}
-    if known - listed - {"core"}:
-        raise ValueError(
-            f"SUBPACKAGES: expected all subpackages, {sorted(known - listed - {'core'})} are missing"
-        )
     index = [*_title("Reference"), "What `import hforest` has itself: :doc:`hforest`.", ""]
     pages = {"hforest": hforest}
     for group, names in SUBPACKAGES.items():
@@ -186,7 +196,7 @@ def add_reference_implementation(
     if what != "function":
         return
     own = name.removeprefix("hforest.")
-    for place, reference in filter(None, map(find_reference, TESTED_AGAINST.get(own, [own]))):
+    for place, reference in filter(None, map(find_reference, REFERENCES.get(own, own).split(", "))):
         source = place.relative_to(ROOT).as_posix()
         lines += [
             "", ".. rubric:: Reference implementation", "", f"Backends are tested against `{source}`:", "",
@@ -217,6 +227,13 @@ def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
             return
 
 
+def list_forests(app: Any, docname: str, source: list[str]) -> None:
+    """Writes pages of algorithms and of what is built from them into the list on the page of forests."""
+    if docname == "forests":
+        pages = "\n".join([*SUBPACKAGES["Algorithms"], *sorted(LAYERS[3])])
+        source[0] = source[0].replace("\nalgorithms\n", f"\n{pages}\n")
+
+
 def link_gallery(app: Any, doctree: Any) -> None:
     """Links to scripts of the gallery, which a plain viewer of Markdown shows, lead to their pages here."""
     for download in list(doctree.findall(addnodes.download_reference)):
@@ -240,11 +257,11 @@ def setup(app: Any) -> None:
     for name in EQUATIONS:
         package, _, function = name.partition(".")
         if _is_installed(package) and not hasattr(importlib.import_module(f"hforest.{package}"), function):
-            raise ValueError(f"EQUATIONS: expected public functions, got {name}")
-    for references in TESTED_AGAINST.values():
-        for name in references:
-            if find_reference(name) is None:
-                raise ValueError(f"TESTED_AGAINST: expected reference functions, got {name}")
+            raise ValueError(f"<!-- equation of {name} -->: expected public functions")
+    for name in {name for names in REFERENCES.values() for name in names.split(", ")} - {"none"}:
+        if find_reference(name) is None:
+            raise ValueError(f"<!-- reference of ...: {name} -->: expected reference functions, or none")
+    app.connect("source-read", list_forests)
     app.connect("doctree-read", link_gallery)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-process-docstring", add_equation, priority=800)

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--for: expected a folder of hforest, as hforest/hinge, got {folder}; see ls hforest"
         )
-    hypothesis.settings.load_profile("some" if config.getoption("markexpr") == "not slow" else "all")
+    hypothesis.settings.load_profile("some" if "not slow" in config.getoption("markexpr") else "all")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -140,7 +140,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
 HEADERS = Path(hforest.__file__).parent
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
+PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
+"""Pages of subpackages that have none of their own name."""
 
 several_paths = pytest.mark.skipif(
     machine.simd_paths() == ("plain",),

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import PAGES_OF_SEVERAL
 
 import hforest
 
@@ -41,8 +42,6 @@ SUBPACKAGES = sorted(
 NESTED = ["growth.by_level"]
 """Public folders of subpackages: their names are public functions', too."""
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
-# Pages of several subpackages.
-PAGES = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
 # On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
 CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors", "apply_rows", "predict_rows"}}  # fmt: skip
 
@@ -326,7 +325,7 @@ def test_files_of_an_algorithm(subpackage):
 )
 def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
-    assert (ROOT / "docs" / f"{PAGES.get(subpackage, subpackage)}.md").exists()
+    assert (ROOT / "docs" / f"{PAGES_OF_SEVERAL.get(subpackage, subpackage)}.md").exists()
 
 
 def functions(module):

@@ -858,6 +858,7 @@ def same(a, b):
     )
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize(
     "given",
     [np.asfortranarray, lambda x: x[::-1, ::-1].copy()[::-1, ::-1], lambda x: np.repeat(x, 2, 1)[:, ::2], Table, frame,

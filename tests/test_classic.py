@@ -28,6 +28,7 @@ def test_digits_completely_random(digits):
     assert error(classic.grow_random(x, y, 100, rng=0), x_test, y_test) < 0.045
 
 
+@pytest.mark.libraries
 def test_extra_trees_are_as_good_as_scikit_learns(digits):
     ensemble = pytest.importorskip("sklearn.ensemble")
     x, y, x_test, y_test = digits
@@ -39,6 +40,7 @@ def test_extra_trees_are_as_good_as_scikit_learns(digits):
     assert abs(ours - theirs) < 0.006
 
 
+@pytest.mark.libraries
 def test_extra_trees_fit_targets_as_well_as_scikit_learns():
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)
@@ -50,6 +52,7 @@ def test_extra_trees_fit_targets_as_well_as_scikit_learns():
     assert 0.9 < ours / ((model.predict(x[1000:]) - y[1000:]) ** 2).mean() < 1.1
 
 
+@pytest.mark.libraries
 def test_as_good_as_scikit_learn(digits):
     ensemble = pytest.importorskip("sklearn.ensemble")
     x, y, x_test, y_test = digits
@@ -61,6 +64,7 @@ def test_as_good_as_scikit_learn(digits):
     assert ours < theirs + 0.005
 
 
+@pytest.mark.libraries
 def test_regression_as_good_as_scikit_learn():
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)
@@ -72,6 +76,7 @@ def test_regression_as_good_as_scikit_learn():
     assert ours < 1.1 * ((model.predict(x[1000:]) - y[1000:]) ** 2).mean()
 
 
+@pytest.mark.libraries
 def test_the_first_levels_on_all_features_are_scikit_learns():
     # Continuous data, nodes of many samples: no ties, so that both take the same splits.
     tree_module = pytest.importorskip("sklearn.tree")
@@ -345,6 +350,7 @@ def test_layouts_and_tables_change_nothing(grow, dtype):
         same_forest(grow(other, Table(y), 3, rng=0), want)
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
 def test_data_frames(grow):
     pandas = pytest.importorskip("pandas")

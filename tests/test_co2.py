@@ -12,6 +12,8 @@ from hforest.co2 import StumpSettings
 from hforest.core import machine
 from hforest.demo import load_digits
 
+pytestmark = pytest.mark.kernels
+
 LOSSES = ("log", "squared")
 # Beyond float64 where there is such a type.
 WIDEST = np.longdouble("1e400") if np.finfo(np.longdouble).max > np.finfo(np.float64).max else np.inf
@@ -656,6 +658,7 @@ def test_bools_are_samples():
     same_bits(co2.grow(x, y, 2, rng=0), co2.grow(x.astype(np.float32), y.astype(np.int32), 2, rng=0))
 
 
+@pytest.mark.libraries
 def test_data_frames():
     pandas = pytest.importorskip("pandas")
     x, y = whole_problem(np.float64)

@@ -1,6 +1,8 @@
 """Which tests run: without the slow ones every pair of values of two axes; with --for the files of one folder."""
 
+import ast
 import itertools
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -64,11 +66,30 @@ def collected(items, expression=""):
 
 
 def test_nightly_tests_run_where_the_mark_is_named():
-    for expression, n in (("", 1), ("slow", 1), ("nightly", 0), ("slow and not nightly", 0)):
+    expressions = {
+        "": 1,
+        "slow": 1,
+        "kernels": 1,
+        "kernels and not slow": 1,
+        "nightly": 0,
+        "slow and not nightly": 0,
+    }
+    for expression, n in expressions.items():
         items = [Item("p", 0, 0, "x"), Item("p", 0, 1, "x")]
         items[1].add_marker("nightly")
         assert collected(items, expression) == n
         assert len(items) == 2 - n
+
+
+def test_what_is_skipped_without_a_library_is_marked():
+    """`-m libraries` runs it. Files without the mark have a step of their own; tqdm and threadpoolctl are there."""
+    for path in (ROOT / "tests").glob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body if "mark.libraries" in text else ():
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                code = ast.unparse(node)
+                needs = re.search(r"importorskip\('(?!tqdm|threadpoolctl)", code)
+                assert not needs or "mark.libraries" in code, f"{path.name}: {node.name}"
 
 
 def test_every_pair_is_not_slow():

@@ -14,6 +14,8 @@ import hforest
 from hforest import hinge
 from hforest.core import check, dispatch, launch, machine
 
+pytestmark = pytest.mark.kernels
+
 
 def routing(n=6, seed=0):
     t, f, _ = hinge.init(2, 2, 3, dtype=np.float64, rng=seed)

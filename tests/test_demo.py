@@ -532,6 +532,7 @@ def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
         assert np.array_equal(a, resumed[name]), name
 
 
+@pytest.mark.libraries
 def test_the_picture_replaces_no_file_of_others(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -552,6 +553,7 @@ def test_the_picture_replaces_no_file_of_others(tmp_path, monkeypatch, capsys):
     assert "picture" not in capsys.readouterr().out
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("kind", ["png", "pdf", "svg", "eps", "jpg"])
 def test_a_picture_of_a_path_replaces_no_file_of_others(kind, tmp_path, capsys):
     pytest.importorskip("matplotlib")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import PAGES_OF_SEVERAL
 
 import hforest
 
@@ -15,6 +16,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(
     name for _, name, _ in pkgutil.walk_packages(hforest.__path__, "hforest.") if not name.endswith(("__main__", ".cpu", ".machine"))
 )  # fmt: skip
+SUBPACKAGES = [
+    name
+    for _, name, folder in pkgutil.iter_modules(hforest.__path__)
+    if folder and name not in ("core", "demo")
+]
+"""Those with a page."""
 
 
 # Optional libraries, and what needs them: the pages and modules of these names.
@@ -101,36 +108,10 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(
-    "subpackage",
-    [
-        "cascade",
-        "classic",
-        "co2",
-        "dask",
-        "growth",
-        "hinge",
-        "jax",
-        "layers",
-        "manifold",
-        "neural",
-        "onnx",
-        "optim",
-        "plot",
-        "project",
-        "scale",
-        "sklearn",
-        "split",
-        "tabular",
-        "torch",
-        "tree",
-        "treelite",
-    ],
-)
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
 def test_page_names_every_function(subpackage):
     need(f"hforest.{subpackage}")
-    page = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}.get(subpackage, subpackage)
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / f"{PAGES_OF_SEVERAL.get(subpackage, subpackage)}.md").read_text(encoding="utf-8")
     for name in importlib.import_module(f"hforest.{subpackage}").__all__:
         assert f"`{name}`" in text, name
 

@@ -675,6 +675,7 @@ def test_outputs_that_are_no_files_are_refused_before_any_work(tmp_path, capsys,
     assert names(tmp_path) == ["pipe"]
 
 
+@pytest.mark.libraries
 def test_a_picture_of_an_unknown_kind_is_refused_before_any_work(tmp_path, capsys, no_work):
     pytest.importorskip("matplotlib")
     assert main([*SMALL, "--plot", str(tmp_path / "loss.npz")]) == 2

@@ -123,6 +123,7 @@ def test_copies_below_leaves_change_neither_margins_nor_vertices():
     np.testing.assert_allclose(a, b, atol=1e-9)
 
 
+@pytest.mark.libraries
 def test_sklearn_forests_keep_their_routes():
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)

@@ -18,6 +18,8 @@ from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, dispatch, machine, philox
 from hforest.growth import cpu
 
+pytestmark = pytest.mark.kernels
+
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
     """Trees on x; with n_classes None of a regression."""

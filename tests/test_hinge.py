@@ -19,6 +19,8 @@ from hforest.core import dispatch, machine
 from hforest.core.windows import geometry
 from hforest.hinge import Windows, kernels, shared
 
+pytestmark = pytest.mark.kernels
+
 KINDS = ("tree", "fern")
 MARGINS = ("column", "projection")
 AGGREGATES = (None, "sum", "mean")

@@ -9,6 +9,8 @@ from conftest import slope
 import hforest
 from hforest import layers
 
+pytestmark = pytest.mark.kernels
+
 
 def tolerance(dtype):
     return {"rtol": 2e-5, "atol": 2e-5} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}

@@ -483,6 +483,7 @@ def test_faults_are_found(change, error, message):
         tree.check(forest._replace(**change(forest)))
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("value", [[], (), None, 0, "word"])
 @pytest.mark.parametrize("name", ["default_left", "category_indptr", "category_bits"])
 def test_what_is_no_array_is_refused(name, value):
@@ -524,6 +525,7 @@ def test_conversions_refuse_what_they_cannot_hold():
         hinge.from_forest(np.ones((4, 1)), None, alone)
 
 
+@pytest.mark.libraries
 def test_forests_of_scikit_learn_keep_where_missing_values_go():
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)

@@ -10,6 +10,8 @@ import hforest
 from hforest import layers, neural
 from hforest.core import machine
 
+pytestmark = pytest.mark.kernels
+
 LOSSES = ("forest", "tree")
 losses = pytest.mark.parametrize("loss", LOSSES)
 

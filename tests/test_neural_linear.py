@@ -6,6 +6,8 @@ import pytest
 from hforest import neural, tree
 from hforest.demo import load_digits
 
+pytestmark = pytest.mark.kernels
+
 
 def blobs(n=120, n_features=6, n_classes=3, dtype=np.float32, seed=0):
     rng = np.random.default_rng(seed)
@@ -391,6 +393,7 @@ def test_samples_are_converted(dtype, change):
     same(neural.fit(model, change(x), y.astype(np.uint8), epochs=1, rng=0), want)
 
 
+@pytest.mark.libraries
 def test_data_frames():
     pandas = pytest.importorskip("pandas")
     (x, y), model = blobs(), model_of()

@@ -17,6 +17,8 @@ from hforest import optim
 from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
 from hforest.optim.tables import _COSINES, DEGREE, MAX_STEPS, NEVER, _tail, tables
 
+pytestmark = pytest.mark.kernels
+
 LR = 0.05
 
 
@@ -356,6 +358,7 @@ def test_tables_end_where_the_biases_do():
     assert table.tail[-1, :2].tolist() == [1, 1]
 
 
+@pytest.mark.unsanitized
 @pytest.mark.slow
 def test_the_largest_table_takes_few_megabytes_and_seconds():
     # 7 seconds and 330 MB before steps were computed in blocks; the bound leaves room for a busy machine.

@@ -12,6 +12,8 @@ from hforest import growth, project
 from hforest.core import projections as distributions
 from hforest.core.philox import philox
 
+pytestmark = pytest.mark.kernels
+
 
 def rows(projections):
     """Each projection as a list of (feature, weight)."""

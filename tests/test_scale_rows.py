@@ -135,10 +135,13 @@ CASES = {
     "decrease": ({}, {"min_impurity_decrease": 0.01, "max_depth": 9}),
     "all samples": ({"n_classes": 10}, {"bootstrap": False}),
 }
+LIMITS = pytest.param("limits", marks=pytest.mark.rows)
 
 
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.rows] * (name == "limits")) for name in CASES]
+)
 def test_a_worker_grows_the_trees_of_one_machine(name, max_gathered):
     of_samples, settings = CASES[name]
     x, y, more = samples(**of_samples)
@@ -150,7 +153,7 @@ def test_a_worker_grows_the_trees_of_one_machine(name, max_gathered):
 
 @partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
-@pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", "limits", "weights", "one feature"])
+@pytest.mark.parametrize("name", ["10", "all, 26", "all, 2", LIMITS, "weights", "one feature"])
 def test_no_partition_changes_a_bit(name, max_gathered, cuts):
     of_samples, settings = CASES[name]
     x, y, more = samples(**of_samples)
@@ -161,7 +164,7 @@ def test_no_partition_changes_a_bit(name, max_gathered, cuts):
 
 @partitions
 @pytest.mark.parametrize("max_gathered", [0, 25, None])
-@pytest.mark.parametrize("name", ["2", "all, 2", "limits", "weights"])
+@pytest.mark.parametrize("name", ["2", "all, 2", LIMITS, "weights"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathered, cuts):
     of_samples, settings = CASES[name]
@@ -197,6 +200,7 @@ def test_weights_and_counts(threads, n_threads, cuts):
     same(want, grown(cuts, x, y, max_gathered=20, **settings))
 
 
+@pytest.mark.rows
 @pytest.mark.parametrize("max_gathered", [0, None])
 def test_a_column_without_values(max_gathered):
     x, y, _ = samples(missing=True, n_classes=3)
@@ -317,6 +321,7 @@ def test_bins_are_those_of_encode():
         np.testing.assert_array_equal(edges.bins_of(values[:, None], table), bins.bins)
 
 
+@pytest.mark.rows
 def test_bins_of_columns_without_values_and_of_many_bins():
     rng = np.random.default_rng(0)
     for n, most, dtype in ((0, 5, np.uint8), (50, 3, np.uint8), (70_000, 70_000, np.uint32)):
@@ -405,7 +410,7 @@ def projected(x, y, distribution, **settings):
 
 
 @partitions
-@pytest.mark.parametrize("max_gathered", [0, 25, None])
+@pytest.mark.parametrize("max_gathered", [0, pytest.param(25, marks=pytest.mark.rows), None])
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_projections_do_not_depend_on_the_partition(name, max_gathered, cuts):
     """With a bin for each value they are those of one machine."""
@@ -463,6 +468,7 @@ def test_projections_of_sampled_rows(monkeypatch, cuts):
     np.testing.assert_allclose(shares / shares.sum(axis=1, keepdims=True), want.value, atol=1e-12)
 
 
+@pytest.mark.rows
 def test_extremes_split_what_samples_show_as_constant(monkeypatch):
     monkeypatch.setattr(projected_trees, "_SAMPLED", 10)
     x, y = np.zeros((500, 2)), np.zeros(500, np.int32)

@@ -17,6 +17,8 @@ from hforest import classic, growth, manifold, project, tree
 from hforest.core import machine
 from hforest.growth import sparse as stored_bins
 
+pytestmark = pytest.mark.kernels
+
 FORMATS = {
     "csr": scipy.sparse.csr_array,
     "csc": scipy.sparse.csc_array,

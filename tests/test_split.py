@@ -14,6 +14,8 @@ import hforest
 from hforest import split
 from hforest.split import best_split, impurity
 
+pytestmark = pytest.mark.kernels
+
 CRITERIA = ("gini", "entropy", "squared_error")
 VALUE = np.arange(1.0, 11.0)
 LABEL = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3], np.int32) - 1

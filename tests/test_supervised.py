@@ -120,6 +120,7 @@ def test_memory_maps(tmp_path):
     assert out.tolist() == np.ones((3, 2)).tolist()
 
 
+@pytest.mark.libraries
 def test_tables_of_pandas():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})
@@ -184,6 +185,7 @@ COLUMNS = {
 
 
 # A table of Float64 alone becomes an array with NaN.
+@pytest.mark.libraries
 @pytest.mark.parametrize(
     ("name", "beside"), [(name, b) for name in COLUMNS for b in (True, False) if b or name != "pandas.NA"]
 )

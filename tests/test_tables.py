@@ -123,6 +123,7 @@ def test_each_member_counts_its_own_steps(table, capsys):
         assert re.fullmatch(rf"member {i + 1} of 3: step \d+ of 100", line)
 
 
+@pytest.mark.libraries
 def test_a_file_of_another_kind_is_told_how_to_become_an_archive(tmp_path, capsys, monkeypatch):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
@@ -294,6 +295,7 @@ def test_bad_predictions_are_refused(model, data, words, table, tmp_path, capsys
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.libraries
 def test_the_ablation_script_makes_a_row_a_table(script, tmp_path, monkeypatch, capsys):
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)

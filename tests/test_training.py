@@ -9,6 +9,8 @@ import hforest
 from hforest import hinge, layers, optim
 from hforest.core import machine
 
+pytestmark = pytest.mark.kernels
+
 LR = 0.02
 kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 

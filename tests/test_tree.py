@@ -15,6 +15,8 @@ from hforest import classic, tree
 from hforest.core import blocks, machine
 from hforest.tree import Forest
 
+pytestmark = pytest.mark.kernels
+
 
 def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=False, stop=0.2):
     """Trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with them."""
@@ -387,6 +389,7 @@ def frame(x):
     return pytest.importorskip("pandas").DataFrame(x)
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize(
     "given",
     [
@@ -633,6 +636,7 @@ def test_text():
 # --------------------------------------------------------------------------------------- conversion
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier"])
 def test_scikit_learn_forests(name):
     ensemble = pytest.importorskip("sklearn.ensemble")
@@ -653,6 +657,7 @@ def test_scikit_learn_forests(name):
     )
 
 
+@pytest.mark.libraries
 def test_scikit_learn_tree_and_strangers():
     trees = pytest.importorskip("sklearn.tree")
     x, y = inputs(40, 3, np.float32), np.arange(40) % 3
@@ -698,6 +703,7 @@ def averaging():
         yield model.fit(x, np.stack([y, -y], 1)), model.predict(held), held
 
 
+@pytest.mark.libraries
 def test_all_that_averages_trees_is_converted():
     found = 0
     for model, want, x in averaging():
@@ -707,6 +713,7 @@ def test_all_that_averages_trees_is_converted():
     assert found == 17
 
 
+@pytest.mark.libraries
 def test_bagged_trees_that_know_some_of_the_classes():
     ensemble = pytest.importorskip("sklearn.ensemble")
     trees = pytest.importorskip("sklearn.tree")
@@ -768,6 +775,7 @@ def others():
     }
 
 
+@pytest.mark.libraries
 @pytest.mark.filterwarnings("ignore")
 def test_models_that_do_not_average_trees_are_refused():
     rng = np.random.default_rng(0)
@@ -837,6 +845,7 @@ def test_forests_of_numbers_that_are_not_finite_are_refused(backend, number):
     tree.apply(forest._replace(value=value), x)  # it reads no values
 
 
+@pytest.mark.libraries
 def test_values_beyond_float32_are_refused():
     trees = pytest.importorskip("sklearn.tree")
     x = inputs(40, 2, np.float32)
@@ -846,6 +855,7 @@ def test_values_beyond_float32_are_refused():
             tree.from_sklearn(model)
 
 
+@pytest.mark.libraries
 def test_the_example_of_from_sklearn_runs():
     # It is skipped where scikit-learn may be missing.
     pytest.importorskip("sklearn.tree")

@@ -242,6 +242,7 @@ def test_quantiles_cover_what_they_say():
         assert (high - low)[wide].mean() > 2 * (high - low)[narrow].mean()
 
 
+@pytest.mark.libraries
 def test_quantiles_of_quantile_forest():
     """The same numbers on the very same trees, converted."""
     other = pytest.importorskip("quantile_forest", reason="needs quantile-forest")
@@ -465,6 +466,7 @@ def test_weights_and_values_of_nodes():
             assert ((part[name] == -1) == leaf).all()
 
 
+@pytest.mark.libraries
 def test_a_dictionary_has_the_weights_of_scikit_learn():
     ensemble = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
     x, y = problem(np.float32)
@@ -512,6 +514,7 @@ def shapley(part, row, n_features):
     return found, expected(0, set())
 
 
+@pytest.mark.libraries
 @pytest.mark.filterwarnings("ignore")  # of SHAP
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_shap_explains_a_dictionary(task, dtype):

@@ -4,7 +4,7 @@
 
 targets.py     public functions, found by introspection
 values.py      sizes that the arguments of one call share, and values of arguments by name: kernels
-layers.py      values of the arguments of optimisers, layers and projections
+values_*.py    values of the arguments of a package, found by their names
 growing.py     values of the arguments of functions that grow and apply forests
 layouts.py     one array in other layouts and dtypes
 bad.py         one argument that is wrong

@@ -1,7 +1,9 @@
 """Kinds of cases: what is called, and what must come of it."""
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,9 @@ from .oracle import Case, in_place, run
 from .targets import SANITIZED, TARGETS, Target
 from .trees import arrays, at, copied, replaced
 from .values import Setting
+
+for _path in sorted(Path(__file__).parent.glob("values_*.py")):
+    importlib.import_module(f".{_path.stem}", __package__)
 
 
 def _no_model(value: Any) -> bool:

@@ -12,7 +12,6 @@ import scipy.sparse
 
 from hforest import cascade, classic, co2, demo, growth, hinge, manifold, tabular, tree
 
-from . import layers  # noqa: F401 (registers values)
 from .values import Setting, _Called, options, result_of, value
 
 FOLDER = Path(tempfile.gettempdir()) / f"hforest-fuzz-{os.getpid()}"
@@ -69,9 +68,7 @@ def _every_label(s: Setting) -> np.ndarray:
     return s.random.permutation(labels).astype(np.int64)
 
 
-@value("classic.y", "manifold.y", "co2.y", "cascade.y", "growth.y", "split.y", "demo.y", "tabular.y", "scale.y", "hinge.greedy_init.y",
-       "hinge.fit_weights.y",
-       "tree.permutation_importance.y")  # fmt: skip
+@value("learners.y", "hinge.greedy_init.y", "hinge.fit_weights.y")
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
@@ -83,9 +80,8 @@ def _classes(s: Setting) -> Any:
     return None if _regression(s) else s.n_classes + s.choice((0, 1))
 
 
-for _package in ("classic", "manifold", "co2", "cascade", "growth", "split", "tabular"):
-    value(f"{_package}.n_classes")(_classes)
-value("hinge.greedy_init.n_classes", "hinge.fit_weights.n_classes", "scale.n_classes")(_classes)
+value("learners.n_classes", "hinge.greedy_init.n_classes", "hinge.fit_weights.n_classes")(_classes)
+value("demo.n_classes")(lambda s: s.n_classes)
 value("hinge.from_forest.y")(lambda s: s.choice((_y, lambda s: None))(s))
 
 

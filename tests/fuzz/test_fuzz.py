@@ -22,14 +22,16 @@ def test_every_argument_has_a_value(name):
     target = TARGETS[name]
     for argument in target.parameters:
         assert value_of(target, argument) is not None, (
-            f"{name}: no value for the argument {argument!r}; add one to tests/fuzz/values.py or growing.py"
+            f"{name}: no value for the argument {argument!r}; add one to tests/fuzz/values_{target.package}.py"
         )
 
 
 @pytest.mark.parametrize(
     "kinds", [{"good"}, pytest.param(QUICK - {"good"}, marks=pytest.mark.slow)], ids=["good", "others"]
 )
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.libraries] * ("sklearn" in name)) for name in TARGETS]
+)
 def test_some_cases(name, kinds):
     counts = Counter()
     for target, kind in search.pairs(name):

@@ -1,7 +1,7 @@
 """Good values of arguments, by name: hinge and neural forests. A new name without a value fails a test.
 
-A value is looked up as "package.function.name", then "package.name", then "name". Values of one call share a
-`Setting`: sizes, a dtype and a generator of random numbers, all drawn by hypothesis, so that a failing call shrinks
+A value is looked up as "package.function.name", then "package.name", then "name". Files values_*.py beside this one
+register more: values_<package>.py has those of a package. Values of one call share a `Setting`: sizes, a dtype and a generator of random numbers, all drawn by hypothesis, so that a failing call shrinks
 to small arrays.
 """
 
@@ -15,6 +15,9 @@ from hforest import hinge, neural
 
 from .targets import Target
 from .trees import copied
+
+LEARNERS = {"classic", "manifold", "co2", "cascade", "split", "growth", "demo", "tabular", "scale"}
+"""Packages whose functions learn from at least one sample; what the names of their arguments share is "learners.name"."""
 
 VALUES: dict[str, Callable[["Setting"], Any]] = {}
 
@@ -38,7 +41,8 @@ def options(names: str, *choices: Any) -> None:
 
 def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
     """What makes the value of an argument; where nothing is registered, a flag is True or False."""
-    for key in (f"{target.name}.{name}", f"{target.package}.{name}", name):
+    package = [target.package, *["learners"] * (target.package in LEARNERS)]
+    for key in (f"{target.name}.{name}", *(f"{word}.{name}" for word in package), name):
         if key in VALUES:
             return VALUES[key]
     parameter = target.parameters.get(name)
@@ -73,17 +77,7 @@ class Setting:
         self.random = np.random.default_rng(draw(st.integers(0, 999)))
         self.dtype = np.dtype(self.choice((np.float64, np.float32)))
         self.ties = self.flag()
-        self.learns = target.package in (
-            "classic",
-            "manifold",
-            "co2",
-            "cascade",
-            "split",
-            "growth",
-            "demo",
-            "tabular",
-            "scale",
-        )
+        self.learns = target.package in LEARNERS
         self.n = max(self.choice(_SAMPLES), 1 if self.learns or target.last in NOT_EMPTY else 0)
         self.n_features = self.choice(_SIZES)
         self.n_trees = self.choice((1, 2, 3, 9))
@@ -125,7 +119,7 @@ class Setting:
         function = value_of(self.target, name)
         if function is None:
             raise Missing(
-                f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values.py or growing.py"
+                f"{self.target.name}: no value for the argument {name!r}; add one to tests/fuzz/values_{self.target.package}.py"
             )
         return function(self)
 

@@ -1,0 +1,79 @@
+"""Rows of `hforest.tree`."""
+
+import platform
+from functools import cache
+
+import numpy as np
+
+from hforest import tree
+from hforest.core import machine
+
+from . import PATHS, Row, normal
+
+
+@cache
+def forest_of(full, n_trees, depth, n_features, n_outputs, dtype):
+    """Returns equal trees: full ones, or chains of right children, which samples leave on all levels."""
+    v = np.arange((2 << depth) - 1 if full else 2 * depth + 1)
+    split = v < len(v) // 2 if full else (v % 2 == 0) & (v < len(v) - 1)
+    # Breadth-first: the children of split k are nodes 2 k + 1 and 2 k + 2.
+    left = np.where(split, 2 * np.cumsum(split) - 1, np.cumsum(~split) - 1).astype(np.int32)
+    feature = np.where(split, v % n_features if full else 0, -1).astype(np.int32)
+    threshold = (normal(len(v)) if full else np.linspace(-3, 3, len(v))).astype(dtype) * split
+    value = np.random.default_rng(0).dirichlet(np.ones(n_outputs), n_trees * (~split).sum()).astype(dtype)
+    none = np.zeros(0, np.int64)
+    return tree.Forest(
+        np.array(n_features), np.arange(n_trees + 1) * len(v),
+        *(np.tile(a, n_trees) for a in (feature, threshold, left)),
+        value, np.zeros(n_trees * len(v), dtype), none, none.astype(np.int32), none.astype(dtype),
+    )  # fmt: skip
+
+
+def predict(dtype, full, n_trees, depth, *, n=64, n_features=5, n_outputs=20, gathers=False):
+    before = machine.gathers()
+    machine.set_gathers(gathers)
+    tree.predict(
+        forest_of(full, n_trees, depth, n_features, n_outputs, dtype), normal(n, n_features, dtype=dtype)
+    )
+    machine.set_gathers(before)
+
+
+def rows():
+    for bits, dtype, form, small in (
+        ("f32", np.float32, "floats", "small"),
+        ("f64", np.float64, "doubles", "doubles"),
+    ):
+        enter = {path: f"tree.enter_{form}_{path}" for path in ("vector", "avx2", "avx512")}
+        if form == "doubles" and platform.machine() in ("x86_64", "AMD64"):
+            enter["vector"] = ""  # SSE2 has no comparison of 64 bits
+        of_rows = dict.fromkeys(PATHS, "tree.walk_packed")
+        if form == "floats":
+            of_rows["avx512"] = "tree.walk_small"
+        # The places of 8200 features in columns have no 16 bits.
+        for name, every, paths, forest, sizes in (
+            ("columns", f"tree.advance_group_{small}", enter, (True, 10, 6), {}),
+            ("chain", f"tree.advance_group_{small} tree.advance_each_{small}", enter, (False, 1, 100), {}),
+            ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, 128, 255), {"n_features": 8200}),
+            ("rows", "", of_rows, (True, 1, 3), {"n_features": 40}),
+            ("few", "tree.walk_trees", {}, (True, 10, 6), {"n": 3}),
+        ):  # fmt: skip
+            yield Row(
+                f"tree.predict-{name}-{bits}",
+                lambda dtype=dtype, forest=forest, sizes=sizes: predict(dtype, *forest, **sizes), every, paths=paths,
+            )  # fmt: skip
+    columns = {path: f"tree.advance_group_small tree.enter_floats_{path}" for path in ("vector", "avx2")}
+    columns["plain"] = "tree.advance_group_small"
+    for n_outputs, body in ((2, "two"), (7, "eight"), (13, "more")):
+        of_gathers = {**columns, "avx512": f"tree.walk_small tree.add_{body}_avx512"}
+        yield Row(
+            f"tree.predict-gathers-{n_outputs}",
+            lambda n_outputs=n_outputs: predict(
+                np.float32, True, 10, 6, n_features=41, n_outputs=n_outputs, gathers=True
+            ),
+            paths=of_gathers,
+        )
+    yield Row(
+        "tree.predict-gathers-large",
+        lambda: predict(np.float32, True, 1, 16, n=4200, gathers=True),
+        paths={path: names.replace("small", "floats") for path, names in columns.items()} | {"avx512": "tree.walk_large"},
+    )  # fmt: skip
