@@ -15,7 +15,8 @@ from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stu
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.builder cimport reserve_entries
-from hforest.growth.column_source cimport best_column, fill_sides, start_columns
+from hforest.growth.column_source cimport best_column, start_columns
+from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
 from hforest.growth.node_samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
@@ -38,7 +39,7 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef hf_arena* arena = &r.arena
     cdef hf_own* own = <hf_own*> take_zeros(arena, sizeof(hf_own))
     cdef int64_t n_features = h.columns.n_columns
-    r.own = own
+    r.own, r.best_split = own, _best_split
     if own == NULL or not start_columns(t, r, &h.columns):
         return False
     own.index, own.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
@@ -126,7 +127,7 @@ cdef hf_split _split_by(
         if split.score > -INFINITY:
             return split
     own.n_entries = 0
-    fill_sides(t, r, &h.columns, node, &start)
+    fill_sides(t, r, &h.columns, node, &(<hf_column_workspace*> r.columns).orders, &start)
     return start
 
 
@@ -135,7 +136,7 @@ cdef hf_split _best_split(
 ) noexcept nogil:
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_own* own = <hf_own*> r.own
-    cdef hf_split start = best_column(t, r, &h.columns, node, key, weight)
+    cdef hf_split start = best_column(t, r, node, key, weight)
     if hf_has_stopped(t.watch):
         start.column = -1
     if start.column < 0:
@@ -164,5 +165,5 @@ cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept
     # Returns the source of hyperplanes, which must outlive it.
     cdef hf_source source
     source.data, source.has_short_codes = hyperplanes, False
-    source.start, source.best_split, source.write = _start, _best_split, _write
+    source.start, source.write = _start, _write
     return source

@@ -28,6 +28,12 @@ typedef struct {
     uint32_t all, square; /* weight of the node; sum of the squares of its classes' weights */
 } hf_splits;
 
+/* The same in float64: whole numbers, exact below 2**53, of nodes whose weight is too large for sums of 32 bits. */
+typedef struct {
+    double left_weight[HF_BUCKETS], left_square[HF_BUCKETS], right_square[HF_BUCKETS];
+    double all, square;
+} hf_wide_splits;
+
 /* The pairwise scorer of bins. */
 typedef struct {
     uint8_t code[HF_PAIRWISE_NUMBERS]; /* of candidates side by side: simd/pairwise.h */
@@ -69,12 +75,14 @@ typedef struct {
 /* The histogram scorer of codes of 32 bits, with bounds. Bucket c has the place (c % n_steps) * lanes + c / n_steps. */
 typedef struct {
     hf_splits splits;
+    hf_wide_splits wide; /* the sums, where is_wide: splits then has the rates alone */
     uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* by class, then place */
     uint32_t inside[HF_BUCKETS], second[HF_BUCKETS];   /* the two largest weights of a class in a bucket */
     int32_t alive[HF_BUCKETS];
     uint32_t total[HF_HISTOGRAM_CLASSES];
     int64_t n, n_present;
     int log_steps, log_lanes;
+    int is_wide;
     int whole, exact;      /* whole: codes are the values; exact: every bucket holds one value */
     int32_t lowest, usual; /* usual: a code that has a bucket of its own, */
     int32_t own;           /* at this place, which sum_buckets counts: what the other buckets leave */

@@ -22,6 +22,12 @@ cdef extern from "growth/bodies.h" nogil:
         hf_rates rate
         uint32_t all
         uint32_t square
+    ctypedef struct hf_wide_splits:
+        double* left_weight
+        double* left_square
+        double* right_square
+        double all
+        double square
     ctypedef struct hf_pairwise:
         uint8_t* code
         uint8_t* left_weight
@@ -58,6 +64,7 @@ cdef extern from "growth/bodies.h" nogil:
         int n_bins
     ctypedef struct hf_buckets:
         hf_splits splits
+        hf_wide_splits wide
         uint32_t* count
         uint32_t* inside
         uint32_t* second
@@ -67,6 +74,7 @@ cdef extern from "growth/bodies.h" nogil:
         int64_t n_present
         int log_steps
         int log_lanes
+        bint is_wide
         bint whole
         bint exact
         int32_t lowest
@@ -88,12 +96,30 @@ cdef extern from "growth/bodies.h" nogil:
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
 
-# Returns the bodies of a vector path.
+# Returns the bodies of a vector path, or those of its sums in float64.
+cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil
 cdef const hf_bodies* bodies_of(int path) noexcept nogil
 
-# Returns the score of split i in float64.
+
 cdef inline double score_at(const hf_splits* s, int64_t i) noexcept nogil:
+    # Returns the score of split i in float64.
     return (
         <double> s.left_square[i] / <double> s.left_weight[i]
         + <double> s.right_square[i] / <double> (s.all - s.left_weight[i])
     )
+
+
+cdef inline float real_of(const hf_buckets* s, int32_t code) noexcept nogil:
+    # Returns the value of a code.
+    return <float> code if s.whole else hf_float_of_code(code)
+
+
+cdef inline int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil:
+    # Returns the bucket of a code.
+    cdef int c = <int> ((real_of(s, code) - s.least) * s.scale)
+    return c if s.exact else c + (code >= s.usual) + (code > s.usual)
+
+
+cdef inline int place_of(const hf_buckets* s, int c) noexcept nogil:
+    # Returns the place of bucket c.
+    return (c & ((1 << s.log_steps) - 1)) << s.log_lanes | c >> s.log_steps

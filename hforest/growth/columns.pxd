@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.task cimport hf_task
+from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
     NEAR_CODES = 1 << 19   # bytes of codes that stay in L2
@@ -26,10 +26,28 @@ ctypedef struct hf_stored:
     hf_stored_rows rows
 
 
+cdef struct hf_columns
+
+
+# The least and the greatest bin of some samples.
+ctypedef struct hf_range:
+    int32_t lowest
+    int32_t highest
+
+# Writes the bins of a node's samples in a column to `bin` (OUT (n,)); returns their range.
+ctypedef hf_range (*hf_reader)(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil
+
+
 # Columns of bins: column f's code c stands for the values from low[f * n_codes + c] to high[f * n_codes + c].
-ctypedef struct hf_columns:
+cdef struct hf_columns:
     const void* codes        # (n_columns, n) of `width` bytes
     int width
+    hf_reader read
+    bint are_bytes           # bins of 8 bits that pairwise and histogram score; with missing values every
+                             # column twice: n_columns + f has f's missing values first
     int64_t n_columns
     const double* low        # (n_columns, n_codes)
     const double* high
@@ -41,7 +59,6 @@ ctypedef struct hf_columns:
     const void* values       # what codes stand for, float or double, (n, n_columns), of windows x; or NULL
     const int64_t* missing   # (n_columns,): the code of missing values, -1 without; or NULL: none has any
     const uint8_t* categorical  # (n_columns,): whether codes are categories; or NULL: none are
-    bint twice               # codes hold every column twice: n_columns + f has f's missing values first
     bint random_thresholds   # one of each candidate, not the best
     # Of a sparse matrix, whose codes are (n_stored,) and whose tables are (n_all_codes,); else all NULL.
     hf_stored stored
@@ -52,7 +69,7 @@ cdef inline bint is_stored(const hf_columns* c) noexcept nogil:
     return c.stored.indptr != NULL
 
 
-cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
+cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, int64_t column) noexcept nogil:
     # Returns where the codes of a column begin.
     return c.offset[column] if c.offset != NULL else column * t.n
 

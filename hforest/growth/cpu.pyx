@@ -22,6 +22,7 @@ from hforest.growth.arena cimport hf_arena, release, take
 from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
 from hforest.growth.column_source cimport source_of_columns
+from hforest.growth.column_readers cimport reader_of
 from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.draws cimport count_draws
@@ -383,11 +384,10 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.offset, c.missing = _start[int64_t](bins.offset), _start[int64_t](bins.missing)
     c.categorical = _start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
-    c.twice = bins.missing is not None and workspace is not None and bins.stored is None
-    if c.twice:
-        c.codes = cnp.PyArray_DATA(workspace)
-    elif bins.stored is not None:
+    if bins.stored is not None:
         pass
+    elif bins.missing is not None and workspace is not None:
+        c.codes = cnp.PyArray_DATA(workspace)
     elif workspace is not None and workspace.dtype == np.uint8:
         c.rows = _start_of_rows[uint8_t](workspace)
     elif workspace is not None:
@@ -399,6 +399,9 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
         c.stored.table = _start[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
         c.n_codes = int(np.diff(bins.stored.table).max())
+    # Of missing values, every column twice.
+    c.are_bytes = c.width == 1 and bins.stored is None and (bins.missing is None or workspace is not None)
+    c.read = reader_of(&c)
     return c
 
 

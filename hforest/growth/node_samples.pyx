@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.growth.arena cimport hf_arena, take
+from hforest.growth.sorted_scan cimport scan_of
 from hforest.growth.task cimport (
     HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
     hf_workspace, hf_xlogx, weight_bits,
@@ -41,6 +42,7 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
     if r.kind != HF_FLOATS:
         r.count, r.count_left = <uint32_t*> take(arena, k * 4), <uint32_t*> take(arena, k * 4)
         r.class_number = <uint32_t*> take(arena, k * 4)
+        r.slot, r.bucket = <uint32_t*> take(arena, room * 4), <uint8_t*> take(arena, room)
     else:
         r.weight, r.weight2 = <double*> take(arena, room * 8), <double*> take(arena, room * 8)
         r.label, r.label2 = <int32_t*> take(arena, room * 4), <int32_t*> take(arena, room * 4)
@@ -81,6 +83,7 @@ cdef bint start_samples(
         r.kind = HF_KEYS_64
     else:
         r.kind = HF_FLOATS
+    r.scan = scan_of(t, r.kind)
     if not _allocate(t, r, sum, whole):
         return False
     for i in range(first, last):

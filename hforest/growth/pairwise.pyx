@@ -14,6 +14,7 @@ from hforest.growth.bodies cimport (
 )
 from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
 from hforest.growth.node_samples cimport number_classes, place_by_class
+from hforest.growth.node_scorer cimport hf_scorer, take_split
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )
@@ -145,13 +146,13 @@ cdef void best_pairwise(
 
 # ------------------------------------------------------------------------------------------ codes of 32 bits
 
-cdef void start_value_pairs(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_value_pairs* p
-) noexcept nogil:
+cdef void start_pairs(const hf_task* t, hf_workspace* r, hf_scorer* scorer) noexcept nogil:
     # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, class by class.
+    cdef hf_value_pairs* p = &scorer.pairs
+    cdef const hf_pending* node = scorer.node
     cdef int64_t i
     cdef uint32_t mask = (<uint32_t> 1 << weight_bits(r)) - 1
-    p.n, p.splits.all = node.last - node.first, <uint32_t> weight
+    p.n, p.splits.all = node.last - node.first, <uint32_t> scorer.weight
     p.n_present = number_classes(t, r, HF_VALUE_PAIRS, p.total, &p.splits.square)
     place_by_class(r, node, p.n_present, p.last, p.place)
     for i in range(p.n):
@@ -160,36 +161,34 @@ cdef void start_value_pairs(
         p.code[i] = 0x7fffffff   # nothing lies on the right of these, which fill vectors up
 
 
-cdef bint score_value_pairs(
-    const hf_task* t, hf_value_pairs* p, const int32_t* code, double* best, int32_t* low
+cdef bint score_pairs(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # Takes the best split of one candidate where it scores more than best[0]; returns whether it does.
-    #
-    # code        IN (n,)  in the order of the values
-    # best, low   OUT      its score, and the largest code on its left
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef int32_t differ = 0
+    cdef hf_value_pairs* p = &scorer.pairs
+    cdef int32_t differ = 0, low = 0
     cdef int64_t i
     cdef float most, limit
-    cdef double score
-    cdef bint found = False
+    cdef double score, best_score = max(best.score, 0.0)
+    cdef bint is_better = False
     for i in range(p.n):
-        p.code[p.place[i]] = code[i]
-        differ |= code[i] ^ code[0]
+        p.code[p.place[i]] = bin[i]
+        differ |= bin[i] ^ bin[0]
     if not differ:
         return False
     HF_COUNT(b"growth", b"pairs_of_values")
     bodies.sum_values(p)
     most = bodies.rate(<int> p.n, &p.splits)
-    limit = max(<float> best[0], most) * ROUNDED
+    limit = max(<float> best_score, most) * ROUNDED
     if not (most >= limit and most > 0):
         return False
     for i in range(p.n):
         if not p.splits.rate.value[i] >= limit:
             continue
         score = score_at(&p.splits, i)
-        if score < best[0] or (score == best[0] and (not found or p.code[i] >= low[0])):
+        if score < best_score or (score == best_score and (not is_better or p.code[i] >= low)):
             continue
-        best[0], low[0] = score, p.code[i]
-        found = True
-    return found
+        best_score, low, is_better = score, p.code[i], True
+    if is_better:
+        take_split(scorer, bin, best_score, low, best)
+    return is_better

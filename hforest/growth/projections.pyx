@@ -13,15 +13,12 @@ from libc.string cimport memset
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.arena cimport hf_arena, take, take_zeros
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
-from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries
-from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.projected_values cimport project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.node_samples cimport score_left
-from hforest.growth.scorers cimport SORTED_SCAN
-from hforest.growth.sorted_scan cimport scan, scan_codes
+from hforest.growth.node_scorer cimport hf_scorer, start_scorer
 from hforest.growth.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
@@ -49,7 +46,7 @@ ctypedef struct hf_own:
     uint32_t* index      # (max_entries,): entries of a candidate
     float* factor
     uint64_t best_key
-    hf_codes codes       # float32 and whole numbers
+    int32_t* code        # (n,): of float32
     uint64_t* order      # (n,): float64, to be ranked
     uint64_t* order2
     uint32_t* place
@@ -111,18 +108,16 @@ cdef const int32_t* _codes_of(
     if p.whole:
         return <const int32_t*> values
     for i in range(n):
-        own.codes.code[i] = hf_code_of_float(value[i])
-    return own.codes.code
+        own.code[i] = hf_code_of_float(value[i])
+    return own.code
 
 
-cdef void _scan_codes(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, bint whole, const int32_t* code,
-    hf_split* best
+cdef void _score_codes(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole, const int32_t* code, hf_split* best
 ) noexcept nogil:
-    # Scores codes of 32 bits by the sorted scan; takes the best split where it is better than `best`.
-    cdef double before = best.score
-    scan_codes(t, r, node, weight, code, best)
-    if best.score > before:
+    # Scores codes of 32 bits; takes the best split where it is better than `best`.
+    if scorer.score(t, r, scorer, code, best):
+        best.missing = -1
         best.below = _value(whole, <int32_t> best.low)
         best.above = _value(whole, <int32_t> best.high)
 
@@ -131,7 +126,8 @@ cdef void _scan_doubles(
     const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight, uint64_t missing,
     hf_split* best
 ) noexcept nogil:
-    # The same of float64: keys hold the ranks of the values. Missing values are ordered as `missing`.
+    # Scores float64 by the sorted scan; takes the best split where it is better than `best`. Keys hold the
+    # ranks of the values. Missing values are ordered as `missing`.
     cdef const double* value = <const double*> own.value
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint64_t* order = own.order
@@ -140,6 +136,7 @@ cdef void _scan_doubles(
     cdef int64_t i, low, high, n = node.last - node.first
     cdef double before = best.score
     cdef int swapped
+    HF_COUNT(b"growth", b"sorted_scan")
     for i in range(n):
         order[i], place[i] = hf_ordered(value[i]) if value[i] == value[i] else missing, <uint32_t> i
     swapped = hf_sort(order, place, own.order2, own.place2, n, t.watch)
@@ -152,28 +149,27 @@ cdef void _scan_doubles(
         key[i] = rank << 32 | r.payload[node.first + place[i]]
     if rank == 0:
         return
-    scan[uint64_t](t, r, key, n, weight, best)
+    r.scan(t, r, key, n, weight, best)
     if best.score > before:
         low, high = best.low, best.high  # no value lies before its rank
         while key[low] >> 32 != best.low:
             low += 1
         while key[high] >> 32 != best.high:
             high += 1
-        best.below, best.above = value[place[low]], value[place[high]]
+        best.below, best.above, best.missing = value[place[low]], value[place[high]], -1
 
 
 # --------------------------------------------------------------------------------------------- missing values
 
 cdef void _score_missing_codes(
-    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight,
-    hf_code_scorer* scorer, bint first, hf_split* best
+    const hf_task* t, hf_workspace* r, hf_own* own, hf_scorer* scorer, bint first, hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate of float32 whose missing values come first, or last, where it is
     # better than `best`. Their code is next to the least, or greatest, of the numbers.
     cdef const float* value = <const float*> own.value
-    cdef int32_t* code = own.codes.code
+    cdef int32_t* code = own.code
     cdef int32_t least = LAST, greatest = -LAST, missing
-    cdef int64_t i, n = node.last - node.first
+    cdef int64_t i, n = scorer.node.last - scorer.node.first
     for i in range(n):
         if value[i] == value[i]:
             code[i] = hf_code_of_float(value[i])
@@ -183,14 +179,14 @@ cdef void _score_missing_codes(
     for i in range(n):
         if value[i] != value[i]:
             code[i] = missing
-    take_codes(t, r, &own.codes, node, weight, code, scorer, best)
+    scorer.score(t, r, scorer, code, best)
     best.below = NAN if <int32_t> best.low == missing else _value(False, <int32_t> best.low)
     best.above = NAN if <int32_t> best.high == missing else _value(False, <int32_t> best.high)
 
 
 cdef void _score_missing(
     const hf_task* t, hf_workspace* r, const hf_projections* p, hf_own* own, const hf_pending* node,
-    double weight, double greatest, hf_code_scorer* scorer, hf_split* best
+    double weight, double greatest, hf_scorer* scorer, hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate with missing values, which come last, and then first, where it is
     # better than `best`.
@@ -201,9 +197,8 @@ cdef void _score_missing(
     for first in range(2):
         split = best[0]
         if p.single:
-            _score_missing_codes(t, r, own, node, weight, scorer, first, &split)
+            _score_missing_codes(t, r, own, scorer, first, &split)
         else:
-            HF_COUNT(b"growth", b"sorted_scan")
             _scan_doubles(t, r, own, node, weight, 0 if first else <uint64_t> -1, &split)
         if not split.score > best.score:
             continue
@@ -279,9 +274,12 @@ cdef bint _score_stored(
     elif not _rank_sums(t, r, k):
         return True
     scan_stored(t, r, node, weight, s.touched, s.code, k, hf_code_of_float(0) if p.single else 0, best)
-    if best.score > before and p.single:
+    if not best.score > before:
+        return True
+    best.missing = -1
+    if p.single:
         best.below, best.above = _value(False, <int32_t> best.low), _value(False, <int32_t> best.high)
-    elif best.score > before:
+    else:
         best.below, best.above = _sum_of_code(r, <int32_t> best.low), _sum_of_code(r, <int32_t> best.high)
     return True
 
@@ -289,77 +287,65 @@ cdef bint _score_stored(
 # ------------------------------------------------------------------------------------------------ best splits
 
 cdef hf_split _best_projection(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
-    double weight
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best split of a node's projections; of equal scores the first one's lowest.
+    # Returns the best split of a node's projections, and writes the sides of its samples to r.goes_right; of
+    # equal scores the first one's lowest.
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_own* own = <hf_own*> r.own
     cdef hf_split best = no_split()
-    cdef hf_code_scorer scorer
+    cdef hf_scorer scorer
     cdef int64_t number, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
-    cdef const int32_t* code = NULL
-    cdef int32_t low = 0, best_low = 0
-    cdef double before
-    cdef bint short = p.single or p.whole, scanned = False, stored = False
-    cdef double greatest
-    cdef int found
-    scorer.kind = SORTED_SCAN
+    cdef double before, greatest
+    cdef bint short = p.single or p.whole, stored = p.stored.indptr != NULL, is_scored, read_again = False
+    if stored:
+        place_samples(t, r, &p.stored.rows, node)
     if short:
-        start_code_scorer(t, r, &own.codes, node, weight, p.whole, &scorer)
+        start_scorer(t, r, node, weight, p.whole, False, &scorer)
     for number in range(t.n_candidates):
-        if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
+        if is_perfect(r, best.score, weight) or hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
+            break
+        if n > LARGE and hf_stopped(t.watch):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         before = best.score
-        found = -1
-        if p.stored.indptr == NULL:
-            _values_of(t, r, p, node, candidate)
-        elif _score_stored(t, r, p, node, weight, candidate, &best):
-            if best.score > before:
-                best.column, best.missing, own.best_key, scanned, stored = 0, -1, candidate, True, True
-                if is_perfect(r, best.score, weight):
-                    break
-            continue
-        if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
-            found = 0
-            _score_missing(t, r, p, own, node, weight, greatest, &scorer, &best)
-            scanned |= best.score > before
-        elif short:
-            code = _codes_of(p, own, own.value, n)
-        if found < 0 and scorer.kind != SORTED_SCAN:
-            found = score_codes(t, r, &own.codes, code, &scorer, &best.score, &low)
-            if found > 0:
-                best_low, best.missing, scanned = low, -1, False
-        if found < 0:
-            HF_COUNT(b"growth", b"sorted_scan")
-            if short:
-                _scan_codes(t, r, node, weight, p.whole, code, &best)
+        is_scored = stored and _score_stored(t, r, p, node, weight, candidate, &best)
+        if not is_scored:
+            if not stored:
+                _values_of(t, r, p, node, candidate)
+            if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
+                _score_missing(t, r, p, own, node, weight, greatest, &scorer, &best)
+            elif short:
+                _score_codes(t, r, &scorer, p.whole, _codes_of(p, own, own.value, n), &best)
             else:
                 _scan_doubles(t, r, own, node, weight, 0, &best)
-            if best.score > before:
-                best.missing, scanned = -1, True
         if best.score > before:
-            best.column, stored = 0, False
-            own.best_key = candidate
-            own.value, own.best_value = own.best_value, own.value
-            if is_perfect(r, best.score, weight):
-                break
-    if best.column >= 0 and stored:
+            best.column, own.best_key, read_again = 0, candidate, is_scored
+            if not is_scored:
+                own.value, own.best_value = own.best_value, own.value
+    if best.column < 0:
+        return best
+    if read_again:
         _values_of(t, r, p, node, own.best_key)
         own.value, own.best_value = own.best_value, own.value
-    if best.column >= 0 and not scanned:
-        best.below = _value(p.whole, best_low)
-        best.above = _value(p.whole, next_code(_codes_of(p, own, own.best_value, n), n, best_low))
+    _fill_sides(p, own, n, &best, r.goes_right)
+    default_sides(t, r, node, &best)
+    if best.above == INFINITY:
+        best.threshold = hf_largest(t.single)
+    elif t.single:
+        best.threshold = hf_between_f32(best.below, best.above)
+    else:
+        best.threshold = hf_between_f64(best.below, best.above)
     return best
 
 
 cdef hf_split _best_random_projection(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
-    double weight
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best of one random threshold for each of a node's projections, and writes the sides of its
     # samples to r.goes_right; of equal scores the first wins.
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_own* own = <hf_own*> r.own
     cdef hf_split best = no_split(), split = no_split()
     cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
@@ -367,6 +353,8 @@ cdef hf_split _best_random_projection(
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
     cdef double greatest
+    if p.stored.indptr != NULL:
+        place_samples(t, r, &p.stored.rows, node)
     split.column = 0
     for number in range(t.n_candidates):
         if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
@@ -427,6 +415,7 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef int64_t n = r.n, most = p.distribution.max_entries
     cdef bint short = p.single or p.whole
     r.own = own
+    r.best_split = _best_random_projection if p.random_thresholds else _best_projection
     if own == NULL:
         return False
     own.value, own.best_value = take(arena, n * (4 if short else 8)), take(arena, n * (4 if short else 8))
@@ -434,33 +423,11 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
     if p.stored.indptr != NULL:
         start_stored(t, r, &p.stored.rows)
     if short:
-        start_codes(&own.codes, arena, n)
+        own.code = <int32_t*> take(arena, n * 4)
     else:
         own.order, own.order2 = <uint64_t*> take(arena, n * 8), <uint64_t*> take(arena, n * 8)
         own.place, own.place2 = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
     return not arena.failed
-
-
-cdef hf_split _best_split(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
-) noexcept nogil:
-    cdef const hf_projections* p = <const hf_projections*> t.source.data
-    cdef hf_split best
-    if p.stored.indptr != NULL:
-        place_samples(t, r, &p.stored.rows, node)
-    if p.random_thresholds:
-        return _best_random_projection(t, r, p, node, key, weight)
-    best = _best_projection(t, r, p, node, key, weight)
-    if best.column >= 0:
-        _fill_sides(p, <hf_own*> r.own, node.last - node.first, &best, r.goes_right)
-        default_sides(t, r, node, &best)
-        if best.above == INFINITY:
-            best.threshold = hf_largest(t.single)
-        elif t.single:
-            best.threshold = hf_between_f32(best.below, best.above)
-        else:
-            best.threshold = hf_between_f64(best.below, best.above)
-    return best
 
 
 cdef bint _write(
@@ -491,7 +458,7 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
     # Returns the source of the projections, which must outlive it.
     cdef hf_source source
     source.data, source.has_short_codes = projections, False
-    source.start, source.best_split, source.write = _start, _best_split, _write
+    source.start, source.write = _start, _write
     return source
 
 

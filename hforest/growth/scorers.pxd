@@ -11,7 +11,7 @@
 #                                                  32 bits   the same, and sorting the   bounds.pyx
 #                                                            buckets that bounds do not
 #                                                            rule out
-#                weight from HISTOGRAM_WEIGHT on   all       the same                    wide.pyx
+#                weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
 
 from libc.stdint cimport int64_t
 
@@ -52,9 +52,12 @@ cdef inline int scorer_of_bins(
 
 
 cdef inline int scorer_of_codes(
-    const hf_task* t, const hf_workspace* r, int64_t n, double weight
+    const hf_task* t, const hf_workspace* r, int64_t n, double weight, bint are_bytes
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for codes of 32 bits.
+    # Returns the scorer of a node of n samples, for codes of 32 bits. Bins of 8 bits for which scorer_of_bins
+    # has no better one are sorted.
+    if are_bytes and weight < HISTOGRAM_WEIGHT:
+        return SORTED_SCAN
     if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
     if weight >= HISTOGRAM_WEIGHT:

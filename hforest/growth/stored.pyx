@@ -20,6 +20,11 @@ from hforest.growth.task cimport weight_bits
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
 
+ctypedef fused bin_t:
+    uint8_t
+    uint16_t
+    uint32_t
+
 
 cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
     # Takes the workspace of a tree.
@@ -32,7 +37,7 @@ cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* 
     s.place = <uint32_t*> take_zeros(arena, t.n * 4)
     s.seen = <uint32_t*> take_zeros(arena, rows.n_columns * 4)
     s.at, s.entry = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
-    s.code, s.all = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    s.code = <int32_t*> take(arena, n * 4)
     s.touched, s.sum = <int32_t*> take(arena, n * 4), <double*> take(arena, n * 8)
     s.is_touched = <uint8_t*> take_zeros(arena, n)
 
@@ -219,7 +224,13 @@ cdef int64_t add_stored(
     return n_touched
 
 
-# --------------------------------------------------------------------------------------------- codes of bins
+# ----------------------------------------------------------------------------------------------------- bins
+
+cdef void _gather(const bin_t* bins, const int32_t* entry, int64_t k, int32_t* bin) noexcept nogil:
+    cdef int64_t j
+    for j in range(k):
+        bin[j] = <int32_t> bins[entry[j]]
+
 
 cdef int64_t stored_codes(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
@@ -227,64 +238,41 @@ cdef int64_t stored_codes(
     # Writes which numbers of a column the samples of a node store to `at` and `code` of r.stored; returns how
     # many.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef int64_t first = c.stored.indptr[column], j, k
+    cdef int64_t first = c.stored.indptr[column], k
     if _is_unseen(r, column):
         return 0
     k = find_stored(r, node, c.stored.sample + first, c.stored.indptr[column + 1] - first)
-    for j in range(k):
-        if c.width == 1:
-            s.code[j] = (<const uint8_t*> c.codes)[first + s.entry[j]]
-        elif c.width == 2:
-            s.code[j] = (<const uint16_t*> c.codes)[first + s.entry[j]]
-        else:
-            s.code[j] = <int32_t> (<const uint32_t*> c.codes)[first + s.entry[j]]
+    if c.width == 1:
+        _gather(<const uint8_t*> c.codes + first, s.entry, k, s.code)
+    elif c.width == 2:
+        _gather(<const uint16_t*> c.codes + first, s.entry, k, s.code)
+    else:
+        _gather(<const uint32_t*> c.codes + first, s.entry, k, s.code)
     return k
 
 
-cdef bint read_stored(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, int32_t* code
+cdef hf_range stored_range(
+    const hf_workspace* r, const hf_columns* c, int64_t column, int64_t k, int64_t n
 ) noexcept nogil:
-    # Writes the codes of all samples of a node; returns whether they differ.
+    # Returns the range of the bins of n samples of a node, of which k are stored.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef hf_range range_
+    cdef int64_t i
+    range_.lowest = c.stored.by_default[column] if k < n else s.code[0]
+    range_.highest = range_.lowest
+    for i in range(k):
+        range_.lowest, range_.highest = min(range_.lowest, s.code[i]), max(range_.highest, s.code[i])
+    return range_
+
+
+cdef hf_range read_stored(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil:
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
-    cdef int32_t by_default = c.stored.by_default[column], differ = 0
     for i in range(n):
-        code[i] = by_default
+        bin[i] = c.stored.by_default[column]
     for i in range(k):
-        code[s.at[i]] = s.code[i]
-        differ |= s.code[i] ^ (by_default if k < n else s.code[0])
-    return differ != 0
-
-
-cdef void stored_range(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, uint32_t* code,
-    uint32_t* lowest, uint32_t* highest
-) noexcept nogil:
-    # Writes the codes of all samples of a node, if they differ, and the least and the greatest of them.
-    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
-    cdef uint32_t by_default = <uint32_t> c.stored.by_default[column]
-    cdef uint32_t a, low = by_default if k < n else <uint32_t> s.code[0], high = low
-    for i in range(k):
-        a = <uint32_t> s.code[i]
-        low = a if a < low else low
-        high = a if a > high else high
-    lowest[0], highest[0] = low, high
-    if low == high:
-        return
-    for i in range(n):
-        code[i] = by_default
-    for i in range(k):
-        code[s.at[i]] = <uint32_t> s.code[i]
-
-
-cdef void stored_sides(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split,
-    uint8_t* goes_right
-) noexcept nogil:
-    # Writes the sides of a node's samples.
-    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, k = stored_codes(r, c, node, split.column)
-    memset(goes_right, <uint32_t> c.stored.by_default[split.column] > split.low, node.last - node.first)
-    for i in range(k):
-        goes_right[s.at[i]] = <uint32_t> s.code[i] > split.low
+        bin[s.at[i]] = s.code[i]
+    return stored_range(r, c, column, k, n)
