@@ -232,7 +232,7 @@ cdef void _encode(
             hf_end(watch)
 
 
-def encode(x, bins, low, high, n_bins):
+def encode(x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high, int64_t[::1] n_bins):
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
 
     x (n, n_columns), of any strides: IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64
@@ -326,9 +326,12 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
 # What growing reads of arrays by their dtype.
 ctypedef fused number:
     uint8_t
+    uint16_t
     int32_t
+    uint32_t
     int64_t
     uint64_t
+    float
     double
 
 
@@ -340,6 +343,18 @@ cdef inline const number* _start(const number[::1] a) noexcept nogil:
 cdef inline const number* _start_of_rows(const number[:, ::1] a) noexcept nogil:
     # The same of a matrix.
     return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL
+
+
+cdef const void* _start_of_bins(a):
+    # The same of a matrix of uint8, uint16 or uint32,
+    if a.itemsize == 1:
+        return _start_of_rows[uint8_t](a)
+    return <const void*> _start_of_rows[uint16_t](a) if a.itemsize == 2 else _start_of_rows[uint32_t](a)
+
+
+cdef const void* _start_of_reals(a):
+    # and of one of float32 or float64.
+    return <const void*> _start_of_rows[float](a) if a.itemsize == 4 else _start_of_rows[double](a)
 
 
 cdef hf_roots _roots(roots):
@@ -378,7 +393,7 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
     cdef const double[:, ::1] low = bins.low, high = bins.high
-    c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
+    c.codes, c.width, c.n_columns = _start_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
     c.offset, c.missing = _start[int64_t](bins.offset), _start[int64_t](bins.missing)
@@ -387,11 +402,11 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     if bins.stored is not None:
         pass
     elif bins.missing is not None and workspace is not None:
-        c.codes = cnp.PyArray_DATA(workspace)
+        c.codes = _start_of_bins(workspace)
     elif workspace is not None and workspace.dtype == np.uint8:
         c.rows = _start_of_rows[uint8_t](workspace)
     elif workspace is not None:
-        c.values = cnp.PyArray_DATA(workspace)
+        c.values = _start_of_reals(workspace)
     if bins.stored is not None:
         c.stored.indptr = _start[int64_t](bins.stored.indptr)
         c.stored.sample = _start[int32_t](bins.stored.indices)
@@ -554,16 +569,18 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
         p.stored.indptr, p.stored.sample = _start[int64_t](x.stored.indptr), _start[int32_t](x.stored.indices)
-        p.stored.number = cnp.PyArray_DATA(x.stored.data)
+        p.stored.number = _start_of_reals(x.stored.data[None])
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
-        p.x = cnp.PyArray_DATA(x)
+        p.x = _start_of_reals(x)
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
-    p.columns = NULL if isinstance(x, Columns) else cnp.PyArray_DATA(workspace.columns)
+    p.columns = NULL
     if workspace.numbers is not None:
-        p.bytes = _start_of_rows[uint8_t](workspace.numbers)
+        p.bytes, p.columns = _start_of_rows[uint8_t](workspace.numbers), _start_of_bins(workspace.columns)
+    elif not isinstance(x, Columns):
+        p.columns = _start_of_reals(workspace.columns)
     if workspace.corners is not None:
-        p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
+        p.corners, p.narrow = _start_of_bins(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
     grow_trees(&t, batch)
