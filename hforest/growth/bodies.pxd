@@ -29,7 +29,7 @@ cdef extern from "growth/bodies.h" nogil:
         double all
         double square
     ctypedef struct hf_pairwise:
-        uint8_t* code
+        uint8_t* bin
         uint8_t* left_weight
         uint16_t** left_square
         uint16_t** right_square
@@ -44,7 +44,7 @@ cdef extern from "growth/bodies.h" nogil:
         uint32_t square
     ctypedef struct hf_value_pairs:
         hf_splits splits
-        int32_t* code
+        int32_t* bin
         uint32_t* weight
         int32_t* last
         uint32_t* total
@@ -79,7 +79,7 @@ cdef extern from "growth/bodies.h" nogil:
         bint exact
         int32_t lowest
         int32_t usual
-        int32_t own
+        int32_t usual_place
         float least
         float scale
     ctypedef struct hf_bodies:
@@ -88,9 +88,9 @@ cdef extern from "growth/bodies.h" nogil:
         float (*rate_pairs)(int per, hf_pairwise* p) noexcept nogil
         void (*sum_values)(hf_value_pairs* p) noexcept nogil
         void (*sum_bins)(hf_histogram* h) noexcept nogil
-        void (*find_range)(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil
+        void (*find_range)(const int32_t* bin, int64_t n, int32_t* range_) noexcept nogil
         void (*fill_buckets)(
-            const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
+            const hf_buckets* s, const int32_t* bin, int64_t n, uint8_t* bucket
         ) noexcept nogil
         void (*sum_buckets)(hf_buckets* s) noexcept nogil
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
@@ -109,15 +109,15 @@ cdef inline double score_at(const hf_splits* s, int64_t i) noexcept nogil:
     )
 
 
-cdef inline float real_of(const hf_buckets* s, int32_t code) noexcept nogil:
-    # Returns the value of a code.
-    return <float> code if s.whole else hf_float_of_code(code)
+cdef inline float real_of(const hf_buckets* s, int32_t bin) noexcept nogil:
+    # Returns the value of a bin.
+    return <float> bin if s.whole else hf_float_of_code(bin)
 
 
-cdef inline int bucket_of(const hf_buckets* s, int32_t code) noexcept nogil:
-    # Returns the bucket of a code.
-    cdef int c = <int> ((real_of(s, code) - s.least) * s.scale)
-    return c if s.exact else c + (code >= s.usual) + (code > s.usual)
+cdef inline int bucket_of(const hf_buckets* s, int32_t bin) noexcept nogil:
+    # Returns the bucket of a bin.
+    cdef int c = <int> ((real_of(s, bin) - s.least) * s.scale)
+    return c if s.exact else c + (bin >= s.usual) + (bin > s.usual)
 
 
 cdef inline int place_of(const hf_buckets* s, int c) noexcept nogil:

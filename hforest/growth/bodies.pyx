@@ -31,7 +31,7 @@ cdef void _sum_pairs(int per, hf_pairwise* p) noexcept nogil:
         for k in range(p.n_present):
             added = left
             while j < p.last[k]:
-                left += p.weight[j] if p.code[j * per + at % per] <= p.code[at] else 0
+                left += p.weight[j] if p.bin[j * per + at % per] <= p.bin[at] else 0
                 j += 1
             added = left - added
             square += added * added
@@ -61,7 +61,7 @@ cdef float _rate_pairs(int per, hf_pairwise* p) noexcept nogil:
 
 
 cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
-    # As _sum_pairs, of one candidate's codes of 32 bits.
+    # As _sum_pairs, of one candidate's bins of 32 bits.
     cdef int64_t i, j, k
     cdef uint32_t left, added, square, product
     for i in range(p.n):
@@ -69,7 +69,7 @@ cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
         for k in range(p.n_present):
             added = left
             while j < p.last[k]:
-                left += p.weight[j] if p.code[j] <= p.code[i] else 0
+                left += p.weight[j] if p.bin[j] <= p.bin[i] else 0
                 j += 1
             added = left - added
             square += added * added
@@ -117,25 +117,25 @@ cdef float _rate(int n, hf_splits* s) noexcept nogil:
     return most
 
 
-cdef void _find_range(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil:
-    # Writes the least and the greatest of n codes.
+cdef void _find_range(const int32_t* bin, int64_t n, int32_t* range_) noexcept nogil:
+    # Writes the least and the greatest of n bins.
     cdef int64_t i
-    range_[0] = range_[1] = code[0]
+    range_[0] = range_[1] = bin[0]
     for i in range(n):
-        range_[0] = min(range_[0], code[i])
-        range_[1] = max(range_[1], code[i])
+        range_[0] = min(range_[0], bin[i])
+        range_[1] = max(range_[1], bin[i])
 
 
 cdef void _fill_buckets(
-    const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
+    const hf_buckets* s, const int32_t* bin, int64_t n, uint8_t* bucket
 ) noexcept nogil:
-    # Writes the places of n codes' buckets.
+    # Writes the places of n bins' buckets.
     cdef int64_t i
     for i in range(n):
-        bucket[i] = <uint8_t> place_of(s, bucket_of(s, code[i]))
+        bucket[i] = <uint8_t> place_of(s, bucket_of(s, bin[i]))
 
 
-# ------------------------------------------------------------------------------------ sums and bounds of buckets
+# --------------------------------------------------------------------------------- sums and bounds of buckets
 
 ctypedef fused splits_t:
     hf_splits
@@ -143,8 +143,8 @@ ctypedef fused splits_t:
 
 
 cdef void _add_up(hf_buckets* s, splits_t* splits) noexcept nogil:
-    # Counts the bucket s.own, adds up s.count over the buckets up to each, and writes the sums of the splits
-    # after them, and the two largest weights of a class in each bucket.
+    # Counts the bucket at s.usual_place, adds up s.count over the buckets up to each, and writes the sums of
+    # the splits after them, and the two largest weights of a class in each bucket.
     cdef int size = 1 << (s.log_steps + s.log_lanes), c, i
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t here, inside, second
@@ -153,7 +153,7 @@ cdef void _add_up(hf_buckets* s, splits_t* splits) noexcept nogil:
         here = s.total[k]
         for i in range(size):
             here -= s.count[k * size + i]
-        s.count[k * size + s.own] = here
+        s.count[k * size + s.usual_place] = here
         left[k] = 0
     for c in range(size):
         i = place_of(s, c)
@@ -188,7 +188,8 @@ cdef bint _may_hold(
     cdef double left = splits.left_weight[before] if before >= 0 else 0
     cdef double up_to = splits.left_weight[i], here = up_to - left, right = splits.all - up_to
     cdef double g_left = _share(splits.left_square[before] if before >= 0 else 0, left)
-    cdef double g_right = _share(splits.right_square[i], right), largest = s.inside[i], most = g_left + g_right
+    cdef double g_right = _share(splits.right_square[i], right), most = g_left + g_right
+    cdef double largest = s.inside[i]
     cdef double left_share = -1, right_share = -1, left_twice = 0, right_twice = 0, below, to_left, to_right
     cdef int64_t k
     if here == 0 or most + largest + s.second[i] < limit:

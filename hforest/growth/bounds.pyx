@@ -1,10 +1,10 @@
-"""The histogram scorer with bounds: large nodes, codes of 32 bits, whole weights, Gini.
+"""The histogram scorer with bounds: large nodes, bins of 32 bits, whole weights, Gini.
 
-Codes are whole numbers (ranks, sums of whole numbers), or the bits of float32 in the order of the values. The
-range of a candidate's codes is divided into buckets of equal width, and weights are counted by class and
+Bins are whole numbers (ranks, sums of whole numbers), or the bits of float32 in the order of the values. The
+range of a candidate's bins is divided into buckets of equal width, and weights are counted by class and
 bucket:
 
-    codes      | 3 9 9 4 250 ... |     lowest 3, highest 250, 4 buckets
+    bins       | 3 9 9 4 250 ... |     lowest 3, highest 250, 4 buckets
     buckets    | 0 0 0 0 3   ... |     weights counted by class: count[k][bucket]
     alive      | no  no  YES no  |     may hold a split better than the best so far: sorted and scanned
 
@@ -81,29 +81,29 @@ cdef bint start_buckets(
 
 
 cdef int32_t _unordered(uint64_t key) noexcept nogil:
-    # Returns the code of a key.
+    # Returns the bin of a key.
     return <int32_t> (<uint32_t> (key >> 32) ^ <uint32_t> 1 << 31)
 
 
-cdef inline uint32_t _ordered(int32_t code) noexcept nogil:
-    # Returns a code as an unsigned integer in the same order.
-    return <uint32_t> code ^ <uint32_t> 1 << 31
+cdef inline uint32_t _ordered(int32_t bin) noexcept nogil:
+    # Returns a bin as an unsigned integer in the same order.
+    return <uint32_t> bin ^ <uint32_t> 1 << 31
 
 
-cdef inline int32_t _usual(const int32_t* code, int64_t n, int32_t otherwise) noexcept nogil:
-    # Returns one of four codes that equals another of them, or `otherwise`: pixels have a background.
-    cdef int32_t a = code[0], b = code[n // 4], c = code[n // 2], d = code[3 * n // 4]
+cdef inline int32_t _usual(const int32_t* bin, int64_t n, int32_t otherwise) noexcept nogil:
+    # Returns one of four bins that equals another of them, or `otherwise`: pixels have a background.
+    cdef int32_t a = bin[0], b = bin[n // 4], c = bin[n // 2], d = bin[3 * n // 4]
     if a == b or a == c or a == d:
         return a
     return b if b == c or b == d else c if c == d else otherwise
 
 
-cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* code) noexcept nogil:
-    # Divides the range of the codes into buckets. Returns 0 if all are equal, -1 if no width divides them.
+cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* bin) noexcept nogil:
+    # Divides the range of the bins into buckets. Returns 0 if all are equal, -1 if no width divides them.
     cdef int32_t[2] ends
     cdef int log_buckets = _log_buckets(s.n)
     cdef float range_
-    bodies.find_range(code, s.n, ends)
+    bodies.find_range(bin, s.n, ends)
     if ends[0] == ends[1]:
         return 0
     s.log_steps, s.lowest = log_buckets - s.log_lanes, ends[0]
@@ -118,28 +118,28 @@ cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* code) no
         s.scale = <float> ((1 << log_buckets) - 2) * ROUNDED / range_
     if not (0 < s.scale < INFINITY and range_ < INFINITY):
         return -1
-    s.usual = _usual(code, s.n, s.lowest)
+    s.usual = _usual(bin, s.n, s.lowest)
     return 1
 
 
 cdef int _count_bins(
     const hf_bodies* bodies, hf_workspace* r, const int32_t* bin, hf_buckets* s
 ) noexcept nogil:
-    # Writes the bucket of each bin and the weights of the classes in each bucket but s.own, which may hold
-    # most samples: their additions to one count would wait for one another. Returns how many buckets the
-    # counts of a class have.
+    # Writes the bucket of each bin and the weights of the classes in each bucket but that of s.usual. It may
+    # hold most samples: their additions to one count would wait for one another. Returns how many buckets
+    # the counts of a class have.
     cdef int size = 1 << (s.log_steps + s.log_lanes)
     cdef const uint32_t* slot = r.slot
     cdef const uint8_t* bucket = r.bucket
     cdef uint32_t* count = s.count
     cdef uint32_t* other = <uint32_t*> r.key2
     cdef int64_t i, n = s.n, n_others = 0
-    s.own = place_of(s, bucket_of(s, s.usual))
+    s.usual_place = place_of(s, bucket_of(s, s.usual))
     bodies.fill_buckets(s, bin, n, r.bucket)
     memset(count, 0, s.n_present * size * sizeof(uint32_t))
     for i in range(n):
         other[n_others] = ((slot[i] >> 16) * size + bucket[i]) << 16 | (slot[i] & 0xffff)
-        n_others += bucket[i] != s.own
+        n_others += bucket[i] != s.usual_place
     for i in range(n_others):
         count[other[i] >> 16] += other[i] & 0xffff
     return size
@@ -159,7 +159,8 @@ cdef hf_sums _sums_after(const hf_buckets* s, int c) noexcept nogil:
         sums.right_square, sums.right_weight = s.splits.square, s.splits.all
         if c >= 0:
             sums.left_square, sums.right_square = s.splits.left_square[i], s.splits.right_square[i]
-            sums.left_weight, sums.right_weight = s.splits.left_weight[i], s.splits.all - s.splits.left_weight[i]
+            sums.left_weight = s.splits.left_weight[i]
+            sums.right_weight = s.splits.all - s.splits.left_weight[i]
     return sums
 
 
@@ -185,17 +186,17 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
 cdef uint64_t* _sort_alive(
     const hf_task* t, hf_workspace* r, const int32_t* bin, hf_buckets* s, int64_t* n_keys
 ) noexcept nogil:
-    # Returns the keys of the samples in buckets that are alive, in order; of the bucket at s.own, which holds
-    # one code, a single key.
-    cdef bint has_own = s.alive[s.own]
+    # Returns the keys of the samples in buckets that are alive, in order; of the bucket of s.usual alone a
+    # single key.
+    cdef bint has_usual = s.alive[s.usual_place]
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
     cdef int64_t i, n = 0
-    s.alive[s.own] = 0
+    s.alive[s.usual_place] = 0
     for i in range(s.n):
         key[n] = <uint64_t> _ordered(bin[i]) << 32 | r.slot[i]
         n += s.alive[r.bucket[i]]
-    if has_own:
+    if has_usual:
         key[n] = <uint64_t> _ordered(s.usual) << 32
         n += 1
     for i in range(n):
@@ -212,7 +213,8 @@ cdef bint _confirm_alive(
     # whole numbers, which double holds.
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t k, had
-    cdef int size = 1 << (s.log_steps + s.log_lanes), own = bucket_of(s, s.usual), bucket = -2, at, place
+    cdef int size = 1 << (s.log_steps + s.log_lanes), usual_bucket = bucket_of(s, s.usual)
+    cdef int bucket = -2, at, place
     cdef int64_t i, j, n_keys
     cdef int32_t value
     cdef const uint64_t* key = _sort_alive(t, r, bin, s, &n_keys)
@@ -224,14 +226,14 @@ cdef bint _confirm_alive(
         if i == 0 or key[i] >> 32 != key[i - 1] >> 32:
             at = bucket_of(s, value)
             if at != bucket:
-                # Sums of what lies before the bucket, of the bucket of one code with it.
+                # Sums of what lies before the bucket, of the bucket of one bin with it.
                 bucket = at
-                at += at == own
+                at += at == usual_bucket
                 sums = _sums_after(s, at - 1)
                 place = place_of(s, at - 1) if at else 0
                 for j in range(s.n_present):
                     left[j] = s.count[j * size + place] if at else 0
-        if bucket != own:
+        if bucket != usual_bucket:
             k, weight = <uint32_t> key[i] >> 16, <double> (<uint32_t> key[i] & 0xffff)
             had = left[k]
             sums.left_square += weight * (2.0 * had + weight)
@@ -282,8 +284,8 @@ cdef bint score_buckets(
         is_better = _confirm_exact(s, limit, &score, &low)
     else:
         bodies.find_alive(s, limit)
-        # In the bucket of one code there is one split, after it.
-        s.alive[s.own] = 0 < s.splits.rate.value[s.own] >= limit
+        # In the bucket of one bin there is one split, after it.
+        s.alive[s.usual_place] = 0 < s.splits.rate.value[s.usual_place] >= limit
         for i in range(size):
             any_alive |= s.alive[i]
         is_better = any_alive and _confirm_alive(t, r, bin, s, &score, &low)

@@ -162,7 +162,7 @@ cdef bint _split_node(
 ) noexcept nogil:
     # Splits a node, and appends its children; returns whether there was memory.
     #
-    # key  IN  the node's own
+    # key  IN  of the node
     cdef int64_t v = node.at, middle
     cdef hf_pending left, right
     if not t.source.write(t, r, split, tree, v):

@@ -7,7 +7,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-from hforest.growth.columns cimport codes_at, hf_range, is_by_rows, is_stored
+from hforest.growth.columns cimport bins_at, hf_range, is_by_rows, is_stored
 from hforest.growth.stored cimport read_stored
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
@@ -20,7 +20,7 @@ ctypedef fused bin_t:
 cdef inline hf_range _read(
     const bin_t* bins, int64_t stride, const uint32_t* sample, int64_t n, int32_t* bin
 ) noexcept nogil:
-    cdef hf_range found
+    cdef hf_range range_
     cdef int32_t b, lowest = <int32_t> bins[sample[0] * stride], highest = lowest
     cdef int64_t i
     for i in range(n):
@@ -28,8 +28,8 @@ cdef inline hf_range _read(
         lowest = b if b < lowest else lowest
         highest = b if b > highest else highest
         bin[i] = b
-    found.lowest, found.highest = lowest, highest
-    return found
+    range_.lowest, range_.highest = lowest, highest
+    return range_
 
 
 cdef hf_range _read_8(
@@ -40,14 +40,14 @@ cdef hf_range _read_8(
     cdef int64_t n = node.last - node.first
     if is_by_rows(c, t, n):
         return _read(c.rows + column, c.n_columns, sample, n, bin)
-    return _read(<const uint8_t*> c.codes + codes_at(c, t, column), 1, sample, n, bin)
+    return _read(<const uint8_t*> c.bins + bins_at(c, t, column), 1, sample, n, bin)
 
 
 cdef hf_range _read_16(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     int32_t* bin
 ) noexcept nogil:
-    cdef const uint16_t* bins = <const uint16_t*> c.codes + codes_at(c, t, column)
+    cdef const uint16_t* bins = <const uint16_t*> c.bins + bins_at(c, t, column)
     return _read(bins, 1, r.sample + node.first, node.last - node.first, bin)
 
 
@@ -55,7 +55,7 @@ cdef hf_range _read_32(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     int32_t* bin
 ) noexcept nogil:
-    cdef const uint32_t* bins = <const uint32_t*> c.codes + codes_at(c, t, column)
+    cdef const uint32_t* bins = <const uint32_t*> c.bins + bins_at(c, t, column)
     return _read(bins, 1, r.sample + node.first, node.last - node.first, bin)
 
 

@@ -2,8 +2,8 @@
 
 A node samples features without replacement, max_features of them, and on until one of them is not constant in
 it. Of equal scores the first feature wins, and its lowest threshold. Each feature has its best threshold, by
-a scorer, or one random threshold. A column is read by its reader (column_readers.pyx) and scanned in one or several
-orders (node_orders.pyx).
+a scorer, or one random threshold. A column is read by its reader (column_readers.pyx) and scanned in one
+or several orders (node_orders.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -22,7 +22,7 @@ from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport split_values, write_sides
-from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bins
+from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
 from hforest.growth.task cimport (
@@ -38,17 +38,17 @@ ctypedef fused real:
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
     # Takes the workspace of a tree; returns whether there was memory.
     cdef hf_arena* arena = &r.arena
-    cdef hf_column_workspace* w = <hf_column_workspace*> take_zeros(arena, sizeof(hf_column_workspace))
+    cdef hf_column_workspace* work = <hf_column_workspace*> take_zeros(arena, sizeof(hf_column_workspace))
     cdef uint32_t* column = <uint32_t*> take(arena, c.n_columns * 4)
     cdef uint32_t* swapped = <uint32_t*> take(arena, c.n_columns * 4)
-    r.columns = w
+    r.columns = work
     if arena.failed:
         return False
-    w.columns = c
-    start_features(&w.features, c.n_columns, column, swapped)
-    start_orders(t, r, c, &w.orders)
+    work.columns = c
+    start_features(&work.features, c.n_columns, column, swapped)
+    start_orders(t, r, c, &work.orders)
     if c.are_bytes and t.has_defaults:
-        w.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
+        work.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
     if is_stored(c):
         start_stored(t, r, &c.stored.rows)
     return not arena.failed
@@ -77,8 +77,8 @@ cdef hf_split _best_random_column(
 ) noexcept nogil:
     # Returns the best of one random threshold for each sampled feature that is not constant in the node, and
     # writes the sides of its samples to r.goes_right.
-    cdef hf_column_workspace* w = <hf_column_workspace*> r.columns
-    cdef const hf_columns* c = w.columns
+    cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
+    cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
     cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
@@ -91,10 +91,10 @@ cdef hf_split _best_random_column(
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
         if hf_stopped_after(t.watch, &n_steps, node.last - node.first + t.n_outputs):
             break
-        split.column = sample_feature(&w.features, &sampling)
+        split.column = sample_feature(&work.features, &sampling)
         split.missing = -1
         if not by_values:
-            n_left = split_randomly(t, r, c, node, key, number, &w.orders, &split, left)
+            n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
         elif t.single:
             n_left = _split_reals(t, r, c, node, key, number, <float*> r.key, &split, left)
         else:
@@ -106,12 +106,12 @@ cdef hf_split _best_random_column(
         if split.score > best.score:
             best, n_best_left = split, n_left
             left, best_left = best_left, left
-            keep_sides(&w.orders)
+            keep_sides(&work.orders)
             if is_perfect(r, best.score, weight):
                 break
-    undo_sampling(&w.features, &sampling)
+    undo_sampling(&work.features, &sampling)
     if best.column >= 0 and t.has_defaults:
-        fill_sides(t, r, c, node, &w.orders, &best)
+        fill_sides(t, r, c, node, &work.orders, &best)
     elif best.column >= 0:
         write_sides(r, node, best_left, n_best_left)
     return best
@@ -120,25 +120,25 @@ cdef hf_split _best_random_column(
 # ----------------------------------------------------------------------------------------------- best splits
 
 cdef int64_t _list_twice(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_column_workspace* w,
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_column_workspace* work,
     int64_t n_sampled
 ) noexcept nogil:
     # Lists the sampled columns, those with missing values in the node twice; returns how many these are.
-    cdef const hf_columns* c = w.columns
-    cdef const uint8_t* code
+    cdef const hf_columns* c = work.columns
+    cdef const uint8_t* bin
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t f, i, count = 0, n = node.last - node.first
     cdef uint32_t column
     for f in range(n_sampled):
-        column = w.features.column[f]
-        w.twice[count] = column
+        column = work.features.column[f]
+        work.twice[count] = column
         count += 1
         if c.missing[column] < 0:
             continue
-        code = <const uint8_t*> c.codes + column * t.n
+        bin = <const uint8_t*> c.bins + column * t.n
         for i in range(n):
-            if code[sample[i]] == c.missing[column]:
-                w.twice[count] = column + <uint32_t> c.n_columns
+            if bin[sample[i]] == c.missing[column]:
+                work.twice[count] = column + <uint32_t> c.n_columns
                 count += 1
                 break
     return count
@@ -161,30 +161,30 @@ cdef hf_split best_column(
 ) noexcept nogil:
     # Returns the best split of the features that a node samples, with its threshold, and writes the sides of
     # its samples to r.goes_right.
-    cdef hf_column_workspace* w = <hf_column_workspace*> r.columns
-    cdef const hf_columns* c = w.columns
+    cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
+    cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split()
     cdef hf_sampling sampling
     cdef hf_scorer scorer
     cdef int64_t count, n = node.last - node.first, n_steps = 0, column
     cdef int kind = SORTED_SCAN, n_orders, number
-    cdef const uint32_t* sampled = w.features.column
+    cdef const uint32_t* candidates = work.features.column
     cdef bint varies = False
     sampling.key, sampling.n_sampled = key, 0
     if c.are_bytes:
-        kind = scorer_of_bins(t, r, n, weight, c.n_codes)
+        kind = scorer_of_bytes(t, r, n, weight, c.n_bins)
     if kind != SORTED_SCAN:  # all candidates at once
         while sampling.n_sampled < t.n_candidates:
-            sample_feature(&w.features, &sampling)
+            sample_feature(&work.features, &sampling)
         count = sampling.n_sampled
-        if w.twice != NULL:
-            sampled, count = w.twice, _list_twice(t, r, node, w, count)
+        if work.twice != NULL:
+            candidates, count = work.twice, _list_twice(t, r, node, work, count)
         if kind == PAIRWISE:
-            best_pairwise(t, r, c, node, weight, sampled, count, &best)
-        elif not best_of_histograms(t, r, c, node, weight, sampled, count, &best):
-            undo_sampling(&w.features, &sampling)
-        if w.twice != NULL and best.column >= 0:
-            keep_column(t, r, c, node, &w.orders, &best)
+            best_pairwise(t, r, c, node, weight, candidates, count, &best)
+        elif not best_of_histograms(t, r, c, node, weight, candidates, count, &best):
+            undo_sampling(&work.features, &sampling)
+        if work.twice != NULL and best.column >= 0:
+            keep_column(t, r, c, node, &work.orders, &best)
         varies = best.column >= 0
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)
@@ -193,31 +193,31 @@ cdef hf_split best_column(
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
         if is_perfect(r, best.score, weight) or hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
             break
-        column = sample_feature(&w.features, &sampling)
+        column = sample_feature(&work.features, &sampling)
         if is_stored(c) and scan_few(t, r, c, node, weight, column, &varies, &best):
             continue
-        n_orders = read_orders(t, r, c, node, weight, column, &w.orders)
+        n_orders = read_orders(t, r, c, node, weight, column, &work.orders)
         if n_orders == 0:
             continue
         if scorer.score == NULL:
             start_scorer(t, r, node, weight, True, c.are_bytes and not t.has_defaults, &scorer)
         varies = True
         for number in range(n_orders):
-            if scorer.score(t, r, &scorer, fill_order(t, &w.orders, n, number), &best):
+            if scorer.score(t, r, &scorer, fill_order(t, &work.orders, n, number), &best):
                 best.column = column
-                keep_order(t, &w.orders, n, number, &best)
+                keep_order(t, &work.orders, n, number, &best)
                 if is_perfect(r, best.score, weight):
                     break
-    undo_sampling(&w.features, &sampling)
+    undo_sampling(&work.features, &sampling)
     if best.column >= 0:
         best.threshold = _threshold_of(t, c, &best)
-        fill_sides(t, r, c, node, &w.orders, &best)
+        fill_sides(t, r, c, node, &work.orders, &best)
     return best
 
 
 # ------------------------------------------------------------------------------------------------- the source
 
-cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef const hf_columns* c = <const hf_columns*> t.source.data
     if not c.random_thresholds:
         r.best_split = best_column
@@ -231,14 +231,14 @@ cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
 cdef bint _write(
     const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
 ) noexcept nogil:
-    cdef const hf_column_workspace* w = <const hf_column_workspace*> r.columns
+    cdef const hf_column_workspace* work = <const hf_column_workspace*> r.columns
     tree.feature[v] = <int32_t> split.column
-    return not t.has_defaults or add_words(tree, v, w.orders.words, w.orders.n_words)
+    return not t.has_defaults or add_words(tree, v, work.orders.words, work.orders.n_words)
 
 
 cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil:
     # Returns the source of the columns, which must outlive it.
     cdef hf_source source
-    source.data, source.has_short_codes = columns, columns.width <= 2
-    source.start, source.write = _start, _write
+    source.data, source.has_short_bins = columns, columns.width <= 2
+    source.start, source.write = _start_tree, _write
     return source

@@ -335,34 +335,34 @@ ctypedef fused number:
     double
 
 
-cdef inline const number* _start(const number[::1] a) noexcept nogil:
+cdef inline const number* _address(const number[::1] a) noexcept nogil:
     # Returns where an array begins, which must outlive it; NULL for None, or of no numbers.
     return &a[0] if a is not None and a.shape[0] else NULL
 
 
-cdef inline const number* _start_of_rows(const number[:, ::1] a) noexcept nogil:
+cdef inline const number* _address_of_rows(const number[:, ::1] a) noexcept nogil:
     # The same of a matrix.
     return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL
 
 
-cdef const void* _start_of_bins(a):
+cdef const void* _address_of_bins(a):
     # The same of a matrix of uint8, uint16 or uint32,
     if a.itemsize == 1:
-        return _start_of_rows[uint8_t](a)
-    return <const void*> _start_of_rows[uint16_t](a) if a.itemsize == 2 else _start_of_rows[uint32_t](a)
+        return _address_of_rows[uint8_t](a)
+    return <const void*> _address_of_rows[uint16_t](a) if a.itemsize == 2 else _address_of_rows[uint32_t](a)
 
 
-cdef const void* _start_of_reals(a):
+cdef const void* _address_of_reals(a):
     # and of one of float32 or float64.
-    return <const void*> _start_of_rows[float](a) if a.itemsize == 4 else _start_of_rows[double](a)
+    return <const void*> _address_of_rows[float](a) if a.itemsize == 4 else _address_of_rows[double](a)
 
 
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as a task has them.
     cdef hf_roots a
     indptr, key, weight, depth = (None,) * 4 if roots is None else roots
-    a.indptr, a.key = _start[int64_t](indptr), _start[uint64_t](key)
-    a.weight, a.depth = _start[double](weight), _start[int64_t](depth)
+    a.indptr, a.key = _address[int64_t](indptr), _address[uint64_t](key)
+    a.weight, a.depth = _address[double](weight), _address[int64_t](depth)
     return a
 
 
@@ -371,8 +371,8 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     cdef hf_task t
     labels, targets, n_outputs = learned.target
     t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
-    t.weight, t.labels = _start[double](learned.sample_weight), _start[int32_t](labels)
-    t.targets = _start_of_rows[double](targets)
+    t.weight, t.labels = _address[double](learned.sample_weight), _address[int32_t](labels)
+    t.targets = _address_of_rows[double](targets)
     t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
@@ -384,7 +384,7 @@ cdef hf_stored_rows _stored_rows(rows, shape):
     # Returns what stored_rows made, which must outlive it.
     cdef hf_stored_rows a
     indptr, columns = rows
-    a.indptr, a.column = _start[int64_t](indptr), _start[int32_t](columns)
+    a.indptr, a.column = _address[int64_t](indptr), _address[int32_t](columns)
     a.n, a.n_columns = shape
     return a
 
@@ -393,27 +393,27 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
     cdef const double[:, ::1] low = bins.low, high = bins.high
-    c.codes, c.width, c.n_columns = _start_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
-    c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    c.bins, c.width, c.n_columns = _address_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
+    c.low, c.high, c.n_bins = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
-    c.offset, c.missing = _start[int64_t](bins.offset), _start[int64_t](bins.missing)
-    c.categorical = _start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
+    c.offset, c.missing = _address[int64_t](bins.offset), _address[int64_t](bins.missing)
+    c.categorical = _address[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
     if bins.stored is not None:
         pass
     elif bins.missing is not None and workspace is not None:
-        c.codes = _start_of_bins(workspace)
+        c.bins = _address_of_bins(workspace)
     elif workspace is not None and workspace.dtype == np.uint8:
-        c.rows = _start_of_rows[uint8_t](workspace)
+        c.rows = _address_of_rows[uint8_t](workspace)
     elif workspace is not None:
-        c.values = _start_of_reals(workspace)
+        c.values = _address_of_reals(workspace)
     if bins.stored is not None:
-        c.stored.indptr = _start[int64_t](bins.stored.indptr)
-        c.stored.sample = _start[int32_t](bins.stored.indices)
-        c.stored.by_default = _start[int32_t](bins.stored.default)
-        c.stored.table = _start[int64_t](bins.stored.table)
+        c.stored.indptr = _address[int64_t](bins.stored.indptr)
+        c.stored.sample = _address[int32_t](bins.stored.indices)
+        c.stored.by_default = _address[int32_t](bins.stored.default)
+        c.stored.table = _address[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
-        c.n_codes = int(np.diff(bins.stored.table).max())
+        c.n_bins = int(np.diff(bins.stored.table).max())
     # Of missing values, every column twice.
     c.are_bytes = c.width == 1 and bins.stored is None and (bins.missing is None or workspace is not None)
     c.read = reader_of(&c)
@@ -425,7 +425,7 @@ cdef object grow_trees(hf_task* t, batch):
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
     cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
-    cdef const int32_t* counts = _start_of_rows[int32_t](batch.counts)
+    cdef const int32_t* counts = _address_of_rows[int32_t](batch.counts)
     cdef int64_t counts_size = t.n if counts != NULL else 0
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
@@ -464,22 +464,22 @@ def prepare_columns(bins, splitter):
     and first. Of a sparse matrix the columns of each sample.
     """
     cdef Py_ssize_t i
-    codes = bins.bins
+    columns = bins.bins
     if bins.stored is not None:
         return stored_rows(bins.stored.indptr, bins.stored.indices, bins.stored.n_samples)
     if bins.missing is not None:
-        if codes.itemsize > 1 or bins.categorical is not None or splitter == "random":
+        if columns.itemsize > 1 or bins.categorical is not None or splitter == "random":
             return None
-        first = np.where(codes == bins.missing[:, None], 0, codes + np.uint8(1))
-        return np.concatenate([codes, first.astype(np.uint8, copy=False)])
-    if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
-        values = np.empty(codes.T.shape, bins.dtype)
-        for i in range(len(codes)):
-            values[:, i] = bins.low[i].astype(bins.dtype)[codes[i]]
+        first = np.where(columns == bins.missing[:, None], 0, columns + np.uint8(1))
+        return np.concatenate([columns, first.astype(np.uint8, copy=False)])
+    if splitter == "random" and columns.itemsize > 1 and bins.low is bins.high:
+        values = np.empty(columns.T.shape, bins.dtype)
+        for i in range(len(columns)):
+            values[:, i] = bins.low[i].astype(bins.dtype)[columns[i]]
         return values
-    if bins.base is not None or simd_path() == HF_PATH_PLAIN or codes.itemsize > 1:
+    if bins.base is not None or simd_path() == HF_PATH_PLAIN or columns.itemsize > 1:
         return None
-    return _transposed(codes)
+    return _transposed(columns)
 
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
@@ -487,21 +487,21 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
-    t.base = _start[int64_t](bins.base)
+    t.base = _address[int64_t](bins.base)
     grow_trees(&t, batch)
 
 
 # ------------------------------------------------------------------------------------------------ projections
 
 cdef void _whole_rows(
-    const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] found, hf_watch* watch
+    const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] kinds, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
     cdef int threads = hf_threads()
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
-                found[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
+                kinds[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
             hf_end(watch)
 
 
@@ -543,14 +543,14 @@ def prepare_projections(x, distribution, bint has_missing):
     if isinstance(x, Columns):
         rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
         return Prepared(False, None, rows, None, has_missing)
-    numbers, found = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
+    numbers, kinds = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _whole_rows[float](x, numbers, found, &watch)
+        _whole_rows[float](x, numbers, kinds, &watch)
     else:
-        _whole_rows[double](x, numbers, found, &watch)
+        _whole_rows[double](x, numbers, kinds, &watch)
     raise_interrupt(&watch)
-    whole, corners = int(found.min()), None
+    whole, corners = int(kinds.min()), None
     if whole < 2:
         numbers = None
     large = distribution.kind == HF_PATCH and distribution.max_entries >= LARGE_PATCH
@@ -568,19 +568,23 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
-        p.stored.indptr, p.stored.sample = _start[int64_t](x.stored.indptr), _start[int32_t](x.stored.indices)
-        p.stored.number = _start_of_reals(x.stored.data[None])
+        p.stored.indptr = _address[int64_t](x.stored.indptr)
+        p.stored.sample = _address[int32_t](x.stored.indices)
+        if t.single:
+            p.stored.number = _address[float](x.stored.data)
+        else:
+            p.stored.number = _address[double](x.stored.data)
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
-        p.x = _start_of_reals(x)
+        p.x = _address_of_reals(x)
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
     p.columns = NULL
     if workspace.numbers is not None:
-        p.bytes, p.columns = _start_of_rows[uint8_t](workspace.numbers), _start_of_bins(workspace.columns)
+        p.bytes, p.columns = _address_of_rows[uint8_t](workspace.numbers), _address_of_bins(workspace.columns)
     elif not isinstance(x, Columns):
-        p.columns = _start_of_reals(workspace.columns)
+        p.columns = _address_of_reals(workspace.columns)
     if workspace.corners is not None:
-        p.corners, p.narrow = _start_of_bins(workspace.corners), workspace.corners.itemsize == 2
+        p.corners, p.narrow = _address_of_bins(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
     grow_trees(&t, batch)

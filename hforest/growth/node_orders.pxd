@@ -9,23 +9,23 @@ from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 # The workspace of a tree, and the column that a node looks at.
 ctypedef struct hf_orders:
-    int32_t* code        # (n,)  of each sample, as stored
+    int32_t* bin        # (n,)  of each sample, as stored
     int32_t* scanned     # (n,)  its place in the order that is scanned
-    int32_t* number      # (n_codes,)  of a code among those present; -1: absent, also between two columns
-    int32_t* present     # (n_codes,)  codes that the node has, ascending
-    int32_t* place       # (n_codes,)  of a present code in the order of its category
-    int32_t* sorted      # (n_codes,)
-    double* sums         # (n_codes, n_outputs) of categories, and (n_codes,) their weight and score
+    int32_t* number      # (n_bins,)  of a bin among those present; -1: absent, also between two columns
+    int32_t* present     # (n_bins,)  bins that the node has, ascending
+    int32_t* place       # (n_bins,)  of a present bin in the order of its category
+    int32_t* sorted      # (n_bins,)
+    double* sums         # (n_bins, n_outputs) of categories, and (n_bins,) their weight and score
     double* weight
     double* score
     double* total        # (n_outputs,)  of the node
     double* axis         # (2, n_outputs)
-    uint8_t* side        # (n_codes,)  1: a code goes right, of a random split,
+    uint8_t* side        # (n_bins,)  1: a bin goes right, of a random split,
     uint8_t* best_side   # and of the best split so far
     uint32_t* words      # the set of categories on the left of the best split
     int64_t n_words
     int64_t n_present
-    int32_t missing      # the code of missing values; -1: the column has none
+    int32_t missing      # the bin of missing values; -1: the column has none
     bint categorical
     bint has_missing     # the node has missing values
 

@@ -1,7 +1,7 @@
 """The orders in which a node scans columns with missing values, and columns of categories.
 
-A scorer takes codes in ascending order and finds the best split between two of them. A column of numbers is
-its own order. Other columns are scanned in one or several orders of their codes:
+A scorer takes bins in ascending order and finds the best split between two of them. A column of numbers is
+its own order. Other columns are scanned in one or several orders of their bins:
 
     missing values (?) in the node       0 1 2 3 ?      and  ? 0 1 2 3
     categories, two classes or a mean    by the share of the second class, or the mean
@@ -11,7 +11,7 @@ its own order. Other columns are scanned in one or several orders of their codes
 A missing category is one more category. Of equal scores the first order wins, in it the lowest split.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.growth.arena cimport hf_arena, take
@@ -41,8 +41,8 @@ cdef enum:
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
     # Takes the workspace of a tree.
     cdef hf_arena* arena = &r.arena
-    cdef int64_t n = c.n_codes, k
-    o.code = <int32_t*> take(arena, r.n * 4)
+    cdef int64_t n = c.n_bins, k
+    o.bin = <int32_t*> take(arena, r.n * 4)
     if t.has_defaults:
         o.scanned = <int32_t*> take(arena, r.n * 4)
     if c.categorical == NULL:
@@ -59,19 +59,19 @@ cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, h
             o.number[k] = -1
 
 
-# ----------------------------------------------------------------------------------------- codes of a column
+# ----------------------------------------------------------------------------------------- bins of a column
 
 cdef hf_range _read_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     hf_orders* o
 ) noexcept nogil:
-    # Writes the codes of a node's samples; returns their range.
+    # Writes the bins of a node's samples; returns their range.
     o.missing = -1 if c.missing == NULL else <int32_t> c.missing[column]
     o.categorical = c.categorical != NULL and c.categorical[column]
-    return c.read(t, r, c, node, column, o.code)
+    return c.read(t, r, c, node, column, o.bin)
 
 
-cdef void _sort_present(int32_t* code, int64_t k) noexcept nogil:
+cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
     # Shell's sort.
     cdef int64_t gap = 1, i, j
     cdef int32_t one
@@ -79,11 +79,11 @@ cdef void _sort_present(int32_t* code, int64_t k) noexcept nogil:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, k):
-            one, j = code[i], i
-            while j >= gap and code[j - gap] > one:
-                code[j] = code[j - gap]
+            one, j = bin[i], i
+            while j >= gap and bin[j - gap] > one:
+                bin[j] = bin[j - gap]
                 j -= gap
-            code[j] = one
+            bin[j] = one
         gap //= 3
 
 
@@ -94,9 +94,9 @@ cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
         o.number[o.present[i]] = -1
     o.n_present = 0
     for i in range(n):
-        if o.number[o.code[i]] < 0:
-            o.number[o.code[i]] = 0
-            o.present[o.n_present] = o.code[i]
+        if o.number[o.bin[i]] < 0:
+            o.number[o.bin[i]] = 0
+            o.present[o.n_present] = o.bin[i]
             o.n_present += 1
     _sort_present(o.present, o.n_present)
     for i in range(o.n_present):
@@ -114,7 +114,7 @@ cdef void _place_categories(
     memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
     memset(o.weight, 0, o.n_present * sizeof(double))
     for i in range(n):
-        j = o.number[o.code[i]]
+        j = o.number[o.bin[i]]
         if r.kind == HF_FLOATS:
             hf_add(t, r, node.first + i, o.sums + j * n_outputs)
             o.weight[j] += r.weight[node.first + i]
@@ -142,17 +142,17 @@ cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     int64_t column, hf_orders* o
 ) noexcept nogil:
-    # Reads a column; returns in how many orders it is scanned, 0 if the node has one code. Called after
+    # Reads a column; returns in how many orders it is scanned, 0 if the node has one bin. Called after
     # sum_up.
     cdef int64_t i
     cdef bint ordered = _is_ordered(t)
-    cdef hf_range found = _read_column(t, r, c, node, column, o)
+    cdef hf_range bins = _read_column(t, r, c, node, column, o)
     o.has_missing = False
-    if found.lowest == found.highest:
+    if bins.lowest == bins.highest:
         return 0
     if o.missing >= 0:
         for i in range(node.last - node.first):
-            o.has_missing |= o.code[i] == o.missing
+            o.has_missing |= o.bin[i] == o.missing
     if not o.categorical:
         return 1 + o.has_missing
     _find_present(o, node.last - node.first)
@@ -179,19 +179,19 @@ cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int nu
     if o.categorical:
         divided = _is_divided(t, o)
         for i in range(n):
-            o.scanned[i] = _place(o, number, divided, o.number[o.code[i]])
+            o.scanned[i] = _place(o, number, divided, o.number[o.bin[i]])
     elif number == 0:
-        return o.code
+        return o.bin
     else:
         for i in range(n):
-            o.scanned[i] = 0 if o.code[i] == o.missing else o.code[i] + 1
+            o.scanned[i] = 0 if o.bin[i] == o.missing else o.bin[i] + 1
     return o.scanned
 
 
 cdef void keep_order(
     const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best
 ) noexcept nogil:
-    # Writes what a split between the places best.low and best.high is in codes, and the side of missing
+    # Writes what a split between the places best.low and best.high is in bins, and the side of missing
     # values.
     cdef int64_t i
     cdef int32_t j, greatest = 0
@@ -211,7 +211,7 @@ cdef void keep_order(
         best.low, best.high = best.low - 1, best.high - 1
     elif number == 1:  # missing values against all others: as in the first order
         for i in range(n):
-            greatest = o.code[i] if greatest < o.code[i] != o.missing else greatest
+            greatest = o.bin[i] if greatest < o.bin[i] != o.missing else greatest
         best.low, best.high, best.missing = <uint32_t> greatest, <uint32_t> o.missing, 0
 
 
@@ -219,14 +219,14 @@ cdef void keep_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* best
 ) noexcept nogil:
-    # As keep_order, of a column of codes that are held twice.
+    # As keep_order, of a column of bins that are held twice.
     cdef int number = best.column >= c.n_columns
     cdef int64_t i, n = node.last - node.first
     best.column -= number * c.n_columns
     _read_column(t, r, c, node, <uint32_t> best.column, o)
     o.has_missing = False
     for i in range(n):
-        o.has_missing |= o.code[i] == o.missing
+        o.has_missing |= o.bin[i] == o.missing
     keep_order(t, o, n, number, best)
 
 
@@ -251,7 +251,7 @@ cdef int64_t _divide_randomly(
             o.side[o.present[0]] ^= 1
         for i in range(n):
             left[n_left] = <uint32_t> i
-            n_left += not o.side[o.code[i]]
+            n_left += not o.side[o.bin[i]]
     return n_left
 
 
@@ -260,41 +260,41 @@ cdef int64_t split_randomly(
     int64_t number, hf_orders* o, hf_split* split, uint32_t* left
 ) noexcept nogil:
     # Writes a random split of split.column, and the places of the samples on its left; returns how many these
-    # are, 0 if the node has one code. Missing values go left or right by a fair draw.
+    # are, 0 if the node has one bin. Missing values go left or right by a fair draw.
     cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
-    cdef hf_range found = _read_column(t, r, c, node, split.column, o)
+    cdef hf_range bins = _read_column(t, r, c, node, split.column, o)
     cdef int32_t below
     split.threshold, split.missing = 0, -1
     if o.categorical:
         n_left = _divide_randomly(o, key, number, n, left)
         if n_left and o.missing >= 0:
             for i in range(n):
-                if o.code[i] == o.missing:
+                if o.bin[i] == o.missing:
                     split.missing = not o.side[o.missing]
                     break
         return n_left
-    if found.lowest == found.highest:
+    if bins.lowest == bins.highest:
         return 0
     o.has_missing = False
     if o.missing >= 0:
-        found.lowest, found.highest = 0x7fffffff, -1
+        bins.lowest, bins.highest = 0x7fffffff, -1
         for i in range(n):
-            if o.code[i] == o.missing:
+            if o.bin[i] == o.missing:
                 o.has_missing = True
             else:
-                found.lowest, found.highest = min(found.lowest, o.code[i]), max(found.highest, o.code[i])
-    below = found.highest
-    if found.lowest == found.highest:
+                bins.lowest, bins.highest = min(bins.lowest, o.bin[i]), max(bins.highest, o.bin[i])
+    below = bins.highest
+    if bins.lowest == bins.highest:
         split.threshold, split.missing = hf_largest(t.single), 0
     else:
-        below = <int32_t> split_bins(t, c.low + table, c.high + table, found, key, number, split)
+        below = <int32_t> split_bins(t, c.low + table, c.high + table, bins, key, number, split)
         if o.has_missing:
             split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
     split.low = <uint32_t> below
     for i in range(n):
         left[n_left] = <uint32_t> i
-        n_left += o.code[i] <= below
-        if o.has_missing and o.code[i] == o.missing:
+        n_left += o.bin[i] <= below
+        if o.has_missing and o.bin[i] == o.missing:
             n_left += split.missing
     return n_left
 
@@ -338,13 +338,13 @@ cdef void fill_sides(
     _read_column(t, r, c, node, split.column, o)
     if o.categorical:
         for i in range(n):
-            r.goes_right[i] = o.best_side[o.code[i]]
+            r.goes_right[i] = o.best_side[o.bin[i]]
     elif o.missing < 0:
         for i in range(n):
-            r.goes_right[i] = o.code[i] > <int32_t> split.low
+            r.goes_right[i] = o.bin[i] > <int32_t> split.low
     else:
         for i in range(n):
-            r.goes_right[i] = split.missing == 0 if o.code[i] == o.missing else o.code[i] > <int32_t> split.low
+            r.goes_right[i] = split.missing == 0 if o.bin[i] == o.missing else o.bin[i] > <int32_t> split.low
     default_sides(t, r, node, split)
     o.n_words = 0
     if o.categorical:

@@ -77,7 +77,7 @@ cdef bint start_samples(
     if r.n == 0 and counts != NULL:
         return start_samples(t, r, NULL, first, last)
     integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
-    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_codes:
+    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_bins:
         r.kind = HF_KEYS_32
     elif integers and largest < 65536 and t.n_outputs <= 65536:
         r.kind = HF_KEYS_64
@@ -88,7 +88,7 @@ cdef bint start_samples(
         return False
     for i in range(first, last):
         w = _weight_of(t, counts, i)
-        # With labels in the payload a sample is only ever a place among codes.
+        # With labels in the payload a sample is only ever a place among bins.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
         if r.kind != HF_FLOATS:
             r.payload[at] = <uint32_t> t.labels[i] << weight_bits(r) | <uint32_t> w

@@ -2,7 +2,7 @@
 
 from hforest.growth.bounds cimport score_buckets, start_buckets
 from hforest.growth.pairwise cimport score_pairs, start_pairs
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, WIDE_HISTOGRAM, scorer_of_codes
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, WIDE_HISTOGRAM, scorer_of_bins
 from hforest.growth.sorted_scan cimport score_sorted
 
 
@@ -13,8 +13,8 @@ cdef void start_scorer(
     # Begins a node, which must outlive the scorer.
     #
     # whole      whether bins are the values, not codes of float32
-    # are_bytes  whether they are bins of 8 bits, which scorer_of_bins has left over
-    cdef int kind = scorer_of_codes(t, r, node.last - node.first, weight, are_bytes)
+    # are_bytes  whether they are bins of 8 bits, which scorer_of_bytes has left over
+    cdef int kind = scorer_of_bins(t, r, node.last - node.first, weight, are_bytes)
     scorer.node, scorer.weight, scorer.score = node, weight, score_sorted
     if kind == PAIRWISE:
         start_pairs(t, r, scorer)

@@ -1,6 +1,6 @@
 """The sorted scan: the scorer that is always right, and the only one for targets and real weights.
 
-Keys of a candidate are sorted, and every split between two different codes is scored from running sums: the
+Keys of a candidate are sorted, and every split between two different bins is scored from running sums: the
 reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
 """
 
@@ -29,11 +29,11 @@ cdef extern from * nogil:
 cdef key_t* sort_keys(
     key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest, hf_watch* watch
 ) noexcept nogil:
-    # Sorts by code, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
+    # Sorts by bin, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
     # `watch` says that the call is to end.
     #
     # key, scratch      IN, OUT (n,)
-    # lowest, highest   IN  the least and the greatest code
+    # lowest, highest   IN  the least and the greatest bin
     cdef int shift = 16 if key_t is uint32_t else 32
     cdef key_t k
     cdef key_t* swap
@@ -84,7 +84,7 @@ cdef void _scan_counts(
     const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
     # The best split by Gini in O(1) a sample. All sums are integers, so that no bit depends on the order of
-    # equal codes.
+    # equal bins.
     cdef int shift = 16 if key_t is uint32_t else 32, half = shift // 2
     cdef key_t low_half = (<key_t> 1 << half) - 1
     cdef uint64_t left_square = 0, right_square = 0, left_weight = 0, w, before, all = <uint64_t> weight

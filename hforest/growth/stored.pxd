@@ -9,7 +9,7 @@ ctypedef struct hf_stored_in_node:
     uint32_t* place   # (t.n,)  where a sample was in r.sample when its node was placed
     int32_t* at       # (n,)    of k numbers: the place in the node of its sample,
     int32_t* entry    # (n,)    its number in the column,
-    int32_t* code     # (n,)    and its code
+    int32_t* bin     # (n,)    and its bin
     # In nodes of few samples: the number of the last node in which a column stores something. A column that
     # stores nothing needs no look at its numbers.
     uint32_t* seen    # (n_columns,)
@@ -36,13 +36,13 @@ cdef int64_t find_stored(
 ) noexcept nogil
 cdef bint scan_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
-    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+    const int32_t* bin, int64_t k, int32_t by_default, hf_split* best
 ) noexcept nogil
 cdef int64_t add_stored(
     hf_workspace* r, const hf_stored_numbers* a, const hf_pending* node, bint single, const uint32_t* index,
     const float* factor, int64_t n_entries
 ) noexcept nogil
-cdef int64_t stored_codes(
+cdef int64_t stored_bins(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil
 cdef hf_range stored_range(

@@ -1,13 +1,13 @@
 """Candidates in a sparse matrix: what is stored of a node's samples, and the best split of it.
 
-A column stores the numbers of some samples; all others have its code by default, that of 0:
+A column stores the numbers of some samples; all others have its bin by default, that of 0:
 
     node, r.sample     2 3 5 8 9            stored: at      1    4
     column, sample     1 3 4 9                      entry   1    3     (number in the column)
-                                                    code    c1   c3
+                                                    bin    c1   c3
 
 With whole weights a split costs as much as what is stored: sums of the samples by default are what is left of
-the node's sums, which are integers. All else is done on the codes of all samples of the node.
+the node's sums, which are integers. All else is done on the bins of all samples of the node.
 """
 
 from libc.math cimport INFINITY, ceil
@@ -37,7 +37,7 @@ cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* 
     s.place = <uint32_t*> take_zeros(arena, t.n * 4)
     s.seen = <uint32_t*> take_zeros(arena, rows.n_columns * 4)
     s.at, s.entry = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
-    s.code = <int32_t*> take(arena, n * 4)
+    s.bin = <int32_t*> take(arena, n * 4)
     s.touched, s.sum = <int32_t*> take(arena, n * 4), <double*> take(arena, n * 8)
     s.is_touched = <uint8_t*> take_zeros(arena, n)
 
@@ -115,13 +115,13 @@ cdef int64_t find_stored(
 
 cdef bint scan_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
-    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+    const int32_t* bin, int64_t k, int32_t by_default, hf_split* best
 ) noexcept nogil:
     # Writes the best split of a candidate to `best` where it scores more than best.score; of equal scores the
     # lowest. For whole weights and Gini, where less than all samples are stored; called after sum_up. Returns
-    # whether the codes differ in the node.
+    # whether the bins differ in the node.
     #
-    # at, code  IN (k,)  the places in the node of the stored samples, and their codes
+    # at, bin  IN (k,)  the places in the node of the stored samples, and their bins
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t middle = <uint32_t> by_default ^ SIGN, ordered, next, lowest = <uint32_t> -1, highest = 0
     cdef uint32_t low = 0, high = 0, y
@@ -130,10 +130,10 @@ cdef bint scan_stored(
     cdef uint64_t left_square, right_square, square = 0, left_weight = 0, right_weight = 0, w, before
     cdef uint64_t all = <uint64_t> weight, least = <uint64_t> ceil(r.least_weight)
     cdef int64_t i, m = 0, below = 0, n = node.last - node.first
-    cdef double score, found = -INFINITY, above = -INFINITY
+    cdef double score, best_below = -INFINITY, best_above = -INFINITY
     for i in range(k):
-        if code[i] != by_default:
-            ordered = <uint32_t> code[i] ^ SIGN
+        if bin[i] != by_default:
+            ordered = <uint32_t> bin[i] ^ SIGN
             lowest = ordered if ordered < lowest else lowest
             highest = ordered if ordered > highest else highest
             below += ordered < middle
@@ -145,7 +145,7 @@ cdef bint scan_stored(
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     for i in range(t.n_outputs):
         square += <uint64_t> r.count[i] * r.count[i]
-    # Codes below the default, ascending: sums of the left side.
+    # Bins below the default, ascending: sums of the left side.
     left_square, right_square = 0, square
     for i in range(below):
         y, w = <uint32_t> (<uint32_t> key[i] >> bits), key[i] & mask
@@ -164,9 +164,9 @@ cdef bint scan_stored(
             <double> left_square / <double> left_weight
             + <double> right_square / <double> (all - left_weight)
         )
-        if score > found:
-            found, low, high = score, ordered, next
-    # Codes above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
+        if score > best_below:
+            best_below, low, high = score, ordered, next
+    # Bins above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     left_square, right_square = square, 0
     for i in range(m - 1, below - 1, -1):
@@ -186,11 +186,11 @@ cdef bint scan_stored(
             <double> left_square / <double> (all - right_weight)
             + <double> right_square / <double> right_weight
         )
-        if score > found and score >= above:
-            above, low, high = score, next, ordered
-    found = above if above > found else found
-    if found > best.score:
-        best.score, best.low, best.high = found, low ^ SIGN, high ^ SIGN
+        if score > best_below and score >= best_above:
+            best_above, low, high = score, next, ordered
+    score = max(best_below, best_above)
+    if score > best.score:
+        best.score, best.low, best.high = score, low ^ SIGN, high ^ SIGN
     return True
 
 
@@ -232,10 +232,10 @@ cdef void _gather(const bin_t* bins, const int32_t* entry, int64_t k, int32_t* b
         bin[j] = <int32_t> bins[entry[j]]
 
 
-cdef int64_t stored_codes(
+cdef int64_t stored_bins(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil:
-    # Writes which numbers of a column the samples of a node store to `at` and `code` of r.stored; returns how
+    # Writes which numbers of a column the samples of a node store to `at` and `bin` of r.stored; returns how
     # many.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t first = c.stored.indptr[column], k
@@ -243,11 +243,11 @@ cdef int64_t stored_codes(
         return 0
     k = find_stored(r, node, c.stored.sample + first, c.stored.indptr[column + 1] - first)
     if c.width == 1:
-        _gather(<const uint8_t*> c.codes + first, s.entry, k, s.code)
+        _gather(<const uint8_t*> c.bins + first, s.entry, k, s.bin)
     elif c.width == 2:
-        _gather(<const uint16_t*> c.codes + first, s.entry, k, s.code)
+        _gather(<const uint16_t*> c.bins + first, s.entry, k, s.bin)
     else:
-        _gather(<const uint32_t*> c.codes + first, s.entry, k, s.code)
+        _gather(<const uint32_t*> c.bins + first, s.entry, k, s.bin)
     return k
 
 
@@ -258,10 +258,10 @@ cdef hf_range stored_range(
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef hf_range range_
     cdef int64_t i
-    range_.lowest = c.stored.by_default[column] if k < n else s.code[0]
+    range_.lowest = c.stored.by_default[column] if k < n else s.bin[0]
     range_.highest = range_.lowest
     for i in range(k):
-        range_.lowest, range_.highest = min(range_.lowest, s.code[i]), max(range_.highest, s.code[i])
+        range_.lowest, range_.highest = min(range_.lowest, s.bin[i]), max(range_.highest, s.bin[i])
     return range_
 
 
@@ -270,9 +270,9 @@ cdef hf_range read_stored(
     int32_t* bin
 ) noexcept nogil:
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
+    cdef int64_t i, n = node.last - node.first, k = stored_bins(r, c, node, column)
     for i in range(n):
         bin[i] = c.stored.by_default[column]
     for i in range(k):
-        bin[s.at[i]] = s.code[i]
+        bin[s.at[i]] = s.bin[i]
     return stored_range(r, c, column, k, n)

@@ -10,7 +10,7 @@ from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, undo_s
 from hforest.growth.node_orders cimport fill_sides
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport (
-    hf_stored_in_node, place_samples, scan_stored, stored_codes, stored_range,
+    hf_stored_in_node, place_samples, scan_stored, stored_bins, stored_range,
 )
 from hforest.growth.task cimport HF_COUNT, HF_FLOATS, is_perfect, no_split, weight_bits
 
@@ -28,13 +28,13 @@ cdef bint scan_few(
     cdef double before = best.score
     if has_orders(c, column):
         return False
-    k = stored_codes(r, c, node, column)
+    k = stored_bins(r, c, node, column)
     if k == 0:
         return True
     if r.kind == HF_FLOATS or 2 * k > node.last - node.first:
         return False
     HF_COUNT(b"growth", b"stored_scan")
-    varies[0] |= scan_stored(t, r, node, weight, s.at, s.code, k, c.stored.by_default[column], best)
+    varies[0] |= scan_stored(t, r, node, weight, s.at, s.bin, k, c.stored.by_default[column], best)
     if best.score > before:
         best.column, best.missing = column, -1
     return True
@@ -55,7 +55,7 @@ cdef double _score_side(
     cdef double of_side, of_other
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     for j in range(k):
-        if (<uint32_t> s.code[j] > split.low) == stored_right:
+        if (<uint32_t> s.bin[j] > split.low) == stored_right:
             p = r.payload[node.first + s.at[j]]
             r.count_left[p >> bits] += p & mask
             n_side += 1
@@ -77,33 +77,33 @@ cdef hf_split best_random_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # As best_random_column, for whole weights and Gini, without missing values and categories.
-    cdef hf_column_workspace* w = <hf_column_workspace*> r.columns
-    cdef const hf_columns* c = w.columns
+    cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
+    cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef hf_range found
+    cdef hf_range bins
     cdef int64_t k, table, number = 0, n = node.last - node.first, n_steps = 0
     place_samples(t, r, &c.stored.rows, node)
     sampling.key, sampling.n_sampled = key, 0
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
-        split.column = sample_feature(&w.features, &sampling)
-        k = stored_codes(r, c, node, split.column)
+        split.column = sample_feature(&work.features, &sampling)
+        k = stored_bins(r, c, node, split.column)
         if hf_stopped_after(t.watch, &n_steps, k + t.n_outputs):
             break
         if k == 0:
             continue
-        found = stored_range(r, c, split.column, k, n)
-        if found.lowest == found.highest:
+        bins = stored_range(r, c, split.column, k, n)
+        if bins.lowest == bins.highest:
             continue
         table = table_at(c, split.column)
-        split.low = split_bins(t, c.low + table, c.high + table, found, key, number, &split)
+        split.low = split_bins(t, c.low + table, c.high + table, bins, key, number, &split)
         split.score = _score_side(t, r, c, node, k, &split, weight)
         number += 1
         if split.score > best.score:
             best = split
             if is_perfect(r, best.score, weight):
                 break
-    undo_sampling(&w.features, &sampling)
+    undo_sampling(&work.features, &sampling)
     if best.column >= 0:
-        fill_sides(t, r, c, node, &w.orders, &best)
+        fill_sides(t, r, c, node, &work.orders, &best)
     return best
