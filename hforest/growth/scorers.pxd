@@ -1,7 +1,7 @@
 # Which scorer a node's candidates have. All give the same splits where they overlap: the sums of the others
 # are the integers of the sorted scan, and of equal scores the first candidate and its lowest split win.
 #
-#   scorer       nodes                             bins     a candidate costs           in
+#   scorer       nodes                             bins      a candidate costs           in
 #   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
 #                real weights, entropy, and
 #                leaves of a least size or weight
